@@ -86,7 +86,7 @@ class TurnFailed(EngineError):
 
 
 class RequestAnswered(EngineError):
-    """Another turn has answered the request, so no turn begins for it here."""
+    """Another turn has answered the request, so no new turn begins for the request."""
 
     code = "request_answered"
 
@@ -110,7 +110,7 @@ class QuestionText(Protocol):
 
     @property
     def text(self) -> str:
-        """The question in words."""
+        """The text of the question."""
         ...
 
     @property

@@ -286,7 +286,7 @@ class StoreUnavailable(StoreError):
 class StoreLocked(StoreUnavailable):
     """Another process kept a lock of the store for too long.
 
-    `waited_s`: how long the call waited.
+    `waited_s` is the number of seconds that the call waited.
     """
 
     code = "store_locked"

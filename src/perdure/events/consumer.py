@@ -1,8 +1,8 @@
 """State of a consumer that misses no event, although its connection may break or lose events.
 
 A consumer applies new events, skips repeated events, and reconnects after `resume_after` if an
-event is missing. So a consumer applies every event of the log exactly once. The consumer's state is
-a few numbers, regardless of the session's length.
+event is missing. A consumer therefore applies every event of the log exactly once. The consumer's
+state is a few numbers, regardless of the session's length.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Values as plain JSON data in the form of events: camelCase names, unset fields omitted.
 
 Only field names of perdure's values are renamed. Outside data (arguments of a tool, metadata, parts
-of unknown types) is passed on unchanged.
+of unknown types) is returned unchanged.
 """
 
 from __future__ import annotations

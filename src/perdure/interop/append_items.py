@@ -1,4 +1,4 @@
-"""Append the items of a source to a session, one stretch of items per commit.
+"""Append the items of a source to a session, one piece of the source per commit.
 
 Each commit contains a piece of the file as a blob, the ``import_source`` entry of the piece, and
 the entries made from the piece. All commits except the last are marked as incomplete, so the
@@ -41,10 +41,11 @@ class Base(msgspec.Struct, frozen=True):
     Shape: `known` maps the position of an item to its entry in the session. `begin` is the offset
     of the new part in the file. `parts` states, for each stored piece before `begin`, its offset
     and the sequence number of its entry. `with_usage` are the messages that have a usage.
-    `has_own_leaf`: perdure moved the leaf, so the import does not move it. `is_cut_off`: the import
-    of the part before `begin` was not completed. `opaque` are the entries of unreadable lines, by
-    the digest of the line. The first `copied_lines` lines are copies of the parent's entries. The
-    items `left_out` are not added, because the session has their content in its header.
+    `has_own_leaf` means that perdure moved the leaf (the end of the conversation), so the import
+    does not move it. `is_cut_off` means that the import of the part before `begin` was not
+    completed. `opaque` are the entries of unreadable lines, by the digest of the line. The first
+    `copied_lines` lines are copies of the parent's entries. The items `left_out` are not added,
+    because the session has their content in its header.
     """
 
     stream: StreamId
@@ -150,7 +151,10 @@ class ItemAppend:
     # -- one commit
 
     def _step(self, stretch: Stretch, at: int, create: StreamHeader | None) -> _Step | None:
-        """Return the commit of `stretch`; None if the stretch contains nothing new."""
+        """Return the commit for `stretch`, a piece of the source.
+
+        Return None if `stretch` contains nothing new.
+        """
         fresh = list(self._fresh(stretch.items))
         piece = self._source.content.read(self._end, stretch.end - self._end)
         pieces: tuple[bytes, ...] = ()

@@ -2,8 +2,8 @@
 
 A fork shares entries with its origin. In the bundle, the fork owns these entries: first the shared
 entries in the order of the origin's log, then the entries of the fork's log. All entries and
-references are renumbered. The bundle of a fork that shares one path has only that path and its
-labels, and no import original.
+references are renumbered. The bundle of a fork that shares one path contains only that path and its
+labels, without the stored copy of the imported file.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def _leaf(header: StreamHeader, leaf: EntryId | None) -> Entry:
 
 
 def _with_part(entry: Entry, ids: Mapping[EntryId, EntryId]) -> bytes:
-    """Return the body of `entry` with its reference to the renumbered import original."""
+    """Return the body of `entry` with the new number of its ``import_source`` entry."""
     source = source_of(entry.body)
     if source is None:
         return entry.body

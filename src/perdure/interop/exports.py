@@ -1,8 +1,8 @@
 """Export sessions of a store as files: perdure's own complete format, and others.
 
 A session that is exported whole and unchanged is written from the store, so the export of an
-unchanged import equals the imported file. Any other export (a single branch, another leaf, a
-redacted session) is first built as a value and then written, so no content bypasses the selection.
+unchanged import equals the imported file. An export of a single branch, of another leaf or of a
+redacted session is first built as a value and then written, so no content bypasses the selection.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Each scan of the folders compares size and time of each file, and reads the changed files. A
 half-written line waits for the next scan, until its file has been unchanged for a while. A file
 that takes long to read is read less often, so that following costs a small share of a core. If a
-file is removed, its session remains in the store. The clock is an argument; nothing here waits for
-notifications of the operating system.
+file is removed, its session remains in the store. The clock is an argument. This module does not
+wait for notifications of the operating system.
 """
 
 from __future__ import annotations

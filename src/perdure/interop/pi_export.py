@@ -246,7 +246,7 @@ class _Writer:
         return base + b"".join(line + b"\n" for line in lines)
 
     def _file_ids(self) -> dict[EntryId, str]:
-        """Return each entry's id in the file: its original id, or an unused id made here."""
+        """Return each entry's id in the file: its original id, or a new unused id."""
         foreign = {entry: alias for alias, entry in self._session.aliases.items()}
         ids = dict(self._base.ids)
         taken = {*ids.values(), *self._base.unidentified.values()}

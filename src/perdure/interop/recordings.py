@@ -27,7 +27,10 @@ from perdure.stores.session_store import SessionStore, is_erased
 
 
 class Recorded(msgspec.Struct, frozen=True):
-    """The session that was imported from a file; `is_behind`: the file has newer content."""
+    """The session that was imported from a file.
+
+    `is_behind` means that the file has newer content.
+    """
 
     session: StreamId
     is_behind: bool = False

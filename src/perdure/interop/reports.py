@@ -61,8 +61,8 @@ class ImportReport(ShortRepr, frozen=True):
 
     Shape: `entries` and `messages` count the additions of this import: 0 if the file had nothing
     new. `malformed` are the numbers of the new lines that could not be read completely; `skipped`
-    is their number. `is_new`: the session did not exist before. `is_erased`: the session, or some
-    of its entries, were erased and remain erased.
+    is their number. `is_new` is True if the session did not exist before. `is_erased` is True if
+    the session or some of its entries were erased and remain erased.
     """
 
     session: StreamId

@@ -1,4 +1,4 @@
-"""The import originals of a session (the files from which it was read), and a file's new part.
+"""Find the stored copies of the files from which a session was imported, and a file's new part.
 
 An original is an unchanged copy of a file, stored in one or more parts. A part at offset 0 begins a
 new version of the file, which was rewritten; a part at any other offset continues the previous

@@ -115,7 +115,7 @@ class ArraySums:
         return nsmallest(limit, ranked, key=lambda each: (-each.score, -positions[each.text]))
 
     def _speech(self, spoken: Sequence[Spoken]) -> Floats | None:
-        """Return the scores of texts that a named speaker said, or that answer a named speaker."""
+        """Return the scores of texts by, or in answer to, a speaker named in the question."""
         if not spoken:
             return None
         size, weights = len(self._owner), self._weights

@@ -24,11 +24,11 @@ class Why(ShortRepr, frozen=True, omit_defaults=True):
     """The reasons why a text was recalled.
 
     `terms` are the words of the question that the text contains. `neighbours` are those words that
-    only the neighbouring texts of the session contain. `speaker`: a person named in the question
-    said the text. `date`: the closeness of the text's time to the time that the question names,
-    from 0 to 1. `time`: the question asks for a time, and the text names a time. `vector` is the
-    similarity in meaning between the question and the text with its neighbours, from -1 to 1.
-    `vector` is None if no embedder was used, or if the text has no vector yet.
+    only the neighbouring texts of the session contain. `speaker` is True if a person named in the
+    question said the text. `date` is the closeness of the text's time to the time that the question
+    names, from 0 to 1. `time` is True if the question asks for a time and the text names a time.
+    `vector` is the similarity in meaning between the question and the text with its neighbours, a
+    number from -1 to 1. `vector` is None if no embedder was used, or if the text has no vector yet.
     """
 
     terms: tuple[str, ...] = ()
@@ -53,9 +53,9 @@ class MemoryHit(ShortRepr, frozen=True):
     `sources` are the entries that a fact comes from; for an episode, the id of the episode, which
     is its last entry. For a fact, `entry_id` is its id, and `session_id` is the log of the facts of
     its subject.
-    Units: `at` is Unix milliseconds: the time when the text was said, or else stored; for a fact,
-    the time from which it is true. Shape: a higher `score` is better; scores are comparable within
-    one recall only.
+    Units: `at` is Unix milliseconds: the time when the text was said, or else stored. For a fact,
+    `at` is the time from which the fact is true. Shape: a higher `score` is better; scores are
+    comparable within one recall only.
     """
 
     session_id: StreamId

@@ -104,7 +104,7 @@ _BEGINNING, _ENDING = 4, 3
 
 
 class Language(NamedTuple):
-    """A language: its Snowball name, "" if there is none; its function words, folded."""
+    """A language: its Snowball name ("" if there is none), and its folded function words."""
 
     name: str
     function_words: frozenset[str] = frozenset()

@@ -129,7 +129,7 @@ class PlainSums:
         return Ranked(text, sum(reasons.values()), reasons)
 
     def _speech(self, text: int, said: Mapping[int, int]) -> float:
-        """Return the score of a text that a named speaker said, or that answers a named speaker."""
+        """Return the score of a text by, or in answer to, a speaker named in the question."""
         if text not in said:
             return 0.0
         own, corpus = said[text], self._corpus

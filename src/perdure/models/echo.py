@@ -1,8 +1,8 @@
 """The offline model ``scripted:echo``: deterministic answers for trying things out.
 
-Its answers state that it is not a language model. The model calls the tools that a message names,
-reports their results, and writes a summary with the usual sections when a compaction requests one.
-Pure.
+The answers of the echo model state that it is not a language model. The model calls the tools that
+a message names, reports their results, and writes a summary with the usual sections when a
+compaction requests one. Pure.
 """
 
 from __future__ import annotations

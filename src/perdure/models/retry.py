@@ -16,8 +16,8 @@ class RetryPolicy(ShortRepr, frozen=True, metaclass=NamedParameters):
 
     Units: `first_wait_s` and `cap_s` seconds. `max_attempts` includes the first call. `jitter` is
     the fraction by which a wait may be shorter or longer, so that processes do not retry at the
-    same moment. Each wait is the previous one times `factor`; with `growth` "linear", each wait is
-    longer by the first wait.
+    same moment. Each wait is the previous wait times `factor`. With `growth` "linear", each wait is
+    longer than the previous one by the first wait.
     """
 
     max_attempts: Annotated[int, Meta(ge=1)] = 3

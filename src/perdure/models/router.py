@@ -103,8 +103,8 @@ class ModelRouter:
     async def load(self, models: Iterable[str]) -> None:
         """Create the clients that serve `models`, in a thread: loading a library takes seconds.
 
-        A provider that is not set up raises no error here; the call that needs the provider raises
-        it.
+        A provider that is not set up raises no error in this call. The model call that needs the
+        provider raises the error.
         """
         for model in models:
             if model not in self._prepared:
@@ -149,7 +149,7 @@ class ModelRouter:
             await client.aclose()
 
     async def aclose(self) -> None:
-        """Close every client, created here or passed in, that can be closed."""
+        """Close every client that can be closed, even if it was not created by this router."""
         for client in self._clients.values():
             if isinstance(client, Closable):
                 await client.aclose()

@@ -74,13 +74,13 @@ class Fail(msgspec.Struct, frozen=True):
 
 
 class Cut(msgspec.Struct, frozen=True):
-    """The stream breaks off without its end, like a lost connection; `times`: see `Fail`."""
+    """The stream breaks off without its end, like a lost connection. `times` is as in `Fail`."""
 
     times: int | None = None
 
 
 class Hang(msgspec.Struct, frozen=True):
-    """Nothing more is sent until the call is cancelled; `times`: see `Fail`."""
+    """Nothing more is sent until the call is cancelled. `times` is as in `Fail`."""
 
     times: int | None = None
 
@@ -206,7 +206,10 @@ def said_already(messages: Sequence[Message]) -> str:
 
 
 def rest_of(reply: Reply, said: str) -> Reply:
-    """Return the part of `reply` after `said`; all of it if it does not begin with `said`."""
+    """Return the part of `reply` after the text `said`.
+
+    Return all of `reply` if it does not begin with `said`.
+    """
     if not said:
         return reply
     text = "".join(step.text for step in reply.steps if isinstance(step, Say))

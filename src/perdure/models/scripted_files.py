@@ -1,7 +1,7 @@
 """Scripted models from files: ``scripted:trip.yaml`` plays the scenario in ``trip.yaml``.
 
-A file is read at the first use of its scenario, and again after the file has changed. All other
-names are built-in scenarios.
+A file is read at the first use of its scenario, and again after the file has changed. A model name
+that does not name a file selects a built-in scenario.
 """
 
 from __future__ import annotations

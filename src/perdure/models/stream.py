@@ -162,8 +162,8 @@ class AnswerBuilder:
 
     `taken_ids` are the ids of the calls in the request. Some servers restart the ids of calls in
     every answer; a call whose id is taken gets a suffix (``call_0-2``), because ids must be unique
-    within a branch. `counted` is the usage the provider has reported so far. `has_begun`: part of
-    the answer has arrived, even if only the start of a tool call.
+    within a branch. `counted` is the usage the provider has reported so far. `has_begun` is True as
+    soon as part of the answer has arrived, even if only the start of a tool call.
     """
 
     def __init__(self, model: str, taken_ids: Container[str] = ()) -> None:

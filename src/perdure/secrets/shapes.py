@@ -455,7 +455,7 @@ def entropy_bits(value: str) -> float:
 def _is_assigned(value: str, kind: str, *, is_marked: bool) -> bool:
     """Return True if the assigned `value` is a secret, and not a name or a call in code.
 
-    `is_marked`: the value is quoted, or directly follows the equals sign of a password.
+    `is_marked` means that the value is quoted, or directly follows the equals sign of a password.
     """
     if not is_marked and (re.match(_WORD, value) or re.match(_CALL, value)):
         return False

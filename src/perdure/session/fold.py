@@ -19,10 +19,10 @@ from perdure.session.notes import CompactionUndone, Label
 
 
 class BranchState(msgspec.Struct, frozen=True):
-    """The newest entry of each kind that a branch inherits up to an entry.
+    """The newest compaction, model change and thinking change on a branch, up to one entry.
 
     `compaction` is the newest compaction that was not undone. Each field is None if the branch has
-    no such entry.
+    no entry of that kind.
     """
 
     compaction: Entry | None = None

@@ -2,7 +2,7 @@
 
 A stream id is chosen by the client or generated from time and random bytes. An entry's id is its
 position, ``<stream>/<seq>``, so ids are unique, forks included. Ids that other programs gave to
-entries are in a store's alias table, never here.
+entries are only in a store's alias table.
 """
 
 from __future__ import annotations

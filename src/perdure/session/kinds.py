@@ -39,7 +39,7 @@ class TreeBody(msgspec.Struct, frozen=True, omit_defaults=True):
 class Compaction(TreeBody, frozen=True, omit_defaults=True):
     """A summary that replaces everything before `first_kept` in the context.
 
-    `first_kept` None: no entry before the compaction stays in the context. `retained` contains
+    `first_kept` is None if no entry before the compaction stays in the context. `retained` contains
     messages that stay verbatim in the context in place of the entries before the compaction (newer
     pi). Nothing is deleted: hidden entries stay on the branch. `kept` counts the messages before
     the compaction that stay in the context. `own_summary` is the text of the model, set if
@@ -78,7 +78,7 @@ class BranchSummary(TreeBody, frozen=True, omit_defaults=True):
 
 
 class ModelChange(TreeBody, frozen=True):
-    """The branch uses another model (``provider:name``) from here on."""
+    """The branch uses another model (``provider:name``) from this entry on."""
 
     kind: ClassVar[str] = "model_change"
     event: ClassVar[str] = "session:model_changed"
@@ -87,7 +87,7 @@ class ModelChange(TreeBody, frozen=True):
 
 
 class ThinkingChange(TreeBody, frozen=True):
-    """The branch uses another thinking level (``off`` to ``max``) from here on."""
+    """The branch uses another thinking level (``off`` to ``max``) from this entry on."""
 
     kind: ClassVar[str] = "thinking_change"
     event: ClassVar[str] = "session:thinking_changed"

@@ -73,7 +73,7 @@ class Delegated(ShortRepr, frozen=True):
 class TurnStarted(SideBody, frozen=True, omit_defaults=True):
     """A turn starts; the user's message, if any, follows in the same commit.
 
-    The entry is about the ``turn_requested`` that the turn answers, if a worker runs the turn.
+    If a worker runs the turn, `about` refers to the ``turn_requested`` that the turn answers.
 
     `number` is the number of the turn, from 1, among the turns run under the session's own agent.
     `base` is the leaf at the turn's start, to which `rollback` returns. `context_tokens` estimates
@@ -117,7 +117,10 @@ class TurnRequested(SideBody, frozen=True, omit_defaults=True):
 
 
 class TurnRefused(SideBody, frozen=True):
-    """No turn can answer the ``turn_requested`` that this is about; `code` is the error code."""
+    """No turn can answer the ``turn_requested`` to which `about` refers.
+
+    `code` is the error code.
+    """
 
     kind: ClassVar[str] = "turn_refused"
     event: ClassVar[str] = "session:turn_refused"
@@ -129,8 +132,8 @@ class TurnRefused(SideBody, frozen=True):
 class TurnStopRequested(SideBody, frozen=True, omit_defaults=True):
     """Another process asks for the end of a turn.
 
-    The entry is about the ``turn_requested`` of the turn, or about the ``turn_started`` of the open
-    turn. `is_cancel`: True if the turn is stopped because its chat is being closed.
+    `about` refers to the ``turn_requested`` of the turn, or to the ``turn_started`` of the open
+    turn. `is_cancel` is True if the turn is stopped because its chat is being closed.
     """
 
     kind: ClassVar[str] = "turn_stop_requested"
@@ -193,8 +196,9 @@ class ModelFinished(SideBody, frozen=True, omit_defaults=True):
 class BudgetNoted(SideBody, frozen=True, omit_defaults=True):
     """A model call was made, although it may exceed the session's budget (``on_exceed: warn``).
 
-    The entry is about the ``turn_started``. Units: micro-cents; `estimate_microcents` is the
-    highest expected cost of the call; None if the price of `model` is unknown.
+    The entry's `about` refers to the ``turn_started`` of the turn. Units: micro-cents.
+    `estimate_microcents` is the highest expected cost of the call, or None if the price of `model`
+    is unknown.
     """
 
     kind: ClassVar[str] = "budget_noted"
@@ -244,13 +248,14 @@ class ToolStarted(SideBody, frozen=True, omit_defaults=True):
 
 
 class ToolFinished(SideBody, frozen=True, omit_defaults=True):
-    """Outcome of the tool call that this is about; message `result` of the commit is the output.
+    """The outcome of the tool call to which `about` refers.
 
-    This entry is also written for calls that never ran (refused, aborted) and for calls whose
-    outcome is unknown. A call that never ran has no ``tool_started``: its `input` and `called_at`
-    are here, and `duration_ms` is 0. `whole` is the handle (``media://...``) of the untruncated
-    output. `delegated` is the session that the call opened for another agent. `summary` is the
-    start of the output.
+    `result` is the id of the message in this commit that contains the output. A ``tool_finished``
+    entry is also written for calls that never ran (refused, aborted) and for calls whose outcome is
+    unknown. A call that never ran has no ``tool_started`` entry. In this case, `input` and
+    `called_at` of the call are in this entry, and `duration_ms` is 0. `whole` is the handle
+    (``media://...``) of the untruncated output. `delegated` is the session that the call opened for
+    another agent. `summary` is the start of the output.
     """
 
     kind: ClassVar[str] = "tool_finished"
@@ -319,7 +324,7 @@ TrimLimit = Literal["max_working_tokens", "window", "max_messages"]
 
 
 class Trimmed(SideBody, frozen=True, omit_defaults=True):
-    """The context of the model call that this is about omitted the oldest `dropped` messages.
+    """The context of the model call to which `about` refers lacked the oldest `dropped` messages.
 
     `limit` is the reason for the omission. Either `MemoryConfig.max_working_tokens` or the model's
     window limits the request to `tokens` tokens, or the agent limits the number of messages.

@@ -45,8 +45,8 @@ ALLOWING = frozenset(("allow", "always", ALLOW_FLOW))
 class SideBody(msgspec.Struct, frozen=True, omit_defaults=True):
     """Base of all bodies of the side lane.
 
-    `follows_entry`: forks, bundles and copies include notes of this kind with the tree entry that
-    they are about. `event` has the same meaning as in `TreeBody`.
+    With `follows_entry`, forks, bundles and copies include a note of this kind together with its
+    tree entry. `event` has the same meaning as in `TreeBody`.
     """
 
     __repr__ = short_repr
@@ -82,7 +82,7 @@ class Note(SideBody, frozen=True, omit_defaults=True):
 
 
 class Label(SideBody, frozen=True, omit_defaults=True):
-    """A name for the entry that this is about; None removes the name."""
+    """A name for the entry to which `about` refers; None removes the name."""
 
     kind: ClassVar[str] = "label"
     follows_entry: ClassVar[bool] = True
@@ -112,10 +112,11 @@ class Invocation(msgspec.Struct, frozen=True):
 
 
 class SessionStarted(SideBody, frozen=True, omit_defaults=True):
-    """A runtime opened the session: its agent at that time, its workspace, its system prompt.
+    """A runtime opened the session.
 
-    `agent` and `workspace` are plain-data snapshots, fixed for the session's life. `invoked_by` is
-    the agent's call for which the session was opened.
+    The entry contains the agent at that time, the workspace and the system prompt. `agent` and
+    `workspace` are plain-data snapshots, fixed for the session's life. `invoked_by` is the agent's
+    call for which the session was opened.
     """
 
     kind: ClassVar[str] = "session_started"
@@ -144,7 +145,7 @@ class AgentBound(SideBody, frozen=True, omit_defaults=True):
 
 
 class WorkspaceChanged(SideBody, frozen=True, omit_defaults=True):
-    """The session uses another workspace from here on: another folder, file or variables.
+    """The session uses another workspace from this entry on: another folder, file or variables.
 
     `workspace` is the complete new workspace. `system_prompt` is set if the agent's instructions
     differ in the new workspace.
@@ -223,7 +224,10 @@ class SessionExported(SideBody, frozen=True, omit_defaults=True):
 
 
 class Pin(SideBody, frozen=True, omit_defaults=True):
-    """Pins the entry that it is about, so that it stays in the context unchanged; or unpins it."""
+    """Pins the entry to which `about` refers, or unpins it.
+
+    A pinned entry stays in the context unchanged.
+    """
 
     kind: ClassVar[str] = "pin"
     event: ClassVar[str] = "session:pinned"
@@ -236,8 +240,8 @@ class ContentErased(SideBody, frozen=True, omit_defaults=True):
 
     Shape: `ranges` are the first and last sequence numbers of the erased ranges. Entries of the
     kinds `KEPT_WHEN_ERASED` keep their bodies, because these bodies contain only the structure of
-    the log. `is_whole`: the session itself was erased and cannot continue. `certificate` names the
-    record of everything erased.
+    the log. `is_whole` means that the whole session was erased and cannot continue. `certificate`
+    names the record of everything erased.
     """
 
     kind: ClassVar[str] = "content_erased"
@@ -264,7 +268,7 @@ class NodeEntered(SideBody, frozen=True, omit_defaults=True):
 
 
 class CompactionUndone(SideBody, frozen=True):
-    """The compaction that this is about no longer hides entries."""
+    """The compaction to which `about` refers no longer hides entries."""
 
     kind: ClassVar[str] = "compaction_undone"
     event: ClassVar[str] = "session:compaction_undone"
@@ -289,7 +293,7 @@ class Queued(SideBody, frozen=True, omit_defaults=True):
 
 
 class Adopted(SideBody, frozen=True):
-    """The queued entry that this is about became the tree entry `as_id`."""
+    """The queued entry to which `about` refers became the tree entry `as_id`."""
 
     kind: ClassVar[str] = "adopted"
     event: ClassVar[str] = "session:adopted"
@@ -322,7 +326,10 @@ _has_source = msgspec.json.Decoder(_HasSource)
 
 
 def source_of(body: bytes) -> SourcePlace | None:
-    """Return the place of the entry with `body` in its import original; None without an import."""
+    """Return the place of an entry in its imported file, given the entry's `body`.
+
+    Return None for an entry that was not imported.
+    """
     if SOURCE_FIELD not in body:
         return None
     try:
@@ -340,12 +347,13 @@ def is_copy(body: bytes) -> bool:
 
 
 class ImportSource(SideBody, frozen=True, omit_defaults=True):
-    """One stretch of an imported file, stored unchanged.
+    """One piece of an imported file, stored unchanged.
 
-    Units: bytes. `blob` is the hash of the stretch's bytes, `offset` its start in the file.
+    Units: bytes. `blob` is the hash of the bytes of this piece, and `offset` the start of the piece
+    in the file.
     Shape: `malformed` are the numbers of unreadable lines, counted from 1 in the file. `first_line`
-    is the number of the first line in this piece of the file. `has_more`: the file is imported in
-    several commits, and this is not the last one.
+    is the number of the first line in this piece of the file. `has_more` means that the file is
+    imported in several commits, and this is not the last one.
     """
 
     kind: ClassVar[str] = "import_source"
@@ -367,8 +375,8 @@ class ImportedRecord(SideBody, frozen=True):
     """A record of an imported file that is not part of the conversation (progress, a snapshot).
 
     `type` is the name of the record's type in the format of the file. The record itself is stored
-    in the imported file. Children of the record in the file become children of the tree entry that
-    this is about.
+    in the imported file. Children of the record in the file become children of the tree entry to
+    which `about` refers.
     """
 
     kind: ClassVar[str] = "imported_record"
@@ -394,7 +402,7 @@ class RoleImported(SideBody, frozen=True):
 
 
 class Question(SideBody, frozen=True, omit_defaults=True):
-    """A question to a person; the question is about the entry that asked it.
+    """A question to a person; `about` refers to the entry that asked the question.
 
     Shape: `choices` are the accepted answers; `args_hash` binds the question to its exact arguments
     (BLAKE2b-256, hex). `grant` is the permission that the answer "always" gives; `limit_microcents`
@@ -433,7 +441,7 @@ class Question(SideBody, frozen=True, omit_defaults=True):
 
 
 class Answer(SideBody, frozen=True, omit_defaults=True):
-    """A person's answer to the question that this is about; only the first answer is valid."""
+    """A person's answer to the question to which `about` refers. Only the first answer is valid."""
 
     kind: ClassVar[str] = "answer"
     event: ClassVar[str] = "inbox:answer"

@@ -1,8 +1,8 @@
 """The store contract: what a commit guarantees and what can be read back.
 
-A store contains streams; a stream is one append-only log with a dense ``seq`` from 0. All other
-state is computed from the entries. ``tests/conformance/store`` tests every backend against this
-contract.
+A store contains streams; a stream is one append-only log with a dense ``seq`` from 0. All state of
+a store except the entries is computed from the entries. ``tests/conformance/store`` tests every
+backend against this contract.
 
 These append rules are the same in every backend:
 
@@ -194,13 +194,13 @@ class StoreInfo(ShortRepr, frozen=True):
 class Capabilities(ShortRepr, frozen=True, kw_only=True):
     """Optional features of a backend; using a missing feature raises `Unsupported`.
 
-    `multi_stream_commit`: one commit can write to several streams. `pointer_fork`: a fork shares
-    its origin's entries, under their ids. Without `pointer_fork`, a fork gets copies of the
-    entries, with their own ids. The header of a copied fork has a `parent` and no `fork`.
-    `encryption`: the store can be encrypted at rest. `erase`: content can be erased from a stream
-    that remains. Without the feature `erase`, a stream can only be removed as a whole. `search`:
-    the store is also a `SearchService`. `recall`: the store's search can count words for a recall.
-    `leases_in_commits`: a commit can acquire and release a lease.
+    With `multi_stream_commit`, one commit can write to several streams. With `pointer_fork`, a fork
+    shares its origin's entries, under their ids. Without `pointer_fork`, a fork gets copies of the
+    entries, with their own ids. The header of a copied fork has a `parent` and no `fork`. With
+    `encryption`, the store can be encrypted at rest. With `erase`, content can be erased from a
+    stream that remains. Without the feature `erase`, a stream can only be removed as a whole. With
+    `search`, the store is also a `SearchService`. With `recall`, the store's search can count words
+    for a recall. With `leases_in_commits`, a commit can acquire and release a lease.
     """
 
     multi_stream_commit: bool = True

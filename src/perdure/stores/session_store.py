@@ -217,7 +217,7 @@ class MaintenanceService(Protocol):
         ...
 
     async def check_writable(self) -> None:
-        """Commit a write that changes nothing.
+        """Commit an empty write, to test whether the store accepts commits.
 
         Raises: StoreReadOnly, StoreFull, StoreUnavailable, if a commit would raise them now.
         """

@@ -87,7 +87,7 @@ def _has_no_media(part: Part) -> bool:
 
 
 def _held_inline(entry: Entry) -> str | None:
-    """Return the fault of inline media in a readable message; None if there is none."""
+    """Return the error text if a readable message contains inline media; otherwise None."""
     try:
         message = entry.message
     except CorruptLog:

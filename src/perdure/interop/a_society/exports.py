@@ -51,7 +51,8 @@ class Exported(msgspec.Struct, frozen=True):
 async def export_flow(store: SessionStore, flow: StreamId) -> Exported:
     """Return the files of `flow`: its state, roles, selectors and record folder.
 
-    Raises: SessionNotFound; CorruptLog if the stream is not a flow; LimitExceeded.
+    Raises: SessionNotFound if the flow does not exist. Raises CorruptLog if the stream is not a
+    flow. Raises LimitExceeded if the record folder is too large.
     """
     log = decode_entries(await store.entries(flow))
     state = flow_state(log, marks_of(store).is_own)
@@ -64,7 +65,7 @@ async def export_flow(store: SessionStore, flow: StreamId) -> Exported:
 async def _record(
     store: SessionStore, state: FlowState, log: Iterable[tuple[Entry, object]]
 ) -> RecordFiles:
-    """Return the files of the record folder, and handed-over files that are missing there now.
+    """Return the files of the record folder, and the handed-over files that the folder lacks now.
 
     The record folder of a flow received from others is read only if the user named that folder.
     """

@@ -4,8 +4,8 @@ Each run begins with a heading that states its time; each run becomes a session.
 begin with four marks, lines of Aider's output with ``>``; all other lines are answers. Code in an
 answer can contain both marks; such lines belong to the answer. Commands are excluded from the
 context, and output is stored outside the conversation. Consecutive lines of one kind form a block,
-and each block becomes one item. If Aider extends a block after an import, the added lines stay in
-the import original. Aider writes each answer in one piece.
+and each block becomes one item. If Aider extends a block after an import, the added lines are only
+in the stored copy of the file. Aider writes each answer in one piece.
 Source: ``io.py`` and ``utils.py`` of Aider-AI/aider 0.86.
 """
 
@@ -73,7 +73,10 @@ def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
 
 
 class _Text(msgspec.Struct, frozen=True):
-    """A line of the history as text. `is_code`: the line is in a code block that is closed."""
+    """A line of the history as text.
+
+    `is_code` means that the line is in a code block that is closed.
+    """
 
     line: Line
     text: str

@@ -103,10 +103,10 @@ class SourceHeader(msgspec.Struct, frozen=True):
     """Facts about the session of a source.
 
     `session` is the session's foreign id, `metadata` plain data. `parent` is the foreign id of the
-    session from which this session was started; `is_subagent`: a tool call in the parent started
-    this session. `is_saved_whole` is True if the program rewrites the whole file at each save, so
-    that an older version is not a prefix of a newer version. `handover` is perdure's mark in a file
-    that it wrote.
+    session from which this session was started. `is_subagent` means that a tool call in the parent
+    started this session. `is_saved_whole` is True if the program rewrites the whole file at each
+    save, so that an older version is not a prefix of a newer version. `handover` is perdure's mark
+    in a file that it wrote.
     """
 
     session: str | None = None

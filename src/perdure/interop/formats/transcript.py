@@ -1,8 +1,8 @@
 """A session for display: the tree as numbered lines, parts as plain text, results with times.
 
 This module is pure and contains no syntax of an output format: Markdown and HTML are both made from
-a `Transcript`. `encode` of a `Transcript` is the data of the HTML page; the page's script reads the
-names and defaults defined here.
+a `Transcript`. `encode` of a `Transcript` is the data of the HTML page. The script of the page
+reads the names and defaults that this module defines.
 Shape: each `number` counts the tree entries from 0 in log order; parents come before their
 children.
 """
@@ -119,7 +119,7 @@ class Result(msgspec.Struct, frozen=True, omit_defaults=True, tag="result"):
 
 
 class Strange(msgspec.Struct, frozen=True, tag="unknown"):
-    """A part or a body unknown to this version, as JSON or as displayable text."""
+    """A part or a body that this version does not know, as JSON or as displayable text."""
 
     text: str
 
@@ -132,8 +132,8 @@ class TranscriptLine(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Shape: `id` is the id in the store: a fork shares entries of other sessions. `role` is the role
     of the message, `STATE`, or else the kind of the entry. `first_kept` is the number of the first
-    entry that a compaction keeps; None: it keeps no earlier entries. `is_outside`: the line is
-    never sent to a model.
+    entry that a compaction keeps; None: it keeps no earlier entries. `is_outside` means that the
+    line is never sent to a model.
     Units: `at` is Unix milliseconds, `cost_microcents` 1e-8 US dollars.
     """
 

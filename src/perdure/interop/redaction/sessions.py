@@ -39,7 +39,7 @@ _decoder = msgspec.json.Decoder()
 def _vocabulary() -> frozenset[str]:
     """Return the fixed words of bodies: names of fields and of choices.
 
-    These words are never secrets.
+    The fixed words of bodies are never secrets.
     """
     words: set[str] = set(BODIES)
     types = [Message, *BODIES.values()]
@@ -200,7 +200,7 @@ def _redacted_entry(redactor: Redactor, entry: Entry, value: _Value) -> Entry:
 
 
 def _note(entry: Entry, value: _Value) -> Entry:
-    """Return the note that replaces an import original."""
+    """Return the note that replaces the stored copy of an imported file."""
     fields = cast("dict[str, object]", value.plain) if isinstance(value.plain, dict) else {}
     new = new_side(ImportedRecord(str(fields.get("format", "")), REDACTED))
     return msgspec.structs.replace(entry, kind=new.kind, v=new.v, body=new.body)

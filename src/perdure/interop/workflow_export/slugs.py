@@ -1,8 +1,8 @@
 """Make ids from titles: Relavium's ASCII slug, and a slug that transliterates non-ASCII titles.
 
-Both kinds of slugs use fixed tables and rules, so a title gives the same id in every release. A
-character that is not in the tables is replaced by its Unicode name, which never changes, or by its
-number.
+ASCII slugs and readable slugs both use fixed tables and rules, so a title gives the same id in
+every release. A character that is not in the tables is replaced by its Unicode name, which never
+changes, or by its number.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
 """Clients for the models of real providers; each implements `ModelClient`.
 
-Each module is imported on first use.
+The module of each client is imported at its first use.
 """

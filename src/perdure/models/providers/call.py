@@ -101,8 +101,8 @@ class WireClient(ABC):
     `base_url` None means the provider's own address, which requires `api_key`; other servers may
     need no key. The key is removed from all error texts. `context_window` is for a server whose
     models are not in the library's list.
-    Units: `connect_timeout_s` and `stream_idle_timeout_s` are seconds; `stream_idle_timeout_s` is
-    used for requests that do not set this limit; None: `limits.model_silence_s`.
+    Units: `connect_timeout_s` and `stream_idle_timeout_s` are seconds. `stream_idle_timeout_s` is
+    used for requests that do not set this limit; None means `limits.model_silence_s`.
     Raises: ConfigError when the key is missing.
     """
 
@@ -286,7 +286,7 @@ async def _deltas(mapper: EventMapper, response: StreamedResponse) -> AsyncGener
 class EventMapper:
     """Converts the events of one answer to deltas.
 
-    `has_begun`: some output has arrived.
+    `has_begun` is True as soon as some output has arrived.
     """
 
     def __init__(self) -> None:

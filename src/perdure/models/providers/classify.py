@@ -99,10 +99,10 @@ def model_error(
 ) -> ModelError:
     """Convert `error`, raised while `model` was called at `address`, to a `ModelError`.
 
-    `has_begun`: part of an answer had arrived. If part of an answer had arrived, a missing end
-    means that the answer was interrupted. If no part had arrived, a missing end means that there
-    was no answer at all. `silence` names the limit at which a read timed out. `secrets` are removed
-    from all texts.
+    `has_begun` means that part of an answer had arrived. If part of an answer had arrived, a
+    missing end means that the answer was interrupted. If no part had arrived, a missing end means
+    that there was no answer at all. `silence` names the limit at which a read timed out. `secrets`
+    are removed from all texts.
     """
     if isinstance(error, ModelError):
         return error

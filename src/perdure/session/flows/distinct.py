@@ -10,7 +10,7 @@ class Distinct(tuple[str, ...]):
     """A tuple of distinct strings, oldest first, with constant-time lookup.
 
     Tuples that were extended from each other share a lookup table. Each tuple contains those items
-    of the table whose position is below the tuple's length.
+    of the shared lookup table whose position is below the tuple's length.
     """
 
     places: dict[str, int]

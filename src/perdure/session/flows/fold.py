@@ -60,9 +60,10 @@ def follow(
     log: Iterable[tuple[Entry, object]],
     is_own: Callable[[Entry], bool] = lambda _: True,
 ) -> FlowState:
-    """Return `state` after more entries of its log, each with its decoded body.
+    """Return `state` after more entries of its log.
 
-    The cost depends only on the added entries, not on the number of artifacts sent before.
+    Each entry of `log` comes with its decoded body. The cost depends only on the added entries, not
+    on the number of artifacts sent before.
     """
     history, digests = EdgeHistory(state.run.history_handoff), EdgeHistory(state.digests)
     for entry, body in log:
@@ -79,7 +80,7 @@ def follow(
 
 
 def state_after(state: FlowState, entry: Entry, body: object, *, is_own: bool = True) -> FlowState:
-    """Return `state` after one more entry of its log, with its decoded body.
+    """Return `state` after one more entry of its log. `body` is the decoded body of the entry.
 
     An entry that the user neither wrote nor trusts suspends the flow's consent and its folder.
     """

@@ -1,7 +1,7 @@
 """The graph of a workflow of roles: nodes that work, and edges for handoffs.
 
 The graph is a value with the queries that all parts of a flow need. ``engine.flows`` validates
-graphs; here an edge may name a missing node.
+graphs; in this module, an edge may name a missing node.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ ARROW = "=>"
 class FlowNode(ShortRepr, frozen=True, omit_defaults=True, metaclass=NamedParameters):
     """A node: one piece of work for one role instance (``owner``, ``owner_2``).
 
-    `has_human` (``human-colab`` in a workflow file): a person works on the node, too, and approves
-    its handoffs. `awaits_all_inputs` (``await-all-inputs``): the node waits for all its incoming
-    edges. `required_readings` are names of files in the project's index of readings, written
-    ``$NAME``. `notes`, `guidance`, `inputs` and `outputs` come from older workflow files; the role
-    receives them with `work`.
+    `has_human` (``human-colab`` in a workflow file) means that a person works on the node, too, and
+    approves its handoffs. `awaits_all_inputs` (``await-all-inputs``) means that the node waits for
+    all its incoming edges. `required_readings` are names of files in the project's index of
+    readings, written ``$NAME``. `notes`, `guidance`, `inputs` and `outputs` come from older
+    workflow files; the role receives them with `work`.
     """
 
     id: str
@@ -153,7 +153,7 @@ def ends_of(key: str) -> tuple[str, str]:
 
 
 def is_role(instance: str) -> bool:
-    """Return True if `instance` names a role instance: kebab-case, maybe ``_`` and a number."""
+    """Return True if `instance` is a valid role instance, such as ``owner`` or ``owner_2``."""
     return _INSTANCE.fullmatch(instance) is not None
 
 

@@ -1,4 +1,4 @@
-"""The initial state of a flow that was started here, or imported with a state."""
+"""The initial state of a flow that was started in this store, or imported with a state."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ replace = msgspec.structs.replace
 
 
 def initial_state(entry: Entry, body: object, is_own: Callable[[Entry], bool]) -> FlowState:
-    """Return the flow's state after the first entry of its log, with its decoded body.
+    """Return the state of a flow after the first entry of its log.
 
-    `is_own` returns whether the user's perdure wrote the entry, or the user trusts it. An imported
-    entry can never grant permissions.
+    `body` is the decoded body of the entry. `is_own` returns whether the user's perdure wrote the
+    entry, or the user trusts it. An imported entry can never grant permissions.
     Raises: CorruptLog if a flow cannot start with this entry.
     """
     if isinstance(body, kinds.FlowStarted):

@@ -285,7 +285,7 @@ class RoleConfigured(SideBody, frozen=True, omit_defaults=True):
     """The configuration of a role instance; a field that is None keeps the flow agent's setting.
 
     `by` is the person who chose it; `selector` is the session in which a model chose it.
-    `is_partial`: a person must still choose the missing settings.
+    `is_partial` means that a person must still choose the missing settings.
     """
 
     kind: ClassVar[str] = "role_configured"
@@ -430,7 +430,7 @@ class FlowRequested(SideBody, frozen=True, omit_defaults=True):
 
 
 class FlowRequestClosed(SideBody, frozen=True, omit_defaults=True):
-    """Workers no longer run the flow for the ``flow_requested`` entry that this entry is about.
+    """Workers no longer run the flow for the ``flow_requested`` entry to which `about` refers.
 
     `code` is ``completed``, ``replaced`` if a later request replaces this one, or an error code.
     """

@@ -30,7 +30,10 @@ class NodeContext(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class CompactionArchive(msgspec.Struct, frozen=True, rename="camel"):
-    """The messages that a compaction replaced, and its summary. `compacted_at`: ISO 8601 in UTC."""
+    """The messages that a compaction replaced, and its summary.
+
+    `compacted_at` is a time in ISO 8601, in UTC.
+    """
 
     id: str
     trigger: str

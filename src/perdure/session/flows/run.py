@@ -1,7 +1,7 @@
 """`FlowRun`: the state of a flow, in A-Society's field names.
 
-``fold`` computes a `FlowRun` from the flow's log; it is never stored. Its JSON is A-Society's state
-file, and the output of ``perdure flow show --json``.
+``fold`` computes a `FlowRun` from the flow's log; it is never stored. The JSON of a `FlowRun` is
+A-Society's state file, and the output of ``perdure flow show --json``.
 """
 
 from __future__ import annotations

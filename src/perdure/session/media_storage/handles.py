@@ -82,7 +82,7 @@ def media_part(inline: InlineMedia) -> MediaPart:
 
 
 def settled_data(value: object, name: str = "data") -> Settled:
-    """Return `value`, plain data of an extension, with a handle for each `InlineMedia` in it.
+    """Return `value` (plain data of an extension) with a handle for each `InlineMedia` in it.
 
     Errors name the place of a wrong value, such as ``data['key'][0]``; there, `name` stands for
     `value`.

@@ -40,9 +40,9 @@ class Fact(ShortRepr, frozen=True, kw_only=True):
     Shape: `sources` are the entries that the fact comes from. `agent` None: any agent of the
     subject.
     `history` are the earlier versions, oldest first.
-    Units: Unix milliseconds; `at` is the time of the newest version; `valid_from` and `valid_to`
-    limit the time in which the fact is true; None: no limit. `is_received`: the newest version was
-    read from a file.
+    Units: Unix milliseconds. `at` is the time of the newest version. `valid_from` and `valid_to`
+    limit the time in which the fact is true; None means no limit. `is_received` is True if the
+    newest version was read from a file.
     """
 
     id: EntryId

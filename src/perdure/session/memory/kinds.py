@@ -27,11 +27,11 @@ RecallReason = Literal["words", "neighbours", "speaker", "date", "time", "vector
 
 
 class EpisodeRecorded(SideBody, frozen=True, omit_defaults=True):
-    """An episode of a session: the entries from `first` to the entry that this is about.
+    """An episode of a session: the entries from `first` to the entry to which `about` refers.
 
-    The entry is written in the commit of the ``session_ended`` that it is about. `messages`,
-    `turns` and `tool_calls` count the messages, turns and tool calls in that range of the session's
-    own log.
+    The entry is written in the same commit as the ``session_ended`` that ends the episode.
+    `messages`, `turns` and `tool_calls` count the messages, turns and tool calls in that range of
+    the session's own log.
     Units: Unix milliseconds.
     """
 
@@ -70,7 +70,7 @@ class FactRemembered(SideBody, frozen=True, omit_defaults=True):
 
 
 class FactCorrected(SideBody, frozen=True, omit_defaults=True):
-    """A newer version of the fact that this is about; the older versions are its history."""
+    """A newer version of the fact to which `about` refers; the older versions are its history."""
 
     kind: ClassVar[str] = "fact_corrected"
     event: ClassVar[str] = "memory:fact_corrected"
@@ -84,14 +84,17 @@ class FactCorrected(SideBody, frozen=True, omit_defaults=True):
 
 
 class FactForgotten(SideBody, frozen=True):
-    """The fact that this is about was forgotten; the same commit erases the fact's versions."""
+    """The fact to which `about` refers was forgotten.
+
+    The same commit erases the fact's versions.
+    """
 
     kind: ClassVar[str] = "fact_forgotten"
     event: ClassVar[str] = "memory:fact_forgotten"
 
 
 class FactSourcesErased(SideBody, frozen=True):
-    """Some sources of the fact that this is about were erased; other sources remain."""
+    """Some sources of the fact to which `about` refers were erased; other sources remain."""
 
     kind: ClassVar[str] = "fact_sources_erased"
     event: ClassVar[str] = "memory:fact_sources_erased"
@@ -113,7 +116,7 @@ class FactsReceived(SideBody, frozen=True):
 
 
 class FactsDue(SideBody, frozen=True):
-    """The extractor of `agent` must extract the facts of the episode whose end this is about.
+    """The extractor of `agent` must extract the facts of the episode that ends at `about`.
 
     The entry is written in the commit of the session's end, if the session's agent has an
     extractor.
@@ -126,7 +129,7 @@ class FactsDue(SideBody, frozen=True):
 
 
 class FactsCaptured(SideBody, frozen=True, omit_defaults=True):
-    """The extraction for the ``facts_due`` that this is about is done; this commit has its facts.
+    """The extraction that a ``facts_due`` entry requested is done; this commit contains its facts.
 
     `facts` are the ids of the new facts. `problem` is the reason why the extraction failed. `model`
     and `usage` are set if a model was called.
@@ -157,11 +160,12 @@ class RecalledText(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ContextRecalled(SideBody, frozen=True, omit_defaults=True):
-    """The texts recalled for the turn that this is about; all its model calls receive them.
+    """The texts recalled for the turn to which `about` refers.
 
-    The entry refers to the texts but does not contain them, so erased texts are not sent any more.
-    `facts` are ids. `boundary` marks the recalled text in a request; it cannot be guessed.
-    `problem` is the reason why nothing, or not everything, was recalled.
+    All model calls of the turn receive the texts. The entry refers to the texts but does not
+    contain them, so erased texts are not sent any more. `facts` are ids. `boundary` marks the
+    recalled text in a request; it cannot be guessed. `problem` is the reason why nothing, or not
+    everything, was recalled.
     """
 
     kind: ClassVar[str] = "context_recalled"

@@ -1,7 +1,7 @@
 """Find entries that wait for another entry of their stream, as a question waits for its answer.
 
-Stores add each open entry to a list in the commit that appends the entry. So the cost of finding
-all open entries of a namespace depends only on their number.
+Stores add each open entry to a list in the commit that appends the entry. The cost of finding all
+open entries of a namespace therefore depends only on their number.
 """
 
 from __future__ import annotations

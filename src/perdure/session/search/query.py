@@ -4,8 +4,8 @@ The language: all words must occur in one entry, in any order. ``"some words"`` 
 in that order, next to each other. ``word*`` matches every word with that prefix. ``a OR b`` matches
 either word. ``OR`` binds closer than the other operators: ``x a OR b`` means x and (a or b). ``NOT
 a`` (or ``AND NOT a``) excludes entries that contain a. Operators are written in capital letters.
-All other characters separate words as in any text, so code and paths can be typed unchanged. An
-unpaired quote is ignored, and an operator without operands is a word.
+All characters that are not part of an operator separate words as in any text, so code and paths can
+be typed unchanged. An unpaired quote is ignored, and an operator without operands is a word.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _OPERATORS: dict[str, Operator] = {"AND": "AND", "OR": "OR", "NOT": "NOT"}
 
 
 class Phrase(msgspec.Struct, frozen=True):
-    """One or more consecutive words. `is_prefix`: the last word is a prefix."""
+    """One or more consecutive words. `is_prefix` means that the last word is a prefix."""
 
     terms: tuple[str, ...]
     is_prefix: bool = False

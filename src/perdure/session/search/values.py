@@ -28,9 +28,10 @@ class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
     """The query and filters of a search.
 
     `text` is the query (see ``query.sought_in``). A match must pass all filters that are set. The
-    role is one of `roles`; the entry is in the log of one of `sessions`; the entry calls or answers
-    one of `tools`; its time is at or after `since` and before `until`. `is_on_branch` True selects
-    entries on the current branch of their session; False selects the other entries.
+    role of a match is one of `roles`, and its log is the log of one of `sessions`. A match calls or
+    answers one of `tools`. The time of a match is at or after `since` and before `until`.
+    `is_on_branch` True selects entries on the current branch of their session; False selects the
+    other entries.
     Units: `since` and `until` are Unix milliseconds.
     """
 
@@ -48,9 +49,9 @@ class Hit(ShortRepr, frozen=True):
     """A matching entry.
 
     `stream` is the session whose log contains the entry, even if forks share the entry. `entry` is
-    None for the title with which a session was created. `about` is the entry that a label is about.
-    `is_on_branch`: the entry, or the entry that it is about, is on the current branch of `stream`;
-    True for titles.
+    None for the title with which a session was created. `about` is the entry to which a label
+    belongs. `is_on_branch` is True if the entry, or for a label the labelled entry, is on the
+    current branch of `stream`. A title is always on the branch.
     Units: `at` is Unix milliseconds.
     Shape: a higher `score` is better; scores are comparable within one search only. `marks` are the
     matches in `snippet`. Each mark is the index of the first character and the index after the last

@@ -3,12 +3,13 @@
 Every backend indexes and matches the words that this module makes; no other module splits or folds
 text. All backends therefore find the same entries. The rules:
 
-- A word is a stretch of letters, digits and their marks; anything else separates, ``_`` too:
-  ``foo_bar`` and ``src/foo.py`` are words in a row, which a query of the same form finds as such.
+- A word is a sequence of letters, digits and their marks. Every other character separates words,
+  ``_`` too. So ``foo_bar`` and ``src/foo.py`` are several words in a row, and a query of the same
+  form finds them.
 - Letter case, accents and vowel points do not count; neither do ligatures and widths of letters.
-- Scripts that put no spaces between words (Chinese, Japanese, Korean, Thai, Lao, Khmer, Burmese)
-  and emoji are one word a character, so a query finds them anywhere in a line.
-- A word is at most `LONGEST` characters; a longer one is several in a row.
+- In scripts without spaces between words (Chinese, Japanese, Korean, Thai, Lao, Khmer, Burmese)
+  and among emoji, each character is one word, so a query finds it anywhere in a line.
+- A word has at most `LONGEST` characters; longer words are split into several words in a row.
 
 A change of this module changes the content of indexes. With each such change, raise `VERSION`, so
 that stores rebuild their indexes.
@@ -257,7 +258,7 @@ def _folded_part(part: str) -> str:
 
 
 def _pieces(run: str) -> tuple[Word, ...]:
-    """Return the words of a stretch without ASCII separators."""
+    """Return the words of a piece of text that has no ASCII separators."""
     return _short_pieces(run) if len(run) <= LONGEST else tuple(_found_in(run))
 
 

@@ -1,8 +1,8 @@
 """Convert Claude Code's messages: content blocks, tool results, media, usage, stop reasons.
 
 A line contains one content block of an answer (in older versions all blocks), or user text, or a
-tool's result. Signatures, encrypted reasoning and the tool results in the form that Claude Code
-displays (``toolUseResult``) are only in the import original.
+tool's result. Signatures, encrypted reasoning and the display form of tool results
+(``toolUseResult``) are only in the stored copy of the imported file.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Read Claude Code transcripts.
 
 A transcript is a tree by ``uuid`` and ``parentUuid``. Records of the conversation become entries of
-the tree; side chains become branches that do not contain the leaf. All other records (progress,
-snapshots, queue operations) become an ``imported_record`` beside the tree. The children of a record
-outside the conversation get its nearest ancestor in the conversation as parent. If nearly no record
-names its parent (in a file written by hand), the file is read as one chain.
+the tree; side chains become branches that do not contain the leaf. All records outside the
+conversation (progress, snapshots, queue operations) become ``imported_record`` entries beside the
+tree. The children of a record outside the conversation get its nearest ancestor in the conversation
+as parent. If nearly no record names its parent (in a file written by hand), the file is read as one
+chain.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Convert Codex's response items to messages: text, reasoning, calls, results, usage.
 
 A response item is a message, a piece of reasoning, a call or a result; each item becomes one entry.
-Encrypted reasoning and snapshots of the workspace are only in the import original.
+Only the stored copy of the imported file contains encrypted reasoning and snapshots of the
+workspace.
 """
 
 from __future__ import annotations

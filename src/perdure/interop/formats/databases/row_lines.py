@@ -1,8 +1,8 @@
 """The lines that represent the rows of a database: one JSON object for each row.
 
-A session in a database is read as a file of such lines, and these lines are the import original of
-the session. In this form, no data of a row is lost, and readers work on files and databases in the
-same way.
+A session in a database is read as a file with one line per row, and these lines are stored as the
+copy of the file. In this form, no data of a row is lost, and readers work on files and databases in
+the same way.
 """
 
 from __future__ import annotations

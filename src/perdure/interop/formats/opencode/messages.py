@@ -2,7 +2,8 @@
 
 An opencode answer is one record with all its steps: thinking and text, calls with their results,
 and the usage of each step. In perdure, each step becomes an answer and a message with the results
-of the answer's calls. Only the import original contains snapshots, patches and metadata of parts.
+of the answer's calls. Only the stored copy of the imported file contains snapshots, patches and
+metadata of parts.
 """
 
 from __future__ import annotations
@@ -175,7 +176,7 @@ def usage_of(end: Fields) -> Usage | None:
 
 
 def subagents_of(parts: Iterable[object]) -> Fields | None:
-    """Return the sessions of the agents that calls started."""
+    """Return the sessions of the agents that tool calls started."""
     for item in parts:
         state = object_in(fields_of(item) or {}, "state") or {}
         session = name_in(object_in(state, "metadata") or {}, "sessionId")

@@ -3,8 +3,8 @@
 As in pi, an Operator file contains one tree; its labels and names become side entries in perdure. A
 ``leaf`` record moves the leaf and has no children. The legacy form is a line of metadata and one
 message per line, in order. Lines of the legacy form have no ids. A line of the legacy form is
-identified by its content, because each save rewrites the whole file. Fields unknown to perdure stay
-in the import original.
+identified by its content, because each save rewrites the whole file. Fields unknown to perdure
+remain only in the stored copy of the imported file.
 """
 
 from __future__ import annotations

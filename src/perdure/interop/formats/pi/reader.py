@@ -3,7 +3,7 @@
 pi stores everything in one tree. In perdure, labels and names are side entries. The children of a
 label or name therefore get its nearest ancestor in the conversation as parent. The tree of messages
 is the same as in pi. A version 1 file has no ids: each record is the child of the record before it.
-Fields unknown to perdure stay in the import original.
+Fields unknown to perdure remain only in the stored copy of the imported file.
 """
 
 from __future__ import annotations

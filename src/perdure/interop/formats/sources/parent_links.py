@@ -1,10 +1,10 @@
 """Link records to their parents, at any place in the file.
 
 A record may name a parent that comes later in the file, is missing, or is part of a cycle. Each
-record is placed once, after its parent if there is one. For a waiting record, only its place in the
-file is stored (``SourceDraft.release_line``); the record is read again when its parent is placed.
-Records that no longer wait are placed one at a time (`Linker.place_next`), so that the caller can
-process items in between. This module does not depend on a format.
+record is placed once, after its parent if the record has one. For a waiting record, only its place
+in the file is stored (``SourceDraft.release_line``); the record is read again when its parent is
+placed. Records that no longer wait are placed one at a time (`Linker.place_next`), so that the
+caller can process items in between. This module does not depend on a file format.
 """
 
 from __future__ import annotations

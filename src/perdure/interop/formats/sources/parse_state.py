@@ -1,6 +1,6 @@
 """The parse state of a source: the items made from its records, and the status of every line.
 
-This module does not depend on a format.
+This module does not depend on a file format.
 """
 
 from __future__ import annotations

@@ -91,9 +91,9 @@ class Stretch(msgspec.Struct, frozen=True):
     """The result of reading one piece of a source, which ends at the byte offset `end`.
 
     Each piece begins where the previous piece ended.
-    Shape: `items` follow the items of the last stretch; their lines may come earlier in the source.
-    `blobs` are the media that the items reference. `malformed` are numbers of lines. `is_last`
-    marks the last stretch; its `end` is the end of the source.
+    Shape: `items` follow the items of the previous piece. The lines of `items` may come earlier in
+    the source. `blobs` are the media that the items reference. `malformed` are numbers of lines.
+    `is_last` marks the last piece, whose `end` is the end of the source.
     """
 
     end: int

@@ -2,9 +2,9 @@
 
 A text of a conversation has about 50 bytes of codes. With one row per text, the overhead would be
 about as large as the codes. A block has three columns of numbers: the positions and the times, both
-as offsets from the first text, and the byte lengths of the codes. Each column uses the fewest bytes
-per number. The codes of all texts are stored without a gap, so one search for a phrase covers the
-whole block.
+as offsets from the first text, and the byte lengths of the codes. Each column of numbers uses the
+fewest bytes per number. The codes of all texts are stored without a gap, so one search for a phrase
+covers the whole block.
 """
 
 from __future__ import annotations

@@ -41,7 +41,10 @@ _NO_CODE = _NEXT_BYTES
 
 
 class Counter(msgspec.Struct, frozen=True):
-    """Counts a phrase in the codes of a text; every text with the phrase contains `stretch`."""
+    """Counts a phrase in the codes of a text.
+
+    Every text with the phrase contains the bytes `stretch`.
+    """
 
     stretch: bytes
     count_in: Callable[[bytes], int]
@@ -64,7 +67,7 @@ def codes_of(frequencies: Mapping[str, int]) -> dict[str, bytes]:
 
 
 def _codes_with(more: int) -> Iterator[bytes]:
-    """Yield all codes of one byte and `more` others, ascending."""
+    """Yield all codes that have one first byte and `more` further bytes, ascending."""
     return map(bytes, product(range(_FIRST_BYTES), *[_NEXT_BYTES] * more))
 
 
