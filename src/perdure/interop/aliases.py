@@ -59,8 +59,8 @@ class Traces:
     conversation). `is_mover_imported` is True if an import wrote that entry. `with_usage` are the
     messages with usage; `streams` are the streams of the entries. With `has_written_ids`, the ids
     of the entries in files of pi are recorded too. The session may also have been continued in
-    files of other formats: `others` are the seqs of the stored parts of these files. Entries from
-    files of other formats count as added by perdure itself.
+    files of other formats. `others` are the sequence numbers of the entries that store files of
+    other formats. Entries from files of other formats count as added by perdure itself.
     """
 
     def __init__(
@@ -153,7 +153,8 @@ class Traces:
         """Yield those `items` (with bodies) that match an entry by content and time.
 
         Shape: yields the position of an item and its entry, in the order of the items. Each entry
-        is yielded at most once. `known` maps the items that already have an entry.
+        is yielded at most once. `known` maps the position of an item that already has an entry to
+        the entry.
         """
         waiting: dict[Signature, list[EntryId]] = {}
         taken = set(known.values())

@@ -127,7 +127,7 @@ class ItemAppend:
         return any(items[position].offset >= self._base.begin for position in known)
 
     def _leave_out_unread(self) -> None:
-        """Leave out the parts of imported lines that an older version did not read.
+        """Leave out the parts of imported lines that an older version of perdure did not read.
 
         A part that was appended now below its parent would form a branch parallel to the later
         messages. The children of a left-out part become children of the opaque entry of its line.

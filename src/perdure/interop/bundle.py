@@ -2,8 +2,8 @@
 
 A fork shares entries with its origin. In the bundle, the fork owns these entries: first the shared
 entries in the order of the origin's log, then the entries of the fork's log. All entries and
-references are renumbered. The bundle of a fork that shares one path contains only that path and its
-labels, without the stored copy of the imported file.
+references of the bundle are renumbered. The bundle of a fork that shares one path contains only
+that path and its labels, without the stored copy of the imported file.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ async def import_source(  # noqa: PLR0913 - each says how it is imported, most h
     `name` is the name of the source in the log, by default the file's name. `subject` is the person
     that a new session is about; an existing session keeps its own subject. `progress` is called
     with the bytes read and in total, from another thread. `bounds` limit the memory that the import
-    uses. An erased session stays erased; `again` makes a new session, with another id.
+    uses. An erased session stays erased; with `again`, the import makes another session.
     Durable: everything is stored on return. A small source is one commit. After a crash, a larger
     source is marked as ``importing``, and the same import continues it. A session from a file of
     perdure's own format is incomplete after a crash. If the source has turns, a separate commit
@@ -374,8 +374,8 @@ async def _update(
 def _may_be_rewritten(state: StreamState, parsed: ParsedSource) -> bool:
     """Return whether the program that wrote the file may change lines that it wrote before.
 
-    In that case, the import compares the entries instead of the bytes. Pi migrates a file once, to
-    a newer version.
+    If earlier lines may change, the import compares entries instead of bytes. The program pi
+    rewrites a file once, when it migrates the file to a newer version.
     """
     if parsed.header.is_saved_whole:
         return True

@@ -1,7 +1,7 @@
 """Find the session of a source: by its possible ids, or as a file that perdure wrote.
 
-The possible ids are computed from the source alone, so that its session is found again whatever
-other sessions exist.
+The possible ids are computed from the source alone, so that the session of the source is found
+again whatever other sessions exist.
 
 A file that perdure wrote for pi or Operator has the id of its session, and the ids of its records
 are derived from perdure's entry ids. Equal ids do not prove that perdure wrote a record. Each such
@@ -64,9 +64,9 @@ def session_ids(format: str, foreign: str | None, first_line: bytes) -> Iterator
     """Yield without end the possible ids of the session for a source of `format`.
 
     `foreign` is the session id in the source; `first_line` distinguishes sources without an id.
-    Shape: first the foreign id if it is valid, otherwise an id made from the digest of the foreign
-    id or of the first line; then the same id with ``.2``, ``.3`` and so on, in case the id belongs
-    to something else.
+    Shape: the first id is the foreign id if that is valid, otherwise an id made from the digest of
+    the foreign id or of the first line. The following ids are the first id with ``.2``, ``.3`` and
+    so on, in case the first id belongs to something else.
     """
     base = _valid(foreign) or f"{format}-{_digest(foreign, first_line)}"
     yield StreamId(base)

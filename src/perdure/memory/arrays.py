@@ -132,7 +132,10 @@ class ArraySums:
         return said
 
     def _scores(self, speech: Floats | None, closeness: Floats | None) -> tuple[Floats, Floats]:
-        """Return the score of each text (0 if not allowed), and its part due to ``MAIN``."""
+        """Return the score of each text, which is 0 for a text that is not allowed.
+
+        Also return the part of each score that is due to ``MAIN``.
+        """
         weights = self._weights
         main = weights.context * self._context
         if speech is not None:

@@ -137,7 +137,7 @@ def _calls_of(message: Message) -> int:
 
 
 def next_first(episodes: Iterable[Entry], before: int) -> int:
-    """Return the seq that follows the last of those `episodes` that ended before seq `before`."""
+    """Return the sequence number after the newest of `episodes` that ended before `before`."""
     ends = (_seq_of(entry) for entry in episodes)
     return max((end + 1 for end in ends if end is not None and end < before), default=0)
 
@@ -234,7 +234,8 @@ def summary_of(note: Entry) -> Summary | None:
 def _episode_of(entry: Entry, info: SessionInfo) -> Episode | None:
     """Return the episode that `entry` of the session `info` records; None if it is not readable.
 
-    The subject comes from the session, because an import does not include it.
+    The subject of the episode comes from the session, because an import does not include the
+    subject.
     """
     body, last = readable(entry), _seq_of(entry)
     if not isinstance(body, EpisodeRecorded) or entry.about is None or last is None:

@@ -24,7 +24,7 @@ class Passage(NamedTuple):
 def passage_of(text: str, weight: Callable[[str], float]) -> Passage:
     """Return the passage of `text` whose distinct words weigh most; return a short text whole.
 
-    `weight` gives the weight of a folded word, 0.0 for a word that is not in the question.
+    `weight` returns the weight of a folded word, 0.0 for a word that is not in the question.
     """
     found = list(words(text))
     if len(found) <= PASSAGE_WORDS:

@@ -65,7 +65,7 @@ def window_of(path: Sequence[Entry], undone: frozenset[EntryId] = frozenset()) -
     """Return the window of the branch `path` (tree entries root -> leaf).
 
     An erased compaction hides nothing. A compaction keeps nothing if its first kept entry is not on
-    the branch before it: the window then starts with the compaction itself.
+    the branch before the compaction. In this case, the window starts with the compaction itself.
     """
     state = BranchState()
     for entry in path:

@@ -1,4 +1,4 @@
-"""Names, origins and counts of sessions: the fold behind every list.
+"""Names, origins and counts of sessions, computed entry by entry for every list.
 
 A store contains one `SessionInfo` per stream and replaces it with `info_after` inside each commit.
 Lists therefore never read entries, and every backend computes the same titles and counts.
@@ -70,10 +70,10 @@ _SPACE = (
 class ForkPoint(msgspec.Struct, frozen=True):
     """The position where a stream was forked.
 
-    `leaf` is the entry after which the fork continues (None: before the root). `head` is the
-    origin's head when the fork was made. Labels up to this head are inherited; later labels are
-    not. `scope` "tree" shares every branch up to `head`, "path" only the branch that ends at
-    `leaf`.
+    `leaf` is the entry after which the fork continues. With None, the fork continues before the
+    root. `head` is the origin's head when the fork was made. Labels up to this head are inherited;
+    later labels are not. `scope` "tree" shares every branch up to `head`, "path" only the branch
+    that ends at `leaf`.
     """
 
     stream: StreamId
@@ -83,7 +83,7 @@ class ForkPoint(msgspec.Struct, frozen=True):
 
 
 class StreamHeader(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Immutable properties of a stream, set at its creation; part of its genesis hash.
+    """Immutable properties of a stream, set when it is created and part of its genesis hash.
 
     Units: `created_at` is Unix milliseconds. Shape: `metadata` is the client's own JSON object.
     `subject` names the person the session is about, in the client's own words, so that all data of
@@ -109,16 +109,16 @@ class SessionInfo(ShortRepr, frozen=True):
     """One row in a list of sessions.
 
     Units: times are Unix milliseconds. Shape: `updated_at` is the time of the newest user or
-    assistant message (the creation, before there is one), so that reading or naming a session does
-    not reorder the list. `messages` counts every message entry, including tool results and the
-    shared messages of a fork. `entries` counts the entries of the stream's own log. `turns` counts
-    the turns started in the stream, without the turns before an import or a fork. `first_text` is
-    the start of the first user message that is not just a slash command; it serves as the name of a
-    session without a title. `subject` and `metadata` are copied from the session's header.
-    `open_turn` is the seq of the ``turn_started`` of the open turn: it runs in some process, waits
-    for an answer, or was interrupted. `model` is the model to which the session's branch was
-    switched, or else the model of its agent; without an agent, the model of the last switch or
-    answer. In a list, `model` is None.
+    assistant message, so that reading or naming a session does not reorder the list. Before the
+    first message, `updated_at` is the time of creation. `messages` counts every message entry,
+    including tool results and the shared messages of a fork. `entries` counts the entries of the
+    stream's own log. `turns` counts the turns started in the stream, without the turns before an
+    import or a fork. `first_text` is the start of the first user message that is not just a slash
+    command; it serves as the name of a session without a title. `subject` and `metadata` are copied
+    from the session's header. `open_turn` is the seq of the ``turn_started`` of the open turn. An
+    open turn runs in some process, waits for an answer, or was interrupted. `model` is the model to
+    which the session's branch was switched, or else the model of its agent. Without an agent,
+    `model` is the model of the last switch or answer. In a list, `model` is None.
     """
 
     id: StreamId
@@ -187,7 +187,7 @@ class OpenTurn(msgspec.Struct, frozen=True):
 def info_of(header: StreamHeader, shared: SessionInfo | None = None) -> SessionInfo:
     """Return the info of a stream that has no entries of its own.
 
-    `shared` is the origin's info if `header` is a fork: the fork inherits its counts and names.
+    If `header` is a fork, `shared` is the origin's info, whose counts and names the fork inherits.
     """
     parent = header.fork.stream if header.fork else header.parent
     start = SessionInfo(
@@ -218,7 +218,7 @@ def info_after(
 ) -> SessionInfo:
     """Return `info` after `entries` were appended. Unreadable entries are only counted.
 
-    `bodies` are the decoded bodies (None: not decoded yet).
+    `bodies` are the decoded bodies of `entries`; None means that they are not decoded yet.
     """
     updated_at, first_text = info.updated_at, info.first_text
     added = messages = 0
@@ -325,7 +325,7 @@ class ListText(msgspec.Struct, frozen=True):
 
 
 def listed_text(stream: StreamId, tree: Iterable[Entry]) -> ListText:
-    """Return the list text of `tree`, the entries visible to session `stream`, in order."""
+    """Return what lists show of session `stream`, whose visible entries are `tree`, in order."""
     first_text: str | None = None
     times: list[int] = []
     for entry in tree:
@@ -402,9 +402,9 @@ def can_end_as_idle(info: SessionInfo) -> bool:
 class Sought(TypedDict, total=False):
     """Filters for a list of sessions; a filter that is None or empty selects all sessions.
 
-    `metadata` are values that the session's metadata must contain; `source` is the program of an
-    imported session, or `OWN_SOURCE`. `after` is a position in a list with the newest session
-    first; the list starts after this position.
+    `metadata` are values that the session's metadata must contain. `source` is the program that an
+    imported session came from, or `OWN_SOURCE`. `after` is a position in a list with the newest
+    session first; the list starts after this position.
     """
 
     subject: str | None

@@ -169,8 +169,8 @@ def _checked_json(given: object) -> msgspec.Raw:
 class CustomMessage(TreeBody, frozen=True, omit_defaults=True):
     """A message written by an extension; the context contains it as a user message.
 
-    `is_displayed` tells user interfaces whether to show it. `in_context` False excludes it from the
-    context (a shell command that a person marked as private).
+    `is_displayed` tells user interfaces whether to show the message. `in_context` False excludes it
+    from the context (a shell command that a person marked as private).
     """
 
     kind: ClassVar[str] = "custom_message"

@@ -102,10 +102,10 @@ class TurnStarted(SideBody, frozen=True, omit_defaults=True):
 class TurnRequested(SideBody, frozen=True, omit_defaults=True):
     """A program asks for a turn with `message`, which a worker runs.
 
-    The ``turn_started`` about it begins that turn; a ``turn_refused`` about it states why no turn
-    can begin. The turn does not begin before `due_at` (Unix milliseconds). Requests of one session
-    are answered in order. If several sessions wait, the session with a waiting request of the
-    highest `priority` is first.
+    A ``turn_started`` entry about this request begins the turn. A ``turn_refused`` entry about this
+    request states why no turn can begin. The turn does not begin before `due_at` (Unix
+    milliseconds). Requests of one session are answered in order. If several sessions wait, the
+    session with a waiting request of the highest `priority` is first.
     """
 
     kind: ClassVar[str] = "turn_requested"
@@ -145,9 +145,9 @@ class TurnStopRequested(SideBody, frozen=True, omit_defaults=True):
 class ModelCalled(SideBody, frozen=True, omit_defaults=True):
     """A model call starts: attempt `attempt` (from 1) of the turn's call `call`.
 
-    `link` is the model's position in the agent's chain: 0 is the agent's own model, the fallbacks
-    follow. `agent` is the caller; `reason` is set for a compaction's summary and is the reason for
-    the compaction.
+    `link` is the model's position in the agent's chain of models: 0 is the agent's own model, and
+    the fallbacks follow. `agent` is the caller. `reason` is set for the summary of a compaction,
+    and is the reason for the compaction.
     """
 
     kind: ClassVar[str] = "model_called"
@@ -168,11 +168,11 @@ class ModelFinished(SideBody, frozen=True, omit_defaults=True):
     `answer` is the id of the message in this commit that contains the answer. `stop_reason` None
     with an `error` means that no usable answer came. `wait_s` is the delay before the next attempt.
     `next_link` is the position of the next model in the agent's chain of models, if the model
-    changes. `usage` is the provider's count, or an estimate (`is_estimated`) if the answer was
-    interrupted before the count arrived; `spent` is the session's spending including this call.
-    `parked_until` is the time (Unix milliseconds) before which the model's provider is not called.
-    `is_renewed` means that the provider's key was renewed after the provider had rejected it.
-    `agent` and `attempt` are copied from the ``model_called``.
+    changes. `usage` is the token count of the provider. If the answer was interrupted before the
+    count arrived, `usage` is an estimate (`is_estimated`). `spent` is the session's spending
+    including this call. `parked_until` is the time (Unix milliseconds) before which the model's
+    provider is not called. `is_renewed` means that the provider's key was renewed after the
+    provider had rejected it. `agent` and `attempt` are copied from the ``model_called``.
     """
 
     kind: ClassVar[str] = "model_finished"

@@ -128,11 +128,11 @@ class SessionStarted(SideBody, frozen=True, omit_defaults=True):
 
 
 class AgentBound(SideBody, frozen=True, omit_defaults=True):
-    """A session received an agent; before, no agent had authority in it on this machine.
+    """A session received an agent; before, no agent had authority in the session on this machine.
 
     An imported session needs this entry even if its file names an agent. If `granted_by` names a
-    person who extended the session's permissions, earlier grants and spending still count;
-    otherwise they no longer count.
+    person who extended the session's permissions, earlier grants and spending still count. Without
+    `granted_by`, earlier grants and spending no longer count.
     """
 
     kind: ClassVar[str] = "agent_bound"
@@ -404,16 +404,16 @@ class RoleImported(SideBody, frozen=True):
 class Question(SideBody, frozen=True, omit_defaults=True):
     """A question to a person; `about` refers to the entry that asked the question.
 
-    Shape: `choices` are the accepted answers; `args_hash` binds the question to its exact arguments
-    (BLAKE2b-256, hex). `grant` is the permission that the answer "always" gives; `limit_microcents`
-    is the session's limit after the answer "continue" to a budget question. For an approval,
-    `agent` asks to use `tool`, whose category is `action`. `preview` is the path, command or host
-    of the call. `free_in` are the consent modes of the flow in which perdure does not ask.
-    `arguments` are the arguments of the call, with secrets masked; long arguments are shown as
-    beginning, size and hash. `bound` lists further facts that the answer depends on (files,
-    folders, hashes): if any of them changed before the call runs, perdure asks again. `diff` is the
-    proposed change.
-    Units: `expires_at` is Unix milliseconds; None never expires.
+    Shape: `choices` are the accepted answers. `args_hash` is the hash of the exact arguments to
+    which the question is bound (BLAKE2b-256, hex). `grant` is the permission that the answer
+    "always" gives; `limit_microcents` is the session's limit after the answer "continue" to a
+    budget question. For an approval, `agent` asks to use `tool`, whose category is `action`.
+    `preview` is the path, command or host of the call. `free_in` are the consent modes of the flow
+    in which perdure does not ask. `arguments` are the arguments of the call, with secrets masked;
+    long arguments are shown as beginning, size and hash. `bound` lists further facts that the
+    answer depends on (files, folders, hashes): if any of them changed before the call runs, perdure
+    asks again. `diff` is the proposed change.
+    Units: `expires_at` is Unix milliseconds; a question with None never expires.
     """
 
     kind: ClassVar[str] = "question"

@@ -1,8 +1,8 @@
 """The shape of a conversation: parents, children, branches, nested nodes, turns.
 
-The functions accept any set of entries. An entry is a root if its parent is missing, is the entry
-itself, or is part of a cycle. The tree of a damaged or partial log therefore still contains each
-entry exactly once.
+The functions of this module accept any set of entries. An entry is a root if its parent is missing,
+is the entry itself, or is part of a cycle. The tree of a damaged or partial log therefore still
+contains each entry exactly once.
 """
 
 from __future__ import annotations
@@ -221,9 +221,10 @@ def tree_of(entries: Sequence[Entry], labels: Mapping[EntryId, str]) -> tuple[Tr
 def _nodes_from_end(
     entries: Sequence[Entry], labels: Mapping[EntryId, str]
 ) -> tuple[TreeNode, ...] | None:
-    """Build the tree from the last entry to the first; None if a parent comes after its child.
+    """Build the tree from the last entry to the first.
 
-    The function looks up only nodes whose parent is still missing, so it reads memory in order.
+    Return None if a parent comes after its child. The function looks up only nodes whose parent is
+    still missing, so it reads memory in order.
     """
     roots: list[TreeNode] = []
     waiting: dict[EntryId, list[TreeNode]] = {}
@@ -242,7 +243,7 @@ def _nodes_from_end(
 
 
 def nodes_of(index: TreeIndex, labels: Mapping[EntryId, str]) -> tuple[TreeNode, ...]:
-    """Return the tree as nested nodes, roots first; it is built without recursion at any depth."""
+    """Return the tree as nested nodes, roots first, built without recursion at any depth."""
     finished: dict[EntryId, TreeNode] = {}
     stack: list[EntryId] = list(index.by_id)  # newest on top: its children are already done
     while stack:

@@ -43,7 +43,7 @@ _header = msgspec.json.Decoder(StreamHeader)
 class Admission(msgspec.Struct, frozen=True):
     """The entries of a write and the stream's state after them.
 
-    Shape: `aliases` are pairs (foreign id, entry) in order; the last pair of a foreign id applies.
+    Shape: `aliases` are pairs (foreign id, entry) in order. The last pair of a foreign id applies.
     `epoch` is part of the chain hash: it is the epoch of the lease, or 0 without a lease.
     """
 
@@ -60,8 +60,9 @@ class ForkOrigin(msgspec.Struct, frozen=True):
 
     `head` and `info` are the current values of the origin. `hash` is the hash of the origin's chain
     after the commit that contains entry ``fork.head`` (the genesis hash for -1). `messages` counts
-    the message entries that the fork shares. With scope "tree" these are all message entries of the
-    origin up to ``fork.head``, with "path" only those on the path.
+    the message entries that the fork shares. With scope "tree", `messages` counts all message
+    entries of the origin up to ``fork.head``. With scope "path", `messages` counts only those on
+    the path.
     """
 
     info: SessionInfo
@@ -170,7 +171,8 @@ def check_origin(origin: StreamState) -> None:
 def is_current(lease: Lease, state: StreamState) -> bool:
     """Return True if no other owner has `lease`.
 
-    The lease may have expired: only epochs fence writes.
+    The lease may have expired, because only the epoch of a lease decides whether a write is
+    accepted.
     """
     return lease.stream == state.header.id and lease.epoch == state.epoch > 0
 
@@ -214,7 +216,7 @@ def plan_append(
 
 
 def _listed(info: SessionInfo, write: Write) -> SessionInfo:
-    """Return `info`; after an erasure, its first text and time come from the remaining entries."""
+    """Return `info`. After an erasure, its first text and time come from the remaining entries."""
     if not isinstance(write, ErasingWrite) or write.listed is None:
         return info
     at = write.listed.updated_at

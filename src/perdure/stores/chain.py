@@ -1,8 +1,8 @@
 """The hash chain: one hash per commit and stream, over the previous hash and headers of entries.
 
-The hash includes bodies only as salted digests. The chain can therefore still be verified after an
-erasure, and the digest reveals nothing about the body. ``docs/log-format.md`` is the normative
-specification of these hashes.
+A hash of the chain includes bodies only as salted digests. The chain can therefore still be
+verified after an erasure, and the digest reveals nothing about the body. ``docs/log-format.md`` is
+the normative specification of these hashes.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Copy streams from one store to another in parts; each part is checked before it is stored.
 
-A copy contains the state of the source at one moment. Writers can continue meanwhile, because logs
-only grow. A copy that was killed resumes from the state of the target. The copy of a stream has the
-same hashes. If the target cannot store the stream unchanged, the stream gets new hashes, and the
-report says this.
+A copy contains the state of the source at one moment. Writers can continue during a copy, because
+logs only grow. A copy that was killed resumes from the state of the target. The copy of a stream
+has the same hashes as the original. If the target cannot store the stream unchanged, the stream
+gets new hashes, and the report says this.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class StoreKey:
     def of(cls, given: bytes | str) -> StoreKey:
         """Parse `given`: 32 bytes, or 64 hexadecimal digits.
 
-        Raises: WrongArgument; its text does not contain the given value.
+        Raises: WrongArgument; the text of the error does not contain the given value.
         """
         if isinstance(given, bytes):
             return cls(given)

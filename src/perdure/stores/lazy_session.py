@@ -3,7 +3,8 @@
 Session handles read from ``backing.log`` and write through ``backing.commit``, so only this module
 handles drafts. A draft stores its entries in a separate in-memory store, under their final ids. One
 commit writes the entries of a draft to the real store, with the same order, ids, parents and times.
-The hash chain of the session begins with this commit, because the chain covers commits.
+The hash chain of the session begins with the commit that stores the draft, because the chain covers
+commits.
 
 A draft is stored together with its first assistant message. A draft is stored earlier if an
 operation needs a stored log. Operations of this kind are a fork, an expectation, an idempotency

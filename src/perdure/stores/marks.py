@@ -110,7 +110,7 @@ class TrustState(msgspec.Struct, frozen=True):
 class Marks:
     """The trust rules of a store, and the key of its own marks.
 
-    `key` is called once, when the first mark is created or checked; without a key, no entry gets a
+    `key` is called once, when the first mark is created or checked. Without a key, no entry gets a
     mark. With `is_trusted`, all entries except imported ones count as written by the user.
     `endorsed` returns the digests of the entries that the user trusts without a mark.
     """
@@ -147,7 +147,7 @@ class Marks:
         return msgspec.structs.replace(commit, writes=writes)
 
     async def mark(self, commit: Commit) -> Commit:
-        """Run `with_marks`, on a thread if the digest of a large `commit` takes long."""
+        """Run `with_marks`; use a thread if the digest of a large `commit` takes long."""
         sizes = [len(new.body) for write in commit.writes for new in write.entries]
         if sum(sizes) < _LARGE_BYTES:
             return self.with_marks(commit)

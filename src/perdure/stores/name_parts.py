@@ -1,7 +1,7 @@
 """Index parts of names and ids, for lists of the sessions whose name contains a query.
 
-A part is a few characters starting at some position of a name or id, case-folded. Any substring of
-a name is the beginning of one of the name's parts. The sessions whose name contains a query are
+A part is a few characters, case-folded, that start at some position of a name or id. Any substring
+of a name is the beginning of one of the name's parts. The sessions whose name contains a query are
 therefore neighbours in an ordered index. ``session.info.is_found`` then checks each session that
 the index found.
 """

@@ -6,8 +6,8 @@ backend against this contract.
 
 These append rules are the same in every backend:
 
-1. A tree entry with parent ``LEAF`` gets the stream's leaf as its parent, inside the commit; any
-   tree entry becomes the leaf. A side entry of kind ``leaf`` makes its target the leaf.
+1. A tree entry with parent ``LEAF`` gets the stream's leaf as its parent, inside the commit. Every
+   appended tree entry becomes the leaf. A side entry of kind ``leaf`` makes its target the leaf.
 2. A parent must be a tree entry that the stream sees: its own, or one that its fork shares.
 3. ``seq`` is dense per stream, in commit order; a commit's entries are consecutive.
 4. While a turn is open (see `StreamState.open_turn`), only writes that carry its lease may append
@@ -49,8 +49,9 @@ def durability_of(text: str) -> Durability:
 
 
 class Lease(msgspec.Struct, frozen=True):
-    """The right to run turns in a stream. `epoch` grows with every new owner and fences old ones.
+    """The right to run turns in a stream.
 
+    `epoch` grows with every new owner. A store rejects writes under an older epoch.
     Units: `until` is Unix milliseconds by the store's clock.
     """
 
@@ -72,14 +73,15 @@ class Write(msgspec.Struct, frozen=True, kw_only=True):
     """The part of a commit for one stream.
 
     `create` creates the stream first. The whole commit fails if the stream is not at
-    `expected_head` (a seq, -1 for empty) or at `expected_leaf` (an id, None for before the root).
-    `lease` is the lease of the open turn, if the write belongs to it. With `taking`, this commit
-    acquires the lease, and `lease` is not passed. With `taking`, the whole commit fails under the
-    same conditions as ``acquire_lease``. `is_releasing` releases the lease at the end of the
-    commit. `taking` and `is_releasing` require a backend with ``leases_in_commits``; `taking` also
-    requires a commit without an idempotency key. With `is_received`, the entries come from an
-    import and get no ``marks``. Leases of a new stream have epochs above `above_epoch`, so they are
-    greater than the epochs of an erased stream with the same id.
+    `expected_head` (a seq; -1 means empty). The whole commit also fails if the stream is not at
+    `expected_leaf` (an id; None means before the root). `lease` is the lease of the open turn, if
+    the write belongs to that turn. With `taking`, this commit acquires the lease, and `lease` is
+    not passed. With `taking`, the whole commit fails under the same conditions as
+    ``acquire_lease``. `is_releasing` releases the lease at the end of the commit. `taking` and
+    `is_releasing` require a backend with ``leases_in_commits``; `taking` also requires a commit
+    without an idempotency key. With `is_received`, the entries come from an import and get no
+    ``marks``. Leases of a new stream have epochs above `above_epoch`, so they are greater than the
+    epochs of an erased stream with the same id.
     """
 
     stream: StreamId
@@ -134,7 +136,7 @@ class StreamState(msgspec.Struct, frozen=True):
     """Current state of a stream. `open_turn` is the seq of the open turn's ``turn_started``.
 
     Shape: `hash` is the 32 bytes of the chain's head; `head` is -1 for an empty stream. `lease` is
-    the lease that was not released, which may have expired; only ``state`` sets it.
+    the lease that was not released, which may have expired. Only ``state`` sets `lease`.
     """
 
     header: StreamHeader
@@ -173,8 +175,8 @@ class Verification(ShortRepr, frozen=True):
 class StoreInfo(ShortRepr, frozen=True):
     """Facts about the store and its namespace.
 
-    Units: bytes; `payload_bytes` is the size of the namespace's bodies and blobs, each blob once.
-    `cipher` is the cipher of an encrypted store.
+    Units: bytes. `payload_bytes` is the size of the namespace's bodies and blobs; each blob counts
+    once. `cipher` is the cipher of an encrypted store.
     """
 
     address: str
@@ -312,8 +314,8 @@ class LogReader(Protocol):
     ) -> list[Entry]:
         """Return the tree entries from the root to `leaf`, optionally of one `kind`.
 
-        With `limit`, return only the newest `limit` entries. The cost does not depend on the branch
-        length. If `leaf` is None, return [].
+        With `limit`, return only the newest `limit` entries. The cost of the call does not depend
+        on the length of the branch. If `leaf` is None, return [].
         Raises: EntryNotFound, SessionNotFound.
         """
         ...
@@ -324,8 +326,8 @@ class LogReader(Protocol):
         """Return the end of the branch to `leaf` that makes up its context (`fold.window_of`).
 
         With `limit`, return at most the newest `limit` entries of the context; `limit` is at least
-        1 (`fold.end_of`). The cost depends on the size of the result. Raises: EntryNotFound,
-        SessionNotFound.
+        1 (`fold.end_of`). The cost of the call depends on the size of the result. Raises:
+        EntryNotFound, SessionNotFound.
         """
         ...
 
@@ -335,7 +337,8 @@ class LogReader(Protocol):
         """Return the `entries` on the branch to `leaf`, each with up to `reach` neighbors.
 
         `reach` counts the neighbors on each side. An entry can have fewer neighbors, for example at
-        the beginning of the branch. Uses one read; the entries are in order. Raises: as `branch`.
+        the beginning of the branch. The call uses one read and returns the entries in order.
+        Raises: as `branch`.
         """
         ...
 
@@ -410,7 +413,7 @@ class NamespaceReader(Protocol):
     async def entries_named(self, alias: str) -> list[EntryId]:
         """Return the entries with foreign id `alias`, one per stream.
 
-        Reads all session files if the backend stores sessions in files.
+        The call reads all session files if the backend stores sessions in files.
         """
         ...
 
@@ -425,7 +428,8 @@ class NamespaceReader(Protocol):
     ) -> list[SessionInfo]:
         """Return sessions that are not erased, newest activity first (ties: by id, descending).
 
-        Filters: folder `cwd`, `query` contained in name or id (case-insensitive), and `sought`.
+        The filters are the folder `cwd`, a `query` contained in the name or id (case-insensitive),
+        and `sought`.
         """
         ...
 
@@ -443,8 +447,8 @@ class NamespaceReader(Protocol):
     async def open_of_all(self, kind: str) -> list[Entry]:
         """Return the open entries of `kind`, one of `OPENING`, in all streams.
 
-        The result has only entries in the own logs of the streams, in any order. The cost depends
-        on the size of the result.
+        The result has only entries in the own logs of the streams, in any order. The cost of the
+        call depends on the size of the result.
         """
         ...
 
@@ -453,16 +457,17 @@ class NamespaceReader(Protocol):
     ) -> list[Entry]:
         """Return the side entries of `kinds` in the own logs of all streams, in order per stream.
 
-        With `streams`, reads only the logs of these streams; unknown ones are skipped. The call
-        uses one read. The cost of the call depends on the size of the result, plus one index lookup
-        per stream. Entries of `FLOW_KINDS` are only in streams of kind `flow`.
+        With `streams`, the call reads only the logs of these streams, and skips unknown streams.
+        The call uses one read. The cost of the call depends on the size of the result, plus one
+        index lookup per stream. Entries of `FLOW_KINDS` are only in streams of kind `flow`.
         """
         ...
 
     async def feed(self, after: int, limit: int = 1000) -> list[Positioned]:
         """Return entries of all streams in commit order, after position `after` (0: all).
 
-        Positions grow with every entry; gaps are never filled later. Erased entries are omitted.
+        The positions of entries only grow, and a gap between positions is never filled later.
+        Erased entries are omitted.
         """
         ...
 
@@ -471,7 +476,7 @@ class NamespaceReader(Protocol):
         ...
 
     def changes(self, stream: StreamId | None = None) -> AsyncIterator[None]:
-        """Yield at least once after every commit by any process to `stream` (None: any stream).
+        """Yield at least once after every commit by any process to `stream`; None means any stream.
 
         The iterator also yields after removals and after commits made since this call; several
         commits may cause one wake-up. Ends at `close`.

@@ -1,7 +1,7 @@
 """Open only regular files, in folders that may be untrusted.
 
-In such a folder, a link can lead out of the folder, a pipe blocks, and a device never ends. A file
-in an untrusted folder is therefore opened without following a link at its name and without
+In an untrusted folder, a link can lead out of the folder, a pipe blocks, and a device never ends. A
+file in an untrusted folder is therefore opened without following a link at its name and without
 blocking. The check uses the opened file, not the name.
 """
 

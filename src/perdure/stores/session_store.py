@@ -1,8 +1,8 @@
 """`SessionStore`: the log of one namespace, and the other services of a store.
 
 ``stores.protocol`` describes the log; this module adds search, retention and maintenance. Every
-backend provides these three services. A backend raises `Unsupported` for individual calls that it
-does not support.
+backend provides search, retention and maintenance. A backend raises `Unsupported` for individual
+calls that it does not support.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ class SearchService(Protocol):
     async def hits(self, query: SearchQuery, on_progress: OnProgress | None = None) -> list[Hit]:
         """Return the matches of `query` in every branch of every session, best first.
 
-        Covers all commits before the call. ``session.search.searchable`` defines the searchable
-        texts, ``session.search.query`` the matches; all backends return the same hits and scores.
-        `on_progress` is called while a search without an index reads the store.
+        The search covers all commits before the call. ``session.search.searchable`` defines the
+        searchable texts, and ``session.search.query`` the matches. All backends return the same
+        hits and scores. `on_progress` is called while a search without an index reads the store.
         Raises: InvalidQuery; SearchIndexDamaged.
         """
         ...
@@ -54,8 +54,8 @@ class SearchService(Protocol):
     async def recall(self, asked: Asked) -> list[Recalled]:
         """Return the best texts of a ranking that gets the frequency of the words in every text.
 
-        Covers all commits before the call. The ranking runs in a thread. The ranking receives the
-        vectors of `asked.model` for the texts that have one.
+        The recall covers all commits before the call. The ranking runs in a thread. The ranking
+        receives the vectors of `asked.model` for the texts that have one.
         Raises: SearchIndexDamaged.
         """
         ...
@@ -74,8 +74,8 @@ class SearchService(Protocol):
 
         Texts that were erased get no vector. Return False, and store nothing, if another process
         has already stored these vectors.
-        Durable: survives the end of the process, but not a power cut; `unembedded` then returns the
-        texts again.
+        Durable: the vectors survive the end of the process, but not a power cut. After a power cut,
+        `unembedded` returns the texts again.
         Raises: StoreReadOnly, StoreFull, StoreUnavailable or Unsupported.
         """
         ...
@@ -113,9 +113,9 @@ class RetentionService(Protocol):
         An erasure removes the bodies of the entries with their salts, titles and headers, foreign
         ids, partial answers, idempotency keys, texts in the search index, summaries of the entries
         (in kept forks too), child sessions, and contents that no other entry references. The
-        digests stay, so `verify` still checks every hash. An erased session rejects every commit,
-        lease or fork with Erased, and its open turn is fenced. A backend without the capability
-        ``erase`` instead removes sessions as a whole.
+        digests of erased bodies stay, so `verify` still checks every hash. An erased session
+        rejects every commit, lease or fork with Erased, and its open turn can write nothing more. A
+        backend without the capability ``erase`` instead removes sessions as a whole.
 
         With the fork policy "keep", entries that a fork sees remain, with their labels. The
         certificate lists the remaining entries and their forks. Erasing an erased session again
@@ -164,7 +164,10 @@ class RetentionService(Protocol):
         ...
 
     async def holdings(self) -> list[Holding]:
-        """Return every session of the namespace, for `expiring`. Reads the whole namespace."""
+        """Return every session of the namespace, for `expiring`.
+
+        The call reads the whole namespace.
+        """
         ...
 
     async def holder(self, stream: StreamId) -> Hold | None:
@@ -175,7 +178,7 @@ class RetentionService(Protocol):
         ...
 
     async def remove(self, stream: StreamId, *, is_erased: bool = False) -> bool:
-        """Remove a session with all its rows; return False if it is protected now.
+        """Remove a session with all its rows. Return False if the session is protected now.
 
         With `is_erased`, remove the session only if it was erased, so that its id can be used
         again.
@@ -202,8 +205,8 @@ class RetentionService(Protocol):
     async def set_quota(self, quota: Quota) -> None:
         """Set the quota of the namespace; an empty quota removes the limits.
 
-        Afterwards, in every process, a commit that would exceed the quota raises QuotaExceeded.
-        Sessions that already exceed the quota remain. Durable: on return. Reads the whole
+        After this call, a commit of any process that would exceed the quota raises QuotaExceeded.
+        Sessions that already exceed the quota remain. Durable: on return. The call reads the whole
         namespace.
         """
         ...

@@ -72,9 +72,9 @@ def stream_problems(
 
     `commits` and `entries` must be in order. `sees` checks references to entries of other streams,
     which only a fork contains. For a fork, `origin_hash` is the hash of its origin's chain at the
-    fork (`origin_hash_of`), and `shared_messages` counts the messages inherited from the origin
-    (``append_rules.ForkOrigin``). `genesis` is the stored hash before the first commit, because
-    this hash no longer follows from the incomplete header of an erased stream.
+    fork (`origin_hash_of`). `shared_messages` counts the messages that a fork inherits from its
+    origin (``append_rules.ForkOrigin``). `genesis` is the stored hash before the first commit,
+    because this hash no longer follows from the incomplete header of an erased stream.
     """
     stream = state.header.id
     check = _Check(state, sees, shared_messages)
@@ -125,7 +125,7 @@ def _altered_message(commit: StoredCommit) -> str:
 
 
 class _Rows:
-    """Rows in order, read up to a given seq."""
+    """Reads ordered rows step by step, up to a given sequence number."""
 
     def __init__(self, rows: Iterable[StoredEntry]) -> None:
         self._rows = iter(rows)
@@ -173,7 +173,7 @@ def content_steps(size_bytes: int) -> int:
 
 
 class Steps:
-    """Reports to `told` how many of `total` steps are done. Reports nothing for 0 steps."""
+    """Reports to `told` how many of `total` steps are done. For 0 steps, nothing is reported."""
 
     def __init__(self, told: OnProgress | None, total: int, *, every: int = TOLD_EVERY) -> None:
         self._told = told if total else None
@@ -283,12 +283,13 @@ def moved_leaf(entry: Entry, leaf: EntryId | None) -> EntryId | None:
 
 
 def info_faults(state: StreamState, computed: SessionInfo) -> Iterator[str]:
-    """Return the list fields of a stream that differ from `computed`, the values from its entries.
+    """Return the list fields of a stream that differ from `computed`.
 
-    The counts are not compared, because `stream_problems` checks them. Erased streams are skipped,
-    because the entries behind their fields are gone. Forks are skipped, because some entries behind
-    their fields are in the origin. A `first_text` that differs only because an older version stored
-    a credential or a slash command unchanged is not a fault.
+    `computed` comes from the entries of the stream. The counts are not compared, because
+    `stream_problems` checks them. Erased streams are skipped, because the entries behind their
+    fields are gone. Forks are skipped, because some entries behind their fields are in the origin.
+    A `first_text` that differs only because an older version stored a credential or a slash command
+    unchanged is not a fault.
     """
     kept = state.info
     if kept.status == "erased" or state.header.fork is not None or kept == computed:

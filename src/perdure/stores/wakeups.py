@@ -161,9 +161,10 @@ class Watcher:
         self._stop = threading.Event()
 
     def watch(self, namespace: str, stream: StreamId | None = None) -> Changes:
-        """Return a new iterator over the commits to `stream`; None: to any of the namespace.
+        """Return a new iterator over the commits to `stream`.
 
-        The iterator sees every commit from now on. Call this method on a loop's thread.
+        None means any stream of the namespace. The iterator sees every commit from now on. Call
+        this method on a loop's thread.
         """
         with self._lock:
             changes = self._watches.add(namespace, stream)
@@ -229,7 +230,10 @@ class Watcher:
             wait_s = POLL_S[0]
 
     def _is_idle(self) -> bool:
-        """Whether no iterator waits; the thread then ends, and the next watch starts a new one."""
+        """Whether no iterator waits.
+
+        Without a waiting iterator, the thread ends, and the next watch starts a new thread.
+        """
         with self._lock:
             if self._watches:
                 return False

@@ -42,7 +42,11 @@ _NOT_WRITTEN = ("recordName", "recordSummary")
 
 
 class Exported(msgspec.Struct, frozen=True):
-    """Shape: `files` maps path in the folder to content; `left_out` explains omitted files."""
+    """The files of an exported flow.
+
+    Shape: `files` maps a path in the folder to the content of the file. `left_out` explains omitted
+    files.
+    """
 
     files: dict[str, bytes]
     left_out: tuple[str, ...] = ()

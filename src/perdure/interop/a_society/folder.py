@@ -62,7 +62,7 @@ class RoleFiles(msgspec.Struct, frozen=True):
 
 
 class FlowFolder(msgspec.Struct, frozen=True):
-    """A folder that can be opened. `run` is the complete content of the flow's ``flow.json``.
+    """A flow folder that can be opened. `run` is the complete content of the flow's ``flow.json``.
 
     `record_folder` is the path of the record folder, `record` its content. `workspace` is the
     workspace of the flow, if reading the workspace is allowed.

@@ -1,8 +1,8 @@
 """Import A-Society's folder of a flow as streams, in one commit: all of it or nothing.
 
-The flow's log begins with its state. Each role's session contains the role's messages, for the
-model, and then the session in its exported form. A node that was running is claimed again when the
-flow runs.
+The log of the imported flow begins with the flow's state. Each role's session contains the role's
+messages, for the model, and then the session in its exported form. A node that was running is
+started again when the imported flow runs.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ async def import_flow(
     `above` maps the id of a stream to an epoch, if an erased stream had the same id. The leases of
     the new stream get higher epochs than that.
 
-    Durable: when this returns. Units: `at` is Unix milliseconds. Raises: SessionExists if the flow
-    is already in the store.
+    Durable: the flow is stored when the call returns. Units: `at` is Unix milliseconds. Raises:
+    SessionExists if the flow is already in the store.
     """
     id = StreamId(folder.run["flowId"])
     sessions = {role.role: StreamId(f"{id}__{role.role}") for role in folder.roles}

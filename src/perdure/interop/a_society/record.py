@@ -26,7 +26,11 @@ _OWN = (".flow", f".{WORKFLOW}.new")
 
 
 class RecordFiles(msgspec.Struct, frozen=True):
-    """Shape: `files` is path in the record folder -> content; `left_out` is path -> reason."""
+    """The files of a record folder.
+
+    Shape: `files` maps a path in the folder to the content of the file. `left_out` maps a path to
+    the reason why the file was omitted.
+    """
 
     files: dict[str, bytes] = {}
     left_out: dict[str, str] = {}

@@ -132,8 +132,8 @@ class TranscriptLine(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Shape: `id` is the id in the store: a fork shares entries of other sessions. `role` is the role
     of the message, `STATE`, or else the kind of the entry. `first_kept` is the number of the first
-    entry that a compaction keeps; None: it keeps no earlier entries. `is_outside` means that the
-    line is never sent to a model.
+    entry that a compaction keeps, or None if it keeps no earlier entries. `is_outside` means that
+    the line is never sent to a model.
     Units: `at` is Unix milliseconds, `cost_microcents` 1e-8 US dollars.
     """
 

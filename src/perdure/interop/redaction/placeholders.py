@@ -1,9 +1,9 @@
 """Replace secrets and identifying paths with placeholders; equal values get equal placeholders.
 
-Pure, in two passes: `Redactor.learn` sees every text first. A value that is recognized in one place
-(``password=…``) is therefore replaced in all places. The placeholders are numbered in the order of
-the whole session. The number in a placeholder reveals nothing about the value, whereas a hash of a
-short value could reveal the value.
+This module is pure and works in two passes: `Redactor.learn` sees every text first. A value that is
+recognized in one place (``password=…``) is therefore replaced in all places. The placeholders are
+numbered in the order of the whole session. The number in a placeholder reveals nothing about the
+value, whereas a hash of a short value could reveal the value.
 """
 
 from __future__ import annotations
@@ -60,7 +60,10 @@ class Redactor:
                 self._users.setdefault(name.lower())
 
     def learn_secret(self, value: str, kind: str) -> None:
-        """Add `value`, a known secret; punctuation at its end may belong to the sentence."""
+        """Add `value`, a known secret.
+
+        Punctuation at its end may belong to the sentence instead of the secret.
+        """
         if "secrets" in self._sorts:
             bare = shapes.without_sentence_end(value)
             self._secrets.setdefault(value, self._secrets.setdefault(bare, kind))

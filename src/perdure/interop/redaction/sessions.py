@@ -1,8 +1,8 @@
 """Remove secrets or identifying paths from a whole session: header, entries, names, files.
 
-Pure. Redaction inspects every string of every body, field names included; also the title, the
-working directory and the metadata. The stored copies of imported files are removed, so the imported
-file cannot be rebuilt from the result.
+Pure. Redaction inspects every string of every body, field names included. Redaction also inspects
+the title, the working directory and the metadata. The stored copies of imported files are removed,
+so the imported file cannot be rebuilt from the result.
 """
 
 from __future__ import annotations

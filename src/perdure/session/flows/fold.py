@@ -88,7 +88,7 @@ def state_after(state: FlowState, entry: Entry, body: object, *, is_own: bool = 
 
 
 def _after(state: FlowState, entry: Entry, body: object, *, is_own: bool) -> FlowState:
-    """Return `state` after one more entry; the artifacts sent along edges are not updated."""
+    """Return `state` after one more entry, without updating the artifacts sent along edges."""
     apply = _APPLY.get(type(body))
     state = replace(state, head=entry.seq)
     if apply is None:

@@ -73,7 +73,7 @@ _NOWHERE: frozenset[str] = frozenset()
 
 
 class Graph(ShortRepr, frozen=True, omit_defaults=True, dict=True):
-    """A workflow. Shape: nodes and edges in the order of their file.
+    """A workflow. Shape: nodes and edges are in the order of their file.
 
     The indexes are built at the first query.
     """

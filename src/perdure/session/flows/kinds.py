@@ -61,7 +61,7 @@ class HandoffTarget(ShortRepr, frozen=True, omit_defaults=True):
 
 
 class Offers(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The possible configurations of a role. Shape: `skills` is a skill's name -> its purpose."""
+    """The possible configurations of a role. Shape: `skills` maps a skill's name to its purpose."""
 
     __repr__ = short_repr
 
@@ -70,7 +70,7 @@ class Offers(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class FlowStarted(SideBody, frozen=True, omit_defaults=True):
-    """A flow starts. `start` are the nodes that are claimed first; paths are absolute.
+    """A flow starts. `start` are the nodes that are started first; all paths are absolute.
 
     `configuring` states how a role's configuration is chosen: with ``given`` from the role's agent
     and files, with ``ask`` by a person before the role starts, with ``auto`` by a selector.
@@ -99,8 +99,8 @@ class FlowStarted(SideBody, frozen=True, omit_defaults=True):
 class RunSettings(SideBody, frozen=True, omit_defaults=True):
     """The settings with which a program runs the flow, to be reused at the next run.
 
-    `scenario` is an absolute path; with empty `commands`, any command can be allowed for roles. The
-    newest entry replaces all earlier ones, if this user's perdure wrote it.
+    `scenario` is an absolute path. If `commands` is empty, any command can be allowed for roles.
+    The newest settings entry replaces all earlier ones, if this user's perdure wrote the entry.
     """
 
     kind: ClassVar[str] = "flow_settings"
@@ -251,7 +251,8 @@ class HandoffDeclined(SideBody, frozen=True, omit_defaults=True):
 class RepairAsked(SideBody, frozen=True, omit_defaults=True):
     """A message tells an agent what was wrong at the end of its turn; `attempt` counts from 1.
 
-    `node` is the id of the node; in the improvement, the role. The next turn starts with `message`.
+    `node` is the id of the node; in the review, it is the role. The next turn starts with
+    `message`.
     """
 
     kind: ClassVar[str] = "repair_asked"
@@ -268,7 +269,7 @@ class RepairAsked(SideBody, frozen=True, omit_defaults=True):
 class ConsentChanged(SideBody, frozen=True, omit_defaults=True):
     """A change of the roles' consent. `command` is an exact command, or the name of an MCP tool.
 
-    Shape: either `mode`, or `tool` with `command`, or all three.
+    Shape: the entry has either `mode`, or `tool` with `command`, or all three.
     """
 
     kind: ClassVar[str] = "flow_consent"
@@ -284,8 +285,8 @@ class ConsentChanged(SideBody, frozen=True, omit_defaults=True):
 class RoleConfigured(SideBody, frozen=True, omit_defaults=True):
     """The configuration of a role instance; a field that is None keeps the flow agent's setting.
 
-    `by` is the person who chose it; `selector` is the session in which a model chose it.
-    `is_partial` means that a person must still choose the missing settings.
+    `by` is the person who chose the configuration; `selector` is the session in which a model chose
+    it. `is_partial` means that a person must still choose the missing settings.
     """
 
     kind: ClassVar[str] = "role_configured"
@@ -432,7 +433,7 @@ class FlowRequested(SideBody, frozen=True, omit_defaults=True):
 class FlowRequestClosed(SideBody, frozen=True, omit_defaults=True):
     """Workers no longer run the flow for the ``flow_requested`` entry to which `about` refers.
 
-    `code` is ``completed``, ``replaced`` if a later request replaces this one, or an error code.
+    `code` is ``completed``, ``replaced`` (by a later request), or an error code.
     """
 
     kind: ClassVar[str] = "flow_request_closed"
@@ -443,12 +444,12 @@ class FlowRequestClosed(SideBody, frozen=True, omit_defaults=True):
 
 
 class FlowImported(SideBody, frozen=True, omit_defaults=True):
-    """A flow that started elsewhere: its state at the import.
+    """An imported flow, with the state that it had at the import.
 
-    Shape: `run` is an A-Society ``flow.json`` as it was read; `sessions` is role instance -> the
-    stream of its session, `improvement` the order of the review, if it had started. `record` maps
-    each path in the record folder to the blob hash of the file. `at_node` maps a role instance to
-    its node at that time.
+    Shape: `run` is an A-Society ``flow.json`` as it was read. `sessions` maps a role instance to
+    the stream of its session. `improvement` is the order of the review, if the review had started.
+    `record` maps each path in the record folder to the blob hash of the file. `at_node` maps a role
+    instance to its node at that time.
     """
 
     kind: ClassVar[str] = "flow_imported"
@@ -466,9 +467,9 @@ class DocumentBound(SideBody, frozen=True, omit_defaults=True):
     """The flow runs a workflow document, which defines the prompts and agents of the nodes.
 
     `workflow` is the document in the fields of ``perdure.workflow.document``, without its metadata.
-    `passive` are the nodes without an agent: the flow's inputs and outputs. `inputs` (as given) and
-    `context` (computed once) fill the templates; `agents` maps the agent names that the nodes use
-    to snapshots of the agents.
+    `passive` are the nodes without an agent: the flow's inputs and outputs. `inputs` are the given
+    inputs, and `context` are the values computed once; both fill the templates. `agents` maps the
+    agent names that the nodes use to snapshots of the agents.
     """
 
     kind: ClassVar[str] = "flow_document"

@@ -61,7 +61,7 @@ class RoleSession(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
 
 
 class _Seen(msgspec.Struct):
-    """The state of the fold over a log."""
+    """The state while the log of a session is read entry by entry."""
 
     history: list[tuple[EntryId | None, Exchange]] = []
     archives: list[CompactionArchive] = []
@@ -75,7 +75,7 @@ class _Seen(msgspec.Struct):
 
 
 def role_session(role: str, id: str, log: Iterable[tuple[Entry, object]]) -> RoleSession:
-    """Return the session `id` of `role` after `log`, all its entries with their bodies."""
+    """Return the session `id` of `role` after all entries of `log`, each with its decoded body."""
     seen = _Seen()
     for entry, body in log:
         _read(seen, entry, body)

@@ -1,7 +1,7 @@
 """`FlowRun`: the state of a flow, in A-Society's field names.
 
-``fold`` computes a `FlowRun` from the flow's log; it is never stored. The JSON of a `FlowRun` is
-A-Society's state file, and the output of ``perdure flow show --json``.
+``fold`` computes a `FlowRun` from the flow's log; a `FlowRun` is never stored. The JSON of a
+`FlowRun` is A-Society's state file, and the output of ``perdure flow show --json``.
 """
 
 from __future__ import annotations
@@ -68,7 +68,10 @@ class Asked(ShortRepr, frozen=True):
 
 
 class HumanInput(ShortRepr, frozen=True, rename="camel"):
-    """A person's reply that no claim has consumed yet. `received_at` is ISO 8601 in UTC."""
+    """A person's reply that no claim has consumed yet.
+
+    `received_at` is a time in ISO 8601, in UTC.
+    """
 
     text: str
     received_at: str
@@ -127,9 +130,9 @@ class FeedbackContext(ShortRepr, frozen=True, omit_defaults=True, rename="camel"
 class ImprovementPhase(msgspec.Struct, frozen=True, rename="camel"):
     """Progress of the review.
 
-    Shape: roles are role instances, without the role of the feedback; paths are relative to the
-    workspace, or absolute if they are outside of it. `improvement_workflow_path` is None until the
-    workflow file of the review exists.
+    Shape: roles are role instances, without the role that gives the feedback. Paths are relative to
+    the workspace, or absolute if they are outside of the workspace. `improvement_workflow_path` is
+    None until the workflow file of the review exists.
     """
 
     __repr__ = short_repr
@@ -223,7 +226,7 @@ class Declined(ShortRepr, frozen=True):
 class FlowState(msgspec.Struct, frozen=True, dict=True):
     """A `FlowRun` with additional state for decisions.
 
-    `start` are the nodes not yet claimed for the first time. `sessions` is role instance -> the
+    `start` are the nodes not yet claimed for the first time. `sessions` maps a role instance to the
     stream of its session. `repairs` maps a node to its newest repair request, until a turn of the
     node ends without one. During the review, the keys of `repairs` are roles instead of nodes.
     `digests` are the hashes of the artifacts sent along an edge, by `edge_key`. `improvement` is

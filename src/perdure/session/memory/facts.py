@@ -37,9 +37,8 @@ class FactVersion(ShortRepr, frozen=True, kw_only=True):
 class Fact(ShortRepr, frozen=True, kw_only=True):
     """Something an agent remembers about `subject`.
 
-    Shape: `sources` are the entries that the fact comes from. `agent` None: any agent of the
-    subject.
-    `history` are the earlier versions, oldest first.
+    Shape: `sources` are the entries that the fact comes from. `agent` is None if the fact is for
+    any agent of the subject. `history` are the earlier versions, oldest first.
     Units: Unix milliseconds. `at` is the time of the newest version. `valid_from` and `valid_to`
     limit the time in which the fact is true; None means no limit. `is_received` is True if the
     newest version was read from a file.

@@ -30,7 +30,7 @@ class EpisodeRecorded(SideBody, frozen=True, omit_defaults=True):
     """An episode of a session: the entries from `first` to the entry to which `about` refers.
 
     The entry is written in the same commit as the ``session_ended`` that ends the episode.
-    `messages`, `turns` and `tool_calls` count the messages, turns and tool calls in that range of
+    `messages`, `turns` and `tool_calls` count the messages, turns and tool calls of the episode in
     the session's own log.
     Units: Unix milliseconds.
     """
@@ -53,9 +53,9 @@ class EpisodeRecorded(SideBody, frozen=True, omit_defaults=True):
 class FactRemembered(SideBody, frozen=True, omit_defaults=True):
     """A fact about the subject of the stream; this entry's id is the id of the fact.
 
-    `sources` are the entries that the fact comes from. `agent` is the agent that remembers it;
-    None: any agent.
-    Units: `valid_from` and `valid_to` are Unix milliseconds; None: no limit.
+    `sources` are the entries that the fact comes from. `agent` is the agent that remembers the
+    fact; None means any agent.
+    Units: `valid_from` and `valid_to` are Unix milliseconds. None means no limit.
     """
 
     kind: ClassVar[str] = "fact_remembered"

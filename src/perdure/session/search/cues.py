@@ -1,7 +1,7 @@
-"""Cues of a text besides its words: it asks a question, or it names a time.
+"""Cues of a text besides its words: whether the text asks a question or names a time.
 
-Recall weighs these cues (``perdure.memory.ranking``). A change of this module changes the content
-of indexes, so raise ``words.VERSION``.
+Recall weighs the cues of texts (``perdure.memory.ranking``). A change of this module changes the
+content of indexes, so raise ``words.VERSION``.
 """
 
 from __future__ import annotations

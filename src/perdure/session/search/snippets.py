@@ -139,7 +139,7 @@ def _places(text: str, phrase: Phrase) -> Iterator[Span]:
 
 
 def _may_be_in(text: str, phrase: Phrase) -> bool:
-    """Prefilter: return False if `text` cannot contain `phrase`; True for very long words."""
+    """Quick test: return False if `text` cannot contain `phrase`, and True for very long words."""
     return len(text) > 0 and any(len(term) >= 64 for term in phrase.terms)
 
 

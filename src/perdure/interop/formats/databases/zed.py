@@ -1,9 +1,9 @@
 """Read Zed's threads: rows of ``threads.db``; each has a JSON document, mostly compressed.
 
-The messages of the document become lines. The rest of the document becomes the last line, because
-it changes with every message and an import compares the lines before it. The messages form one
-chain. Messages have no time, so each gets the time when the thread began. Subagents' threads are
-separate sessions.
+The messages of the document become lines. The other data of the document becomes the last line,
+because this data changes with every message and an import compares all earlier lines. The messages
+form one chain. Messages have no time, so each gets the time when the thread began. Subagents'
+threads are separate sessions.
 Source: ``db.rs``, ``thread.rs`` and ``legacy_thread.rs`` in ``crates/agent`` of zed-industries/zed,
 and ``request.rs`` in ``crates/language_model_core``, as of 2026.
 """

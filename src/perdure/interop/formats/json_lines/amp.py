@@ -1,8 +1,8 @@
 """Read the threads of Amp: ``threads/T-*.json``, one JSON document with a thread and its messages.
 
-The messages become lines. The rest of the document becomes the last line, because it changes with
-every message and an import compares the lines before it. The messages form one chain. Subagents'
-threads are separate sessions.
+The messages become lines. The other data of the document becomes the last line, because this data
+changes with every message and an import compares all earlier lines. The messages form one chain.
+Subagents' threads are separate sessions.
 Source: public programs that read these files, as of 2026.
 """
 

@@ -1,4 +1,4 @@
-"""Store the items of a source while it is read: complete, or only their outline.
+"""Store the items of a source while it is read, either completely or only their outline.
 
 A small source is read once, and its items stay in memory completely (`Whole`). A larger source is
 read twice. The first reading builds its `Outline`, which uses about sixty bytes plus the id per

@@ -127,7 +127,7 @@ class Linker:
             self._waiting.setdefault(record.parent, []).append(record)
 
     def add_below(self, record: Record, node: int | None) -> None:
-        """Place `record` below the item `node`, which frees its waiting children."""
+        """Place `record` below the item `node`; this frees the children that wait for `record`."""
         record.is_placed = True
         own = self._place(record, node)
         if record.id is None:

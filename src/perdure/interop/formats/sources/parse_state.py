@@ -120,7 +120,10 @@ class SourceDraft:
         return fresh
 
     def warn(self, sort: str, text: str) -> None:
-        """Report `text`; of many warnings of one sort, only the first ones are stored."""
+        """Report the warning `text`.
+
+        Of many warnings of one sort, only the first ones are stored.
+        """
         self._counts[sort] = self._counts.get(sort, 0) + 1
         if self._counts[sort] <= WARNINGS_OF_A_SORT:
             self._warnings.setdefault(sort, []).append(text)
@@ -186,7 +189,7 @@ class SourceDraft:
         return leaf
 
     def put(self, item: Item) -> int:
-        """Add `item`, made of a plain line, faster than `add` does; return its position."""
+        """Fast path of `add` for `item`, which was made of a plain line; return its position."""
         if item.at is None:
             item.at = self.at
         else:

@@ -46,7 +46,7 @@ class Reader(Protocol):
 
     @property
     def instead(self) -> Make | None:
-        """The reader to use instead of this one, known after the whole source was read; or None."""
+        """The reader to use instead, or None; only known after the whole source was read."""
         ...
 
     def take_plain(self, fields: Fields, number: int, offset: int, length: int, /) -> bool:
@@ -149,7 +149,10 @@ def read_source(
     progress: Progress | None = None,
     bounds: Bounds = BOUNDS,
 ) -> Source:
-    """Read `content`: for a small source the bodies of its items, otherwise only their places."""
+    """Read `content`.
+
+    For a small source, read the bodies of its items; for a larger one, only their places.
+    """
     if content.length <= bounds.whole_bytes:
         content = Held(content.read(0, content.length), content.name)
         return Source(content, _parse(content, format, make, Whole, progress)[0])

@@ -94,7 +94,10 @@ def number_of(code: bytes) -> int:
 
 
 def codes_in(text: bytes) -> list[bytes]:
-    """Return the codes of a text, one for each word; of a damaged text, arbitrary bytes."""
+    """Return the codes of a text, one for each word.
+
+    For a damaged text, the result is arbitrary bytes.
+    """
     return _CODE.findall(text)
 
 

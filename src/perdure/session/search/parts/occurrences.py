@@ -24,7 +24,7 @@ _MORE = 3
 
 
 def pack_frequencies(repeated: Iterable[tuple[int, int]]) -> bytes:
-    """Pack the frequencies above one: pairs of index in the posting (ascending) and frequency."""
+    """Pack the frequencies above one, each with its index in the posting (ascending)."""
     found = bytearray()
     before = 0
     for place, frequency in repeated:

@@ -130,7 +130,10 @@ def _page(held: list[Kept]) -> Page:
 
 
 def _grouped(codes: Iterable[bytes]) -> tuple[bytes, tuple[int, int, int]]:
-    """Return the group of each of `codes`, and the number of the first code of each group."""
+    """Return the group of each of `codes`, which is its length but at most 3.
+
+    Also return the number of the first code of each group.
+    """
     found = list(filter(None, codes))
     groups = bytes([min(len(code), 3) for code in found])
     one, two, three = (groups.find(group) for group in (1, 2, 3))

@@ -68,13 +68,16 @@ class PartAnswer:
 
     @property
     def stretch(self) -> bytes:
-        """The longest phrase without an alternative; each block with a match contains it."""
+        """The codes of the longest phrase without an alternative.
+
+        Each block with a match contains these codes.
+        """
         phrases = [clause[0] for clause in self._asked.sought.clauses if len(clause) == 1]
         found = [self._counters[each].stretch for each in phrases if len(each.terms) > 1]
         return max(found, key=len, default=b"")
 
     def may_be_in(self, block: bytes) -> bool:
-        """Return False if no text of `block`, which contains the codes of its texts, matches."""
+        """Return False if no text in `block` can match; `block` contains the codes of its texts."""
         return not self._asked.has_phrase or all(
             any(self._counters[phrase].stretch in block for phrase in clause)
             for clause in self._asked.sought.clauses

@@ -31,5 +31,8 @@ def is_due(behind: int, loose: int) -> bool:
 
 
 def is_enough(texts: int, words: int) -> bool:
-    """Return True if there are enough texts for a part; a text too long for one stays outside."""
+    """Return True if there are enough texts for a part.
+
+    A text that is too long for a part stays outside of all parts.
+    """
     return words <= MOST_WORDS and (texts >= MOST_LOOSE or words >= MOST_LOOSE_WORDS)
