@@ -135,7 +135,7 @@ def _word_fits(word: str, pattern: str) -> bool:
 
 
 def _matches(word: str, pattern: str) -> bool:
-    """Return True if all of `word` matches; the time is linear in its length for each star."""
+    """Return True if all of `word` matches; each star costs time linear in the length of `word`."""
     at = in_pattern = 0
     star, resumed = -1, 0
     while at < len(word):

@@ -220,7 +220,7 @@ def is_written(part: Part, role: str) -> bool:
 
 
 def custom(custom_type: str, data: object) -> Fields:
-    """Whether `part` is written into the record of a message of the role `role`."""
+    """Return the record of the custom type `custom_type`, with `data` unless it is None."""
     fields: Fields = {"type": "custom", "custom_type": custom_type}
     return fields if data is None else {**fields, "data": data}
 

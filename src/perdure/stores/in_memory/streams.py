@@ -58,7 +58,8 @@ class Node:
 class HeldStream:
     """The data of one stream in memory.
 
-    `owner` and `until` describe the stream's lease; a fork inherits `shared_messages`.
+    `owner` and `until` describe the stream's lease. `shared_messages` is the number of messages
+    that a fork inherits from its origin.
 
     Shape: `rows` is indexed by seq; `notes` maps a kind to its side entries, in order.
     """

@@ -2,10 +2,10 @@
 
 A handle caches the state of the streams it wrote. While the handle is the only writer, a commit is
 one round trip, and this process plans all changes. Before any change, ``perdure.append`` checks in
-the server that the stream matches the cached state (same hash, same epoch). If the stream does not
-match, or the commit writes to several streams, the commit first locks the rows of the streams, in
-the order of their ids, and then reads them. A commit is rejected only based on rows that were read
-under a lock.
+the server that the stream matches the cached state (same hash, same epoch). If the cached state is
+outdated, or the commit writes to several streams, the commit first locks the rows of the streams,
+in the order of their ids, and then reads them. A commit is rejected only based on rows that were
+read under a lock.
 """
 
 from __future__ import annotations

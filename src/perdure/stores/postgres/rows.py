@@ -170,7 +170,7 @@ class _ArrayDumper(Dumper):
         return b"".join([head, *self.elements(obj)])
 
     def elements(self, obj: Any) -> list[bytes]:
-        """Yield the length and bytes of each element separately: elements may be large."""
+        """Return the length and the bytes of each element separately, because they may be large."""
         return [part for each in obj for part in (pack(">i", len(each)), each)]
 
 

@@ -220,7 +220,10 @@ class Relation(msgspec.Struct, frozen=True):
 
 
 def how_related(*, is_fork: bool, origin: str, has_copies: bool = False) -> How:
-    """Return the relation of a stream to its parent; `has_copies`: it has copied entries."""
+    """Return the relation of a stream to its parent.
+
+    `has_copies` means that the stream has copied entries.
+    """
     if is_fork:
         return "fork"
     return "child" if origin in ("subagent", "role") and not has_copies else "copy"

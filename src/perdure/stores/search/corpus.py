@@ -44,7 +44,7 @@ _NOWHERE = -1
 
 
 class WordClass(NamedTuple):
-    """Words that count as the same word: all words with `prefix` for which `has` is true.
+    """Words that count as the same word: all words with `prefix` that `has` accepts.
 
     `key` identifies the class, `asked` is the word of the question.
     """

@@ -151,7 +151,7 @@ async def _count(
 
 
 def _alike(wanted: dict[WordClass, list[Head]]) -> Iterator[tuple[list[int], list[str]]]:
-    """Yield the parts to read, each with the word prefixes to read in the part."""
+    """Yield the index parts to read, each with the word prefixes to read in it."""
     prefixes: dict[tuple[int, ...], set[str]] = {}
     for word, heads in wanted.items():
         prefixes.setdefault(tuple([head.part for head in heads]), set()).add(word.prefix)

@@ -69,7 +69,7 @@ class VectorRows(Protocol):
         ...
 
     async def add(self, model: VectorModel, upto: int, rows: Mapping[int, bytes]) -> None:
-        """Add vectors by position, and move the mark of the model to `upto`."""
+        """Add vectors by position, and record that the model has read the log up to `upto`."""
         ...
 
     async def remove(self, positions: Sequence[int]) -> None:

@@ -166,7 +166,7 @@ class _StreamCheck:
         self._found: list[Problem] = []
 
     def problems(self) -> list[Problem]:
-        """Yield every fault of the stream."""
+        """Return every fault of the stream."""
         try:
             self._check(self._tables.stream(self._namespace, self._id))
         except _UNREADABLE as error:

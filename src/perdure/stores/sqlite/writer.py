@@ -124,8 +124,8 @@ def _nothing(_: Tables) -> None:
 class Writer:
     """Runs work on its own connection, on its own thread.
 
-    Calls `on_commit` on that thread after each committed transaction, with the streams that the
-    transaction wrote to.
+    Calls `on_commit` on the writer's thread after each committed transaction, with the streams that
+    the transaction wrote to.
     """
 
     def __init__(

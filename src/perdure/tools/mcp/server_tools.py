@@ -1,4 +1,4 @@
-"""Add vectors by position, and record that the model has read the log up to `upto`."""
+"""Offer a server's tools as tools of an agent, with the usual approvals, checks and limits."""
 
 from __future__ import annotations
 

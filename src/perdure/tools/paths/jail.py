@@ -142,7 +142,7 @@ class Jail:
     With `has_walls` False, the whole file system is open, except the places closed to all tools
     (`floors`). Paths below ``~scratch`` lead to `scratch_dir`. Error messages contain the name
     `tool`. `floors` are places that are closed to tools, in addition to the names that are closed
-    everywhere. With None, the places that environment variables name are closed.
+    everywhere. If `floors` is None, the places that environment variables name are closed.
     """
 
     def __init__(

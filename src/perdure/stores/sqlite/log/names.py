@@ -1,4 +1,4 @@
-"""Index parts of names for lists; each commit writes them, and ``verify`` checks them."""
+"""Index the name parts of sessions for lists; commits write the index, ``verify`` checks it."""
 
 from __future__ import annotations
 

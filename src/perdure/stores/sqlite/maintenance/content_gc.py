@@ -75,7 +75,7 @@ def find_unreferenced(
 
 
 def remove(found: UnreferencedContents, part: Sequence[Blob], tables: Tables) -> list[int]:
-    """Delete the contents of `part` that are still unreferenced; return their sizes.
+    """Delete the contents in the batch `part` that are still unreferenced; return their sizes.
 
     In a transaction.
     """

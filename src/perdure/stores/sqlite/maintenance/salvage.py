@@ -2,8 +2,8 @@
 
 The file is never read from its root page, because inner pages may be damaged. Each page is read as
 a separate table, through SQLite, which decrypts and verifies encrypted pages. The columns of a row
-identify its table; entries and contents are verified by their hashes. Works on a copy and never
-writes to the store.
+identify its table; entries and contents are verified by their hashes. The salvage works on a copy
+and never writes to the store.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _PAGE_SIZES = frozenset(2**power for power in range(9, 17))
 class Salvage:
     """Rows by table, as tuples of the columns that the ``migrations`` define.
 
-    Shape: includes duplicates of rows that are in the file twice.
+    Shape: a row that is in the file twice is included twice.
     """
 
     def __init__(self) -> None:

@@ -138,7 +138,7 @@ def _sweep(tables: Tables, task: _Task) -> None:
 def remove_contents(
     tables: Tables, erasure: Open, found: UnreferencedContents, part: Sequence[Blob]
 ) -> None:
-    """Delete the contents of `part` that are unreferenced, and count them."""
+    """Delete the contents in the batch `part` that are unreferenced, and count them."""
     certificate = certificate_of(tables, erasure)
     sizes = [] if certificate is None else remove(found, part, tables)
     if certificate is not None and sizes:
