@@ -24,7 +24,7 @@ def stored_id(kind: str, *names: str) -> str:
 
 
 def id_prefix(kind: str, *names: str) -> str:
-    """Return the prefix that all ids of `kind` share if their first names are `names`."""
+    """Return the common prefix of all ids of `kind` whose first names are `names`."""
     return f"{stored_id(kind, *names)}:"
 
 

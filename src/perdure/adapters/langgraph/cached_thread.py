@@ -25,7 +25,7 @@ class CachedThread:
     """The newest state of a thread that this process has read or written.
 
     Shape: `head` is the head of the session when the cached data was read. An append that expects
-    this head never uses cached data that is outdated; a read calls `look` first.
+    the head `head` never uses outdated cached data; a read calls `look` first.
     """
 
     def __init__(self, store: perdure.Store, reader: CheckpointReader, lock: asyncio.Lock) -> None:

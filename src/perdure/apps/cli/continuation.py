@@ -117,7 +117,7 @@ def _gone(made: Continuation, session: str) -> Iterator[str]:
 
 
 def _place(program: Program) -> Path:
-    """Return the folder where `program` looks for sessions; otherwise a folder of perdure."""
+    """Return the folder where `program` looks for sessions; if unknown, a folder of perdure."""
     if program in _HISTORIES:
         return folder_of(_HISTORIES[program], Path.home(), os.environ)
     if program == "operator":

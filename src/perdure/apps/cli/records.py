@@ -225,9 +225,9 @@ async def _dearer_parts(
 ) -> list[_DearerPart]:
     """Return the kinds of tokens that occur, have no price of their own, and are charged as input.
 
-    `read` returns the total costs for given prices. If the price of a kind rises by one micro-cent
-    per token, the total cost rises by the number of tokens of that kind. Calls whose cost is
-    recorded in the log do not change the total.
+    `read` returns the total costs for given prices. If the price of a kind of tokens rises by one
+    micro-cent per token, the total cost rises by the number of tokens of that kind. Calls whose
+    cost is recorded in the log do not change the total.
     """
     lacking: dict[str, dict[str, Price]] = {"cache_read": {}, "cache_write": {}}
     for each in models:

@@ -145,7 +145,7 @@ def existing_address(store: str | None) -> str:
 def require_store_folder(address: str) -> None:
     """Require that the folder of the store at `address` exists, even if the store does not.
 
-    The default address is exempt, because its folder is created together with the store.
+    The default address is not checked, because its folder is created together with the store.
     Raises: StoreFolderNotFound.
     """
     if address == default_address(os.environ, sys.platform):

@@ -63,7 +63,10 @@ AllBranchesOption = Annotated[
 
 
 def _with_list(sorts: str | None) -> str | None:
-    """Return `sorts` unchanged. Raises: UsageMistake if it is the next option, as in -o FILE."""
+    """Return `sorts` unchanged.
+
+    Raises: UsageMistake if the value is the next option, as in -o FILE.
+    """
     if sorts is not None and sorts.startswith("-"):
         raise UsageMistake(
             f"--redact needs a list before {sorts}: write --redact secrets or secrets,paths"

@@ -54,7 +54,7 @@ def typed_settings(
 
 
 def new_settings(typed: RunSettings, environment: Mapping[str, str]) -> RunSettings:
-    """Return the settings of a new flow: `typed`.
+    """Return the settings of a new flow from the command line, `typed`.
 
     Commands and hosts that `typed` does not contain come from the user's settings.
 

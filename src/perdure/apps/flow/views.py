@@ -103,7 +103,7 @@ async def show_flow(
 
 
 async def _state_data(store: Store, flow: Flow) -> dict[str, object]:
-    """Return the flow's state, outputs, processes and lost roles."""
+    """Return the flow's state, outputs, processes, and the roles whose sessions are lost."""
     seen = overlaid(await flow.state(), await flow.waiting())
     return {
         **msgspec.to_builtins(seen.run),
@@ -212,7 +212,7 @@ async def graph(
 async def graph_faults(state: FlowState) -> tuple[str, ...]:
     """Return the errors in a workflow file that was not used yet.
 
-    The result is empty if the file was used or is irrelevant now.
+    The result is empty if the flow already uses the file, or can no longer use it.
     """
     run = state.run
     is_fixed = state.document is not None or run.status != "running"

@@ -41,8 +41,8 @@ async def copy_sessions(
     The copy contains the entries that existed at its start; other processes can write to both
     stores meanwhile. Repeating a copy continues it and adds entries that are new in the source.
     Entries keep their ids, salts, digests and hashes; forks stay references, and their origins are
-    copied, too. If the target cannot store a session in this way, the copy computes new hashes, and
-    the report says so. Leases and idempotency keys are not copied.
+    copied, too. If the target cannot store a session with the same hashes, the copy computes new
+    hashes, and the report says so. Leases and idempotency keys are not copied.
     Shape: `sessions` are whole ids.
     Durable: each part is stored after its commit, and everything when this call returns.
     Raises: SessionNotFound if one of `sessions` does not exist; Unsupported; errors of reading and

@@ -170,7 +170,10 @@ class History:
         return _answer(map(_fact, facts), "No facts are remembered.")
 
     async def shown_entry(self, entry: str) -> Entry:
-        """Return an entry in scope. Raises: EntryNotFound, also for an entry out of scope."""
+        """Return an entry that the client may see.
+
+        Raises: EntryNotFound, also for an entry out of scope.
+        """
         try:
             found = await self._store.entry(entry)
         except (AmbiguousId, Erased):

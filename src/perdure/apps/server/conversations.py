@@ -140,7 +140,7 @@ class Conversations:
         return entry
 
     async def cancel(self, session: Session) -> None:
-        """End the open turn; the session does not become an episode.
+        """End the open turn, but not the session.
 
         Does nothing if no turn is open.
 

@@ -1,7 +1,7 @@
 """Records each request as one line of the access log, and as a span of OpenTelemetry.
 
-Neither the line nor the span has content: a path is recorded as its template, and a query is
-omitted.
+Neither the log line nor the span contains content of a request: a path is recorded as its template,
+and a query is omitted.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from perdure.session.messages import Usage
 async def newest_turns(session: Session, last: int, before: int | None = None) -> Page[TurnView]:
     """Return the newest `last` turns of `session` that began before `before`, oldest first.
 
-    `next` is the `before` for requesting the turns before these, if there are any.
+    To get the turns before these, pass `next` as `before`.
     """
     starts: list[int] = []
     async for entry in session.entries(kind=TurnStarted.kind, newest_first=True):
@@ -106,7 +106,7 @@ def _ended(turn: TurnView, entry: Entry, body: TurnFinished) -> TurnView:
 
 
 def _without_outcome(call: Call) -> Call:
-    """Return `call` of an ended turn: if no outcome was recorded, its outcome is unknown."""
+    """Return `call` of an ended turn; without a recorded outcome, its status is ``unknown``."""
     return msgspec.structs.replace(call, status="unknown") if call.status == "running" else call
 
 

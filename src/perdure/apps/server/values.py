@@ -224,7 +224,7 @@ class TurnView(Value, frozen=True, kw_only=True):
 
 
 class HitView(Value, frozen=True, kw_only=True):
-    """A match of a search, in the session `name`. `marks` are the ranges in `snippet`."""
+    """A match of a search, in the session `name`; `marks` are the matched ranges in `snippet`."""
 
     session: str
     name: str

@@ -164,7 +164,7 @@ async def serve_store(
 async def _runtime_of(
     factory: str, store: Store, idle_s: float | None
 ) -> AsyncGenerator[tuple[Runtime, str]]:
-    """Yield the runtime of the program or of the settings, and when it ends idle sessions."""
+    """Yield the runtime of the program or of the settings, and text on when idle sessions end."""
     made = await made_by(factory, store) if factory else _configured(store, idle_s)
     told = "sessions never end as idle (--idle-minutes 0)."
     if factory and isinstance(made, Runtime):

@@ -76,7 +76,7 @@ class Layer(msgspec.Struct, frozen=True):
 
 
 class Configuration:
-    """The layers for a process with `environment` in the folder `start`.
+    """The layers of settings for a process with `environment` in the folder `start`.
 
     If `is_lenient`, invalid MCP servers are left out; `faulty_servers` contains them.
     Raises: InvalidSettings, which lists every error of a file with its line; ConfigError if a file

@@ -1,6 +1,6 @@
 """Reports the errors of a settings file with their lines.
 
-The module is loaded only if there are errors.
+Python loads this module only if a settings file has errors.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def context_data(
 ) -> dict[str, object]:
     """Return `context` and the `last` turn's memory as JSON data.
 
-    `tools` is None without an agent.
+    `tools` is None if the session has no agent.
     """
     data: dict[str, object] = {
         "model": context.model,

@@ -120,7 +120,7 @@ class Composer(TextArea):
             self.focus()
 
     def action_earlier(self) -> None:
-        """Move up: in the offers, in the text, or in the history."""
+        """Move up: in the list of completions, in the text, or in the history."""
         if self._move("up"):
             return
         if not self.cursor_at_first_line:
@@ -132,7 +132,7 @@ class Composer(TextArea):
             self.show_text(self._earlier[self._place])
 
     def action_later(self) -> None:
-        """Move down: in the offers, in the text, or in the history."""
+        """Move down: in the list of completions, in the text, or in the history."""
         if self._move("down"):
             return
         if not self.cursor_at_last_line:

@@ -145,7 +145,7 @@ class InputArea(Vertical):
     def move(self, key: str) -> bool:
         """Move ``up`` or ``down`` in the offers, or ``accept`` one.
 
-        Returns False if no offers are open.
+        Returns False if no list of completions is open.
 
         The composer calls this directly while it handles the key, because a Textual message would
         arrive after later keys.

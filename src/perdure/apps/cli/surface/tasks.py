@@ -1,4 +1,7 @@
-"""Suggestions for unknown commands that are names of known tasks, and for other mistakes. Pure."""
+"""Suggests commands if an unknown command is the name of a known task, and after other mistakes.
+
+Pure.
+"""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class Cast(msgspec.Struct, frozen=True):
 
 
 def cast_of(found: LocatedWorkflow, acting: RoleOptions) -> Cast:
-    """Return the agents of `found`.
+    """Return the agents that the document `found` needs.
 
     The validation of the document reports missing or invalid agents.
 

@@ -128,7 +128,7 @@ def answer(flow: str, each: FlowWait) -> str:
 
 
 def wait_data(flow: str, each: FlowWait) -> dict[str, object]:
-    """Return a wait as JSON data."""
+    """Return a question or decision that waits for a person as JSON data."""
     return {**msgspec.to_builtins(each), "answer": answer(flow, each)}
 
 
@@ -156,7 +156,7 @@ def spoken(text: str) -> str:
 
 
 def lost_lines(lost: Mapping[str, str], style: Style) -> Iterator[str]:
-    """Return lines that report the `lost` roles, each with the reason."""
+    """Return lines that report the roles whose sessions are `lost`, each with the reason."""
     for role, why in lost.items():
         yield ""
         yield style.paint(f"{safe(role)}: {safe(why)}", "warning")

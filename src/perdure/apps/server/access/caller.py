@@ -226,7 +226,7 @@ class Caller:
 
         If the request makes a change, the idempotency key of the request is recorded in the log.
         `is_repeatable` has the same meaning as in `claim`. If the request has an ``If-Match``, the
-        first commit of the change requires that head.
+        first commit of the change requires a head that the header names.
         Raises: Replayed if the request was answered before; Problem 403 if the caller may not make
         it; HeadChanged if the request's ``If-Match`` is outdated; SessionNotFound, also for a
         session of another person or agent; Erased if the caller may see all sessions (for other

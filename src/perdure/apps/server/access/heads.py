@@ -55,7 +55,7 @@ async def at_head(store: Store, session: Session, head: int) -> Session:
 
 
 class _AtHead(StoredSession):
-    """The storage of one session, which requires a head for the next commit."""
+    """The storage of one session, whose next commit fails unless the head is the expected one."""
 
     def __init__(self, store: SessionStore, session: StreamId, head: int) -> None:
         super().__init__(store)

@@ -56,7 +56,7 @@ class FlowTarget(Input, frozen=True, kw_only=True):
 
 
 class NewConsent(Input, frozen=True, kw_only=True):
-    """A change of a flow's consent: the mode, or one command or MCP tool."""
+    """A change of what roles may do without asking: the mode, or one command or MCP tool."""
 
     mode: ConsentMode | None = None
     tool: GrantedTool = "bash"

@@ -167,7 +167,7 @@ async def stop_turn(
 async def change_consent(
     caller: TheCaller, runs: TheRuns, flow_id: FlowId, data: JSONBody[NewConsent]
 ) -> FlowView:
-    """Change the consent of a flow's roles.
+    """Change which actions a flow's roles may do without asking.
 
     The change also answers the open questions that the new consent decides. The mode full-access
     needs the role admin.

@@ -23,7 +23,7 @@ from perdure.models.embedders.protocol import Embedder, EmbedderName
 
 
 class McpServed(NamedTuple):
-    """What an MCP server serves: a store, and the embedder for recalls.
+    """The store that an MCP server serves, and the embedder that it uses for recalls.
 
     With `is_writable`, a token with the role write also gets the tools that write.
     """

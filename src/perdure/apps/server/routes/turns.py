@@ -83,7 +83,7 @@ async def abort_turn(
 async def cancel_turn(
     caller: TheCaller, conversations: TheConversations, session_id: SessionId
 ) -> Response[SessionView]:
-    """End the open turn without an episode; the session can be resumed.
+    """End the open turn but not the session, which can be resumed.
 
     Without an open turn nothing changes. If another process runs the turn, the turn continues and
     the answer is 409.
@@ -99,7 +99,7 @@ async def end_session(
     session_id: SessionId,
     data: JSONBody[Reason],
 ) -> Response[SessionView]:
-    """Abort the open turn and end the session, which becomes an episode."""
+    """Abort the open turn and end the session; the end is recorded as an episode."""
     chat = conversations.running(session_id)
     if chat is not None:
         caller.require_unconditional()
