@@ -257,7 +257,7 @@ class Thread:
         await self._put(ns, read.parent, again, metadata, (), whole=whole)
 
     async def _forget(self, gone: Sequence[Key], old: Sequence[Key], kept: Sequence[Key]) -> None:
-        """Append notes on the newest kept checkpoints, and notes that hide others in forks."""
+        """Append notes on the newest kept checkpoints, and notes hiding deleted ones in forks."""
         items: list[perdure.types.Item] = []
         aliases: list[str | None] = []
         for ns in sorted({ns for ns, _ in old}):

@@ -1,8 +1,9 @@
 """Approvals that a paused run of the SDK waits for, as questions in the inbox, with their answers.
 
 Before a state is stored, questions about calls that it does not contain are withdrawn; after that,
-the questions of the state are asked. If the process is killed between the two steps, the next run
-from the stored state stops at the same calls and asks again.
+the questions of the state are asked. If the process is killed after questions were withdrawn and
+before new ones were asked, the next run from the stored state stops at the same calls and asks
+again.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 A message, a tool call, a tool result and a reasoning item become messages, which every reader of
 the session shows. `Message.foreign` stores the item without the long texts of the message, so that
-each long text is stored once. `OpenAIItem.taken` records the places of these texts in the item. An
-item with only a role and a text becomes a message without `Message.foreign`. Every other item
-becomes a `Custom` entry that contains the item's JSON.
+each long text is stored once. `OpenAIItem.taken` records the places in the item from which long
+texts were taken. An item with only a role and a text becomes a message without `Message.foreign`.
+Every other item becomes a `Custom` entry that contains the item's JSON.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ class OpenAIItem(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     `taken` lists the texts and media that only the message contains: for each, the number of the
     message part and the place in the item. For an assistant message of a common form,
     `openai_answer` replaces the item. `openai_answer` contains an index in `_ANSWERS`, an index in
-    `_OUTPUTS`, the item's id and the status. The texts of the log message are then the content of
-    the item.
+    `_OUTPUTS`, the item's id and the status. With `openai_answer`, the texts of the log message are
+    the content of the item.
     """
 
     openai_item: Item | None = None

@@ -96,7 +96,7 @@ def attach_mentioned(
 
     The text may be pasted, so files outside the folder are not attached. Files that the tools of a
     session in the store at `address` cannot read are not attached either. `attach` accepts files
-    outside the folder, and files that these tools cannot read.
+    outside the folder, and files that the tools of a session cannot read.
     """
     floors = floors_of(os.environ, places_of_store(address))
     for name in sorted(known, key=len, reverse=True):  # a completed name may have spaces
@@ -137,7 +137,7 @@ _INSTRUCTIONS = ("AGENTS.md", "CLAUDE.md")
 def unread_instructions(folder: Path, said: str) -> str | None:
     """Return a remark that instruction files in `folder` are not read.
 
-    Returns None if there are no such files, or if the message `said` names one of them.
+    Returns None if there are no instruction files, or if the message `said` names one of them.
     """
     found = [name for name in _INSTRUCTIONS if (folder / name).is_file()]
     if not found or any(is_mentioned(name, said) for name in found):

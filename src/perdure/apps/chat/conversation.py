@@ -1,7 +1,8 @@
 """The conversation that every kind of display shows: messages, commands, turns, questions.
 
 A `Display` shows the conversation: line by line, or as a full-screen program. Input has the same
-meaning in both displays: a message, a command with a slash, or ``!command`` for the user's shell.
+meaning line by line and in the full-screen program: a message, a command with a slash, or
+``!command`` for the user's shell.
 """
 
 from __future__ import annotations

@@ -375,7 +375,7 @@ class AnswerOptions:
 def _unnamed_folder(known: Authority, info: SessionInfo) -> Path | None:
     """Return the folder that a session moves to without --cwd; None if it does not move.
 
-    An imported session that continued elsewhere moves to its recorded folder if that is current.
+    An imported session that continued elsewhere moves back if the user is in its recorded folder.
     """
     here = Path.cwd()
     if known.bound is None or known.withheld is not None:

@@ -129,7 +129,7 @@ async def show_turn(
     """Print the events of `turn` after seq `after`; return its end, or None if it was stopped.
 
     `pending` contains the turn's questions that were asked before. Questions of invoked agents are
-    asked in the same way.
+    asked in the same way as those of the chat's own agent.
 
     Raises: Left if the user leaves; NeedsAnswer if the turn asks a question and there is no person
     to answer; the errors of the turn.

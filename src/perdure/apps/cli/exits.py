@@ -58,7 +58,7 @@ class PathExists(PerdureError):
 
 
 class GrantNotFound(PerdureError):
-    """The session has no such grant."""
+    """The session has no grant with this id or text."""
 
     code: ClassVar[str] = "grant_not_found"
 

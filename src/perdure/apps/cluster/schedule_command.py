@@ -58,8 +58,9 @@ async def add(
 ) -> None:
     """Send a message to a session later.
 
-    A process with the agent of the session sends it: a worker, `perdure serve`, or a program with a
-    Scheduler. If no such process runs at that time, the next one that starts sends the message.
+    A process with the agent of the session sends the message: a worker, `perdure serve`, or a
+    program with a Scheduler. If no process with the agent runs at that time, the next one that
+    starts sends the message.
 
     Examples:
         perdure schedule add 01jd "Is the build green?" --at 2h

@@ -1,8 +1,8 @@
 """The offline model of the demonstration, and the tool with a side effect.
 
-The killed process and the resuming process use the same agent. The two agents differ only in how
-long the tool pauses, so that there is time to kill the process after the write and before the
-result.
+The killed process and the resuming process use the same agent. The agents of the two processes
+differ only in how long the tool pauses, so that there is time to kill the process after the write
+and before the result.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``perdure demo``: the main task on a recorded session, offline; exit code 1 if a claim fails."""
+"""``perdure demo``: show perdure offline with a recorded session; exit code 1 if a claim fails."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ async def demo(
     """Demonstrate perdure with a recorded session.
 
     The demo imports the session, continues it in a process that is killed inside a tool call,
-    resumes it, and then branches, forks and searches. It runs offline, in a new temporary folder
-    that is not deleted, or in the store that you name. Every claim that the demo prints is checked.
-    --json prints the claims.
+    resumes it, and then branches, forks and searches. The demo runs offline, in a new temporary
+    folder that is not deleted, or in the store that you name. Every claim that the demo prints is
+    checked. --json prints the claims.
 
     With --cluster three workers share a queue of turns on PostgreSQL, and one of them is killed.
     The demo uses the server that you name, or starts one that runs until the demo ends (it needs

@@ -45,9 +45,9 @@ async def copy_sessions(
     hashes, and the report says so. Leases and idempotency keys are not copied.
     Shape: `sessions` are whole ids.
     Durable: each part is stored after its commit, and everything when this call returns.
-    Raises: SessionNotFound if one of `sessions` does not exist; Unsupported; errors of reading and
-    writing. The report lists sessions that are damaged, and sessions that differ between source and
-    target.
+    Raises: SessionNotFound if one of `sessions` does not exist; Unsupported if a store lacks an
+    operation that the copy needs; the errors of reading and writing. The report lists sessions that
+    are damaged, and sessions that differ between source and target.
     """
     giving, taking = source.backend, target.backend
     moment = await giving.maintenance.segment_states()

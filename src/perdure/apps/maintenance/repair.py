@@ -70,16 +70,16 @@ async def repair_store(
 
     Every readable entry keeps its id, its position and its digest. If only the body of an entry is
     damaged, its digest and the hash chain stay the same. A placeholder replaces a lost entry, and
-    the hash chain is computed again from there. The search index is rebuilt. The damaged store is
-    moved aside; if `to` is given, the damaged store is not changed. A store without damage is not
-    changed. For an SQLite file, all namespaces are repaired. For any other store, only `namespace`
-    is repaired, and always into an empty store at `to`. `on_progress` receives the progress of each
-    step: checking the store, copying it, checking the copy.
+    the hash chain is computed again from that entry on. The search index is rebuilt. The damaged
+    store is moved aside; if `to` is given, the damaged store is not changed. A store without damage
+    is not changed. For an SQLite file, all namespaces are repaired. For any other store, only
+    `namespace` is repaired, and always into an empty store at `to`. `on_progress` receives the
+    progress of each step: checking the store, copying it, checking the copy.
     Durable: the repaired store is on disk when this call returns; after a kill, the store is
     unchanged.
     Raises: StoreInUse if another process has the store open; StoreExists if `to` is not empty;
-    KeyMissing; KeyWrong if `key` decrypts no page of the file; ConfigError if `to` is missing or
-    unsuitable; Unsupported if the store cannot be repaired.
+    KeyMissing if there is no key; KeyWrong if `key` decrypts no page of the file; ConfigError if
+    `to` is missing or unsuitable; Unsupported if the store cannot be repaired.
     """
     address = routed(address_or_default(address, os.environ, sys.platform), namespace)
     _check_target(address, to)

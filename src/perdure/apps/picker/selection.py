@@ -217,8 +217,8 @@ def fold(text: str) -> str:
 def rank(texts: Iterable[Sequence[str]], wanted: Wanted) -> list[Match]:
     """Return the matches of `texts`, best first; matches with equal scores keep their order.
 
-    Shape: each item contains the folded texts of one session, the most important text first; every
-    word and phrase must match one of these texts.
+    Shape: each item contains the texts of one session, normalized by `fold`, the most important
+    text first. Every word and phrase must match one of the texts.
     """
     found: list[Match] = []
     for index, fields in enumerate(texts):
@@ -267,9 +267,9 @@ def phrase_score(text: str, phrase: str) -> int | None:
 def fuzzy_score(text: str, word: str) -> int | None:
     """Return how well `text` contains the letters of `word` in this order; None if it does not.
 
-    If `text` contains the whole word, the score uses the best occurrence of the word. Otherwise,
-    the score uses the closest letters before the end of the leftmost match. The running time is
-    linear in the length of the text, without backtracking.
+    If `text` contains the whole word, the score uses the best occurrence of the word. If the whole
+    word does not occur, the score uses the closest letters before the end of the leftmost match.
+    The running time is linear in the length of the text, without backtracking.
     """
     whole = phrase_score(text, word)
     if whole is not None:

@@ -213,12 +213,12 @@ def app(
     The application serves the API under ``/v1`` and the console under ``/``. `tokens` finds the
     caller of each request. `hosts` are the host names of the server, in addition to those of
     loopback. `signing_in` accepts the one-time codes of the console; without `signing_in`, people
-    sign in with a token. `projects` are folders; flows can be started in them and below them; by
-    default, there are none. `limits` apply to each caller. `embedder` compares the meaning of
-    questions in recalls and at ``/mcp``; the default is the first embedder that an agent of the
-    runtime has (`MemoryConfig`). While the application runs, it resumes interrupted turns, sends
-    messages that are due, ends idle sessions, and closes expired questions. The caller of this
-    function closes the runtime and its store, after the application has ended.
+    sign in with a token. `projects` are the folders in which, and below which, flows can be
+    started; by default, there is no such folder. `limits` apply to each caller. `embedder` compares
+    the meaning of questions in recalls and at ``/mcp``; the default is the first embedder that an
+    agent of the runtime has (`MemoryConfig`). While the application runs, it resumes interrupted
+    turns, sends messages that are due, ends idle sessions, and closes expired questions. The caller
+    of this function closes the runtime and its store, after the application has ended.
     """
     outside = runtime.host.store.outside
     codes = signing_in or sign_in_of(runtime.host.store, tokens)

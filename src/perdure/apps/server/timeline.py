@@ -26,7 +26,7 @@ from perdure.session.messages import Usage
 async def newest_turns(session: Session, last: int, before: int | None = None) -> Page[TurnView]:
     """Return the newest `last` turns of `session` that began before `before`, oldest first.
 
-    To get the turns before these, pass `next` as `before`.
+    To get earlier turns, pass `next` of the result as `before`.
     """
     starts: list[int] = []
     async for entry in session.entries(kind=TurnStarted.kind, newest_first=True):

@@ -49,7 +49,7 @@ class TreeReader:
 async def tree_since(session: Session, shown: Sequence[Entry]) -> list[Entry]:
     """Return the newest entries of all branches, back to the parents of the `shown` messages.
 
-    The result includes all children of these parents, because children are newer than their
+    The result includes all siblings of the `shown` messages, because they are newer than their
     parents. For the newest messages of a long session, few entries have to be read.
     """
     parents = {entry.parent_id for entry in shown}

@@ -1,7 +1,7 @@
 """Reads a single setting.
 
 This module imports little, because every command loads it. The reader of settings files is loaded
-only if there are files.
+only if a settings file exists.
 """
 
 from __future__ import annotations

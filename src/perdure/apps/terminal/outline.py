@@ -1,9 +1,9 @@
 """Rows of a session's tree in drawing order; in large trees, runs of rows are folded.
 
 The current branch is in the first column. Every other branch is drawn further right, above the
-entry with which the current branch continues. So the leaf is in the last row, and indentation shows
-how deeply branches are nested, not how long they are. The functions are pure and do not recurse, so
-branches can have any length.
+entry with which the current branch continues. For this reason, the leaf is in the last row, and
+indentation shows how deeply branches are nested, not how long they are. The functions are pure and
+do not recurse, so branches can have any length.
 
 Shape: only rows inside a run are folded; the rows around them stay visible (`_is_kept`).
 """
@@ -71,9 +71,9 @@ def lines_of(
 ) -> list[Line]:
     """Return the lines of the tree: about `limit` at most, with as much detail as fits.
 
-    First steps inside turns are folded, then turns, then side branches. Branch points, labels,
-    compactions, ends of branches and the leaf stay visible, so there may be more than `limit`
-    lines. Branches nested deeper than `depth` are always folded. None: no limit.
+    To save lines, steps inside turns are folded first, then whole turns, then side branches. Branch
+    points, labels, compactions, ends of branches and the leaf stay visible, so there may be more
+    than `limit` lines. Branches nested deeper than `depth` are always folded. None: no limit.
     """
     rows = list(rows_of(roots, leaf))
     lines = _cut_at(rows, depth)

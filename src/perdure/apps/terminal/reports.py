@@ -165,7 +165,7 @@ async def _context_of(
 
 
 async def cut_answer(session: Session, store: SessionStore, last: Entry | None) -> str | None:
-    """Return the text of the partial answer after `last`, the end of the branch; None without one.
+    """Return the text of the partial answer after `last`, the end of the branch, or None.
 
     The partial answer may belong to the open turn: its process was killed, or is still receiving
     the answer. For a damaged turn, the result is None.

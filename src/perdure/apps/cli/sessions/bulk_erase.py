@@ -1,4 +1,4 @@
-"""``perdure sessions erase``: the preview; with filters, erase the selected sessions one by one."""
+"""The preview of ``perdure sessions erase``, and the erasure of sessions that filters select."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ async def _path(store: Store, handle: Session, leaf: str) -> list[Entry]:
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """The shared entries of two branches, and the entries of each branch after these."""
+    """The shared entries of two branches, and the entries of each branch after the shared ones."""
 
     shared: tuple[Entry, ...]
     first: tuple[Entry, ...]

@@ -1,7 +1,8 @@
 """Checks the ``Host`` of every request, and adds headers to every answer.
 
 In a DNS rebinding attack, the name server of another site makes the site's host name point to this
-server. A page of that site then sends requests to this server with the site's ``Host``.
+server. With DNS rebinding, a page of the other site sends requests to this server with that
+site's ``Host``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Requests with an ``Idempotency-Key``: each runs once; if it is repeated, it gets the same answer.
+"""Requests with an ``Idempotency-Key``: a repeated request only gets the same answer again.
 
 For each request, the log of the session contains two notes: one with the key, committed before the
 effect, and one with the answer. If two requests run concurrently, also on two servers, the commit
-of the first note decides which one runs. When the session is erased, both notes are erased. A store
-keeps idempotency keys for at least 30 days.
+of the first note decides which one runs. When the session is erased, both notes about the request
+are erased. A store keeps idempotency keys for at least 30 days.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ def presented(request: Request[Any, Any, Any]) -> str:
 
 
 async def keyed_of(request: Request[Any, Any, Any]) -> KeyedRequest | None:
-    """Return the key of `request` together with the requested change; None without a key."""
+    """Return the key of `request` with the requested change; None if the request has no key."""
     keyed: KeyedRequest | None = request.state.get(_STATE)
     if keyed is not None:
         keyed.read(request.scope["query_string"], await request.body())

@@ -28,10 +28,11 @@ AnyConnection = ASGIConnection[Any, Any, Any, State]
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """The limits for one caller. Units: requests per minute; streams open at the same time.
+    """The limits for one caller.
 
-    Each token is one caller. The visitors of a page share one token, so for them each pair of token
-    and network address is one caller.
+    Units: requests are counted per minute; streams are counted while they are open. Each token is
+    one caller. The visitors of a page share one token, so for them each pair of token and network
+    address is one caller.
     """
 
     requests: int = 30_000

@@ -36,8 +36,8 @@ def role_for(mode: ConsentMode | None) -> Role:
     """Return the role that a token needs to set the consent `mode`.
 
     With full-access, the roles of a flow can run any program as the operating system user of the
-    server. A caller that starts a flow can achieve the same, so both actions need the token role
-    admin.
+    server. A caller that starts a flow can run programs in the same way, so starting a flow and
+    setting full-access need the token role admin.
     """
     return "admin" if mode == "full-access" else "write"
 

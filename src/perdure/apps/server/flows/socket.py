@@ -318,7 +318,7 @@ def _text_of(event: Event) -> str:
 
 
 def _role_in(flow: Flow, stream: StreamId) -> str | None:
-    """Return the role whose session is `stream`; "" if it is the flow itself; None for others."""
+    """Return the role whose session is `stream`; "" for the flow itself, None for other streams."""
     if stream == flow.id:
         return ""
     name, separator, role = stream.partition(f"{flow.id}__")

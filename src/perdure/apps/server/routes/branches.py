@@ -1,4 +1,4 @@
-"""Branches: move, fork, label, compact; and the tree they make."""
+"""Routes on branches: move, fork, label and compact them, and show their tree."""
 
 from __future__ import annotations
 

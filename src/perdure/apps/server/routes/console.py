@@ -1,4 +1,4 @@
-"""The files of the console: one page, its modules and its style; and the widget of host pages.
+"""The files of the console (one page, its modules and its style), and the widget of host pages.
 
 The page refers to its files by version, so a browser requests each file once per release and never
 mixes two releases. The server reads each file only once.

@@ -248,8 +248,8 @@ async def erase_session(
 ) -> ErasedView:
     """Permanently erase a session; the answer is the certificate.
 
-    This cannot be undone. Backups, exports and other copies keep the content: the certificate names
-    those that the store knows (`copies`).
+    An erasure cannot be undone. Backups, exports and other copies keep the content: the certificate
+    names those that the store knows (`copies`).
     """
     session = await caller.session(session_id, "admin")
     if forks == "erase":

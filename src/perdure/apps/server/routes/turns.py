@@ -1,4 +1,4 @@
-"""Routes on turns: steer, abort, end and resume; and the calls of turns on a time line."""
+"""Routes that steer, abort, end and resume turns, or show the calls of turns on a time line."""
 
 from __future__ import annotations
 
