@@ -1,8 +1,8 @@
 """Several databases as one store: a file maps each namespace to its database.
 
-``routes:///FILE`` can be used like any other store address. Opening a namespace of this address
-opens the namespace in its own database, so other modules do not handle routes.
-``docs/guides/cluster.md`` shows an example of such a file.
+``routes:///FILE`` can be used like any other store address. Opening a namespace at a ``routes:``
+address opens the namespace in its own database, so other modules do not handle routes.
+``docs/guides/cluster.md`` shows an example of a routes file.
 """
 
 from __future__ import annotations

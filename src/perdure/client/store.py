@@ -424,10 +424,10 @@ class Store:
     ) -> list[ExportedFile]:
         """Export every session into `folder`, one file each, named after its id.
 
-        Includes sessions of every origin, but no flows; `query` selects by name or id. With
-        `format` "perdure", `import_files` of the folder restores the sessions. Without a `query`,
-        there is also a file of the facts of each subject. A failed file does not stop the export:
-        see `ExportedFile.error`. `redact` and `replace` work as in `Session.export`.
+        The export includes sessions of every origin, but no flows; `query` selects by name or id.
+        With `format` "perdure", `import_files` of the folder restores the sessions. Without a
+        `query`, there is also a file of the facts of each subject. A failed file does not stop the
+        export: see `ExportedFile.error`. `redact` and `replace` work as in `Session.export`.
         Raises: FormatError when the folder cannot be created.
         """
         selection = transfers.ExportSelection(redact=tuple(redact))
@@ -583,7 +583,7 @@ class Store:
     ) -> Certificate:
         """Permanently delete a session, all sessions of a subject, or everything.
 
-        This cannot be undone; backups, exports and other copies are not changed
+        The deletion cannot be undone; backups, exports and other copies are not changed
         (`Certificate.copies`). `forks` applies if the session has forks: "refuse" raises an error,
         "keep" retains the entries they share, "erase" erases the forks, too. With `subject` or
         `everything`, forks are always erased. `by` names the requester in the certificate;

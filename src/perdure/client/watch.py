@@ -219,8 +219,8 @@ class _Elsewhere:
 
     The log of a flow contains no model calls.
 
-    When it starts, and after it has read the opening of a call, the watch requests the open calls
-    of other processes. The events of this process's own calls reach the watch without a request.
+    When a watch starts, and after it has read the opening of a call, it requests the open calls of
+    other processes. The events of this process's own calls reach the watch without a request.
     """
 
     def __init__(self, relay: Relay | None, store: object, stream: StreamId | None) -> None:

@@ -80,7 +80,8 @@ def result_of(
 ) -> ToolResultPart:
     """Return the result of a tool call that consists of `parts`.
 
-    `unreadable` is the text for each part of an unknown type; without it such parts are omitted.
+    `unreadable` is the text that replaces each part of an unknown type; if it is not given, these
+    parts are omitted.
     """
     parts = tuple(parts)
     texts = [part.text for part in parts if isinstance(part, TextPart)]

@@ -2,7 +2,7 @@
 
 Invariant: the bytes between two LFs are one line, regardless of their content (CR, U+2028 and
 U+0085 are data). Joining the lines of a file with LF therefore gives the original file. This module
-does not depend on a format.
+does not depend on one particular session format.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class Line(msgspec.Struct, frozen=True, gc=False):
-    """One line of a file, without its LF. `number` counts from 1, `offset` is in bytes.
+    """One line of a file, without its LF.
 
-    `is_ended` is False for a last line without an LF, which may still be in progress.
+    `number` is the number of the line, counted from 1. `offset` is the position of the line in
+    bytes. `is_ended` is False for a last line without an LF, which may still be in progress.
     """
 
     number: int

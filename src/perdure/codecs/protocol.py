@@ -70,18 +70,20 @@ class WriteContext(msgspec.Struct, frozen=True):
 class Codec(msgspec.Struct, frozen=True):
     """The file format in which one tool writes a session.
 
-    `name`: the name of the format, in addresses and exports. `is_escaped`: the tool also ends lines
-    at `LINE_ENDS`, so these characters are escaped. `has_leaf_record`: the tool has a record that
-    moves the leaf; otherwise it continues from the last record. `oldest_version`: the tool rewrites
-    files of versions before this one, so nothing is appended to such files. `most_header_bytes`:
-    the tool skips a file if its first line is longer than this. `file_name`: the file name of a
-    session with this time and id. `header`: the first record, made from id, time, working directory
-    and the file of the parent. `records`: the records for an entry, at least one, in the order in
-    which they stand in the file. `title`: the record that names the session. `custom`: a record
-    with the given type and data, which is never part of a context. `placed`: a record with its id,
-    parent and time inserted, in the tool's own order. `line`: a record as a line without its line
-    end, with the tool's spelling of numbers. `time_of`: the time of a record, in Unix milliseconds.
-    `said`: the content of a record; the media of the record are added to `Media`.
+    `name` is the name of the format in addresses and exports. `is_escaped` is True if the tool also
+    ends lines at `LINE_ENDS`; these characters are then escaped. `has_leaf_record` is True if the
+    tool has a record that moves the leaf; otherwise the tool continues from the last record.
+    `oldest_version` is the oldest file version that the tool does not rewrite; nothing is appended
+    to older files. `most_header_bytes` is the limit of the first line of a file; the tool skips
+    files above this limit. `file_name` returns the name of a session's file from its time and id.
+    `header` returns the first record, made from id, time, working directory and the file of the
+    parent. `records` returns the records for an entry, at least one, in the order of the file.
+    `title` returns the record that names the session. `custom` returns a record with the given type
+    and data, which is never part of a context. `placed` returns a record with its id, parent and
+    time inserted in the tool's own order. `line` returns a record as a line without its line end,
+    with the tool's spelling of numbers. `time_of` returns the time of a record in Unix
+    milliseconds. `said` returns the content of a record; the media of the record are added to
+    `Media`.
     """
 
     name: str

@@ -137,10 +137,10 @@ def plan_node_compaction(
 ) -> CompactionPlan | None:
     """Plan a compaction of `window` to a summary of the messages since the entry `begins_at`.
 
-    Earlier messages leave the context without a summary, but remain in the log. Only the user's
-    last unanswered message is retained. If `begins_at` is None, or if there is no answer after it,
-    everything is summarized, together with the newest summary. Returns None if there is nothing to
-    compact.
+    Messages before `begins_at` leave the context without a summary, but remain in the log. Only the
+    user's last unanswered message is retained. If `begins_at` is None, or if there is no answer
+    after it, everything is summarized, together with the newest summary. Returns None if there is
+    nothing to compact.
     """
     shown = shown_entries(window)
     if not _has_news(window, shown):

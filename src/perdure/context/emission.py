@@ -1,7 +1,7 @@
 """Convert a window of the log to messages, in order and unmodified.
 
-The rules: first comes the summary of the newest compaction; then the pinned entries that it hides,
-the entries that it keeps, and the entries after it. Branch summaries and custom messages are
+The messages come in this order: the summary of the newest compaction, the pinned entries that it
+hides, the entries that it keeps, and the entries after it. Branch summaries and custom messages are
 converted to user messages. Settings, extension state and older compactions are omitted. The result
 is not yet valid for a provider: ``tool_pairs`` and ``validity`` repair it.
 """

@@ -32,7 +32,7 @@ _TAGS = ("read-files", "modified-files")
 
 
 class FileLists(msgspec.Struct, frozen=True):
-    """Paths as the tool calls contain them.
+    """Lists of file paths, as the tool calls contain them.
 
     Shape: both lists are sorted; no path is in both lists.
     """

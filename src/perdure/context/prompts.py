@@ -101,7 +101,8 @@ BRANCH_PREAMBLE = "The person tried another continuation of this conversation, t
 def wrap_in_tag(tag: str, text: str) -> str:
     """Return `text` between ``<tag>`` and ``</tag>``; an end tag inside it is escaped.
 
-    Without this escape, text in the log could end its own quotation and act as instructions.
+    If end tags were not escaped, text in the log could end its own quotation and act as
+    instructions.
     """
     inside = text.replace(f"</{tag}", "<\\/" + tag)
     return f"<{tag}>\n{inside}\n</{tag}>"

@@ -99,7 +99,7 @@ def summary_parts(
     """Divide the messages of `plan` so that each request has at most `most_tokens`.
 
     Returns None if `most_tokens` leaves no room for a part, so that the requests cannot be divided.
-    Units: `most_tokens` tokens, as `scale` estimates them.
+    Units: `most_tokens` is in tokens, as estimated with `scale`.
     """
     blank = _LEFT_OUT.format(10**9)
     frame = summary_request(model, _update_prompt("", blank, focus), max_output_tokens)

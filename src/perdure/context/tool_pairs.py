@@ -37,7 +37,7 @@ _NAME_START = re.compile(r"[A-Za-z_]")
 
 
 class _Words(msgspec.Struct, frozen=True):
-    """A text of a person, or a text that the model reads as such."""
+    """A text of a person, or a text that the model reads as if a person wrote it."""
 
     parts: tuple[TextPart | MediaPart, ...]
     source: EntryId | None
@@ -83,7 +83,7 @@ class Ids(msgspec.Struct, frozen=True):
         return any(id in layer for layer in self.layers)
 
     def and_also(self, more: Ids) -> Ids:
-        """Return these ids and `more`."""
+        """Return the ids in this value together with `more`."""
         layers = list(self.layers)
         for added in more.layers:
             grown = added
@@ -93,7 +93,7 @@ class Ids(msgspec.Struct, frozen=True):
         return Ids(tuple(layers))
 
     def but_for(self, ids: frozenset[str]) -> Ids:
-        """Return these ids, except `ids`."""
+        """Return the ids in this value, except `ids`."""
         if not any(id in self for id in ids):
             return self
         return Ids(tuple(layer - ids for layer in self.layers))
@@ -167,7 +167,7 @@ def repair_pairs(messages: Sequence[ContextMessage]) -> tuple[ContextMessage, ..
     """Return `messages` with calls and results paired, without content that cannot be sent.
 
     Reasoning is removed, because it must not be sent to another provider. Logs do not contain the
-    signature of reasoning. Without the signature, Anthropic rejects reasoning and Google ignores
+    signature of reasoning. Without its signature, Anthropic rejects reasoning and Google ignores
     it; OpenAI's chat format has no place for reasoning. Roles ``system`` and ``context`` become
     user messages.
     Shape: roles user, assistant and tool; adjacent messages may have the same role.

@@ -110,7 +110,7 @@ class _Stream(httpx2.AsyncByteStream):
 class PinnedTransport(httpx2.AsyncBaseTransport):
     """An HTTP transport with pinned connections only.
 
-    Raises from a request: EgressDenied for a forbidden destination; errors of `httpcore2`.
+    A request raises EgressDenied for a forbidden destination, or an error of `httpcore2`.
     """
 
     def __init__(

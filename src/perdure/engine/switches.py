@@ -1,9 +1,9 @@
 """The switches of model and thinking level that are in force on a branch.
 
 A switch from an imported file is history only: the agent that is bound to the session here has its
-own model. Some formats record switches, and others only the model of each answer. If imported
-switches counted, the model with which a session continues would depend on the file format. An
-imported file may also continue a session that was first written here.
+own model. Some file formats record switches of the model, and others only the model of each answer.
+If imported switches counted, the model with which a session continues would depend on the file
+format. An imported file may also continue a session that was first written here.
 """
 
 from __future__ import annotations

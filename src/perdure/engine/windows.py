@@ -81,8 +81,8 @@ def _conversation_of(window: ContextWindow, history: History) -> Conversation:
 class FollowedWindow:
     """The window of a stream's branch as a conversation: read once, then extended by new entries.
 
-    The owner passes in every later entry, in order. An entry that could change more than the end of
-    the window causes a new read.
+    The owner of the window passes in every later entry, in order. An entry that could change more
+    than the end of the window causes a new read.
     """
 
     def __init__(self, log: LogReader, stream: StreamId, history: History = "full") -> None:

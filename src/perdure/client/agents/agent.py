@@ -273,7 +273,7 @@ class Agent(AgentSettings, Generic[OutputT], frozen=True, metaclass=NamedParamet
 def _resolve_tools(tools: Tools) -> tuple[ToolSpec | Callable[..., Any], ...]:
     """Return `tools` with each name replaced by the built-in tool.
 
-    Only the named tools are loaded.
+    Built-in tools that are not named are not loaded.
     """
     chosen = tuple(tools)
     if any(isinstance(each, str) for each in chosen):

@@ -181,7 +181,8 @@ class Bindings:
     async def _connected(self, session: StreamId, bound: Binding, given: Agent | None) -> Binding:
         """Return `bound`.
 
-        If it has planned MCP servers, add the tools of these servers and record them.
+        If `bound` names MCP servers that are not connected yet, add the tools of these servers and
+        record them.
 
         The added tools come from the agent that the runtime has now. If `given` is a different
         agent, nothing is recorded, because it only restricts its own chat.

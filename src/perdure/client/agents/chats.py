@@ -107,7 +107,7 @@ class Chats:
 def _changes_text(snapshot: Mapping[str, object], today: Agent | None, tools: ToolRegistry) -> str:
     """Return how the agent in `snapshot` differs from its version in this runtime.
 
-    Returns "" if it does not differ.
+    Returns "" if the agent does not differ.
     """
     name, names = snapshot.get("id"), tool_names(snapshot)
     if today is None:

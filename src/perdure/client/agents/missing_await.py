@@ -78,8 +78,8 @@ def _explained(
 def _mark_as_coroutine_function(function: Callable[..., Any]) -> None:
     """Let mocks and frameworks see that `function` has to be awaited.
 
-    On Python 3.11, only `asyncio.iscoroutinefunction` returns True, which `unittest.mock` asks;
-    `inspect.iscoroutinefunction` has no mark there.
+    On Python 3.11, only `asyncio.iscoroutinefunction` returns True, which is what `unittest.mock`
+    uses; `inspect.iscoroutinefunction` has no such mark there.
     """
     if sys.version_info >= (3, 12):
         inspect.markcoroutinefunction(function)

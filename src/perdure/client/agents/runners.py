@@ -88,8 +88,8 @@ class Runner(Protocol):
     def room(self, store: SessionStore) -> AbstractAsyncContextManager[None]:
         """Return a context that reserves a place in the queue for one turn of a session of `store`.
 
-        The first turn requested inside the context uses the place, so a session can be created
-        before its turn.
+        The first turn that is requested inside the context uses the reserved place, so a session
+        can be created before its turn.
         Raises: QueueFull on entry, if as many turns of the namespace wait for workers as is
         allowed.
         """
@@ -135,7 +135,10 @@ def answering(stream: StreamId, request: int) -> Generator[None]:
 
 
 class EmbeddedRunner:
-    """Runs turns in this process. The only journal of these turns is the log."""
+    """Runs turns in this process.
+
+    The log is the only record of the turns that run in this process.
+    """
 
     def require(self, store: SessionStore) -> None:
         """Accept every store, because its turns run in this process."""

@@ -295,7 +295,7 @@ class Servers:
 
         `wanted` are the names of the tools to use (None: all); a server that has none of these
         tools is not connected. Offered tools that `agent` does not get are named in the log.
-        Raises: McpUnavailable; ConfigError if a server is unknown.
+        Raises: McpUnavailable if a server does not start; ConfigError if a server is unknown.
         """
         tools = agent.registry.tools
         offers: list[Offer] = []

@@ -99,13 +99,12 @@ class Turn(Generic[OutputT]):
     """A running or ended turn.
 
     ``await turn`` returns the `Reply` of the turn, or raises TurnFailed, or TurnSuspended if the
-    turn was stopped in this process.
-    ``async for event in turn`` yields the events of the turn from its beginning; you can iterate
-    any number of times. The last event comes after the turn has ended, so the chat is then idle.
-    If `while_waiting` is "raise", ``await`` and ``async for`` raise Waiting while the turn waits
-    for a person; the loop yields the newest event first.
-    The turn continues when you leave the loop or never enter it. While a turn runs, it is in the
-    set `running`.
+    turn was stopped in this process. ``async for event in turn`` yields the events of the turn from
+    its beginning; you can iterate any number of times. The last event comes after the turn has
+    ended, so the chat is then idle. If `while_waiting` is "raise", ``await`` and ``async for``
+    raise Waiting while the turn waits for a person; the loop yields the newest event first. The
+    turn continues even if you leave the loop or never enter it. While a turn runs, it is in the set
+    `running`.
     """
 
     def __init__(
@@ -159,8 +158,9 @@ class Turn(Generic[OutputT]):
     def held(self) -> LeaseHeld | None:
         """The error that names the other process that runs the turn; None if there is none.
 
-        This process then follows the turn: you can await it and iterate over its durable events,
-        but you cannot abort it. If the other process dies, the turn continues in this process.
+        This process follows the turn that the other process runs: you can await it and iterate over
+        its durable events, but you cannot abort it. If the process that runs the turn dies, the
+        turn continues in this process.
         """
         return self._signals.held if self.is_running else None
 

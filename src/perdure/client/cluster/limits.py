@@ -76,8 +76,8 @@ class Slots:
         """Wait until the limits permit the turn of `work`; in the context it has its slot.
 
         The wait also ends when `is_over` returns True, because no work is left then.
-        Raises: TurnSuspended when the worker stops; the errors of `is_over`; SessionNotFound;
-        StoreError.
+        Raises: TurnSuspended if the worker stops; SessionNotFound if the session does not exist;
+        StoreError if the store fails; the errors of `is_over`.
         """
         turn, limited = _Turn(work, store), await self._limited()
         if limited:

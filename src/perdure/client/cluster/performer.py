@@ -304,8 +304,7 @@ class Performer:
 async def end_tasks(*tasks: asyncio.Task[None]) -> None:
     """Cancel `tasks`, repeatedly: a store read can replace the cancel by its own error.
 
-    Raises: CancelledError, after all tasks have ended, if the caller was cancelled meanwhile, once
-    or several times.
+    Raises: CancelledError if the caller was cancelled, but only after all tasks have ended.
     """
     cancelled: asyncio.CancelledError | None = None
     while left := [task for task in tasks if not task.done()]:

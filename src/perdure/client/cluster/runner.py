@@ -1,7 +1,7 @@
 """`DbosRunner`: turns are queued on the store's PostgreSQL, and workers run them.
 
-The request is an entry of the session, committed before it is queued. So a request is never lost,
-whatever happens to the queue: if only the log contains a request, workers queue it again.
+The request is an entry of the session, committed before it is queued. A request is therefore never
+lost, whatever happens to the queue: if only the log contains a request, workers queue it again.
 """
 
 from __future__ import annotations

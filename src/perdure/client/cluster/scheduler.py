@@ -135,7 +135,7 @@ class Scheduler:
     async def send_due(self) -> None:
         """Begin to send the messages that are due, each in a task of its own.
 
-        With ``Runtime(runner="workers")`` workers send them.
+        With ``Runtime(runner="workers")``, workers send the due messages.
         """
         if not isinstance(self._host.runner, EmbeddedRunner):
             return

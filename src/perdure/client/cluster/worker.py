@@ -232,7 +232,8 @@ class Worker:
     async def _claims_without_run(self, before: set[Work]) -> set[Work]:
         """Return the work that is claimed for this worker and does not run here.
 
-        Work that is also in `before` is queued again, because the reply to its claim was lost.
+        Work that was already in the earlier list `before` is queued again, because the reply to its
+        claim was lost.
         """
         begun = await self._cluster.begun(self.id)
         missing = {work for work in begun if work not in self._running}
@@ -244,8 +245,9 @@ class Worker:
     async def _end_idle(self) -> None:
         """End idle sessions, expire questions, and extract facts that are due.
 
-        Every worker looks. If several workers do this, only the first commit at the checked head
-        ends a session, and the lease of the facts decides which worker extracts them.
+        Every worker looks. If several workers end idle sessions at once, only the first commit at
+        the checked head ends a session, and the lease of the facts decides which worker extracts
+        them.
         """
         while True:
             for runtime in self._runtimes.values():

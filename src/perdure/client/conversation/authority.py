@@ -78,7 +78,7 @@ class Authority(msgspec.Struct, frozen=True):
 async def authority_of(store: LogReader, session: StreamId) -> Authority:
     """Return the entries in force of `session`.
 
-    Raises: SessionNotFound; the errors of reading a log.
+    Raises: SessionNotFound if the session does not exist; the errors of reading a log.
     """
     kinds = (*BINDING_KINDS, WorkspaceChanged.kind, SessionReceived.kind)
     notes = await store.notes(session, kinds)

@@ -81,7 +81,7 @@ async def children_of(store: LogReader, parent: StreamId, last: int | None = Non
     """Return the sessions opened by calls of `parent`, oldest first.
 
     The cost is proportional to the calls in the log of `parent`, not to the number of sessions.
-    With `last`, only calls among the newest `last` entries of that log are returned.
+    With `last`, only calls among the newest `last` entries of the log of `parent` are returned.
     """
     state = await store.state(parent)
     created_at = state.info.created_at

@@ -293,7 +293,8 @@ def in_folder(place: Workspace, folder: str) -> Workspace:
 def git_ref_of(folder: Path) -> str | None:
     """Return the branch or commit checked out in the repository around `folder`, or None.
 
-    It reads the repository's files and runs no program; unreadable files count as missing.
+    The function reads the repository's files and runs no program; unreadable files count as
+    missing.
     """
     for place in (folder, *folder.parents):
         git = place / ".git"

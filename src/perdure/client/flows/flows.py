@@ -260,9 +260,10 @@ class Flows:
 
         With `workspace` the flow moves to that folder. The record folder keeps its relative path in
         the workspace. If the record folder of an imported flow is missing, its record is written
-        below ``.perdure/records``. `settings` replace the stored settings if they differ.
-        Raises: FlowNotFound; FlowRefusal when the workspace or the record folder of the flow is not
-        on this machine, or came from a received file: then pass a folder as `workspace`.
+        below ``.perdure/records``. `settings` replace the stored settings if they differ. Raises:
+        FlowNotFound if there is no such flow; FlowRefusal if the workspace or the record folder of
+        the flow is not on this machine, or came from a received file: then pass a folder as
+        `workspace`.
         """
         found = await self._require_flow(flow)
         self._equipment.check_settings(settings)
@@ -287,10 +288,10 @@ class Flows:
     ) -> DeletedFlow:
         """Permanently delete a flow and the sessions of its roles and selectors.
 
-        The files in its record folder remain, unless `record` is "remove".
-        Durable: when this returns; after a kill, call it again to delete the rest.
-        Raises: FlowNotFound; FlowRefusal while a role works, or when the record folder cannot be
-        removed; in these cases, nothing is deleted.
+        The files in its record folder remain, unless `record` is "remove". Durable: everything is
+        deleted on return; after a kill, call `delete` again. Raises: FlowNotFound if there is no
+        such flow; FlowRefusal while a role works, or if the record folder cannot be removed. If
+        FlowRefusal is raised, nothing is deleted.
         """
         state = await self.state(flow)
         others = await self.list() if record == "remove" else None

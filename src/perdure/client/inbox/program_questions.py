@@ -1,4 +1,4 @@
-"""Questions that a program asks outside a turn; an answer closes them, or the program does."""
+"""Questions that a program asks outside a turn, until an answer or the program closes them."""
 
 from __future__ import annotations
 

@@ -24,9 +24,9 @@ async def require_as_staged(
 ) -> None:
     """Reject the approval of the handoff of `node` (None: the only one) if a file changed.
 
-    The handoff is then staged again with the current content of its files, and a new question is
-    asked. Files that are not on this machine are not compared; the role then receives the staged
-    content.
+    If a file changed, the handoff is staged again with the current content of its files, and a new
+    question is asked. Files that are not on this machine are not compared; the role then receives
+    the staged content.
     Raises: FlowRefusal.
     """
     while True:

@@ -1,8 +1,7 @@
 """Vectors of the texts in a store: an embedder computes them in the order of the log.
 
-A recall computes the vectors of the next few texts. The vectors of the other
-texts are computed in the background (``backlog``) or by `Memory.embed`. A text without a vector is
-found only by its words.
+A recall computes the vectors of the next few texts. All other texts get their vectors in the
+background (``backlog``) or from `Memory.embed`. A text without a vector is found only by its words.
 """
 
 from __future__ import annotations
@@ -121,7 +120,8 @@ def _name(model: VectorModel, text: str) -> bytes:
 class MeasuredEmbedder:
     """An embedder that records the length of its vectors; the length is 0 before the first vector.
 
-    It caches the vector of a turn's question, because the turn requests this vector twice.
+    The embedder caches the vector of a turn's question, because the turn requests this vector
+    twice.
     """
 
     def __init__(self, embedder: Embedder) -> None:

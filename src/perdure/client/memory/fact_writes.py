@@ -264,9 +264,10 @@ async def _commit_correction(
 ) -> None:
     """Commit `new` as a version of `known`. Raises: HeadConflict; IdempotencyMismatch.
 
-    A version without sources gets the sources of the newest version. When the call is repeated, the
-    newest version can have other sources than at the first call. The search for an earlier commit
-    with the idempotency key `key` therefore also tries the sources of earlier versions.
+    A version without sources gets the sources of the newest version. When a correction is repeated
+    with the same key, the newest version can have other sources than at the first call. The search
+    for an earlier commit with the idempotency key `key` therefore also tries the sources of earlier
+    versions.
     """
     versions = known.stored.versions
     newest, mismatch = versions[-1], None

@@ -378,7 +378,8 @@ class _Reader:
 def _text_of(name: str, folder: int) -> str:
     """Return the text of a file.
 
-    Raises: OSError; ValueError, with the reason, if the file has no text.
+    Raises: OSError if the file cannot be read; ValueError, with the reason, if the file has no
+    text.
     """
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with os.fdopen(os.open(name, flags, dir_fd=folder), "rb") as file:

@@ -69,7 +69,7 @@ class _Count(NamedTuple):
 class SessionTally:
     """The usage and activity of one session, from the entries of its own log up to seq `head`.
 
-    The first `copied` entries are not counted.
+    The first `copied` entries are copies from the fork's origin and are not counted.
     """
 
     def __init__(

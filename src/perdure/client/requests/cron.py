@@ -2,8 +2,8 @@
 
 An expression has five fields: minute, hour, day of the month, month, day of the week. A field is
 ``*``, numbers, ranges ``a-b`` and steps ``/n``, joined by commas; months and days of the week also
-have English names. If both day fields are restricted, a time matches if one of them matches, as in
-cron.
+have English names. If an expression restricts both the day of the month and the day of the week, a
+time matches if one of the two matches, as in cron.
 """
 
 from __future__ import annotations

@@ -24,7 +24,8 @@ class FollowedTurn:
 
     The object remembers every entry that it has read, so you can cancel `ended` and call it again.
     While the turn waits for a person, the session is marked as waiting in this process, too. With
-    `is_told`, `on_wait` gets the question, because no other program shows it for a requested turn.
+    `is_told`, `on_wait` is called with the question, because no other program shows it for a
+    requested turn.
     """
 
     def __init__(

@@ -1,6 +1,7 @@
 """The handles of flows without async. Type checkers read ``flow_handles.pyi``, which is generated.
 
-They are in a module of their own, so that only programs that use flows load the flow code.
+The handles of flows are in a module of their own, so that only programs that use flows load the
+flow code.
 """
 
 from __future__ import annotations

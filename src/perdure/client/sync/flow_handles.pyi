@@ -259,9 +259,10 @@ class Flows(Handle[AsyncFlows]):
 
         With `workspace` the flow moves to that folder. The record folder keeps its relative path in
         the workspace. If the record folder of an imported flow is missing, its record is written
-        below ``.perdure/records``. `settings` replace the stored settings if they differ.
-        Raises: FlowNotFound; FlowRefusal when the workspace or the record folder of the flow is not
-        on this machine, or came from a received file: then pass a folder as `workspace`.
+        below ``.perdure/records``. `settings` replace the stored settings if they differ. Raises:
+        FlowNotFound if there is no such flow; FlowRefusal if the workspace or the record folder of
+        the flow is not on this machine, or came from a received file: then pass a folder as
+        `workspace`.
         """
 
     def state(self, flow: str) -> FlowState:
@@ -275,10 +276,10 @@ class Flows(Handle[AsyncFlows]):
     ) -> DeletedFlow:
         """Permanently delete a flow and the sessions of its roles and selectors.
 
-        The files in its record folder remain, unless `record` is "remove".
-        Durable: when this returns; after a kill, call it again to delete the rest.
-        Raises: FlowNotFound; FlowRefusal while a role works, or when the record folder cannot be
-        removed; in these cases, nothing is deleted.
+        The files in its record folder remain, unless `record` is "remove". Durable: everything is
+        deleted on return; after a kill, call `delete` again. Raises: FlowNotFound if there is no
+        such flow; FlowRefusal while a role works, or if the record folder cannot be removed. If
+        FlowRefusal is raised, nothing is deleted.
         """
 
     def look(self, flow: StreamId) -> Flow:

@@ -690,10 +690,10 @@ class Store(Handle[AsyncStore]):
     ) -> list[ExportedFile]:
         """Export every session into `folder`, one file each, named after its id.
 
-        Includes sessions of every origin, but no flows; `query` selects by name or id. With
-        `format` "perdure", `import_files` of the folder restores the sessions. Without a `query`,
-        there is also a file of the facts of each subject. A failed file does not stop the export:
-        see `ExportedFile.error`. `redact` and `replace` work as in `Session.export`.
+        The export includes sessions of every origin, but no flows; `query` selects by name or id.
+        With `format` "perdure", `import_files` of the folder restores the sessions. Without a
+        `query`, there is also a file of the facts of each subject. A failed file does not stop the
+        export: see `ExportedFile.error`. `redact` and `replace` work as in `Session.export`.
         Raises: FormatError when the folder cannot be created.
         """
 
@@ -805,7 +805,7 @@ class Store(Handle[AsyncStore]):
     ) -> Certificate:
         """Permanently delete a session, all sessions of a subject, or everything.
 
-        This cannot be undone; backups, exports and other copies are not changed
+        The deletion cannot be undone; backups, exports and other copies are not changed
         (`Certificate.copies`). `forks` applies if the session has forks: "refuse" raises an error,
         "keep" retains the entries they share, "erase" erases the forks, too. With `subject` or
         `everything`, forks are always erased. `by` names the requester in the certificate;
@@ -1062,8 +1062,9 @@ class Turn(Handle[AsyncTurn[OutputT]], Generic[OutputT]):
     def held(self) -> LeaseHeld | None:
         """The error that names the other process that runs the turn; None if there is none.
 
-        This process then follows the turn: you can await it and iterate over its durable events,
-        but you cannot abort it. If the other process dies, the turn continues in this process.
+        This process follows the turn that the other process runs: you can await it and iterate over
+        its durable events, but you cannot abort it. If the process that runs the turn dies, the
+        turn continues in this process.
         """
 
     def result(self, timeout_s: float | None = None) -> Reply[OutputT]:

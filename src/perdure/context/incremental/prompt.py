@@ -62,7 +62,7 @@ def prompt_of(
 
     A conversation over the budget, or with more messages than `max_messages`, is trimmed as by
     `build_context`; `max_messages` does not count the summary and pinned messages.
-    Units: `budget_tokens` tokens, as `scale` estimates them.
+    Units: `budget_tokens` is in tokens, as estimated with `scale`.
     """
     settled, tail, sizes = conversation.settled, conversation.tail.messages, conversation.sizes
     at, reported = newest_reported(tail)

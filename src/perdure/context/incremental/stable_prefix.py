@@ -2,7 +2,7 @@
 
 A new entry may still change the messages at the end of a branch: a result completes its round, a
 retry replaces a failed answer, adjacent messages of one role are merged. This module stores the
-messages before the end, which are settled, and never processes them again.
+settled messages, which no later message can change, and never processes them again.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ class Layers(msgspec.Struct, Generic[T], frozen=True):
             yield from layer
 
     def and_then(self, more: tuple[T, ...]) -> Layers[T]:
-        """Return these items, and `more` after them."""
+        """Return the items of this sequence, followed by `more`."""
         layers = list(self.layers)
         while layers and len(layers[-1]) <= len(more):
             more = layers.pop() + more
         return Layers((*layers, more)) if more else self
 
     def whole(self, more: tuple[T, ...] = ()) -> tuple[T, ...]:
-        """Return all items, and `more` after them."""
+        """Return all items of this sequence, followed by `more`."""
         for layer in reversed(self.layers):
             more = layer + more
         return more
 
     def concat(self, more: tuple[T, ...] = ()) -> Sequence[T]:
-        """Return all items, and `more` after them; long sequences are not copied."""
+        """Return all items, followed by `more`; long sequences are not copied."""
         if len(self) < MOST_COPIED:
             return self.whole(more)
         return Joined((*self.layers, more) if more else self.layers)
@@ -101,7 +101,7 @@ class Settled(msgspec.Struct, frozen=True):
         paired: Paired,
         sizes: tuple[float, ...] | None = None,
     ) -> Settled:
-        """Return these messages, followed by `said`, whose paired form is `paired`.
+        """Return the settled messages, followed by `said`, whose paired form is `paired`.
 
         `sizes` are the sizes of the messages in `paired`, if they are known.
         """

@@ -90,7 +90,7 @@ class Journal:
         """Process `entries`, which were appended to the flow.
 
         Entries that are already known are skipped, because another task may have read further.
-        Entries after a gap are skipped, too.
+        Entries that follow a gap in the sequence are skipped, too.
         """
         if self._state is not None:
             told = ((entry, body_of(entry)) for entry in _following(self._state.head, entries))

@@ -1,7 +1,7 @@
 """Park nodes and roles that cannot continue until a person answers.
 
 If a node could not begin, its reply stays queued, so that another process can begin the node. This
-process tries the work again only after its reply or its configuration has changed.
+process tries parked work again only after the reply to it, or its configuration, has changed.
 """
 
 from __future__ import annotations

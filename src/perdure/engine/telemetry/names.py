@@ -1,6 +1,6 @@
 """All names that perdure passes to OpenTelemetry: names of the GenAI conventions, then its own.
 
-The conventions are not stable yet; if they change, this file changes.
+The OpenTelemetry conventions are not stable yet; if they change, this file changes.
 Source: OpenTelemetry semantic conventions for generative AI, as of 1.42, and their new repository
 (open-telemetry/semantic-conventions-genai).
 """

@@ -18,8 +18,8 @@ from perdure.stores.protocol import Write
 class CoCommit(msgspec.Struct, frozen=True):
     """Writes to other streams, the contents of these writes, and `notes` for the turn's own stream.
 
-    Shape: `notes` are side entries that follow the turn's own entries of that commit, and may refer
-    to them. `writes` never target the turn's own stream.
+    Shape: `notes` are side entries that follow the turn's own entries in the same commit, and may
+    refer to those entries. `writes` never target the turn's own stream.
     """
 
     writes: tuple[Write, ...] = ()

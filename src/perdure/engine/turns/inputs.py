@@ -48,7 +48,7 @@ class Answered(msgspec.Struct, frozen=True):
     `trimmed` are the messages that were omitted from the request of this answer.
 
     `is_estimated`: the usage in `message` is not the provider's own count. `contents` are the
-    contents that its tool calls refer to; they are stored in the same commit.
+    contents that the answer's tool calls refer to; the commit of the answer stores them.
     """
 
     message: Message

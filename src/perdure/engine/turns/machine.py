@@ -1,11 +1,11 @@
 """The turn machine: the inputs allowed in each phase, and the entries that each input appends.
 
 Rule 1: this module and the modules of this package that it imports make every decision about the
-next step of a turn. None of these modules reads a clock, a disk or a network. Rule 2: a step of the
-machine only returns log entries and performs no effect. The effect to perform follows from the
-state after these entries (``effects.effect_of``). After a crash, the log alone therefore determines
-what the process does next. Rule 3: an outcome and the next intent are in one step, hence in one
-commit.
+next step of a turn. None of the modules that make decisions reads a clock, a disk or a network.
+Rule 2: a step of the machine only returns log entries and performs no effect. The effect to perform
+follows from the state after the entries of the step (``effects.effect_of``). After a crash, the log
+alone therefore determines what the process does next. Rule 3: an outcome and the next intent are in
+one step, hence in one commit.
 """
 
 from __future__ import annotations

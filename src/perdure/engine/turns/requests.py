@@ -1,8 +1,8 @@
 """Requests for turns: programs append a request, and workers answer it.
 
 A request is open until a ``turn_started`` or ``turn_refused`` refers to it. Only the owner of the
-session's lease appends these entries. The owner first checks that the request is still open at the
-head at which it appends.
+session's lease appends the entries that close a request. The owner first checks that the request is
+still open at the head at which it appends.
 """
 
 from __future__ import annotations

@@ -141,9 +141,9 @@ class TurnRunner:
     """Runs one turn to its end under a lease held by the caller.
 
     After a stop request to `stopping`, no new effect begins. The turn ends as soon as the open
-    effect can be cancelled. An outcome that the effect has by then is logged, unless it is a
-    failure. `branch` receives every entry of the turn; `companion` adds entries to the commits of
-    the turn.
+    effect can be cancelled. If the effect already has an outcome when the turn stops, this outcome
+    is logged, unless it is a failure. `branch` receives every entry of the turn; `companion` adds
+    entries to the commits of the turn.
     """
 
     def __init__(
@@ -181,7 +181,7 @@ class TurnRunner:
         """Run a turn from `state` to its end: one that has just begun, or one of a lost process.
 
         Raises: LeaseLost if another process took over the session; StoreBehind if the store lost
-        entries of the turn; StoreError; the errors of the companion.
+        entries of the turn; StoreError if the store fails; the errors of `companion`.
         """
         environment = self._environment
         watched = environment.observer.turn(self._config, state, happened)
@@ -393,8 +393,8 @@ def _seq_of(effect: Effect) -> int:
 async def _is_cut(environment: Environment, effect: Effect) -> bool:
     """Flush the live events of `effect`; return whether the turn was cancelled meanwhile.
 
-    The outcome of the effect is then recorded before the turn stops, because it may have cost
-    money.
+    If the turn was cancelled, the outcome of the effect is recorded before the turn stops, because
+    the effect may have cost money.
     """
     try:
         await environment.bus.settle(environment.stream, _seq_of(effect))

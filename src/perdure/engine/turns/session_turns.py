@@ -234,7 +234,7 @@ class SessionTurns:
         )
 
     async def _load_models(self) -> None:
-        """Load the model clients before acquiring the lease, so that no process waits for it."""
+        """Load the model clients before acquiring the lease, so that loading blocks no process."""
         if self.environment.load_models is not None:
             await self.environment.load_models(self.terms.models)
 

@@ -103,8 +103,8 @@ class TurnState(msgspec.Struct, frozen=True):
     Shape: `head` is the last seq folded in; `pending` are those tool calls of the last answer that
     have no result, in order. `pending` includes the running calls: first `open_tool`, then the
     parallel calls in `beside`. `lost` maps the idempotency key of a pending call to the number of
-    its lost runs. `awaits` is the message announced by the previous entry; `queued` are entries of
-    others that wait to be adopted; `ran` counts the session's turns that called a model, including
+    its lost runs. `awaits` is the message announced by the previous entry. `queued` are entries of
+    others that wait to be adopted. `ran` counts the session's turns that called a model, including
     this turn after its first call. `parked` maps each paused provider to the end of its pause (Unix
     milliseconds). `renewed` are the providers whose key was renewed. `granted` are the permissions
     of tools to act without asking a person. `recalled` are the texts recalled from memory.

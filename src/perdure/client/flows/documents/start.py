@@ -137,7 +137,8 @@ def plan_start(
 ) -> StartPlan:
     """Plan the start of the flow `flow` that runs the checked workflow `found`. Blocks.
 
-    Raises: ConfigError, which lists all invalid inputs and files; SecretPasted.
+    Raises: ConfigError, which lists all invalid inputs and files; SecretPasted if a text contains a
+    credential.
     """
     values, faults = check_inputs(found, inputs)
     faults += [] if faults else untold(found, values)

@@ -1,7 +1,8 @@
 """The graph of a flow as its files define it now, and whether the flow can use that graph.
 
-People and agents may edit the record's ``workflow.yaml`` while the flow runs. An edit applies as
-soon as it is read. If an edit is invalid, the flow continues with its current graph.
+People and agents may edit the record's ``workflow.yaml`` while the flow runs. An edit of a workflow
+file applies as soon as the flow reads the file. If an edit is invalid, the flow continues with its
+current graph.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class RecordFolder:
-    """The files of one flow. Blocks: call it off the event loop.
+    """The files of one flow. Blocks: call the methods in a thread, not on the event loop.
 
     `former` is the path of the record folder, relative to its workspace, when an imported flow was
     exported.

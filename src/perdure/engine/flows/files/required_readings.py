@@ -39,7 +39,7 @@ def project_folder(workspace: Path, project: str) -> Path:
 
 
 class Library:
-    """The readings of one project. Blocks: call it off the event loop."""
+    """The readings of one project. Blocks: call the methods in a thread, not on the event loop."""
 
     def __init__(self, project: Path) -> None:
         self._project = project

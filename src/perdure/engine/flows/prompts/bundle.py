@@ -19,8 +19,8 @@ def context_bundle(
 ) -> str:
     """Return the system prompt of the role instance `role`.
 
-    `instructions` are those of the role's agent; the role requires `readings`; `skills` are its
-    additional skills.
+    `instructions` are the instructions of the role's agent. `readings` are the required readings of
+    the role. `skills` are additional skills of the role.
     """
     parts = _parts(role, record_folder, contracts, readings, instructions)
     return "\n\n".join((*parts, *(_skill_text(skill) for skill in skills)))

@@ -1,7 +1,7 @@
 """Texts that remain in a role's context after a compaction: its place in the flow, and its task.
 
-The model's summary describes the work so far. These texts repeat all data of the flow: role, node,
-record, edges, the contract and inputs of the node, and an unanswered message.
+The model's summary describes the work so far. The texts around the summary repeat all data of the
+flow: role, node, record, edges, the contract and inputs of the node, and an unanswered message.
 """
 
 from __future__ import annotations

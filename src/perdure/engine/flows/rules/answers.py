@@ -2,7 +2,7 @@
 
 Both the inbox and the commands use this module and ``people``. An answer belongs to one wait, which
 is identified by the entry that began it. If the answer comes too late, the log already contains the
-end of this wait.
+end of the wait that it answers.
 """
 
 from __future__ import annotations

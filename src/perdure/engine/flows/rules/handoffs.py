@@ -65,8 +65,8 @@ def decide_handoff(
 def restage(state: FlowState, node: str, artifacts: Mapping[str, Artifact]) -> HandoffStaged | None:
     """Return the staged handoff of `node` with the current files; None if they did not change.
 
-    `artifacts` describes each path. A file that cannot be read is ignored, because the store has
-    the staged content.
+    `artifacts` describes the current file at each path. A file that cannot be read is ignored,
+    because the store has the staged content.
     """
     known = state.graph.node(node)
     staged = state.run.pending_handoff_approvals.get(node, ())

@@ -29,7 +29,7 @@ class RoleWork(msgspec.Struct, frozen=True):
 
     @property
     def target(self) -> str:
-        """The role; a wait for a person names the work by its role."""
+        """The role, which identifies this work in a wait for a person."""
         return self.role
 
 

@@ -1,7 +1,7 @@
 """The effect of a finished turn on the flow: exactly one body that is appended to its log.
 
-So the end of a turn and its effect are in one commit, and no crash can separate them. An unusable
-result is returned to the agent a few times; then a person decides.
+The end of a turn and its effect on the flow are therefore in one commit, and no crash can separate
+them. An unusable result is returned to the agent a few times; then a person decides.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ Folder = Literal["record", "workspace"]
 class NodePart(msgspec.Struct, frozen=True):
     """The turns of a node.
 
-    `work` is what the turn claims at its start; None for a node that already runs.
+    `work` is the work that the turn begins; None if the node already runs.
 
     `told` are the artifacts in the node's entry message; None if the node had no message yet.
     `is_resumed` is True if the log shows that the node runs in a turn of an imported log.
@@ -52,11 +52,11 @@ class NodePart(msgspec.Struct, frozen=True):
         return "record"
 
     def is_running(self, state: FlowState) -> bool:
-        """Whether the node was claimed, and its end is not in the log."""
+        """Whether a turn has begun the node's work, and the end of the work is not in the log."""
         return self.node in state.run.running_nodes
 
     def claim(self, state: FlowState) -> SideBody | None:
-        """Return the claim; None if the flow, in `state`, would choose other work."""
+        """Return the entry that begins the work; None if the flow would choose other work now."""
         if self.is_resumed:
             resumed = NodeClaimed(self.node, self.role, self.session, "resume")
             return resumed if self.is_running(state) else None
@@ -123,7 +123,7 @@ class ReflectionPart(msgspec.Struct, frozen=True):
         return phase is not None and self.role in phase.running_roles
 
     def claim(self, state: FlowState) -> SideBody | None:
-        """Return the claim; None if the role could no longer begin with the same work."""
+        """Return the entry that begins the review; None if the role can no longer begin it."""
         if self.is_resumed:
             resumed = ImprovementClaimed(self.role, self.session)
             return resumed if self.is_running(state) else None

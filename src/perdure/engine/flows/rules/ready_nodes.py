@@ -19,7 +19,7 @@ _WOKEN_BY_HANDOFF = "prompt-human"
 
 
 class Work(msgspec.Struct, frozen=True):
-    """A node that can be claimed. ``NodeClaimed`` describes the fields."""
+    """A node whose work a turn can begin. ``NodeClaimed`` describes the fields."""
 
     node: FlowNode
     cause: ClaimCause
@@ -29,22 +29,22 @@ class Work(msgspec.Struct, frozen=True):
 
     @property
     def target(self) -> str:
-        """The node; a wait for a person names the work by its node."""
+        """The node, which identifies this work in a wait for a person."""
         return self.node.id
 
     @property
     def role(self) -> str:
-        """The role instance of its node."""
+        """The role instance that runs the node."""
         return self.node.role
 
     def paths(self, state: FlowState) -> tuple[str, ...]:
-        """Return the artifacts that the claim of this work delivers."""
+        """Return the artifacts that are delivered when this work begins."""
         receiving = state.run.receiving_handoff
         return tuple(path for key in self.delivered for path in receiving.get(key, ()))
 
 
 def runnable(state: FlowState) -> tuple[Work, ...]:
-    """Return all work that can be claimed, by priority, at most one node per role instance."""
+    """Return all work that can begin now, by priority, at most one node per role instance."""
     if state.run.status != "running" or state.run.improvement_phase is not None:
         return ()
     occupied = _busy_nodes(state)
@@ -167,8 +167,8 @@ def _is_joining(state: FlowState, node: FlowNode) -> bool:
 def deliverable(state: FlowState, id: str) -> tuple[str, ...]:
     """Return the keys of the handoffs that are ready for node `id` and may be delivered.
 
-    Handoffs of a predecessor are excluded if this node has sent it a request that it has not
-    received yet, because the predecessor will withdraw them.
+    A predecessor's handoffs are excluded if this node has sent the predecessor a request that it
+    has not received yet, because the predecessor will withdraw these handoffs.
     """
     receiving = state.run.receiving_handoff
     keys: list[str] = []

@@ -1,7 +1,7 @@
 """The signal of an agent at the end of its turn: YAML in a fenced block tagged ``handoff``.
 
-Only the last block with this tag is used, because an agent may quote the form before it uses it. An
-invalid block is a `Fault` whose message tells the agent how to correct it.
+Only the last block tagged ``handoff`` is used, because an agent may quote the form before it uses
+it. An invalid block is a `Fault` whose message tells the agent how to correct it.
 """
 
 from __future__ import annotations

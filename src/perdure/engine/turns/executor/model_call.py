@@ -93,7 +93,7 @@ async def client_call(model: str, work: Awaitable[T]) -> T:
     """Await `work`, which calls the client of `model`.
 
     A provider's error text may contain the key, so credentials in the reason are masked.
-    Raises: ModelError, also for any other error of the client; StoreError.
+    Raises: ModelError, also for any other error of the client; StoreError if the store fails.
     """
     try:
         return await run_guarded(work)

@@ -117,7 +117,7 @@ class _SummaryWriting:
 
     @property
     def usage(self) -> Usage | None:
-        """The usage of all calls so far."""
+        """The usage of all model calls for the summary so far."""
         return _usage_of(self._replies)
 
     async def text(self) -> str:

@@ -1,1 +1,1 @@
-"""The rules of the machine for each input; pure."""
+"""The rules of the turn machine for each input; they have no side effects."""

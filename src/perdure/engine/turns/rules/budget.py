@@ -1,7 +1,8 @@
 """Check the budget before a model call, and count the usage that a provider did not report.
 
 `intend` writes every ``model_called`` of a turn, so no call and no attempt bypasses the budget. The
-check uses the maximum cost of the call: its whole request, and the longest allowed answer.
+budget check uses the maximum cost of a model call: its whole request, and the longest allowed
+answer.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def overrun_of(
 def _summary_usage(called: ModelCalled, config: TurnConfig) -> Usage:
     """Return the maximum usage of the summary `called`, also if it is written in parts.
 
-    Each part but the first also quotes the summary of the parts before it. `require_affordable`
+    Each part except the first also quotes the summary of the parts before it. `require_affordable`
     stops a summary that needs more, since the provider's window is smaller than expected.
     """
     tokens, window, calls = called.tokens_estimated or 0, config.window_tokens, 1
