@@ -123,8 +123,8 @@ def canonical(address: str) -> str:
 def keyring_keys(address: str) -> tuple[StoreKey, ...]:
     """Return the keyring's keys for the store; empty without a usable keyring.
 
-    Shape: the store's own key, then the new key of an interrupted rekey. Blocks: it may prompt to
-    unlock the keyring.
+    Shape: the store's own key, then the new key of an interrupted rekey. Blocks: the function may
+    prompt the user to unlock the keyring.
     """
     keyring = _keyring()
     if keyring is None:

@@ -178,8 +178,8 @@ def open(
 def open_copied(address: str, *, namespace: str, lock_timeout_s: float) -> StoreOpening:
     """Open the store at `address` to copy its sessions; the last unreleased schema is accepted.
 
-    A store with that schema is opened read-only. The store is not trusted (see `open`). Raises: as
-    `open`.
+    A store with the last unreleased schema is opened read-only. The store is not trusted (see
+    `open`). Raises: as `open`.
     """
 
     async def store() -> Store:

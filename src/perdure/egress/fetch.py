@@ -22,8 +22,8 @@ async def fetch(
 ) -> HttpResponse:
     """Send a request, and read the response up to the size limit. Redirects are returned.
 
-    Raises: EgressDenied before anything is sent; EgressError if no response came. Neither error
-    message contains the destination.
+    Raises: EgressDenied before anything is sent; EgressError if no response came. No error message
+    of this function contains the destination.
     """
     client = pinned_client(
         resolve=resolve,

@@ -42,8 +42,9 @@ async def with_episode(
 ) -> tuple[NewEntry, ...]:
     """Return `entries`, which are appended after seq `head`, with the episode of an end added.
 
-    Without a ``session_ended`` the entries are returned unchanged. The commit must expect `head`.
-    `info` describes the session; if it is None, it is read from the store.
+    Without a ``session_ended`` the entries are returned unchanged. The commit of the returned
+    entries must expect the head `head`. `info` describes the session; if it is None, it is read
+    from the store.
     Units: `at`, the time of the commit, is Unix milliseconds.
     """
     place = next((n for n, new in enumerate(entries) if new.kind == SessionEnded.kind), None)

@@ -170,7 +170,7 @@ class Extraction:
     async def _found(
         self, episode: Episode, agent: Agent
     ) -> tuple[list[fact_writes.NewFact], FactsCaptured]:
-        """Return the facts in `episode`, and the outcome.
+        """Return the facts in `episode`, and the outcome of the extraction.
 
         If the extraction fails, the outcome contains the error.
         """

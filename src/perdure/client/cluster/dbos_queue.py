@@ -99,9 +99,10 @@ logging.getLogger("dbos").setLevel(logging.ERROR)
 
 
 class DbosQueue:
-    """Takes work from queues and passes it to `perform`. All its methods except `perform` block.
+    """Takes work from queues and passes it to `perform`.
 
-    `flows` contains, for each queue, the flows that this worker may run.
+    All methods of this class except `perform` block. `flows` contains, for each queue, the flows
+    that this worker may run.
     """
 
     def __init__(

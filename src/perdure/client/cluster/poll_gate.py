@@ -3,7 +3,7 @@
 DBOS polls each queue on a thread of its own, which takes 3 ms of CPU each time. With this module,
 one thread of perdure polls all queues in one statement, and the threads of DBOS wait for that
 thread. Each DBOS thread waits on the event that ends the thread; this module replaces the `wait` of
-that event. A thread that this module does not recognise keeps the waits of DBOS.
+that event. A thread that this module does not recognise waits as DBOS intends.
 """
 
 from __future__ import annotations

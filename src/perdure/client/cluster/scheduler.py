@@ -79,9 +79,9 @@ class Scheduler:
     """Sends messages that are due, in the sessions whose agent and tools `runtime` has.
 
     The scheduler sends messages of ``chat.send(at=)``, even if the program that sent them has
-    ended, and messages of ``Agent(recurring=...)``. The scheduler works inside its ``async with``.
-    Any number of processes can have a scheduler: each message is sent once. `perdure serve` and
-    workers have a scheduler of their own.
+    ended, and messages of ``Agent(recurring=...)``. The scheduler works only inside its ``async
+    with`` block. Any number of processes can have a scheduler: each message is sent once. `perdure
+    serve` and workers have a scheduler of their own.
     """
 
     def __init__(self, runtime: Runtime) -> None:

@@ -55,7 +55,7 @@ Withheld = Literal["imported", "unknown"]
 
 
 class Authority(msgspec.Struct, frozen=True):
-    """The entries of a session that are in force.
+    """The entries of a session that are in force, so that they can give permissions here.
 
     `bound` is the newest agent in the log of the session, in force or not.
 
@@ -76,7 +76,7 @@ class Authority(msgspec.Struct, frozen=True):
 
 
 async def authority_of(store: LogReader, session: StreamId) -> Authority:
-    """Return the entries in force of `session`.
+    """Return the entries of `session` that are in force on this machine.
 
     Raises: SessionNotFound if the session does not exist; the errors of reading a log.
     """

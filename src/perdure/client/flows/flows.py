@@ -288,10 +288,10 @@ class Flows:
     ) -> DeletedFlow:
         """Permanently delete a flow and the sessions of its roles and selectors.
 
-        The files in its record folder remain, unless `record` is "remove". Durable: everything is
-        deleted on return; after a kill, call `delete` again. Raises: FlowNotFound if there is no
-        such flow; FlowRefusal while a role works, or if the record folder cannot be removed. If
-        FlowRefusal is raised, nothing is deleted.
+        The files in the flow's record folder remain, unless `record` is "remove". Durable:
+        everything is deleted on return; after a kill, call `delete` again. Raises: FlowNotFound if
+        there is no such flow; FlowRefusal while a role works, or if the record folder cannot be
+        removed. If FlowRefusal is raised, nothing is deleted.
         """
         state = await self.state(flow)
         others = await self.list() if record == "remove" else None

@@ -1,8 +1,8 @@
 """Run the roles of one flow in sessions, under the runtime's agents.
 
-A role instance has one session for all its nodes. Its agent is the agent of the runtime with the id
-of the role instance, or with the id of its base role. The flow's configuration of the role takes
-precedence over the agent's settings.
+A role instance has one session for all its nodes. The agent of a role instance is the runtime's
+agent with the id of the role instance, or with the id of its base role. The flow's configuration of
+the role takes precedence over the agent's settings.
 """
 
 from __future__ import annotations

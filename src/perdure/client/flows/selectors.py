@@ -2,9 +2,9 @@
 
 The session and its entry in the flow's log begin in one commit. The id of the selector's session is
 computed from flow, role and number. After a crash, the process that resumes the flow computes the
-same session id, so it finds the selector's session and does not open a second one. The result is
-read from the session's log. Like the session of a role, the selector's session is hidden in lists,
-and is erased or retained together with the flow.
+same session id, so it finds the selector's session and does not open a second one. The selector's
+choice is read from the log of its session. Like the session of a role, the selector's session is
+hidden in lists, and is erased or retained together with the flow.
 """
 
 from __future__ import annotations

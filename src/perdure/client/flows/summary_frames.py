@@ -25,7 +25,7 @@ from perdure.stores.session_store import SessionStore
 
 
 class SummaryFrames:
-    """Frames for the summaries of the roles of one flow."""
+    """The texts around the summaries of the roles of one flow."""
 
     def __init__(
         self, store: SessionStore, journal: Journal, record: RecordFolder, library: Library
@@ -36,7 +36,7 @@ class SummaryFrames:
         self._library = library
 
     async def of(self, role: str, compacted: ToCompact) -> SummaryFrame | None:
-        """Return the frame for the summary of `role`; None if the role is at no node."""
+        """Return the texts around the summary of `role`; None if the role is at no node."""
         state = await self._journal.state()
         if state.run.improvement_phase is not None and state.run.improvement_phase.mode:
             return reflection_frame(state, role, await self._reflection(state, role), compacted)

@@ -65,8 +65,8 @@ async def allow_for_flow(
     Shape: `question` is a pair: the session that asks, and its question; `expected_head` is the
     head of that session. Returns the answer's entry. Durable: all changes are stored when this
     returns.
-    Raises: HeadConflict if the head of that session, of the flow, or of another session of the flow
-    has changed.
+    Raises: HeadConflict if the head of the asking session, of the flow, or of another session of
+    the flow has changed.
     """
     session, asked = question
     journal = Journal(store, flow, clock)

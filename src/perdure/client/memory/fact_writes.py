@@ -210,7 +210,7 @@ def _is_repeated(known: StoredFact, body: FactRemembered) -> bool:
 
 
 def _is_same(one: FactRemembered | FactCorrected, other: FactRemembered) -> bool:
-    """Return whether both bodies say the same, whatever their sources are."""
+    """Return whether two bodies say the same, whatever their sources are."""
     return (one.text, one.agent, one.said_by, one.valid_from, one.valid_to) == (
         other.text,
         other.agent,
@@ -398,7 +398,7 @@ async def require_alive(
 ) -> None:
     """Forget `fact` if one of `sources` was erased while the fact was being stored.
 
-    An erasure that begins later finds the fact in the store. Raises: EntryNotFound.
+    An erasure that begins after this check finds the fact in the store. Raises: EntryNotFound.
     """
     try:
         await _require_sources(store, sources)

@@ -34,7 +34,7 @@ async def recall_in(
 ) -> list[MemoryHit]:
     """Implement ``Memory.recall`` for the question `text` at `now`. Units: Unix milliseconds.
 
-    In a store of session files, it finds a summary only if it also finds a text of the same
+    In a store of session files, a recall finds a summary only if it also finds a text of the same
     session.
     """
     question, vectors = _asked(text, now), None

@@ -112,7 +112,7 @@ class FollowedTurn:
     def _refused(self, entry: Entry) -> None:
         """Mark the turn as aborted if the request was rejected because of a stop.
 
-        Raises: TurnFailed if the request was rejected for another reason.
+        Raises: TurnFailed if the request was rejected for a reason other than a stop.
         """
         body = body_of(entry)
         assert isinstance(body, TurnRefused)

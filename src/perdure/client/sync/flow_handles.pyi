@@ -276,10 +276,10 @@ class Flows(Handle[AsyncFlows]):
     ) -> DeletedFlow:
         """Permanently delete a flow and the sessions of its roles and selectors.
 
-        The files in its record folder remain, unless `record` is "remove". Durable: everything is
-        deleted on return; after a kill, call `delete` again. Raises: FlowNotFound if there is no
-        such flow; FlowRefusal while a role works, or if the record folder cannot be removed. If
-        FlowRefusal is raised, nothing is deleted.
+        The files in the flow's record folder remain, unless `record` is "remove". Durable:
+        everything is deleted on return; after a kill, call `delete` again. Raises: FlowNotFound if
+        there is no such flow; FlowRefusal while a role works, or if the record folder cannot be
+        removed. If FlowRefusal is raised, nothing is deleted.
         """
 
     def look(self, flow: StreamId) -> Flow:

@@ -1360,7 +1360,8 @@ class Runtime(Handle[AsyncRuntime]):
         """Wait for running turns; suspend turns that wait for a person or are not due yet.
 
         `resume` continues a suspended turn. For turns that workers run, `close` waits only until
-        the turns cannot be lost. Facts that are due are extracted first (`MemoryConfig.extractor`).
+        the turns cannot be lost. `close` first extracts the facts that are due
+        (`MemoryConfig.extractor`).
         """
 
     def suspend(self) -> None:

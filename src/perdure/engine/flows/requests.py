@@ -1,7 +1,7 @@
 """Requests for flows: programs append a request, and workers run the flow until it is completed.
 
-A request is open until a ``flow_request_closed`` refers to it. A later request replaces an earlier
-one.
+A request is open until a ``flow_request_closed`` refers to it. A later request for the same flow
+replaces an earlier one.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ class Unconfigured(ConfigError):
 
 
 class Roles(Protocol):
-    """The role sessions of one flow. You may call it from several tasks at once."""
+    """The role sessions of one flow. Several tasks may use this object at once."""
 
     async def session(self, state: FlowState, role: str) -> StreamId:
         """Return the session of a role instance; create it with its system prompt if needed.

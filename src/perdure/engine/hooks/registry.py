@@ -1,7 +1,8 @@
 """The hooks of one store's sessions: registered by point, run in the order of registration.
 
-A hook that fails, or returns an invalid answer, is reported and skipped; in a guard it blocks. A
-hook that raises CancelledError also counts as failed, unless the caller itself is cancelled.
+A hook that fails, or returns an invalid answer, is reported and skipped; a failing hook of a guard
+blocks the action instead. A hook that raises CancelledError also counts as failed, unless the
+caller itself is cancelled.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ class Hooks:
         return remove
 
     def has(self, name: points.HookName) -> bool:
-        """Return whether that point has a hook."""
+        """Return whether a hook is registered at the point."""
         return bool(self.at(name))
 
     async def tell(self, point: points.HookPoint) -> None:

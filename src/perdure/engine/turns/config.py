@@ -83,11 +83,11 @@ class CompactionSettings(ShortRepr, frozen=True, metaclass=NamedParameters):
     `strategy` selects the entries to summarize. The strategy ``tail`` selects all entries that are
     older than the retained tail. The strategy ``node`` selects all entries since a flow entered the
     current node, without a retained tail.
-    Units: tokens; `keep_recent_tokens` remain unchanged, `summary_tokens` is the maximum size of a
-    summary. With `reserve_tokens`, compaction starts at window - reserve, otherwise at `trigger` x
-    window. `max_messages` limits the messages sent to a model, not counting the summary and pinned
-    entries: the oldest exchanges are omitted as a whole, and the event ``session:trimmed`` reports
-    them.
+    Units: tokens. The newest `keep_recent_tokens` remain unchanged; `summary_tokens` is the maximum
+    size of a summary. With `reserve_tokens`, compaction starts when only this many tokens of the
+    window are left; otherwise, it starts when the share `trigger` of the window is used.
+    `max_messages` limits the messages sent to a model, not counting the summary and pinned entries:
+    the oldest exchanges are omitted as a whole, and the event ``session:trimmed`` reports them.
     """
 
     is_enabled: bool = True
@@ -110,11 +110,11 @@ class MemoryConfig(ShortRepr, frozen=True, metaclass=NamedParameters):
     most a quarter), history (its newest exchanges) and the new message; None: the limit is the
     model's window. `extractor` finds facts in each session that ended. The value of `extractor` is
     "model" (the agent's own model), or an object or async function of the program
-    (`perdure.types.Extractor`). For an object or function, a stored snapshot contains "program".
-    `knowledge` are folders of Markdown and text files; turns recall their passages. A relative
-    folder is resolved in the session's working folder. With `embedder`, turns also recall by
-    meaning: ``static:FOLDER``, ``minilm:FOLDER``, PROVIDER:MODEL, or an object of the program
-    (`perdure.types.Embedder`), for which a stored snapshot contains "program".
+    (`perdure.types.Extractor`). For an extractor that is an object or function, a stored snapshot
+    contains "program". `knowledge` are folders of Markdown and text files; turns recall their
+    passages. A relative folder is resolved in the session's working folder. With `embedder`, turns
+    also recall by meaning: ``static:FOLDER``, ``minilm:FOLDER``, PROVIDER:MODEL, or an object of
+    the program (`perdure.types.Embedder`), for which a stored snapshot contains "program".
     """
 
     max_working_tokens: Annotated[int, Meta(ge=1)] | None = None
@@ -222,7 +222,7 @@ class PermissionCheck(Protocol):
 
     @property
     def action(self) -> str | None:
-        """The kind of the call, if a person must be asked."""
+        """The kind of action that a person is asked to allow, if a person must be asked."""
         ...
 
     @property
@@ -286,7 +286,7 @@ OutputProblem = Callable[[str], str | None]
 
 
 class TurnConfig(msgspec.Struct, frozen=True):
-    """Everything that the machine's decisions depend on, except the log.
+    """All inputs of the turn machine's decisions, except the log.
 
     `model` is the first model of the chain, with the retry policy `retry`; the models of
     `fallbacks` follow. `cost` and `judge` are pure functions of their arguments. With

@@ -95,8 +95,8 @@ class ToolReturned(msgspec.Struct, frozen=True):
     """The tool returned a result or an error.
 
     `whole` is the handle of the full text that `text` was cut from; `embedded` are the handles that
-    replace base64 in `text`. `contents` are stored in the same commit. `delegated` is the session
-    that the call opened for another agent.
+    replace base64 in `text`. `contents` are stored in the commit of the result. `delegated` is the
+    session that the call opened for another agent.
     """
 
     text: str

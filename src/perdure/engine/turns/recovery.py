@@ -122,7 +122,7 @@ async def give_up(claim: Claim) -> TurnState | None:
 
     A received part of an answer stays on the branch; calls without a result are marked as aborted.
     Shape: None if no turn is open.
-    Raises: LeaseHeld while that process is alive.
+    Raises: LeaseHeld while the process of the turn is alive.
     """
     async with leading(claim) as leadership:
         while (turn := await open_turn(claim.store, claim.stream)) is not None:

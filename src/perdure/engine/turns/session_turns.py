@@ -39,7 +39,7 @@ from perdure.session.messages import Message
 
 
 class Signals:
-    """Signals between a turn and its caller. Create inside a running event loop.
+    """Signals between a turn and its caller. Create a `Signals` object inside a running event loop.
 
     `begun` resolves when the turn holds the lease; its value is the seq after which the turn's
     events begin. `stored` resolves when the turn cannot be lost any more: the turn began, or the

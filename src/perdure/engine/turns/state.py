@@ -51,7 +51,7 @@ CORRECTABLE = frozenset({"unknown_tool", "invalid_arguments", "tool_denied"})
 
 
 class Phase(StrEnum):
-    """The phase of a turn. CALLING, RUNNING, BACKOFF and ASKING wait for something external."""
+    """The phase of a turn. In CALLING, RUNNING, BACKOFF and ASKING, the turn waits for an event."""
 
     IDLE = "idle"
     READY = "ready"

@@ -135,7 +135,7 @@ def missing_version(snapshot: Mapping[str, object], today: Agent, tools: ToolReg
 
 
 def local_agent(today: Agent, snapshot: Mapping[str, object] | None) -> Agent:
-    """Restrict `today` by the snapshot of a session whose own agent is not in force here.
+    """Restrict `today`, the current agent, by the snapshot of a session with no agent in force.
 
     A snapshot that cannot be read, or was never valid here, restricts nothing.
     """
@@ -162,7 +162,7 @@ def child_budget(own: Budget, parent: Budget, limit: int, spent: Spending) -> Bu
     """Return the budget of an invoked agent: the rest of its parent's, or its own if that is lower.
 
     `limit` is the current limit of the parent (0: no limit). The part of the budget that the child
-    does not spend stays with the parent. Returns None if nothing is left.
+    does not spend stays with the parent. Returns None if nothing of the budget is left.
     Units: micro-cents.
     """
     if not parent.max_cost_microcents:

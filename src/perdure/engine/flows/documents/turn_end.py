@@ -35,7 +35,7 @@ def input_path(node: str) -> str:
 def task_finished(
     state: FlowState, node: str, ended: Ended, answer: Artifact | None
 ) -> HandoffMade | NodeParked:
-    """Return what follows from the end of a turn of `node`; `answer` is None if it gave none."""
+    """Return what follows when a turn of `node` has ended; `answer` is None if there is none."""
     known = state.graph.node(node)
     role = known.role if known is not None else node
     ended = unless_stopped(state, ended, node, role)

@@ -30,7 +30,7 @@ _NAME = re.compile(r"\$[A-Z][A-Z0-9_]*")
 def project_folder(workspace: Path, project: str) -> Path:
     """Return the folder of the documents of `project`: its folder in `workspace`, else `workspace`.
 
-    Raises: ConfigError if that folder is not in `workspace`.
+    Raises: ConfigError if the project's folder is not in `workspace`.
     """
     named = workspace / project
     if not Path(os.path.realpath(named)).is_relative_to(os.path.realpath(workspace)):

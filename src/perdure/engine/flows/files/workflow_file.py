@@ -1,8 +1,8 @@
 """``workflow.yaml``: the graph of a flow as people and agents write it.
 
-Two files of this kind define the graph of a flow. The record's own file defines the nodes and
-edges. The project's file (the canonical one) supplies fields that the nodes of the record's file
-lack. All faults of a file are reported at once, each with its line.
+Two workflow files define the graph of a flow. The record's own file defines the nodes and edges.
+The project's file (the canonical one) supplies fields that the nodes of the record's file lack. All
+faults of a file are reported at once, each with its line.
 """
 
 from __future__ import annotations

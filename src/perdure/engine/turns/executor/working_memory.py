@@ -89,9 +89,9 @@ def without_unanswered(
 ) -> Prompt:
     """Return `prompt`; if it is too long, drop messages that had no answer before the new message.
 
-    The unanswered messages and the newest user message form one message. The older parts of this
-    message are dropped, oldest first, until all messages have at most `most` tokens. A summary and
-    pinned messages are never dropped.
+    The unanswered messages and the newest user message form one message. The older parts of the
+    combined message are dropped, oldest first, until all messages have at most `most` tokens. A
+    summary and pinned messages are never dropped.
     """
     new = newest_message(conversation)
     if new is None or not prompt.messages or prompt.messages[-1].role != "user":

@@ -183,7 +183,7 @@ def _runs_beside(facts: ToolFacts) -> bool:
 def start_tool(
     scribe: Scribe, call: ToolCallPart, config: TurnConfig, approved: str | None = None
 ) -> None:
-    """Write the intent of `call`, the next call that is not open; `approved`: see `ToolStarted`."""
+    """Write the intent of `call`, the next unopened call; `ToolStarted` explains `approved`."""
     facts = config.tools[call.name]
     answer = scribe.state.answer
     position = len(answer.tool_calls) - len(scribe.state.pending) if answer else 0
