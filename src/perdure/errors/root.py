@@ -8,8 +8,8 @@ from typing import ClassVar
 class PerdureError(Exception):
     """Base class of all errors of perdure.
 
-    ``code`` is stable across releases. ``retryable``: the same call may succeed later without
-    changes by the caller.
+    ``code`` is stable across releases. ``retryable`` means that the same call may succeed later
+    without changes by the caller.
     """
 
     code: ClassVar[str] = "error"

@@ -185,7 +185,8 @@ class StoreTooNew(StoreError):
 class StoreTooOld(StoreError):
     """An unreleased perdure wrote the store; it was not changed.
 
-    With `can_be_copied`, ``perdure store copy`` copies its sessions into a new store.
+    With `can_be_copied`, ``perdure store copy`` copies the sessions of the old store into a new
+    store.
     """
 
     code = "store_too_old"

@@ -3,8 +3,8 @@
 A durable `Event` is a projection of one log entry: the same log always gives the same events. A
 `LiveEvent` belongs to a call that is currently open (`of`: the seq of its ``model_called`` or
 ``tool_started``) and is not stored. The `Snapshot` after a reconnection contains the same
-information as the live events of its call. The durable event after a call also contains this
-information.
+information as the live events of its call. The durable event after a call also contains the
+information of its live events.
 """
 
 from __future__ import annotations
@@ -52,9 +52,10 @@ LiveType = Literal["agent:token", "agent:reasoning", "agent:tool_progress"]
 
 
 class LiveEvent(ShortRepr, frozen=True):
-    """One live event of an open call. `n` counts from 1 per `of`; a gap means a missed event.
+    """One live event of an open call.
 
-    `agent` is the agent, and `model` the model, that produced the event.
+    `n` numbers the events of the call `of` from 1, and a gap means a missed event. `agent` is the
+    agent, and `model` the model, that produced the event.
     """
 
     stream: StreamId

@@ -56,10 +56,10 @@ class Traces:
 
     `parts` are the sequence numbers of the entries that store the file version with which the
     source begins. `mover` is the last entry that moved the leaf (the current end of the
-    conversation). `is_mover_imported` is True if an import wrote that entry. `with_usage` are the
-    messages with usage; `streams` are the streams of the entries. With `has_written_ids`, the ids
-    of the entries in files of pi are recorded too. The session may also have been continued in
-    files of other formats. `others` are the sequence numbers of the entries that store files of
+    conversation). `is_mover_imported` is True if an import wrote the entry `mover`. `with_usage`
+    are the messages with usage; `streams` are the streams of the entries. With `has_written_ids`,
+    the ids of the entries in files of pi are recorded too. The session may also have been continued
+    in files of other formats. `others` are the sequence numbers of the entries that store files of
     other formats. Entries from files of other formats count as added by perdure itself.
     """
 

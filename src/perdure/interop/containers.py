@@ -37,7 +37,7 @@ def is_known_name(name: str) -> bool:
 def sessions_in(
     content: FileContent, format: FormatName = "auto"
 ) -> Generator[Content | PerdureError] | None:
-    """Return the sessions in `content`, or the error of each unreadable session; blocks.
+    """Return the sessions in `content`, or the error of each unreadable session. This call blocks.
 
     Shape: None if `content` is a source itself.
     Raises: FormatError if no session can be read, possibly only when the first session is

@@ -159,7 +159,7 @@ def source_of_format(
 ) -> Source:
     """Read `content` as a file of `format`.
 
-    Raises: FormatError if reading `content` needs too many resources; LimitExceeded.
+    Raises: FormatError or LimitExceeded if reading `content` needs too many resources.
     """
     try:
         known = FORMATS[format]

@@ -44,10 +44,10 @@ async def restore(
     piece_bytes: int,
     again: bool = False,
 ) -> ImportReport:
-    """Import the session of `log` into `store`; `subject`, if given, is its subject there.
+    """Import the session of `log` into `store`.
 
-    If the session was erased, nothing is imported unless `again` is set; then the session gets
-    another id.
+    `subject`, if given, becomes the subject of the session. If the session was erased, nothing is
+    imported unless `again` is set; then the session gets another id.
     Units: each commit contains about `piece_bytes` bytes of the file.
     Durable: the whole file is stored on return. A session with turns is created by a separate
     commit, because turns need its lease. After a crash between two commits, the same import

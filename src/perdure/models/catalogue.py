@@ -29,7 +29,8 @@ class Provider(msgspec.Struct, frozen=True):
 
     `package` is the module that the extra `extra` installs. The first of `key_variables` and
     `url_variables` that is set is used. A key is required only at `default_url`, and only with
-    `needs_key`: a server at another address may need no key. `key_name` names the owner of the key.
+    `needs_key`: a server at another address may need no key. `key_name` is the provider that owns
+    the key, if it is another provider.
     """
 
     name: str

@@ -41,10 +41,10 @@ class ApiKey:
 def find_key(
     provider: Provider, environment: Mapping[str, str], lookup: Lookup = in_keyring
 ) -> ApiKey | None:
-    """Return the key of `provider`, or None. The environment comes first, then a file.
+    """Return the key of `provider`, or None.
 
-    White space around a key, as in many files, is removed. Without a home folder there is no key
-    file.
+    The key is looked up in the environment first, then in a file. White space around a key, as in
+    many files, is removed. Without a home folder there is no key file.
 
     Raises: ConfigError if the file cannot be read, or other users can read it.
     """

@@ -61,9 +61,10 @@ class Wait(msgspec.Struct, frozen=True):
 
 
 class Fail(msgspec.Struct, frozen=True):
-    """The call fails for the first `times` times that the same request is made; None: every time.
+    """The call fails the first `times` times that the same request is made.
 
-    Each process counts the failures for itself, so a restarted process begins at zero.
+    With `times` None, the call fails every time. Each process counts the failures for itself, so a
+    restarted process begins at zero.
     """
 
     code: ErrorCode

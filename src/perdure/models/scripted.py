@@ -253,7 +253,7 @@ class Heard:
 
     @property
     def name(self) -> str:
-        """A short name of these messages; it depends only on their content, not on the process."""
+        """A short name of the counted messages, which depends only on their content."""
         said = self._said.copy()
         said.update(b"]")
         return said.hexdigest()

@@ -369,7 +369,7 @@ def check_fields(value: msgspec.Struct, *, has_any_text: bool = False) -> None:
 
 
 class NamedParameters(type(msgspec.Struct)):
-    """The metaclass of structs whose constructor reports an unknown keyword with the nearest field.
+    """The metaclass of structs whose constructor names the nearest field for an unknown keyword.
 
     Raises: WrongArgument.
     """

@@ -60,7 +60,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     def message(self) -> Message | None:
         """Return the message of a ``message`` entry, decoded at each access.
 
-        Shape: None for other kinds, and for an erased message.
+        Shape: the result is None for an entry of another kind, and for an erased message.
         Raises: UnsupportedVersion if a newer perdure wrote the message; CorruptLog if the body is
         not a message.
         """

@@ -70,10 +70,10 @@ _SPACE = (
 class ForkPoint(msgspec.Struct, frozen=True):
     """The position where a stream was forked.
 
-    `leaf` is the entry after which the fork continues. With None, the fork continues before the
-    root. `head` is the origin's head when the fork was made. Labels up to this head are inherited;
-    later labels are not. `scope` "tree" shares every branch up to `head`, "path" only the branch
-    that ends at `leaf`.
+    `leaf` is the entry after which the fork continues. `leaf` None means that the fork continues
+    before the root. `head` is the origin's head when the fork was made. Labels up to this head are
+    inherited; later labels are not. `scope` "tree" shares every branch up to `head`, "path" only
+    the branch that ends at `leaf`.
     """
 
     stream: StreamId
@@ -141,7 +141,7 @@ class SessionInfo(ShortRepr, frozen=True):
 
     @property
     def is_role(self) -> bool:
-        """Return True for the session of a role in the flow `parent`; forks of it are not roles."""
+        """Return True for the session of a role in the flow `parent`, but not for a fork of it."""
         return self.origin == "role" and self.id.startswith(f"{self.parent}__")
 
     @property

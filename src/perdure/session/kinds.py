@@ -64,8 +64,8 @@ class Compaction(TreeBody, frozen=True, omit_defaults=True):
 class BranchSummary(TreeBody, frozen=True, omit_defaults=True):
     """The summary of an abandoned branch; the context contains it as a user message.
 
-    `from_id` is the entry at which the new branch starts. None means that the branch starts before
-    the root.
+    `from_id` is the entry at which the new branch starts. `from_id` None means that the
+    branch starts before the root.
     """
 
     kind: ClassVar[str] = "branch_summary"
@@ -114,8 +114,8 @@ class Custom(TreeBody, frozen=True, omit_defaults=True, metaclass=_TakesRawJson)
     `raw_json` is JSON to store byte for byte, including values that Python cannot represent:
     integers of any size, repeated keys, ``data:`` addresses. `raw_data` returns the JSON of
     `raw_json` again.
-    Raises: WrongArgument if `raw_json` is not JSON or cannot be read back (half of a character
-    pair), or if both `data` and `raw_json` are given.
+    Raises: WrongArgument if `raw_json` is not JSON or contains half of a surrogate pair, which
+    cannot be read back. Raises WrongArgument if both `data` and `raw_json` are given.
     """
 
     kind: ClassVar[str] = "custom"
@@ -169,8 +169,8 @@ def _checked_json(given: object) -> msgspec.Raw:
 class CustomMessage(TreeBody, frozen=True, omit_defaults=True):
     """A message written by an extension; the context contains it as a user message.
 
-    `is_displayed` tells user interfaces whether to show the message. `in_context` False excludes it
-    from the context (a shell command that a person marked as private).
+    `is_displayed` tells user interfaces whether to show the message. `in_context` is False for a
+    message that the context excludes, such as a shell command that a person marked as private.
     """
 
     kind: ClassVar[str] = "custom_message"

@@ -74,8 +74,8 @@ class FileEdit(ShortRepr, frozen=True):
     """A file that tool calls changed.
 
     `path` is as in the call; a relative path is below `cwd`, the folder of its session. `entry_id`
-    is the newest call that changed the file, a call of `tool` in `session`; `edits` counts the
-    changing calls that were read. Units: `at` is Unix milliseconds.
+    is the newest call that changed the file, which is a call of `tool` in `session`. `edits` counts
+    the changing calls that were read. Units: `at` is Unix milliseconds.
     """
 
     path: str

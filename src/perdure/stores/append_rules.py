@@ -216,7 +216,10 @@ def plan_append(
 
 
 def _listed(info: SessionInfo, write: Write) -> SessionInfo:
-    """Return `info`. After an erasure, its first text and time come from the remaining entries."""
+    """Return `info`.
+
+    After an erasure, the first text and the time of `info` come from the remaining entries.
+    """
     if not isinstance(write, ErasingWrite) or write.listed is None:
         return info
     at = write.listed.updated_at

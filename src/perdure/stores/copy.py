@@ -47,7 +47,7 @@ StreamOutcome = Literal["copied", "present", "sealed anew", "erased", "conflict"
 
 
 class CopiedStream(msgspec.Struct, frozen=True):
-    """The result for one stream.
+    """The result of a copy for one stream.
 
     `added` counts the new entries in the target. `hash` is the hash of the target's chain, in
     hexadecimal. `hash` equals the hash in the source, except if the outcome is ``sealed anew``.

@@ -6,10 +6,10 @@ commit writes the entries of a draft to the real store, with the same order, ids
 The hash chain of the session begins with the commit that stores the draft, because the chain covers
 commits.
 
-A draft is stored together with its first assistant message. A draft is stored earlier if an
-operation needs a stored log. Operations of this kind are a fork, an expectation, an idempotency
-key, a lease, a commit to several streams, and `flush`. An abandoned draft leaves nothing in the
-store.
+A draft (a session that is not stored yet) is stored together with its first assistant message. A
+draft is stored earlier if an operation needs a stored log. Operations of this kind are a fork, an
+expectation, an idempotency key, a lease, a commit to several streams, and `flush`. An abandoned
+draft leaves nothing in the store.
 """
 
 from __future__ import annotations

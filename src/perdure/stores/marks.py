@@ -136,7 +136,7 @@ class Marks:
         return TrustState(self, frozenset() if self.is_trusted else self._endorsed())
 
     def with_marks(self, commit: Commit) -> Commit:
-        """Return `commit` with marks on entries with authority; imported entries stay unchanged."""
+        """Return `commit` with a mark on each entry that can grant permissions, unless imported."""
         if not any(_has_authority(write) for write in commit.writes) or self._key is None:
             return commit
         key = self._key

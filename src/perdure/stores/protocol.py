@@ -361,7 +361,7 @@ class LogReader(Protocol):
     async def partial(self, stream: StreamId) -> tuple[int, bytes] | None:
         """Return the content of the open turn's last `put_partial`, if any.
 
-        The sequence number of its model call comes first.
+        The result begins with the sequence number of the model call.
         """
         ...
 

@@ -119,8 +119,8 @@ class RetentionService(Protocol):
 
         With the fork policy "keep", entries that a fork sees remain, with their labels. The
         certificate lists the remaining entries and their forks. Erasing an erased session again
-        returns the earlier certificate. If no fork needs some of the kept entries any more, the
-        call erases these entries.
+        returns the earlier certificate if nothing is left to erase. A repeated erasure also erases
+        the kept entries that no fork needs any more.
 
         Durable: one operation. The intent of the erasure is committed before any data is removed.
         After a kill, either nothing was erased, or the next opening of the store or the next

@@ -288,8 +288,8 @@ def info_faults(state: StreamState, computed: SessionInfo) -> Iterator[str]:
     `computed` comes from the entries of the stream. The counts are not compared, because
     `stream_problems` checks them. Erased streams are skipped, because the entries behind their
     fields are gone. Forks are skipped, because some entries behind their fields are in the origin.
-    A `first_text` that differs only because an older version stored a credential or a slash command
-    unchanged is not a fault.
+    It is no fault if `first_text` differs only because an older version stored a credential or a
+    slash command unchanged.
     """
     kept = state.info
     if kept.status == "erased" or state.header.fork is not None or kept == computed:

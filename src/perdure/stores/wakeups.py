@@ -163,8 +163,8 @@ class Watcher:
     def watch(self, namespace: str, stream: StreamId | None = None) -> Changes:
         """Return a new iterator over the commits to `stream`.
 
-        None means any stream of the namespace. The iterator sees every commit from now on. Call
-        this method on a loop's thread.
+        `stream` None means any stream of the namespace. The iterator sees every commit
+        from now on. Call this method on a loop's thread.
         """
         with self._lock:
             changes = self._watches.add(namespace, stream)

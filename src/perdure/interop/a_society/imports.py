@@ -38,7 +38,7 @@ async def import_flow(
 
     `improvement` is the order in which the roles review the flow, if the review had already begun.
     `above` maps the id of a stream to an epoch, if an erased stream had the same id. The leases of
-    the new stream get higher epochs than that.
+    the new stream get higher epochs than the epoch in `above`.
 
     Durable: the flow is stored when the call returns. Units: `at` is Unix milliseconds. Raises:
     SessionExists if the flow is already in the store.

@@ -174,7 +174,7 @@ def _bodies_of(fields: Fields, media: Media) -> list[ItemBody]:
 
 
 def _call(item: object) -> Part:
-    """Return the call; a call without an id or a name stays unchanged."""
+    """Convert a tool call; a call without an id or a name stays unchanged."""
     fields = fields_of(item) or {}
     function = object_in(fields, "function") or {}
     written = text_in(function, "arguments") or ""

@@ -107,7 +107,10 @@ class Called(msgspec.Struct, frozen=True, tag="call"):
 
 
 class Result(msgspec.Struct, frozen=True, omit_defaults=True, tag="result"):
-    """The result of a tool. `outcome` and `duration_ms` are perdure's own record of the run."""
+    """The result of a tool.
+
+    `outcome` and `duration_ms` are perdure's own record of the tool's run.
+    """
 
     call_id: str
     text: str

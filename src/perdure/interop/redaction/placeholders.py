@@ -62,7 +62,7 @@ class Redactor:
     def learn_secret(self, value: str, kind: str) -> None:
         """Add `value`, a known secret.
 
-        Punctuation at its end may belong to the sentence instead of the secret.
+        Punctuation at the end of `value` may belong to the sentence instead of the secret.
         """
         if "secrets" in self._sorts:
             bare = shapes.without_sentence_end(value)

@@ -54,8 +54,8 @@ class Hit(ShortRepr, frozen=True):
     current branch of `stream`. A title is always on the branch.
     Units: `at` is Unix milliseconds.
     Shape: a higher `score` is better; scores are comparable within one search only. `marks` are the
-    matches in `snippet`. Each mark is the index of the first character and the index after the last
-    character.
+    matches in `snippet`. Each mark contains the index of the first character of a match, and the
+    index after its last character.
     """
 
     stream: StreamId

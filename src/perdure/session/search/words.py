@@ -4,8 +4,8 @@ Every backend indexes and matches the words that this module makes; no other mod
 text. All backends therefore find the same entries. The rules:
 
 - A word is a sequence of letters, digits and their marks. Every other character separates words,
-  ``_`` too. So ``foo_bar`` and ``src/foo.py`` are several words in a row, and a query of the same
-  form finds them.
+  ``_`` too. ``foo_bar`` and ``src/foo.py`` are therefore several words in a row, and a query of the
+  same form finds these words.
 - Letter case, accents and vowel points do not count; neither do ligatures and widths of letters.
 - In scripts without spaces between words (Chinese, Japanese, Korean, Thai, Lao, Khmer, Burmese)
   and among emoji, each character is one word, so a query finds it anywhere in a line.

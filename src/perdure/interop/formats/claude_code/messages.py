@@ -61,9 +61,9 @@ def assistant_of(record: Fields, message: Fields, parts: tuple[Part, ...]) -> Me
     """Return the answer, or the block of an answer, in a record of type ``assistant``.
 
     The usage of the returned message counts the whole answer. Claude Code writes a block when the
-    block is complete, mostly before the stop reason is known. The stop reason is then derived from
-    the content of the block. An answer that perdure wrote for Claude Code to continue has no usage:
-    its usage counts in its original session.
+    block is complete, mostly before the stop reason is known. An unknown stop reason is derived
+    from the content of the block. An answer that perdure wrote for Claude Code to continue has no
+    usage: its usage counts in its original session.
     """
     is_ours = text_in(message, "id") == f"{WRITTEN_HERE}{text_in(record, 'uuid')}"
     has_failed = flag_in(record, "isApiErrorMessage")

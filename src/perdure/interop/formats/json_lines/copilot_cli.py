@@ -202,7 +202,7 @@ def _answer(data: Fields, thought: str | None) -> Message | None:
 
 
 def _call(item: object) -> Part:
-    """Return the call; a call without an id or a name stays unchanged."""
+    """Convert a tool call; a call without an id or a name stays unchanged."""
     request = fields_of(item) or {}
     arguments: object = request.get("arguments")
     if isinstance(arguments, str):  # of a custom tool

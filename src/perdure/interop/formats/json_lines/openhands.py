@@ -1,9 +1,9 @@
 """Read the conversations of OpenHands: a folder with a file for each event.
 
-The events become lines, below a first line with the id and the working folder. Nothing else of
-``base_state.json`` is read, because it contains settings and keys of the model. Events form one
-chain; events that no model receives are stored outside the conversation. A condensation of
-OpenHands becomes a compaction.
+The events become lines, below a first line with the id and the working folder. Only the id and the
+working folder of ``base_state.json`` are read, because this file also contains settings and keys of
+the model. Events form one chain; events that no model receives are stored outside the conversation.
+A condensation of OpenHands becomes a compaction.
 Source: ``sdk/event`` and ``conversation/persistence_const.py`` of OpenHands/software-agent-sdk, as
 of 2026.
 """

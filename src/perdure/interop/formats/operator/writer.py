@@ -1,10 +1,10 @@
 """Write a whole session as an Operator file: its original file, if it has one, plus new records.
 
 Pure. A session that was read from an Operator file and not changed gives the bytes of that file.
-For a changed session, new records are added to these bytes. Any other session is written from
-scratch. In a new file, the tree comes first, in log order. Labels and the title follow the tree,
-because Operator stores them in the tree too. The last record is a ``leaf`` record that moves back
-to the current leaf.
+For a changed session, new records are added to the bytes of its file. A session without an Operator
+file is written from scratch. In a new file, the tree comes first, in log order. Labels and the
+title follow the tree, because Operator stores them in the tree too. The last record is a ``leaf``
+record that moves back to the current leaf.
 """
 
 from __future__ import annotations

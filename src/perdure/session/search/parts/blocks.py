@@ -38,8 +38,8 @@ class Said(NamedTuple):
 class BlockRow(NamedTuple):
     """A block to store.
 
-    `first` is the number of its first text in the index part, and `position` the position of that
-    text.
+    `first` is the number of the block's first text in the index part, and `position` the position
+    of this text.
     """
 
     first: int
