@@ -141,7 +141,7 @@ class YamlReader:
         return ""
 
     def choice(self, node: YamlNode, choices: Collection[str]) -> str:
-        """Return the value of `node` if among `choices`; otherwise report it, return the first."""
+        """Return the value of `node`; if it is not in `choices`, report it and return the first."""
         if node.kind == "str" and node.text in choices:
             return node.text
         self.fault(node, f"{node.text or node.kind!r} is not one of {', '.join(choices)}")

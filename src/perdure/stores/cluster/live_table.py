@@ -55,7 +55,7 @@ class LiveTable(Protocol):
     handle: str
 
     def attach(self, on_watch: OnWatch, on_rows: Callable[[Streams], None]) -> None:
-        """Call `on_watch` when others register, `on_rows` when they wrote rows for this handle."""
+        """Call `on_watch` when other handles register, `on_rows` when they write for this one."""
         ...
 
     def listen(self) -> None:

@@ -102,7 +102,7 @@ class MemoryStore:
         self._handle = handle
 
     def sharing(self, namespace: str | None = None) -> MemoryStore:
-        """Return another handle on the same memory, of the same namespace or of another."""
+        """Return another handle on the same memory, for the same namespace or another one."""
         memory = self._handle.memory
         return MemoryStore(
             self._handle.namespace if namespace is None else namespace,

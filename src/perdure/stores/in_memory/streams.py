@@ -41,7 +41,7 @@ from perdure.stores.verification import (
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A tree entry's place on its branch, and the newest entries there that a context depends on.
+    """A tree entry's place on its branch, and the branch's newest entries that a context needs.
 
     `depth` counts the entries before the node; `messages` counts the messages up to and including
     it.

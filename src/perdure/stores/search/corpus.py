@@ -172,7 +172,7 @@ class Corpus:
         self._parts[head] = numbered
 
     def add_text(self, text: Text) -> None:
-        """Add a text that is in no part."""
+        """Add a text that is not yet in a part of the index."""
         number = self._number(text, len(text.words))
         self._measure_near()
         if number == _NOWHERE or number in self._loose:

@@ -168,7 +168,7 @@ class IndexReader(Protocol):
         ...
 
     async def blocks_of(self, part: int) -> Iterable[Block]:
-        """Return all blocks of a part, ascending."""
+        """Return all blocks of texts in one index part, ascending."""
         ...
 
     async def block_starts(self, first: int = -NO_END, last: int = NO_END) -> Sequence[BlockStart]:
@@ -183,7 +183,7 @@ class IndexReader(Protocol):
         ...
 
     async def part_rows(self) -> list[PartRow]:
-        """Return all parts, ascending by number."""
+        """Return all index parts, ascending by number."""
         ...
 
     async def loose_after(self, position: int, most: int) -> list[LooseRow]:
@@ -212,7 +212,7 @@ class IndexWriter(Protocol):
         ...
 
     async def set_mark(self, mark: Mark) -> None:
-        """Store the mark."""
+        """Store the index mark."""
         ...
 
     async def clear(self) -> None:
@@ -228,11 +228,11 @@ class IndexWriter(Protocol):
         ...
 
     async def add_part(self, part: Part) -> None:
-        """Add a part."""
+        """Add a part to the index."""
         ...
 
     async def remove_part(self, number: int) -> None:
-        """Remove a part with its texts."""
+        """Remove an index part with its texts."""
         ...
 
 
@@ -253,7 +253,7 @@ class IndexedLog(Protocol):
         ...
 
     def missing(self, mark: Mark, indexed: Container[int]) -> AsyncIterator[Sequence[Found]]:
-        """Yield the texts before `mark` whose positions are not in `indexed`, in batches."""
+        """Yield texts before the index mark `mark` with positions not in `indexed`, in batches."""
         ...
 
     async def texts_at(self, positions: Sequence[int]) -> Sequence[Found]:
@@ -269,7 +269,7 @@ class SteppedLog(IndexedLog, Protocol):
     """A log that selects the texts of the next step itself."""
 
     async def next_texts(self, mark: Mark) -> NextTexts:
-        """Return the texts after `mark`, as many as ``sizes`` allows in one step."""
+        """Return the texts after the index mark `mark`, as many as ``sizes`` allows in one step."""
         ...
 
 

@@ -376,5 +376,5 @@ def stray_pages(db: SqlRows) -> list[int]:
 
 
 def _ids_of(part: int) -> tuple[int, int]:
-    """Return the range of the ids of a part's texts: the first id, and the id after the last."""
+    """Return the range of the ids of an index part's texts: the first, and one after the last."""
     return part * MOST_TEXTS, (part + 1) * MOST_TEXTS

@@ -1,7 +1,8 @@
 """Places of perdure's own files, and of the files of the programs from which perdure imports.
 
-The rules on names close the usual places of these files (`floors`). Environment variables and
-settings can move these files; this module closes the new places as well.
+Rules on file names already close the usual places of these files (`floors`). Environment variables
+and settings can move files of perdure or of such a program; this module closes the new places as
+well.
 """
 
 from __future__ import annotations

@@ -73,8 +73,8 @@ class FolderLocks:
         With `is_shared`, other shared holders can hold the lock at the same time. The operating
         system releases the lock when this process ends in any way.
         Raises: LockBusy if another process still holds the lock after `wait_s`. Without `wait_s`,
-        it raises LockBusy within `without_waiting`, and otherwise StoreLocked, which names the
-        holder, after `timeout_s`.
+        the call raises LockBusy inside `without_waiting`, and elsewhere StoreLocked, which names
+        the holder, after `timeout_s`.
         """
         file = self._open_file(name)
         try:

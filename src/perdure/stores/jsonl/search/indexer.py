@@ -219,7 +219,7 @@ class Step:
         self._step = indexer.with_part(self._step)
 
     def put(self) -> int:
-        """Store the step unless something changed meanwhile; return the number of indexed entries.
+        """Store the step unless the index or a file changed; return the number of indexed entries.
 
         Raises: the errors of `IndexFile.changing`.
         """
