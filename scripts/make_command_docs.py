@@ -122,7 +122,8 @@ def _section(command: Command) -> Iterator[str]:
         yield from _table(rows)
         yield ""
     if command.common:
-        yield f"And {', '.join(f'`{each.spellings[0]}`' for each in command.common)}."
+        names = ", ".join(f"`{each.spellings[0]}`" for each in command.common)
+        yield f"This command also accepts the common options {names}."
         yield ""
     if command.exits:
         told = "; ".join(f"{code}: {meaning}" for code, meaning in command.exits)
@@ -228,7 +229,7 @@ def _article(command: Command) -> Iterator[str]:
     yield from _parameters((*command.arguments, *command.options))
     if command.common:
         names = ", ".join(f"<code>{escape(each.spellings[0])}</code>" for each in command.common)
-        yield f'<p class="common">And {names}.</p>'
+        yield f'<p class="common">This command also accepts the common options {names}.</p>'
     if command.exits:
         yield "<h4>Exit codes</h4>"
         yield from _definitions([(str(code), meaning) for code, meaning in command.exits])
