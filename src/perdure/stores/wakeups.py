@@ -79,7 +79,7 @@ async def change(changes: AsyncIterator[None], address: str) -> None:
     try:
         await anext(changes)
     except StopAsyncIteration:
-        raise StoreUnavailable(address, "it was closed") from None
+        raise StoreUnavailable(address, "it was closed; open it again") from None
 
 
 class _Group:

@@ -304,5 +304,5 @@ def _output_of(name: str, value: object) -> ToolOutput:
     except (TypeError, ValueError) as error:
         told = "the result of the tool %s cannot be written as JSON"
         log_failure(_log, error, told, name, level=logging.WARNING)
-        reason = f"its result, a {type(value).__name__}, cannot be written as JSON ({error})"
+        reason = f"its result (of type {type(value).__name__}) cannot be written as JSON ({error})"
         raise ToolError(name, reason) from error

@@ -87,7 +87,8 @@ def output_of(of: Any) -> Output | None:
     if of is None:
         return None
     if not isinstance(of, Hashable):
-        raise WrongArgument(f"output is a type, not a {type(of).__name__}", argument="output")
+        told = f"output is a class with fields, such as a dataclass, not a {type(of).__name__}"
+        raise WrongArgument(told, argument="output")
     return _output_of(of)
 
 

@@ -224,7 +224,7 @@ async def _cancel(tasks: set[asyncio.Task[Any]]) -> None:
 
 
 def _closed() -> StoreUnavailable:
-    return StoreUnavailable("the store", "it was closed")
+    return StoreUnavailable("the store", "it was closed; open it again")
 
 
 async def _next(iterator: AsyncIterator[T]) -> T | _Exhausted:

@@ -74,7 +74,7 @@ class MemoryHandle:
     def check_open(self) -> None:
         """Raises: StoreUnavailable if the handle was closed."""
         if self.is_closed:
-            raise StoreUnavailable(ADDRESS, "it was closed")
+            raise StoreUnavailable(ADDRESS, "it was closed; open it again")
 
     @property
     def heap(self) -> Heap:

@@ -385,7 +385,7 @@ class Database:
         self._process.check()
         self.check_loop()
         if self._is_closed or self._pool is None:
-            raise StoreUnavailable(self.address, "it was closed")
+            raise StoreUnavailable(self.address, "it was closed; open it again")
         return self._pool
 
     async def close(self) -> None:

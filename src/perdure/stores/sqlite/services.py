@@ -89,7 +89,7 @@ class SqliteHandle:
         """Return the open database. Raises: StoreUnavailable if closed, or in a forked process."""
         self.opened.process.check()
         if self.is_closed:
-            raise StoreUnavailable(self.address, "it was closed")
+            raise StoreUnavailable(self.address, "it was closed; open it again")
         return self.opened
 
     async def read(

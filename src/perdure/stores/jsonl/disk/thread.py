@@ -47,7 +47,7 @@ class FolderThread:
         """Raises: StoreUnavailable in a forked child, or after the thread has ended."""
         self._process.check()
         if self._is_ended:
-            raise StoreUnavailable(self._address, "it was closed")
+            raise StoreUnavailable(self._address, "it was closed; open it again")
 
     async def run(self, work: Callable[[], T]) -> T:
         """Return the result of `work`, which acquires its locks before it changes anything.
