@@ -9,7 +9,7 @@ program only imports what it uses. ``perdure.blocking`` has the same calls witho
 
 The table below lists the public names; the errors are in `perdure.errors`, other types of arguments
 and results in `perdure.types`. Type checkers read ``__init__.pyi``, which
-``scripts/make_blocking.py`` writes from the table.
+``scripts/make_blocking.py`` writes from the table of public names.
 """
 
 from __future__ import annotations

@@ -28,7 +28,8 @@ def session_id_of(prefix: str, foreign_id: str) -> str:
 def id_part(name: str) -> str:
     """Return `name`, or its hash, for use as one part of an id with parts separated by colons.
 
-    Shape: different names never get the same part. A part has at most 40 characters.
+    Shape: two different names never result in the same part of an id. A part has at most 40
+    characters.
     """
     if _PART.fullmatch(name):
         return name

@@ -1,7 +1,8 @@
 """Limits on outside input; a person or a program can change each limit.
 
-The limits apply to the whole process. `use_input_limits` sets them; the command line reads them
-from the table ``[limits]`` of the user's settings. A project's settings cannot change the limits.
+The limits apply to the whole process. `use_input_limits` sets the limits; the command line reads
+the limits from the table ``[limits]`` of the user's settings. A project's settings cannot change
+the limits.
 """
 
 from __future__ import annotations

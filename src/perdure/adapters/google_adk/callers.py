@@ -1,6 +1,6 @@
 """Sets the author of a tool result that another program appended without an author.
 
-The ADK finds the tool call of a user's result by the call's id if the running agent made the call.
+If the running agent made a tool call, the ADK finds the call of a user's result by the call's id.
 The ADK quotes the calls of another program as text, and matches these calls with results of the
 same author.
 """
@@ -37,5 +37,5 @@ class Callers:
                 self._unknown.add(event.id)
 
     def has_calls_of(self, events: Iterable[Event]) -> bool:
-        """Return whether the call of each result without an author was added."""
+        """Return whether the calls of all results without an author were added."""
         return all(event.id not in self._unknown for event in events)

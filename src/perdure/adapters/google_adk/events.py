@@ -252,7 +252,7 @@ def _role_of(fields: Fields, parts: list[Fields]) -> _Role | None:
 
 
 def _part(role: _Role, part: Fields, id: str) -> tuple[object, Fields] | None:
-    """Return `part` as a message part, and its values that do not fit; None if no value fits."""
+    """Return `part` as a message part, and the values it cannot store; None if it stores none."""
     rest = dict(part)
     if role == "tool":
         return _result(rest, rest.pop("function_response"), id)

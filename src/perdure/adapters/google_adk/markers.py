@@ -1,9 +1,9 @@
 """The marker of an ADK session: identifies the state of the store when the session was read.
 
 The ADK's own services store the marker in a private attribute of `Session`. If a release of the ADK
-lacks that attribute, setting it either adds the attribute or fails, and the failure is ignored.
-Without a marker, a session is stale if its newest event is older than the newest event in the
-store. ADK services without markers use the same rule.
+lacks the private attribute, setting the attribute either adds it or fails, and the failure is
+ignored. Without a marker, a session is stale if its newest event is older than the newest event in
+the store. ADK services without markers compare the times of events, too.
 """
 
 from __future__ import annotations

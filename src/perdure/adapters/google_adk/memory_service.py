@@ -21,8 +21,9 @@ class PerdureMemoryService(BaseMemoryService):
     """The memory of a user's sessions, searched with `Store.memory`.
 
     `store` is a `perdure.Store`, which works only on the event loop that opened it, or a
-    `perdure.blocking.Store`, which works on any event loop and thread. A search finds the added
-    events; it needs no model. Sessions of `PerdureSessionService` in the same store are not copied.
+    `perdure.blocking.Store`, which works on any event loop and thread. A search finds the events
+    that were added, and needs no model. Sessions of `PerdureSessionService` in the same store are
+    not copied.
     """
 
     def __init__(self, store: perdure.Store | perdure.blocking.Store) -> None:

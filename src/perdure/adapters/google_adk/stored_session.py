@@ -1,7 +1,7 @@
 """One session of the ADK, stored as a session of the store: each event is an entry.
 
 The marker of an ADK session is the head at which the session was read. The commit of an event fails
-if another entry of the conversation was appended since.
+if another entry of the conversation was appended since the session was read.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class StoredSession:
     ) -> list[Event] | None:
         """Return the newest `limit` events at or after the time `after`, oldest first.
 
-        Returns None if another program appended after the state `fold`.
+        Returns None if another program appended entries after the state `fold`.
         """
         if limit == 0:
             return []
@@ -204,7 +204,7 @@ class StoredSession:
         """Append the event `fields` if `session` is up to date, and update its marker.
 
         If `session` has no marker, the time of its newest event decides whether it is up to date.
-        Changes of the state of the user and the app are in the same commit.
+        Changes of the state of the user and the app are in the same commit as the event.
         Durable: the change is stored when this call returns. Raises: StaleSessionError.
         """
         async with self._lock:  # parallel agents of one run share `session`

@@ -129,8 +129,9 @@ class CheckpointReader:
     async def newest(self) -> set[Key]:
         """Return the newest checkpoint of each namespace, and those needed to compute its values.
 
-        A delta channel has no value in most checkpoints. LangGraph needs the nearest earlier
-        checkpoint that has a value for the channel, and the writes after it.
+        A delta channel has no value in most checkpoints. For a delta channel, LangGraph needs the
+        nearest earlier checkpoint that has a value for the channel, and the writes after that
+        checkpoint.
         """
         keys = (await self.history()).keys
         found: set[Key] = set()

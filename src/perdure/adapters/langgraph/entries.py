@@ -43,7 +43,7 @@ class CheckpointBody(msgspec.Struct, frozen=True, gc=False):
 
 
 class WritesBody(msgspec.Struct, frozen=True, gc=False):
-    """The data of a note of pending writes; `before` is the id of the previous such note."""
+    """The data of a note of pending writes; `before` is the id of the previous one."""
 
     ns: str
     checkpoint: str

@@ -76,7 +76,7 @@ class Thread:
     ) -> None:
         """Store `checkpoint` below `parent`.
 
-        Channels not in `changed` may refer to the parent's values.
+        Channels not in `changed` may refer to values of the parent checkpoint.
 
         Durable: the change is stored when this call returns.
         """

@@ -1,9 +1,9 @@
 """Channel values in checkpoints: only new values, and the changes of grown values, are stored.
 
 For each channel, a checkpoint records how many checkpoints earlier on its path the value is stored
-(`back`). The earlier checkpoint stores the value whole or as a tail: bytes to append to a part of a
-value that is one or more checkpoints earlier on the path. A distance is a number of checkpoints,
-not an id, so it stays valid in a fork of the session.
+(`back`). A checkpoint stores a value whole or as a tail: bytes to append to a part of a value that
+is one or more checkpoints earlier on the path. A distance is a number of checkpoints, not an id, so
+it stays valid in a fork of the session.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def continued(
 def whole_records(
     path: Sequence[Mapping[str, Mapping[str, Any]]], channel: str
 ) -> tuple[int, list[Mapping[str, Any]]]:
-    """Return the distance up to the newest record of `channel`, and its records, newest first.
+    """Return how far up the path the newest record of `channel` is, and its records, newest first.
 
     `path` contains the records of each checkpoint, oldest first.
     Raises: LookupError if the path is too short.

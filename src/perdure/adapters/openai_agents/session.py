@@ -154,7 +154,7 @@ class PerdureSession:
 
         Calls that people allowed or denied in the inbox are approved or rejected in the state; the
         person's note becomes the rejection message. `options` are passed to `RunState.from_string`.
-        Only one process may resume the state.
+        Only one process may resume a stored state.
 
         A state from an import or an untrusted store is loaded without its decisions, so the resumed
         run asks again. The context is imported, too: pass `context_override` if tools trust it.

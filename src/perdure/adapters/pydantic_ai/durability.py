@@ -78,7 +78,7 @@ class PerdureDurability(BaseDurabilityCapability[AgentDepsT]):
 
     @property
     def in_durable_context(self) -> bool:
-        """Whether a `DurableRun` is current."""
+        """Whether the caller runs inside a `DurableRun`."""
         return current_run() is not None
 
     def get_default_run_id(self) -> str | None:

@@ -56,8 +56,9 @@ class Drafts:
     """The unsent texts of sessions in `place`, which is a store with its namespace.
 
     Each text is a file in `folder` that only the user can read; its name contains the session and
-    `process`, the id of the process. Texts of processes that have ended are offered in the next
-    chat of the session. A file that cannot be written or read is not an error: its text is lost.
+    `process`, the id of the process. Unsent texts of processes that have ended are offered in the
+    next chat of the session. A file that cannot be written or read is not an error: its text is
+    lost.
     """
 
     def __init__(self, folder: Path, place: str, process: int) -> None:

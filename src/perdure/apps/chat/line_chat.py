@@ -79,7 +79,7 @@ class LineChat:
     async def run(self, session: str | None) -> int:
         """Chat until the user leaves, and return the exit code.
 
-        For piped input, the code is the exit code of the last message that failed.
+        For piped input, the exit code is that of the last message that failed.
         """
         conversation = self._conversation
         try:

@@ -127,7 +127,7 @@ def permissions_of(
     *,
     configuration: Configuration | None = None,
 ) -> Permissions:
-    """Return the permissions of a new chat, from the command line, or without them the settings.
+    """Return the permissions of a new chat, from the command line or else from the settings.
 
     A command that contains ``*`` or ``?`` is a pattern. `configuration` is by default the
     configuration of this folder.

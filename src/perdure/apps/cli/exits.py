@@ -134,7 +134,7 @@ class TitleGiven(SessionNotFound):
 
 
 class InOtherNamespace(SessionNotFound):
-    """A session that a command names is not in its namespace, but in another one of the store."""
+    """The session that a command names is in another namespace of the store."""
 
     def __init__(self, typed: str, here: str, there: str) -> None:
         super().__init__(typed)

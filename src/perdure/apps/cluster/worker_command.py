@@ -90,7 +90,7 @@ async def worker(
 
 
 def _check_database(store: Store, runtimes: Mapping[str, Runtime]) -> None:
-    """Raise an error unless the database is the same as that of the earlier namespaces.
+    """Raise an error unless all namespaces of the worker are in one database.
 
     Raises: ConfigError.
     """

@@ -85,7 +85,7 @@ async def import_folder(
     """Import the flow in `folder`; if that fails, the outcome contains the `error`.
 
     Only the `readable` files are read; by default, all files in `folder` are readable. A flow that
-    was erased is not imported again, unless `again` is set: then it is imported under its own id.
+    was erased is imported again only if `again` is set; the flow then keeps its id.
     """
     try:
         read = await asyncio.to_thread(read_folder, folder, readable)

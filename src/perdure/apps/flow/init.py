@@ -33,7 +33,7 @@ async def init(
     ] = False,
     common: CommonOptions,
 ) -> None:
-    """Create a project for flows: a workflow, its roles, and their readings.
+    """Create a project for flows: a workflow, its roles, and the texts that they must read.
 
     Existing files are not changed. The workflow runs offline with the scenario in the same folder.
     With --greenfield or --takeover a flow begins in which the owner role writes the workflow and

@@ -36,7 +36,7 @@ async def copy_sessions(
     sessions: Sequence[str] | None = None,
     on_progress: Progress | None = None,
 ) -> CopyReport:
-    """Copy the sessions and flows of `source`'s namespace, or only `sessions`, to `target`'s.
+    """Copy the sessions and flows in `source`, or only `sessions`, to the namespace of `target`.
 
     The copy contains the entries that existed at its start; other processes can write to both
     stores meanwhile. Repeating a copy continues it and adds entries that are new in the source.

@@ -123,7 +123,7 @@ async def rekey(
 ) -> None:
     """Encrypt or decrypt the store, or change its key.
 
-    No other process may have the store open. Without options, a plain store gets the key in
+    No other process may have the store open. Without options, an unencrypted store gets the key in
     PERDURE_KEY or PERDURE_KEY_FILE. A copy with the new key replaces the store in one step. If the
     command is killed before the copy replaces the store, the store is unchanged.
 

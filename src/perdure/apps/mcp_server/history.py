@@ -78,7 +78,7 @@ class Scope:
 
 
 class History:
-    """The tools that only read."""
+    """The tools of the MCP server that only read."""
 
     def __init__(
         self, store: Store, scope: Scope, embedder: Embedder | EmbedderName | None = None
@@ -189,7 +189,7 @@ class History:
         return await self.read_session(session, last=MOST_MESSAGES)
 
     async def newest(self, limit: int, query: str = "") -> list[SessionInfo]:
-        """Return sessions in scope with `query` in the title or id, the last active first."""
+        """Return the client's sessions with `query` in the title or id, the last active first."""
         shown: list[SessionInfo] = []
         page: list[SessionInfo] | None = None
         while page is None or (len(page) == limit * _LOOKED_AT and len(shown) < limit):
@@ -217,7 +217,7 @@ class History:
         return ""
 
     async def _shown_hits(self, query: str, wanted: int) -> list[Hit]:
-        """Return the best hits in scope; if hits out of scope fill the list, more hits are read."""
+        """Return the best hits that the client may see; if others fill the list, read more."""
         limit = wanted
         while True:
             limit *= _LOOKED_AT

@@ -290,7 +290,7 @@ async def forget(fact: WholeFactArgument, *, common: CommonOptions) -> None:
     """Permanently erase a fact, with its history.
 
     An erasure cannot be undone, so a part of an id is rejected; the error prints the whole id.
-    Backups and exports keep the text.
+    Backups and exports keep the text of the fact.
 
     Examples:
         perdure memory forget memory-1f2e0d4c8b7a69533c2d1e0f4a5b6c7d/0

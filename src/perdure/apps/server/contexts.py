@@ -82,8 +82,8 @@ async def next_context(
     """Return the context of the next call within `budget` tokens: the last `last` messages.
 
     A tool call that runs or waits for an answer is shown with a placeholder as its result. The
-    instructions and tools come from the agent in force; if the session has none, another agent may
-    continue it.
+    instructions and tools come from the agent in force; if no agent is in force, another agent may
+    continue the session.
     """
     context, info = await session.context(budget), await session.info()
     if (await states_of(store, [info]))[info.id] in ("running", "waiting"):
@@ -170,7 +170,7 @@ async def context_of_call(host: Host, session: Session, seq: int, last: int | No
 
 
 def _binding_before(notes: Sequence[Entry]) -> Binding | None:
-    """Return the newest agent binding in `notes`, with its workspace."""
+    """Return the newest note that binds an agent to the session, with its workspace."""
     bound: Binding | None = None
     for note in notes:
         body = body_of(note)

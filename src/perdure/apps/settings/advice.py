@@ -16,8 +16,8 @@ def advice_to_set(words: Sequence[str]) -> str | None:
     """Return the TOML line that does what ``perdure config set KEY VALUE`` asks, and its file.
 
     `words` are the arguments of the command line. Returns None if the key is unknown or the value
-    is missing. The command does not exist, because the settings file is edited by hand and may
-    contain comments.
+    is missing. The command ``config set`` does not exist, because the settings file is edited by
+    hand and may contain comments.
     """
     key, *values = words[2:] or [""]
     section, _, name = key.partition(".")

@@ -1,8 +1,8 @@
 """The agents available in a folder, and how a project's agents are limited.
 
-A project's agent comes with a repository that was cloned from elsewhere. If the agent is chosen by
-its id, it gets only the user's permissions, starts no program and has none of the user's MCP
-servers. A user who names the agent's file trusts the content of the file.
+A project's agent comes with a repository that was cloned from elsewhere. If a project's agent is
+chosen by its id, it gets only the user's permissions, starts no program and has none of the user's
+MCP servers. A user who names the agent's file trusts the content of the file.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class FaultyServer(msgspec.Struct, frozen=True):
 
 
 class Layer(msgspec.Struct, frozen=True):
-    """The content of one file. Shape: dotted key -> value, only for keys in the file."""
+    """The content of one settings file. Shape: dotted key -> value, only for keys in the file."""
 
     source: Source
     file: Path
@@ -121,7 +121,10 @@ class Configuration:
 
     @property
     def timeouts(self) -> dict[str, Any]:
-        """The timeouts for a model's provider, by field name of `Agent`. Units: seconds or None."""
+        """The timeouts for a model's provider, by field name of `Agent`.
+
+        Units: each timeout is in seconds, or None.
+        """
         names = ("first_byte_timeout_s", "stream_idle_timeout_s")
         return {name: self.value(f"chat.{name}") for name in names}
 

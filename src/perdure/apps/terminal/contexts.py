@@ -63,7 +63,7 @@ def context_data(
     last: LastTurn | None = None,
     tools: Sequence[str] | None = None,
 ) -> dict[str, object]:
-    """Return `context` and the `last` turn's memory as JSON data.
+    """Return `context` and what the `last` turn recalled as JSON data.
 
     `tools` is None if the session has no agent.
     """
@@ -96,7 +96,7 @@ def context_lines(
 ) -> Iterator[str]:
     """Format `context` for people: first a summary with reasons, then the messages in full.
 
-    The lines on the memory of the `last` turn come before the messages.
+    The lines on what the `last` turn recalled come before the messages.
     """
     yield style.paint(_heading(context), "strong")
     yield from _reasons(context, report, budget_tokens)

@@ -116,7 +116,7 @@ class TypedLines:
 
     @property
     def has_waiting(self) -> bool:
-        """Whether `next` would return at once."""
+        """Whether a line is available, so that `next` would return at once."""
         return not self._lines.empty()
 
     def put_back(self, lines: Iterable[str]) -> None:
@@ -126,7 +126,7 @@ class TypedLines:
             self._lines.put_nowait(line)
 
     async def next(self) -> str | None:
-        """Return the next line without its line break; None at the end."""
+        """Return the next line without its line break; None at the end of the input."""
         if self._lines.empty():
             if self.has_ended:
                 return None

@@ -223,7 +223,7 @@ _LEAST_WHAT = 8
 
 
 class Glyphs(msgspec.Struct, frozen=True):
-    """The characters for drawing the graph. Shape: each is one cell wide."""
+    """The characters for drawing the graph. Shape: each character is one cell wide."""
 
     through: str = "│"
     side: str = "├"

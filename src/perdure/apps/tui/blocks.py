@@ -151,7 +151,7 @@ class SentBlock(FoldBlock):
         self._item = item
 
     def title(self) -> Content:
-        """Return its name and the number of its lines."""
+        """Return the name of the file and the number of its lines."""
         lines = count_of(self._item.text.count("\n") + 1, "line")
         return plain(f"attached: {one_line(self._item.name, _TITLE_CELLS)}, {lines}")
 

@@ -143,7 +143,7 @@ class InputArea(Vertical):
             self._offered.highlighted = 0
 
     def move(self, key: str) -> bool:
-        """Move ``up`` or ``down`` in the offers, or ``accept`` one.
+        """Move ``up`` or ``down`` in the list of completions, or ``accept`` one.
 
         Returns False if no list of completions is open.
 

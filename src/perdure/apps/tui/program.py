@@ -176,7 +176,7 @@ class ChatProgram(App[int]):
         self.exit(DONE)
 
     async def action_interrupt(self) -> None:
-        """Copy a selection, or else stop running work, or clear the text. A second press exits."""
+        """Copy a selection, or else stop work, or clear the text. Pressing the key again exits."""
         if selected := self.screen.get_selected_text():
             self.copy_to_clipboard(selected)
             self.screen.clear_selection()
@@ -195,7 +195,7 @@ class ChatProgram(App[int]):
         self.shown.gauge.hint("Ctrl-C again exits; the session can be resumed", _LEAVE_S)
 
     async def action_stop(self) -> None:
-        """Close the offers; if none are open, stop the running turn or command."""
+        """Close the list of completions; if it is not open, stop the running turn or command."""
         chat = self.conversation.chat
         if self.input.offers is not None:
             self.input.offer(None)

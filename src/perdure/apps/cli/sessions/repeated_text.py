@@ -1,7 +1,7 @@
 """Finds other entries of a session that contain a text of the entries to erase.
 
-For example, an answer of the model may quote a password from a message. Erasing only the message
-would not erase the password in the answer.
+For example, an answer of the model may quote a password from a message. If only the message were
+erased, a password that an answer quotes would remain.
 """
 
 from __future__ import annotations

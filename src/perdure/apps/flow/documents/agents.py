@@ -1,8 +1,8 @@
 """The agents of a workflow document: from the document, from agent files, or created for the run.
 
 The command line limits the permissions of an agent from the document. Nodes may refer to an
-undefined agent, as exports of imported sessions do. If the command line names a model, each
-undefined agent is created; it gets those existing tools that its nodes name.
+undefined agent, as nodes in exports of imported sessions do. If the command line names a model,
+each undefined agent is created; it gets those existing tools that its nodes name.
 """
 
 from __future__ import annotations

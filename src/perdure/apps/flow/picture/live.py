@@ -41,7 +41,7 @@ class Followed:
         self._items: dict[str, dict[str, FeedItem]] = {}
 
     async def read(self, state: FlowState) -> list[FeedItem]:
-        """Return the new and changed items of all roles, in order."""
+        """Return the new and changed items in the feeds of all roles, in order."""
         found: dict[str, FeedItem] = {}
         for role, (entry, body) in await self._feeds.log_of_all(state.sessions, self._points):
             point, items = feed_after(self._points.get(role, FeedPoint(role)), entry, body)

@@ -225,7 +225,7 @@ class InputText(FromServer, frozen=True, tag="input_text", kw_only=True):
 
 
 class Failed(FromServer, frozen=True, tag="error", kw_only=True):
-    """A message from the client that could not be executed.
+    """Reports a message from the client that could not be executed.
 
     `id` is the id of the client's message.
     """

@@ -79,7 +79,7 @@ async def move_branch(
 async def fork_session(
     caller: TheCaller, session_id: SessionId, data: JSONBody[NewFork]
 ) -> Response[SessionView]:
-    """Fork a session: the fork shares its entries."""
+    """Fork a session: the fork shares the entries of the session."""
     session = await caller.session(session_id, "write")
     fork = await session.fork(
         data.at,

@@ -68,7 +68,7 @@ async def start_flow(caller: TheCaller, runs: TheRuns, data: JSONBody[NewFlow]) 
 
 @get("/flows/{flow_id:str}")
 async def show_flow(caller: TheCaller, runs: TheRuns, flow_id: FlowId) -> FlowView:
-    """Show a flow: its graph, roles, waits, consent and improvement."""
+    """Show a flow: its graph, its roles, what it waits for, and the state of its review."""
     return await shown(await _flow(caller, runs, flow_id), runs)
 
 
@@ -120,7 +120,7 @@ async def compact_role(
     role: FromPath[str],
     data: JSONBody[Focus],
 ) -> EntryView | None:
-    """Summarize the work of a role at its node; null when there is nothing to summarize."""
+    """Summarize the work of a role at its node; answers null if there is nothing to summarize."""
     flow = await _flow(caller, runs, flow_id, "write")
     made = await (await runs.flows.open(flow.id)).compact(role, data.focus)
     return None if made is None else entry_view(made)

@@ -60,7 +60,7 @@ async def answer_question(
 ) -> EntryView:
     """Answer a question; its turn or its flow continues if no process runs it.
 
-    A program that asked reads the answer itself.
+    If a program asked the question, the program reads the answer itself.
     """
     caller.require("write")
     id = f"{session_id}/{seq}"
