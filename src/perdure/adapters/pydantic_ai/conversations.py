@@ -200,7 +200,7 @@ class Conversations:
     async def _move(self, session: perdure.Session, leaf: perdure.Entry | None) -> None:
         """Move the leaf of `session` to the branch that the newest record describes.
 
-        The record of the conversation is valid even if this move does not happen.
+        The record of the conversation is valid even if the leaf was not moved.
         """
         try:
             await session.branch(leaf)

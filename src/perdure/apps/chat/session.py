@@ -195,10 +195,10 @@ class AnswerOptions:
 
         The session keeps its agent, tools and permissions. The command line can restrict the
         permissions; it can extend them only with a grant, which is recorded. `at_most`, or else the
-        permissions that `permit` set, limit the permissions and the grant. `cwd` and the variables
-        change the workspace of the session. A session whose agent is not in force here gets the
-        agent `agent_id`, or that of this command, and works in `cwd` or the current folder. Only
-        `cwd` changes the folder of the session in lists.
+        permissions that `permit` set, limit the agent's permissions. `cwd` and the variables change
+        the workspace of the session. A session whose agent is not in force here gets the agent
+        `agent_id`, or that of this command, and works in `cwd` or the current folder. Only `cwd`
+        changes the folder of the session in lists.
         Raises: SessionNotFound for an unknown id; ModelMissing without a chosen model; ModelNotHere
         if it cannot be called here; LeaseHeld if another process runs the session; TurnOpen for a
         grant or a move during a turn; FlowRefusal for a role of an uncompleted flow.

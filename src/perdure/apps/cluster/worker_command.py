@@ -115,7 +115,7 @@ async def _opened(
 async def _begun(
     opened: AsyncExitStack, running: Worker, drain_s: float, stopping: asyncio.Event
 ) -> str | None:
-    """Start the worker in `opened`, and return its id; None if it was stopped before that."""
+    """Start the worker in `opened`, and return its id; None if it was stopped before its start."""
     return await when_available(
         lambda: opened.enter_async_context(running.taking(drain_s)), stopping
     )

@@ -3,7 +3,7 @@
 The docstring of each method is the description of its tool.
 
 Every answer is text for a model: its length is limited, and everything that looks like a secret is
-masked. For the client, sessions out of its scope do not exist.
+masked. For the client, sessions that it may not see do not exist.
 """
 
 from __future__ import annotations

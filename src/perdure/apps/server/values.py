@@ -142,7 +142,7 @@ class Sent(Value, frozen=True, kw_only=True):
 
 
 class QuestionView(Value, frozen=True, kw_only=True):
-    """An open question; if a `flow` asks it, `target` is the node or role that waits for it."""
+    """An open question; if a `flow` asks it, `target` is the node or role that needs the answer."""
 
     id: str
     session: str

@@ -51,7 +51,7 @@ class Followed:
         return [*found.values()]
 
     async def passed_states(self, state: FlowState) -> list[FlowState]:
-        """Return the flow's states since the last call of this method, oldest first, to `state`."""
+        """Return the states of the flow since the last call, oldest first, up to `state`."""
         known, backend = self._known, self._backend
         entries = await backend.entries(self.flow.id, after=-1 if known is None else known.head)
         states: list[FlowState] = []

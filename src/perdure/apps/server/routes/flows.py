@@ -68,7 +68,7 @@ async def start_flow(caller: TheCaller, runs: TheRuns, data: JSONBody[NewFlow]) 
 
 @get("/flows/{flow_id:str}")
 async def show_flow(caller: TheCaller, runs: TheRuns, flow_id: FlowId) -> FlowView:
-    """Show a flow: its graph, its roles, what it waits for, and the state of its review."""
+    """Show a flow: its graph, roles and consent, what it waits for, and the state of its review."""
     return await shown(await _flow(caller, runs, flow_id), runs)
 
 
