@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from textual import events
+from textual.screen import ModalScreen
 from textual.strip import Strip
 
 from perdure import assistant, tool_call, tool_result, user
@@ -136,3 +137,20 @@ async def test_long_text_below_the_prompt_uses_all_rows(
             seen.program.conversation.remark(f"line {n}")
         await seen.until(lambda: transcript.size.height > 18)
         await seen.until(lambda: "line 39" in seen.screen and "line 25" in seen.screen)
+
+
+@pytest.mark.parametrize("command", ["/help", "/resume", "/tree"])
+async def test_command_screen_below_the_prompt_uses_all_rows(
+    command: str, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ChatProgram, "is_inline", property(lambda _: True))
+    async with chatting(store, tmp_path) as seen:
+        await seen.type("hello")
+        await seen.shows("you wrote “hello”")
+        await seen.type(command)
+        await seen.until(lambda: isinstance(seen.program.screen, ModalScreen))
+        size = seen.program.size
+        # Rows below the prompt that textual reserves for the screen.
+        rows = seen.program.screen._get_inline_height(size)  # pyright: ignore[reportPrivateUsage] - there is no other way to ask
+        assert rows == size.height
+        await seen.until(lambda: "esc Close" in seen.screen)
