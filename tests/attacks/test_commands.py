@@ -38,7 +38,7 @@ def read(line: str) -> str:
 COMMANDS = [read(line) for line in CORPUS.read_text(encoding="utf-8").split("\n")[:-1]]
 
 
-def test_corpus_has_enough_commands() -> None:
+def test_list_of_forbidden_commands_has_at_least_100_commands() -> None:
     assert len(set(COMMANDS)) >= 100
 
 

@@ -384,7 +384,7 @@ async def test_git_with_a_promisor_remote_fetches_nothing(scene: Scene, case: st
     require_harmless(scene, await all_runs(scene))
 
 
-def test_corpus_has_enough_git_keys() -> None:
+def test_list_of_attacked_git_keys_has_at_least_60_keys() -> None:
     assert len((*KEYS, *SOURCES, *PROMISORS)) >= 60
 
 

@@ -284,7 +284,9 @@ async def test_file_that_gains_a_second_hard_link_is_not_changed(root: Path, out
     assert target.read_text() == SECRET
 
 
-async def test_moved_parent_does_not_leak_write(root: Path, outside: Path) -> None:
+async def test_write_into_a_folder_that_was_moved_stays_inside_the_root(
+    root: Path, outside: Path
+) -> None:
     inner, moved = root / "a" / "moving", outside / "moving"
     inner.mkdir()
 

@@ -43,7 +43,7 @@ def file_of(world: World) -> Path:
     return world.folder / "a.txt"
 
 
-def test_turn_that_asks_prints_the_asker_the_question_and_the_answer_command(
+def test_turn_with_a_question_prints_who_asks_the_question_and_how_to_answer(
     staged: tuple[World, tuple[str, ...]],
 ) -> None:
     world, options = staged

@@ -257,7 +257,7 @@ async def test_turn_begun_by_another_process_during_the_work_is_continued(
     assert said == (["go"] if is_same else ["before", "go"])
 
 
-async def test_turn_begun_during_the_resumption_is_continued_by_the_same_work(
+async def test_work_continues_a_turn_that_began_while_its_session_was_resumed(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent = Agent("helper", model=MODEL)

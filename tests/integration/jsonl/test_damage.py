@@ -177,7 +177,7 @@ async def test_unreadable_lease_blocks_all_writers(store: JsonlStore, folder: Pa
         await append(store, S, said("x"))
 
 
-async def test_store_without_inner_folder_has_all_entries(
+async def test_store_without_its_feed_file_still_returns_all_entries(
     store: JsonlStore, folder: Path, open_store: Opener, dialect: DialectName
 ) -> None:
     """The session files contain all acknowledged data of a conversation."""

@@ -81,7 +81,9 @@ async def test_counts_are_exact_while_handles_append_read_and_erase(open_store: 
     assert (await stores[0].maintenance.verify()).problems == ()
 
 
-async def test_reads_count_only_uncounted_entries(open_store: Open, db: Database) -> None:
+async def test_store_info_counts_only_entries_added_since_the_last_count(
+    open_store: Open, db: Database
+) -> None:
     store = await open_store()
     await create(store, S, *[said(f"{number}") for number in range(400)])
     await store.info()

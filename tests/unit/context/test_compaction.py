@@ -90,7 +90,7 @@ def test_scenario_26_error_without_usage_triggers_no_compaction() -> None:
 # Whether -----------------------------------------------------------------------------------------
 
 
-def test_empty_session_gives_no_plan() -> None:
+def test_compaction_of_an_empty_session_has_no_plan() -> None:
     assert plan_compaction(TreeLog().window()) is None
 
 

@@ -25,7 +25,7 @@ def test_field_names_become_camel_case(name: str, spelled: str) -> None:
     assert camel(name) == spelled
 
 
-def test_part_begins_with_its_type() -> None:
+def test_plain_json_of_a_message_part_begins_with_its_type() -> None:
     assert fields_of(ThinkingPart("hm")) == {"type": "thinking", "text": "hm", "isRedacted": False}
 
 

@@ -79,7 +79,7 @@ def test_binding_that_cannot_be_read_gives_no_agent() -> None:
     assert agent_in([]) is None
 
 
-def test_episode_has_the_id_of_its_end() -> None:
+def test_episode_has_the_id_of_the_entry_that_ended_it() -> None:
     body = EpisodeRecorded(3, 10, 20, "agent", None, "helper", 4, 1, 2, "Said hello.")
     infos = {INFO.id: INFO}
     (found,) = episodes_in([entry(8, new_side(body), about=entry_id("s", 7))], infos)

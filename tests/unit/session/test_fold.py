@@ -36,7 +36,7 @@ def test_unreadable_label_entry_changes_no_label() -> None:
     assert labels_of([good, damaged, newer]) == {"s/1": "a"}
 
 
-def test_entry_compaction_undone_undoes_its_compaction() -> None:
+def test_compaction_undone_entry_cancels_the_compaction_it_is_about() -> None:
     undone = [side_entry(CompactionUndone(), "s/4"), side_entry(CompactionUndone(), None)]
     assert undone_of([*undone, side_entry(Label("x"), "s/5")]) == {"s/4"}
 

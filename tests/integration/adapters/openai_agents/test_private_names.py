@@ -36,7 +36,7 @@ class Renamed:
 
 
 @pytest.mark.parametrize("name", ["_find_nested_approval_state", "_context"])
-async def test_missing_private_name_is_a_clear_error_and_stores_nothing(
+async def test_session_without_the_private_methods_of_the_library_raises_and_stores_nothing(
     name: str, tmp_path: Path
 ) -> None:
     result = await Runner.run(asking(tmp_path, "report"), "Send it", run_config=CONFIG)
@@ -49,7 +49,7 @@ async def test_missing_private_name_is_a_clear_error_and_stores_nothing(
         assert await store.questions() == []
 
 
-async def test_deleted_private_name_is_a_clear_error(
+async def test_session_whose_private_method_was_deleted_raises_a_clear_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     result = await Runner.run(asking(tmp_path, "report"), "Send it", run_config=CONFIG)

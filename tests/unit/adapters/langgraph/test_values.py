@@ -54,7 +54,7 @@ def test_equal_value_is_stored_once_within_a_limited_distance() -> None:
     assert read(path).data == b"x" * 1_000
 
 
-def test_window_reaches_the_whole_value() -> None:
+def test_stored_changes_of_a_value_give_the_whole_value_again() -> None:
     rng = random.Random(7)
     data, before = b"", None
     path: list[dict[str, dict[str, object]]] = []

@@ -55,7 +55,7 @@ def test_library_error_texts_contain_no_command() -> None:
 
 
 @pytest.mark.full_only
-def test_each_advice_replaces_a_text_of_the_library() -> None:
+def test_each_server_advice_belongs_to_a_message_in_the_library() -> None:
     for call in ADVICE:
         with case(call):
             literal = re.sub(r"\{[^}]*\}", "{}", call)  # as `text_of` writes inserted values
@@ -104,7 +104,7 @@ def test_library_error_suggests_a_call_and_command_line_error_a_command(
     assert call not in message_of(error)
 
 
-def test_advice_about_unknown_fact_is_unchanged() -> None:
+def test_advice_that_names_a_method_without_a_command_is_unchanged() -> None:
     assert with_commands("x; Session.tree lists them") == "x; Session.tree lists them"
 
 

@@ -95,7 +95,7 @@ def test_iterator_can_outlive_its_portal() -> None:
         next(numbers)
 
 
-def test_portal_cancels_no_tasks_that_store_close_ends() -> None:
+def test_portal_waits_for_tasks_that_end_when_the_store_closes() -> None:
     """A worker of a connection pool treats a cancellation as the end of a job, and continues."""
     stop: list[asyncio.Event] = []
     workers: list[asyncio.Task[None]] = []

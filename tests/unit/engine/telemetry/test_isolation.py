@@ -140,7 +140,7 @@ def leave(watched: Isolated, error: BaseException) -> None:
 
 
 @pytest.mark.parametrize("is_failing", [False, True])
-def test_error_in_block_propagates_and_is_observed(is_failing: bool) -> None:
+def test_error_in_a_traced_block_is_raised_and_recorded(is_failing: bool) -> None:
     recording = Recording(is_failing=is_failing)
     nothing: Any = None
     watched = Isolated(recording)

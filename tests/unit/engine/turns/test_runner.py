@@ -321,7 +321,7 @@ async def test_cancellation_has_priority_over_other_stop_requests(
     assert task.cancelled()
 
 
-async def test_client_task_group_may_fail() -> None:
+async def test_turn_survives_a_failed_task_group_of_its_model_client() -> None:
     stage = Stage()
 
     async def fails() -> None:

@@ -47,7 +47,7 @@ def test_each_run_is_a_separate_session() -> None:
     ]
 
 
-def test_prompt_marks_in_code_belong_to_the_answer() -> None:
+def test_prompt_marks_inside_a_code_block_stay_part_of_the_answer() -> None:
     first, _ = runs_of(CONTENT)
     asked, answer = [item.body for item in path_of(first) if isinstance(item.body, Message)]
     assert asked.text == "Which apples keep longest?\nAnswer in one word."

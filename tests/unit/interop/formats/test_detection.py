@@ -86,7 +86,7 @@ def test_pi_file_without_header_is_recognized_as_pi() -> None:
         b'{"type":42}\n{"kind":"user"}\n',
     ],
 )
-def test_file_of_another_kind_is_detected_as_no_format(content: bytes) -> None:
+def test_file_that_is_no_session_has_no_detected_format(content: bytes) -> None:
     assert recognised_in(content) is None
 
 

@@ -103,7 +103,7 @@ def test_json_comparison_has_leaf_and_entries_of_each_side() -> None:
     second=st.integers(0, 5),
     limit=st.integers(1, 6),
 )
-def test_every_entry_is_on_exactly_one_side_or_shared(
+def test_comparison_of_two_branches_lists_each_entry_once(
     shared: int, first: int, second: int, limit: int
 ) -> None:
     path_a = branch(*range(shared), *range(100, 100 + first))

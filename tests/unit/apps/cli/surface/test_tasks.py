@@ -9,7 +9,7 @@ from perdure.apps.cli.surface.tasks import TASKS, remedy_for, task_hint
 from tests.fakes.samples import case
 
 
-def test_each_task_word_stands_for_a_command_of_another_name() -> None:
+def test_each_task_word_is_no_command_and_suggests_one() -> None:
     for word in TASKS:
         with case(word):
             assert word not in COMMANDS
@@ -35,11 +35,11 @@ def test_unknown_command_with_a_task_word_suggests_the_command() -> None:
         ("No such command 'backup'.", "sessions"),
     ],
 )
-def test_mistake_unrelated_to_a_task_gets_no_hint(message: str, group: str) -> None:
+def test_mistake_without_a_task_word_gets_no_hint(message: str, group: str) -> None:
     assert task_hint(message, group) is None
 
 
-def test_task_word_in_a_group_and_without_a_group_suggests_different_commands() -> None:
+def test_task_word_suggests_another_command_inside_a_command_group() -> None:
     hint = task_hint("No such command 'archive'. Did you mean 'search'?", "sessions", ["search"])
     assert hint is not None
     assert "use `perdure sessions end`, and list without the ended ones: `perdure sessions" in hint
@@ -65,7 +65,7 @@ def test_invalid_choice_suggests_a_choice_with_the_same_beginning_or_spelling() 
         assert remedy_for(said.format(repr(typed)), "continue-in") is None
 
 
-def test_remedy_applies_only_to_its_command_and_to_the_whole_option_name() -> None:
+def test_hint_for_an_option_requires_its_command_and_the_whole_option_name() -> None:
     told = remedy_for("unknown option --to (Possible options: --json, --store)", "store copy")
     assert told == "unknown option --to; TARGET has no option: `perdure store copy TARGET`"
     assert remedy_for("unknown option --tokens", "store copy") is None

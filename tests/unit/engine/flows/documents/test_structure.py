@@ -122,5 +122,7 @@ def test_faults_of_a_document_without_a_file_have_no_line_numbers() -> None:
 
 
 @given(documents())
-def test_executable_samples_have_no_faults(drawn: tuple[Workflow, object]) -> None:
+def test_structure_check_of_an_executable_workflow_finds_no_fault(
+    drawn: tuple[Workflow, object],
+) -> None:
     assert faults_of(LocatedWorkflow(drawn[0]), (), ()) == []

@@ -58,7 +58,7 @@ def test_blocks_without_id_are_separate_answers() -> None:
     assert answers.end_at(1) == 1
 
 
-def test_replaced_end_of_an_answer_becomes_the_parent_of_later_records() -> None:
+def test_records_after_a_replaced_answer_have_its_replacement_as_parent() -> None:
     answers = Answers()
     answers.add_block(1, 0, "m", ["a"])
     answers.add_results(2, 1, ["a"])

@@ -133,7 +133,7 @@ def test_text_added_by_program_is_not_user_text() -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(QUIET))
-def test_message_of_empty_parts_is_none(kind: str) -> None:
+def test_message_with_only_empty_parts_is_converted_to_none(kind: str) -> None:
     assert said_by_person([{"type": kind}], Media()) is None
     [answer, *_] = steps({"type": kind})
     assert answer.parts == ()
