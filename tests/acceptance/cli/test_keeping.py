@@ -88,7 +88,10 @@ def test_retention_policy_is_set_previewed_and_applied(sample: World) -> None:
         [SAMPLE_ID],
         False,
     )
-    assert SAMPLE_ID[:8] in sample.ok("sessions", "list").out
+    (session,) = sample.ok("sessions", "list", "--json").json
+    (line, _) = sample.ok("store", "retention", "apply", "--dry-run").out.splitlines()
+    assert line.startswith(SAMPLE_ID)
+    assert line.endswith(f"  {session['title']}")
     assert sample.ok("store", "retention", "apply", "--json").json["sessions"] == 1
     assert SAMPLE_ID not in sample.ok("sessions", "list", "--all").out
     assert sample.run("store", "retention", "set", "--max-idle", "soon").code == 2

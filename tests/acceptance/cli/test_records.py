@@ -252,6 +252,19 @@ def test_edits_list_the_entry_that_changed_each_file(imported: World) -> None:
     assert imported.run("edits", "--session", "nowhere").code == 3
 
 
+def test_edits_in_a_pipe_have_whole_paths(world: World) -> None:
+    """Two files in one deep folder could not be told apart."""
+    (world.folder / "packages/coding-agent/src/modes/theme").mkdir(parents=True)
+    for name in ("dark.json", "theme.ts"):
+        path = f"packages/coding-agent/src/modes/theme/{name}"
+        write = f"/tool write_file {json.dumps({'path': path, 'content': 'x'})}"
+        world.ok("chat", "--continue", "-p", write, "--approve", "accept-edits")
+    shown = world.ok("edits").out
+    for found in world.ok("edits", "--json").json:
+        assert f" {found['path']} " in shown
+        assert f" {found['cwd']} " in shown
+
+
 def test_edits_of_a_folder_come_from_its_sessions(imported: World) -> None:
     folder = imported.ok("sessions", "show", SAMPLE_ID, "--json").json["cwd"]
     found = imported.ok("edits", "--json").json

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 import msgspec
@@ -13,13 +13,18 @@ from perdure.apps.cli.exits import UsageMistake
 from perdure.apps.cli.store_options import CommonOptions, existing_address
 from perdure.apps.store_access import writable_store
 from perdure.apps.terminal.output import count_of, show, show_json, size
+from perdure.apps.terminal.text import one_line
 from perdure.client import retention
+from perdure.client.store import Store
+from perdure.session.ids import StreamId
 from perdure.stores.retention.policy import Retention, RetentionReport
 from perdure.stores.retention.quotas import Quota, Usage
 
 _SECONDS = {"m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _BYTES = {"": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9}
 _NONE = "none"
+_TITLE = 60
+"""The most cells of a title."""
 
 _RETENTION = """Show, set and apply the retention policy.
 
@@ -130,17 +135,30 @@ async def apply_retention(
 
     async with writable_store(address, common.namespace) as opened:
         done = await retention.apply_retention(opened, is_dry_run=is_dry_run)
+        titles = await _titles(opened, done) if is_dry_run and not common.as_json else {}
     common.show(
-        {**_data(done), "is_done": not is_dry_run}, _removed_lines(done, is_dry_run=is_dry_run)
+        {**_data(done), "is_done": not is_dry_run},
+        _removed_lines(done, titles, is_dry_run=is_dry_run),
     )
 
 
-def _removed_lines(done: RetentionReport, *, is_dry_run: bool) -> Iterator[str]:
+async def _titles(store: Store, done: RetentionReport) -> dict[StreamId, str]:
+    """Return the title of each session that `done` lists, for the end of its line."""
+    listed = [each.stream for each in (*done.plan.expiring, *done.plan.held)]
+    names = {each: (await store.backend.state(each)).info.name for each in listed}
+    return {id: f"  {one_line(name, _TITLE) or '(no title)'}" for id, name in names.items()}
+
+
+def _removed_lines(
+    done: RetentionReport, titles: Mapping[StreamId, str], *, is_dry_run: bool
+) -> Iterator[str]:
     verb = "would go" if is_dry_run else "went"
     for each in done.plan.expiring:
-        yield f"{each.stream}  {verb}: {each.why}, {size(each.bytes)}"
+        title = titles.get(each.stream, "")
+        yield f"{each.stream}  {verb}: {each.why}, {size(each.bytes)}{title}"
     for held in done.plan.held:
-        yield f"{held.stream}  stays: held by {held.hold} (else it {verb}: {held.why})"
+        title = titles.get(held.stream, "")
+        yield f"{held.stream}  stays: held by {held.hold} (else it {verb}: {held.why}){title}"
     if is_dry_run:
         yield f"{count_of(len(done.plan.expiring), 'session')} would go; nothing was changed"
         return

@@ -24,9 +24,15 @@ from perdure.apps.session_costs import prices_in_force, sum_of
 from perdure.apps.session_rows import short_ids
 from perdure.apps.terminal.costs import cost_text
 from perdure.apps.terminal.heat_map import heat_map
-from perdure.apps.terminal.output import count_of, local_time, out_style, width
+from perdure.apps.terminal.output import (
+    count_of,
+    local_time,
+    out_style,
+    width,
+    width_for_paths,
+)
 from perdure.apps.terminal.style import Style
-from perdure.apps.terminal.text import Column, one_line, table
+from perdure.apps.terminal.text import Column, one_line, table, table_width
 from perdure.client.clock import SystemClock
 from perdure.client.store import Store
 from perdure.models.prices import Price, own_price
@@ -61,7 +67,10 @@ _HEADINGS: Mapping[Group, str] = {
     "programs": "PROGRAM",
     "sessions": "SESSION",
 }
+_NUMBERS = ("CALLS", "INPUT", "OUTPUT", "CACHED", "WRITTEN", "COST")
 _CELLS = 60
+_LEAST_NAME = 20
+"""Cells of a name next to which the numbers are spelled in full."""
 _BAR = 24
 """Cells of the longest bar of activity."""
 
@@ -190,20 +199,8 @@ def _usage_lines(
     dearer: Sequence[_DearerPart],
     names: Mapping[str, tuple[str, ...]],
 ) -> Iterator[str]:
-    columns = (
-        Column(_HEADINGS[by], "strong", gives_way=not names),
-        *((Column("LAST USED", "faint"), Column("TITLE", gives_way=True)) if names else ()),
-        Column("CALLS", is_right=True),
-        Column("INPUT", is_right=True),
-        Column("OUTPUT", is_right=True),
-        Column("CACHED", is_right=True),
-        Column("WRITTEN", is_right=True),
-        Column("COST", is_right=True),
-    )
     totals = (*found, sum_of(found)) if len(found) > 1 else found
-    yield from table(
-        columns, [_usage_row(each, by, names) for each in totals], width(), out_style()
-    )
+    yield from usage_table(by, totals, names, width(), out_style())
     for part in dearer:
         told = f"your price of {one_line(part.model, _CELLS)} has no {part.name}"
         told = f"{told}: {part.tokens:,} tokens cost as much as other input"
@@ -216,6 +213,33 @@ def _usage_lines(
         )
     if unpriced:
         yield "Prices go into [models.prices] of your settings: `perdure config path`"
+
+
+def usage_table(
+    by: Group,
+    totals: Sequence[UsageTotal],
+    names: Mapping[str, tuple[str, ...]],
+    width: int,
+    style: Style,
+) -> Iterator[str]:
+    """Format `totals` as a table of at most `width` cells. Pure.
+
+    If it would leave too few cells for the names, numbers are short, and LAST USED is omitted.
+    """
+    columns = (
+        Column(_HEADINGS[by], "strong", gives_way=not names),
+        *((Column("LAST USED", "faint"), Column("TITLE", gives_way=True)) if names else ()),
+        *(Column(each, is_right=True) for each in _NUMBERS),
+    )
+    rows = [_usage_row(each, by, names, "{:,}".format) for each in totals]
+    name = len(columns) - len(_NUMBERS) - 1
+    least = [(*row[:name], row[name][:_LEAST_NAME], *row[name + 1 :]) for row in rows]
+    if table_width(columns, least) > width:
+        rows = [_usage_row(each, by, names, _short) for each in totals]
+        if names:
+            columns = (columns[0], *columns[2:])
+            rows = [(row[0], *row[2:]) for row in rows]
+    return table(columns, rows, width, style)
 
 
 async def _dearer_parts(
@@ -252,7 +276,10 @@ async def _dearer_parts(
 
 
 def _usage_row(
-    total: UsageTotal, by: Group, names: Mapping[str, tuple[str, ...]]
+    total: UsageTotal,
+    by: Group,
+    names: Mapping[str, tuple[str, ...]],
+    spell: Callable[[int], str],
 ) -> tuple[str, ...]:
     used = total.usage
     unnamed = OWN_SOURCE if by == "programs" else "(none)"
@@ -266,7 +293,7 @@ def _usage_row(
     key = one_line(total.key, _CELLS) or unnamed
     return (
         *(names.get(total.key, (key, "", "")) if names else (key,)),
-        *(f"{number:,}" for number in numbers),
+        *map(spell, numbers),
         cost_text(total),
     )
 
@@ -387,15 +414,22 @@ async def edits(
             found = sorted(found, key=lambda each: (-each.edits, -each.at, each.path))[:last]
         ids = await short_ids(opened, list({each.session for each in found}))
     data = [{**msgspec.structs.asdict(each), "at": timestamp(each.at)} for each in found]
-    common.show(data, _edit_lines(found, ids) if found else "No edits found.")
+    lines = edit_lines(found, ids, width_for_paths(), out_style()) if found else "No edits found."
+    common.show(data, lines)
 
 
-def _edit_lines(found: Sequence[FileEdit], ids: Mapping[str, str]) -> Iterator[str]:
+def edit_lines(
+    found: Sequence[FileEdit], ids: Mapping[str, str], width: int | None, style: Style
+) -> Iterator[str]:
+    """Format `found` as a table of at most `width` cells; None cuts nothing. Pure.
+
+    If the table does not fit, it has no column of folders: long paths are cut in the middle.
+    """
     columns = (
         Column("CHANGED AT", "faint"),
         Column("EDITS", is_right=True),
-        Column("FILE", "strong", gives_way=True),
-        Column("FOLDER", gives_way=True),
+        Column("FILE", "strong", gives_way=True, is_path=True),
+        Column("FOLDER"),
         Column("ENTRY"),
     )
     rows = [
@@ -408,4 +442,9 @@ def _edit_lines(found: Sequence[FileEdit], ids: Mapping[str, str]) -> Iterator[s
         )
         for each in found
     ]
-    return table(columns, rows, width(), out_style())
+    needed = table_width(columns, rows)
+    if width is None or needed <= width:
+        return table(columns, rows, needed, style)
+    paths = [one_line(each.path, MOST) for each in found]
+    without = [(*row[:2], path, row[4]) for row, path in zip(rows, paths, strict=True)]
+    return table((*columns[:3], columns[4]), without, width, style)

@@ -72,6 +72,14 @@ def width() -> int:
     return max(shutil.get_terminal_size((WIDTH_WITHOUT_TERMINAL, 24)).columns, NARROWEST)
 
 
+def width_for_paths() -> int | None:
+    """Return the width of a line of a list of files; None if stdout is no terminal.
+
+    A program that reads the list gets the paths in full.
+    """
+    return width() if sys.stdout.isatty() else None
+
+
 def out_style() -> Style:
     """Return the style for stdout."""
     return style_for(sys.stdout)

@@ -75,6 +75,25 @@ def clip(text: str, width: int) -> str:
     return start.rstrip() + "…"
 
 
+def clip_path(path: str, width: int) -> str:
+    """Cut `path` to at most `width` cells, in the middle, so that the name of the file remains.
+
+    Of a name that does not fit, the end remains.
+    """
+    if width <= 0:
+        return ""
+    if cell_len(path) <= width:
+        return path
+    name = path.rpartition("/")[2]
+    wanted = min(max(cell_len(name) + 1, (width - 1) * 2 // 3), width - 1)
+    end = path[len(path) - wanted :]
+    while cell_len(end) > wanted:
+        end = end[1:]
+    space = width - 1 - cell_len(end)
+    start = path[:space] if _is_plain(path) else cells.set_cell_size(path, space).rstrip()
+    return f"{start}…{end}"
+
+
 def pad(text: str, width: int) -> str:
     """Pad `text` with spaces to `width` cells; longer text is unchanged."""
     return text + " " * (width - cell_len(text))
@@ -116,23 +135,34 @@ _LEAST = 8
 class Column(msgspec.Struct, frozen=True):
     """A column.
 
-    `is_right` aligns the column to the right, for numbers; a `gives_way` column is cut first.
+    `is_right` aligns the column to the right, for numbers; a `gives_way` column is cut first. The
+    cells of an `is_path` column are cut in the middle.
     """
 
     title: str
     meaning: Meaning = "plain"
     is_right: bool = False
     gives_way: bool = False
+    is_path: bool = False
+
+
+def table_width(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> int:
+    """Return how many cells wide the table is if nothing is cut."""
+    return sum(_widths(columns, rows)) + _GAP * (len(columns) - 1)
+
+
+def _widths(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[int]:
+    return [
+        max(cell_len(column.title), *(cell_len(row[n]) for row in rows), 0)
+        for n, column in enumerate(columns)
+    ]
 
 
 def table(
     columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int, style: Style
 ) -> Iterator[str]:
     """Return a heading and `rows`, at most `width` cells wide if the fixed columns fit."""
-    widths: list[int] = [
-        max(cell_len(column.title), *(cell_len(row[n]) for row in rows), 0)
-        for n, column in enumerate(columns)
-    ]
+    widths = _widths(columns, rows)
     excess = sum(widths) + _GAP * (len(columns) - 1) - width
     giving = [n for n, column in enumerate(columns) if column.gives_way]
     while giving and excess > 0:  # the widest first, so that one column does not give all
@@ -157,7 +187,7 @@ def _line(
 ) -> str:
     shown: list[str] = []
     for cell, column, width in zip(cells, columns, widths, strict=True):
-        text = clip(cell, width)
+        text = clip_path(cell, width) if column.is_path else clip(cell, width)
         text = " " * (width - cell_len(text)) + text if column.is_right else pad(text, width)
         shown.append(style.paint(text, "faint" if is_heading else column.meaning))
     return (" " * _GAP).join(shown).rstrip()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from rich.cells import cell_len
 
-from perdure.apps.terminal.text import clip, one_line, pad, safe, shorten_echoes, wrap
+from perdure.apps.terminal.text import clip, clip_path, one_line, pad, safe, shorten_echoes, wrap
 
 
 @pytest.mark.parametrize(
@@ -100,3 +100,17 @@ def test_wrapped_text_loses_no_word_and_fits(text: str, width: int) -> None:
     lines = list(wrap(text, width))
     assert " ".join(lines).split() == text.split()
     assert all(cell_len(line) <= width or " " not in line.strip() for line in lines)
+
+
+@given(st.text(max_size=60), st.integers(-1, 40))
+def test_cut_path_fits(path: str, width: int) -> None:
+    assert cell_len(clip_path(safe(path), width)) <= max(width, 0)
+
+
+def test_path_is_cut_in_the_middle_and_keeps_file_name() -> None:
+    path = "packages/agent/src/modes/theme/dark.json"
+    assert clip_path(path, 60) == path
+    assert clip_path(path, 30) == "packages/a…des/theme/dark.json"
+    assert clip_path(path, 12) == "p…/dark.json"
+    assert clip_path(path, 6) == "….json"
+    assert clip_path("文件夹/很长的文件夹名字/文件.py", 16) == "文件…字/文件.py"
