@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import pytest
 from textual import events
 from textual.widgets import Input
 
 from perdure.apps.tui.approval import Approval
+from perdure.apps.tui.program import ChatProgram
 from perdure.client.store import Store
 from perdure.session.notes import AgentBound
 from perdure.tools.permissions import Permissions
@@ -197,7 +199,7 @@ async def test_always_choice_and_scrolling_keys_are_visible_in_24_rows(
 ) -> None:
     line = f"git status {' '.join(f'--option-{n}' for n in range(3))}"
     may_run = Permissions(
-        allowed_commands=(line,), command_env={f"VALUE_{n}": "1" for n in range(9)}
+        allowed_commands=(line,), command_env={f"VALUE_{n}": "1" for n in range(12)}
     )
     scenario = RUNS.replace("git status", line)
     async with chatting(store, tmp_path, scenario=scenario, permissions=may_run) as seen:
@@ -219,6 +221,36 @@ async def test_always_choice_and_scrolling_keys_are_visible_in_24_rows(
         await seen.pilot.resize_terminal(100, 50)
         await seen.until(lambda: "↑↓" not in seen.screen)  # all of it is visible
         await seen.press("n")
+        await seen.idle()
+
+
+@pytest.mark.parametrize(("is_inline", "last"), [(True, "path = notes.txt"), (False, "+line 6")])
+async def test_question_of_a_fresh_chat_fills_the_terminal_and_counts_hidden_lines(
+    *, is_inline: bool, last: str, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ChatProgram, "is_inline", property(lambda _: is_inline))
+    lines = "".join(f"line {n}\\n" for n in range(1, 10))
+    scenario = CREATES.replace("one line\\nanother\\n", lines)
+    async with chatting(store, tmp_path, scenario=scenario) as seen:
+        await seen.type("write it")
+        await asked(seen)
+        await seen.until(lambda: "more lines, ↓" in seen.screen)
+        for text in ("May write_file run?", "+line 1", last, "[y] allow once"):
+            assert text in seen.screen
+        hidden = int(seen.screen.partition("… ")[2].split()[0])
+        facts = seen.program.screen.query_one("#facts")
+        assert hidden == facts.max_scroll_y > 0
+        await seen.press("down")
+        await seen.until(lambda: f"… {hidden - 1} more line" in seen.screen)
+        await seen.press("pagedown")
+        await seen.until(lambda: "… the end; more above, ↑" in seen.screen)
+        for text in ("Your answer is valid only while", "before: nothing is there"):
+            assert text in seen.screen
+        await seen.press("d")
+        await seen.until(lambda: "why not (Enter sends" in seen.screen)
+        for text in ("[y] allow once", "waits for your answer"):
+            assert text in seen.screen
+        await seen.press("enter")
         await seen.idle()
 
 

@@ -22,12 +22,14 @@ from textual.widgets import Button, Input, Static
 
 from perdure.apps.chat.questions import Asked, Given
 from perdure.apps.terminal.approvals import BAR, MORE, approval_lines
+from perdure.apps.terminal.output import count_of
 from perdure.apps.tui.text import plain, shown
 
 _KEYS = {"allow": ("y", "allow once"), "always": ("a", "always"), "deny": ("n", "deny")}
 _OTHER_KEYS = {"d": ("note", "deny, why"), "s": ("show_all", "show all")}
 REST = "    … "
-_OTHER_ROWS = 11
+_OTHER_ROWS = 10
+"""A row of messages, the lines around the panel, question, answers, note, gauge and keys."""
 _LEAST_ROWS = 3
 _OTHER_CELLS = 6
 _LEAST_CELLS = 20
@@ -59,6 +61,7 @@ class Approval(Vertical, can_focus=True):
         self._rows = rows
         self._given: asyncio.Future[Given] = asyncio.get_running_loop().create_future()
         self._lines = list(approval_lines(asked))
+        self._length = 0
         self._answers = dict(_answer_keys(asked.choices))
         self.ready_at = 0.0
         self._timer: Timer | None = None
@@ -68,6 +71,7 @@ class Approval(Vertical, can_focus=True):
         yield Static(plain(self._asked.question_text, "bold"), id="question", markup=False)
         with VerticalScroll(id="facts", can_focus=False):
             yield Static("", markup=False)
+        yield Static("", id="more", markup=False)
         yield Static("", id="always", markup=False)
         with Horizontal(id="answers"):
             for key, (choice, words) in self._answers.items():
@@ -83,6 +87,9 @@ class Approval(Vertical, can_focus=True):
         """Set the keyboard focus to the panel; accept keys after a short delay."""
         self.ready_at = asyncio.get_running_loop().time() + _EDGE_S
         self.query_one("#note", Input).display = False
+        facts = self.query_one("#facts", VerticalScroll)
+        for changed in ("scroll_y", "size"):
+            self.watch(facts, changed, self._count_hidden, init=False)
         self._draw()
         self.focus()
 
@@ -92,8 +99,9 @@ class Approval(Vertical, can_focus=True):
 
     def _draw(self) -> None:
         facts = self.query_one("#facts", VerticalScroll)
-        rows = max(self._rows() - _OTHER_ROWS, _LEAST_ROWS)
         room = max(self.screen.size.width - _OTHER_CELLS, _LEAST_CELLS)
+        wrapped = len(chop_cells(self._asked.question_text, room)) - 1
+        rows = max(self._rows() - _OTHER_ROWS - wrapped, _LEAST_ROWS)
         # The line about "always" is the last one. It stays visible, unless it is very long.
         has_always = self._asked.grant is not None and "always" in self._asked.choices
         pinned = facts_content(self._lines[-1:] if has_always else (), room)
@@ -102,10 +110,22 @@ class Approval(Vertical, can_focus=True):
         always = self.query_one("#always", Static)
         always.display = is_pinned
         always.update(pinned)
-        facts.styles.max_height = max(rows - is_pinned * height, _LEAST_ROWS)
-        lines = self._lines[:-1] if is_pinned else self._lines
-        facts.query_one(Static).update(facts_content(lines, room))
+        rows = max(rows - is_pinned * height, _LEAST_ROWS)
+        content = facts_content(self._lines[:-1] if is_pinned else self._lines, room)
+        self._length = content.plain.count("\n") + 1
+        is_longer = self._length > rows
+        self.query_one("#more").display = is_longer
+        facts.styles.max_height = rows - is_longer
+        facts.query_one(Static).update(content)
+        self.call_after_refresh(self._count_hidden)
         self.call_after_refresh(self.refresh_bindings)
+
+    def _count_hidden(self) -> None:
+        """Say how many lines of the facts are below the visible ones."""
+        facts = self.query_one("#facts")
+        hidden = self._length - round(facts.scroll_y) - facts.size.height
+        told = f"… {count_of(hidden, 'more line')}, ↓" if hidden > 0 else "… the end; more above, ↑"
+        self.query_one("#more", Static).update(plain(told, "bold"))
 
     async def answer(self) -> Given:
         """Wait for the user's answer and return it."""

@@ -78,6 +78,7 @@ class ScreenDisplay:
         panel = Approval(
             asked, lambda: self.conversation.whole_question(asked), self._rows_for_questions
         )
+        self.transcript.screen.add_class("full")  # all rows of the terminal, also below the prompt
         await program.mount(panel, before=self.input)
         self.input.display = False
         self._set_state("waits for your answer")
@@ -91,9 +92,8 @@ class ScreenDisplay:
                 self.input.composer.focus()
 
     def _rows_for_questions(self) -> int:
-        """Return the rows of the terminal, minus the rows of the messages in inline mode."""
-        rows = self._program.size.height
-        return rows * 7 // 10 if self._program.is_inline else rows
+        """Return the rows of the terminal. In inline mode, the panel has no lines around it."""
+        return self._program.size.height + 2 * self._program.is_inline
 
     async def show_tree(self, chat: Chat) -> None:
         """Open the tree navigator, and run the command that the user chooses there."""
