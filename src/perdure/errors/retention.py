@@ -19,16 +19,26 @@ class Erased(SessionError):
 
 
 class SessionHasForks(StoreError):
-    """Forks share entries of the session; nothing was erased."""
+    """Forks share entries of the session; nothing was erased.
+
+    With `is_all_shared`, the request was to keep shared entries, and forks share every entry that
+    the request named.
+    """
 
     code = "session_has_forks"
 
-    def __init__(self, stream: str, forks: tuple[str, ...]) -> None:
+    def __init__(self, stream: str, forks: tuple[str, ...], *, is_all_shared: bool = False) -> None:
         named = ", ".join(forks[:5]) + (", …" if len(forks) > 5 else "")
-        super().__init__(
+        reason = (
             f'session {stream!r} has forks ({named}): forks="keep" leaves them what they share '
-            'with it, or forks="erase" erases them too (nothing was erased)'
+            'with it, or forks="erase" erases them too'
         )
+        if is_all_shared:
+            reason = (
+                f"forks ({named}) share all entries to erase of session {stream!r}, and "
+                'forks="keep" keeps shared entries; use forks="erase" instead'
+            )
+        super().__init__(f"{reason} (nothing was erased)")
         self.stream = stream
         self.forks = forks
 

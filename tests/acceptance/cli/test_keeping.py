@@ -148,6 +148,13 @@ def test_entry_shared_with_a_fork_is_erased_only_with_an_option(sample: World) -
 
     refused = sample.run(*chosen)
     assert (refused.code, fork in refused.err) == (4, True)
+    kept = sample.run(*chosen, "--keep-for-forks")
+    assert (kept.code, kept.out) == (4, "")
+    assert "use --with-forks to erase them in the forks too (nothing was erased)" in " ".join(
+        kept.err.split()
+    )
+    assert "still contain" not in kept.err
+    assert sample.ok("sessions", "erasures", "--json").json == []
     told = sample.ok(*chosen, "--with-forks").out
 
     assert f"  {fork} erased: nothing of its own" in told

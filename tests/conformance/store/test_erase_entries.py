@@ -111,8 +111,6 @@ async def test_certificate_counts_each_requested_entry_once(opened: Store) -> No
     assert [each.requested for each in await opened.erasures()] == [1, 1]
     fork = await session.fork(await session.append(user("third")))
     shared = (await session.path())[-1]
-    certificate = await session.erase_entries([shared], forks="keep")
-    assert (certificate.requested, certificate.entries) == (0, 0)
     certificate = await session.erase_entries([shared], forks="erase")
     assert (certificate.requested, certificate.entries) == (1, 1)
     assert (await opened.erase(fork.id)).requested == 0
@@ -216,6 +214,22 @@ async def test_erasure_of_a_shared_entry_obeys_the_fork_option(opened: Store) ->
         assert (await each.info()).first_text == (left[0] if left else None)
     assert await opened.search(CANARY) == []
     await require_sound(opened, 2)
+
+
+@erases
+async def test_erasure_of_only_kept_entries_is_rejected(opened: Store) -> None:
+    session = await opened.create(id="s")
+    first, second = await session.append(user(CANARY), assistant("two"))
+    await session.fork(id="f")
+
+    with pytest.raises(SessionHasForks, match="share all entries to erase") as refused:
+        await session.erase_entries([first, second], forks="keep")
+
+    assert refused.value.forks == ("f",)
+    assert (await opened.erasures(), await said(session)) == ([], [CANARY, "two"])
+    done = await session.erase_entries([first], forks="erase")
+    assert (await session.erase_entries([first], forks="keep")).id == done.id
+    await require_sound(opened, 1)
 
 
 @erases

@@ -8,6 +8,7 @@ session, which belongs to the memory.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final
 
@@ -20,7 +21,14 @@ from perdure.adapters.google_adk import stored_ids
 from perdure.adapters.google_adk.events import CUSTOM_TYPE, Fields, entry_of, fields_of
 from perdure.adapters.google_adk.stored_session import StoredSession
 from perdure.adapters.stored_json import opaque_entry
-from perdure.errors import EntryNotFound, Erased, SessionExists, SessionNotFound, WrongArgument
+from perdure.errors import (
+    EntryNotFound,
+    Erased,
+    SessionExists,
+    SessionHasForks,
+    SessionNotFound,
+    WrongArgument,
+)
 
 ADDED: Final = "adk.memory.session"
 """`Note.note_type`: a session of the store was added, up to an entry."""
@@ -134,7 +142,8 @@ class StoredMemory:
             and event.id == memory_id
         ]
         if copies:
-            await session.erase_entries(copies, forks="keep", by=BY)
+            with suppress(SessionHasForks):  # forks keep all copies
+                await session.erase_entries(copies, forks="keep", by=BY)
 
     async def _scope(self, session: perdure.Session) -> _Scope:
         await session.info()

@@ -21,6 +21,8 @@ ADVICE: Mapping[str, str] = {
     "Store.erasures has the certificate": "`perdure sessions erase {stream}` shows the certificate",
     'forks="keep" leaves them': "add --keep-for-forks to leave them",
     'forks="erase" erases them too': "--with-forks to erase them too",
+    'forks="keep" keeps shared': "--keep-for-forks keeps shared",
+    'use forks="erase" instead': "use --with-forks to erase them in the forks too",
     "raise its quota": "raise its quota with `perdure store quota`",
     "move the existing store aside": "add --force to move the existing store aside",
     "resume it with Runtime.resume": "resume it with `perdure chat --session {stream}`",

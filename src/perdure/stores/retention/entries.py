@@ -79,7 +79,8 @@ def entry_erasures(
     in an erasure of a session.
     Raises: EntryNotFound if an entry does not exist. The call raises InvalidEntry for an entry that
     cannot be erased alone, and TurnOpen while a turn is open. The call raises SessionHasForks if
-    forks share an entry and the policy of the request is "refuse".
+    forks share an entry and the policy of the request is "refuse", or if the policy is "keep" and
+    nothing remains to erase.
     """
     stream = state.header.id
     if state.open_turn is not None:
@@ -94,6 +95,8 @@ def entry_erasures(
     if request.forks == "keep":
         kept = {entry.id for fork in sharing for entry in seen[fork].tree if entry.id in asked}
     erased = asked - kept
+    if not erased and any(not own[seq].is_erased for seq in seqs_in(kept, stream)):
+        raise SessionHasForks(stream, tuple(sorted(sharing)), is_all_shared=True)
     requested = sum(not entry.is_erased for entry in own.values() if entry.id in erased)
     notes = [entry for entry in seen[stream].notes if entry.stream == stream]
     erased |= _same_content([entry for entry in own.values() if entry.id in erased], notes)

@@ -79,6 +79,11 @@ def test_each_server_advice_belongs_to_a_message_in_the_library() -> None:
         ),
         (errors.Erased("s"), "Store.erasures", "`perdure sessions erase s` shows the certificate"),
         (errors.SessionHasForks("s", ("a",)), 'forks="erase"', "or --with-forks to erase them"),
+        (
+            errors.SessionHasForks("s", ("a",), is_all_shared=True),
+            'forks="erase"',
+            "--keep-for-forks keeps shared entries; use --with-forks to erase them",
+        ),
         (errors.CorruptLog("s", 1, "x"), "Store.verify", "run `perdure store verify` for all"),
         (errors.StoreCorrupt("f", "x"), "Store.verify", "then run `perdure store verify`, and"),
         (errors.StoreCorrupt("f", "x"), "Store.verify", "and `perdure store repair` to keep"),
