@@ -256,7 +256,7 @@ async def _import_files(
     *,
     as_json: bool,
 ) -> _Total:
-    total = _Total(named, "added" if store is not None else "in them")
+    total = _Total(named, "added" if store is not None else "in them", lists_all=as_json)
     for error in closed:
         reason = f"the folder cannot be read ({error.strerror})"
         outcome = FileOutcome(Path(error.filename), error=FormatError(str(error.filename), reason))
@@ -277,6 +277,7 @@ async def _import_files(
                 later.append(outcome)
     for outcome in later:
         _tell(outcome, as_json=as_json)
+    _tell_unchanged(total.unchanged)
     if not as_json and len(files) > 1:
         show_lines(total.lines())
     if store is None and not as_json:
@@ -297,13 +298,16 @@ async def _previewed(
 class _Total:
     """The totals of all imported files. `failure` is the error of the last file that failed.
 
-    A file that is not a session is no failure if it is in one of the folders `named`.
+    A file that is not a session is no failure if it is in one of the folders `named`. `unchanged`
+    are the files without anything new; `lists_all` leaves this list empty.
     """
 
-    def __init__(self, named: Sequence[Path], done: str) -> None:
+    def __init__(self, named: Sequence[Path], done: str, *, lists_all: bool) -> None:
         self._named = frozenset(named)
         self._done = done
         self._others = 0
+        self._lists_all = lists_all
+        self.unchanged: list[FileOutcome] = []
         self.failed = 0
         self.failure: PerdureError | None = None
         self._sessions: dict[str, set[str]] = {}
@@ -321,7 +325,10 @@ class _Total:
             report = outcome.report
             self._sessions.setdefault(report.format, set()).add(report.session)
             self._entries[report.format] += report.entries
-        return True
+        if self._lists_all or not _is_unchanged(outcome):
+            return True
+        self.unchanged.append(outcome)
+        return False
 
     def lines(self) -> Iterator[str]:
         """Return one line with the totals.
@@ -430,6 +437,23 @@ def _tell(outcome: FileOutcome, *, as_json: bool) -> None:
         show_json({name: fields[name] for name in shown}, is_flushed=True)
     elif outcome.report is not None:
         _tell_report(outcome.path, outcome.report)
+
+
+def _is_unchanged(outcome: FileOutcome) -> bool:
+    report = outcome.report
+    return report is not None and not (
+        report.entries or report.is_new or report.malformed or report.warnings
+    )
+
+
+def _tell_unchanged(unchanged: Sequence[FileOutcome]) -> None:
+    """Print how many files had nothing new, or the report if it is only one."""
+    if len(unchanged) == 1:
+        _tell(unchanged[0], as_json=False)
+    elif unchanged:
+        is_each_a_file = len({each.path for each in unchanged}) == len(unchanged)
+        unit = "file" if is_each_a_file else "session"
+        show(f"nothing new in {count_of(len(unchanged), unit)}")
 
 
 def _tell_report(file: Path, report: ImportReport) -> None:
