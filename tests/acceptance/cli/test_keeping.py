@@ -171,14 +171,17 @@ def test_many_sessions_are_listed_before_they_are_erased(sample: World) -> None:
     chosen = ("sessions", "erase", "--query", "tea")
     shown = sample.ok(*chosen, "--dry-run").out
     assert "tea again" in shown
-    assert "2 sessions, 4 messages" in shown
+    count = shown.splitlines()[-1]
+    assert count.startswith("2 sessions, ")
     asked = sample.run(*chosen)
-    assert (asked.code, "2 sessions, 4 messages" in asked.err) == (2, True)
+    assert (asked.code, count in asked.err) == (2, True)
     assert len(sample.ok("sessions", "list", "--json").json) == 3
     erased = sample.ok(*chosen, "--yes", "--json").json
     assert len(erased) == 2
+    entries = sum(session["entries"] for each in erased for session in each["sessions"])
+    assert count == f"2 sessions, {entries} entries"
     assert [row["id"] for row in sample.ok("sessions", "list", "--json").json] == [SAMPLE_ID]
-    assert sample.ok(*chosen, "--yes").out == "0 sessions, 0 messages\n"
+    assert sample.ok(*chosen, "--yes").out == "0 sessions, 0 entries\n"
     sample.ok("sessions", "erase", "--source", "pi", "--until", "2020-01-01", "--yes")
     assert len(sample.ok("sessions", "list", "--json").json) == 1
     assert sample.run("sessions", "erase", "--dry-run").code == 2
@@ -190,25 +193,58 @@ def test_dry_run_erasure_of_one_session_lists_it_and_erases_nothing(sample: Worl
     kept = ("sessions", "erase", SAMPLE_ID, "--dry-run")
 
     shown = sample.ok(*kept).out
-    assert "1 session, 35 messages" in shown
-    assert f"not these, which have forks (add --keep-for-forks or --with-forks): {SAMPLE_ID}" in (
-        " ".join(shown.split())
-    )
+    assert "0 sessions, 0 entries" in shown
+    assert f"not erased: {SAMPLE_ID} has forks ({fork}): add --keep-for-forks or --with" in shown
+    assert "cannot be undone" in sample.ok(*kept, "--with-forks").err
     assert set(sample.ok(*kept, "--with-forks", "--json").json) == {SAMPLE_ID, fork}
     assert sample.ok(*kept, "--keep-for-forks", "--json").json == [SAMPLE_ID]
     everything = sample.ok("sessions", "erase", "--everything", "--dry-run", "--json").json
     assert set(everything) == {SAMPLE_ID, fork}
     of_nobody = sample.ok("sessions", "erase", "--subject", "ann", "--dry-run")
-    assert of_nobody.out == "0 sessions, 0 messages\n"
+    assert of_nobody.out == "0 sessions, 0 entries\n"
 
-    for words, code in (
-        (("sessions", "erase", SAMPLE_ID[:8], "--dry-run"), 3),
-        ((*kept, "--certificate", "erased.json"), 2),
-    ):
-        assert sample.run(*words).code == code, words
+    short = sample.ok("sessions", "erase", SAMPLE_ID[:8], "--with-forks", "--dry-run", "--json")
+    assert set(short.json) == {SAMPLE_ID, fork}
+    assert f"erasing needs the whole id: perdure sessions erase {SAMPLE_ID}" in short.err
+    assert sample.run(*kept, "--certificate", "erased.json").code == 2
     assert not (sample.folder / "erased.json").exists()
     assert len(sample.ok("sessions", "list", "--json").json) == 2
     assert sample.ok("sessions", "erasures", "--json").json == []
+
+
+def test_dry_run_and_erasure_count_the_same_entries(sample: World) -> None:
+    fork = sample.ok("sessions", "fork", SAMPLE_ID, "--json").json["session"]
+    part = sample.ok("sessions", "fork", SAMPLE_ID, "12", "--json").json["session"]
+    sample.ok("chat", "-m", "scripted:echo", "--session", part, "-p", "one more")
+
+    for session, options in ((fork, ()), (SAMPLE_ID, ("--keep-for-forks",)), (part, ())):
+        chosen = ("sessions", "erase", session, *options)
+        shown = sample.ok(*chosen, "--dry-run").out
+        told = sample.ok(*chosen, "--yes")
+        assert told.out.startswith("erased 1 session: ")
+        entries = told.out.split()[3]
+        assert f"1 session, {entries} entries\n" in shown
+        kept = f"not erased: entries that {session} shares with {SAMPLE_ID}"
+        assert (kept in shown, kept in told.err) == ((session != SAMPLE_ID,) * 2)
+
+
+def test_dry_run_of_entries_names_the_forks_that_share_them(sample: World) -> None:
+    fork = sample.ok("sessions", "fork", SAMPLE_ID, "12", "--json").json["session"]
+    number = sample.ok("sessions", "read", SAMPLE_ID, "--json").json[-1]["id"].rpartition("/")[2]
+    chosen = ("sessions", "erase", SAMPLE_ID, "3", number, "--dry-run")
+
+    refused = sample.ok(*chosen)
+    assert f"0 entries of {SAMPLE_ID}\n" in refused.out
+    assert f"nothing is erased: forks ({fork}) share entry 3; add --with-forks" in refused.out
+    kept = sample.ok(*chosen, "--keep-for-forks")
+    assert f"1 entry of {SAMPLE_ID}\n" in kept.out
+    assert f"not erased: entry 3, which forks share ({fork})" in kept.out
+    erased = sample.ok(*chosen, "--with-forks")
+    assert f"2 entries of {SAMPLE_ID}\nentry 3: erased in the forks too ({fork})" in erased.out
+    assert "an erasure cannot be undone" in erased.err
+    assert "undone" not in refused.err
+    short = sample.ok("sessions", "erase", SAMPLE_ID[:8], number, "--dry-run")
+    assert f"erasing needs the whole id: perdure sessions erase {SAMPLE_ID} {number}" in short.err
 
 
 def test_erasure_of_a_password_warns_about_an_answer_with_the_same_password(world: World) -> None:

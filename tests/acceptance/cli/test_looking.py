@@ -186,13 +186,13 @@ def test_fork_is_compared_with_its_origin(sample: World) -> None:
 
 
 def test_erasure_dry_run_lists_sessions_not_erased_because_of_forks(sample: World) -> None:
-    sample.ok("sessions", "fork", SAMPLE_ID, "--at", "5")
+    fork = sample.ok("sessions", "fork", SAMPLE_ID, "--at", "5", "--json").json["session"]
     wanted = ("sessions", "erase", "--source", "pi")
     shown = sample.ok(*wanted, "--dry-run").out
-    assert (
-        f"not these, which have forks (add --keep-for-forks or --with-forks): {SAMPLE_ID}" in shown
-    )
-    assert "forks" not in sample.ok(*wanted, "--keep-for-forks", "--dry-run").out
+    advice = "add --keep-for-forks or --with-forks"
+    assert f"not erased: {SAMPLE_ID} has forks ({fork}): {advice}" in shown
+    assert sample.ok(*wanted, "--dry-run", "--json").json == []
+    assert advice not in sample.ok(*wanted, "--keep-for-forks", "--dry-run").out
     assert f"{SAMPLE_ID}: not erased" in sample.run(*wanted, "--yes").err
 
 

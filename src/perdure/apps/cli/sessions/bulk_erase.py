@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated
 
 import msgspec
@@ -11,6 +12,13 @@ import typer
 from perdure.apps.cli.exits import UsageMistake
 from perdure.apps.cli.moments import UntilOption
 from perdure.apps.cli.options import FolderFilter, SourceFilter
+from perdure.apps.cli.sessions.shared_entries import (
+    Forks,
+    fork_names,
+    kept_entries,
+    remaining_forks,
+    shares_with_parent,
+)
 from perdure.apps.session_rows import RowFilter, SessionRow, newest_rows
 from perdure.apps.terminal.advice import message_of
 from perdure.apps.terminal.output import count_of, local_time, remark
@@ -19,9 +27,6 @@ from perdure.client.store import Store
 from perdure.errors import PerdureError
 from perdure.session.info import SessionInfo
 from perdure.stores.retention.erase import Certificate, ForkPolicy
-
-_NO_FORKS = ("role", "subagent")
-"""Origins of sessions whose parent is what they belong to, not what they share entries with."""
 
 _LISTED = 20
 _NAME_CELLS = 60
@@ -75,7 +80,9 @@ async def reached(
     while more := [
         info.id
         for info in infos
-        if info.parent in found and info.id not in found and (has_forks or info.origin in _NO_FORKS)
+        if info.parent in found
+        and info.id not in found
+        and (has_forks or not shares_with_parent(info))
     ]:
         found.update(more)
     return await newest_rows(store, RowFilter(scope="all", among=frozenset(found)), None)
@@ -85,34 +92,68 @@ def _is_named(info: SessionInfo, session: str | None, subject: str | None) -> bo
     return session in (None, info.id) and subject in (None, info.subject)
 
 
-async def preview_lines(store: Store, rows: Sequence[SessionRow], forks: ForkPolicy) -> list[str]:
-    """List the sessions to erase, newest first, with their count, and the sessions that remain."""
-    lines = [_row_line(row) for row in rows[:_LISTED]]
+class Preview(msgspec.Struct, frozen=True):
+    """What an erasure of sessions would erase: the ids of the sessions, and lines to print."""
+
+    ids: Sequence[str]
+    lines: Sequence[str]
+
+
+async def preview_of(
+    store: Store, rows: Sequence[SessionRow], forks: ForkPolicy, *, is_one: bool = False
+) -> Preview:
+    """Return the sessions to erase, newest first, their counts, and the entries that remain.
+
+    With `is_one`, one erasure includes all `rows`: forks of one of them prevent the whole erasure.
+    """
+    infos = await store.recent(None, scope="all")
+    ids = [row.info.id for row in rows]
+    left = remaining_forks(infos, set(ids))
+    blocked = set(left) if forks == "refuse" else set[str]()
+    if is_one and blocked:
+        blocked = set(ids)
+    kept = Counter[str]()
+    if forks == "keep" and left:
+        kept.update(id.rpartition("/")[0] for id in await kept_entries(store, left))
+    counts = {row.info.id: row.info.entries - kept[row.info.id] for row in rows}
+    lines = [_row_line(row, counts[row.info.id]) for row in rows[:_LISTED]]
     if len(rows) > _LISTED:
         lines.append(f"  … and {len(rows) - _LISTED:,} more")
-    messages = sum(row.info.messages for row in rows)
-    lines.append(f"{count_of(len(rows), 'session')}, {count_of(messages, 'message')}")
-    if forks == "refuse":
-        lines += await _kept_lines(store, rows)
-    return lines
+    erased = [id for id in ids if id not in blocked]
+    entries = count_of(sum(counts[id] for id in erased), "entry", "entries")
+    lines.append(f"{count_of(len(erased), 'session')}, {entries}")
+    lines += _fork_lines(left, forks, kept)
+    lines += origin_lines([row.info for row in rows if row.info.id in erased], ids)
+    return Preview(erased, lines)
 
 
-def _row_line(row: SessionRow) -> str:
+def _row_line(row: SessionRow, entries: int) -> str:
     info = row.info
     name = one_line(info.name or "(nothing said yet)", _NAME_CELLS)
-    return f"  {info.id}  {local_time(info.updated_at)}  {info.messages:>5}  {name}"
+    return f"  {info.id}  {local_time(info.updated_at)}  {entries:>5}  {name}"
 
 
-async def _kept_lines(store: Store, rows: Sequence[SessionRow]) -> Iterator[str]:
-    """List the sessions that cannot be erased, because remaining forks share their entries."""
-    erased = {row.info.id for row in rows}
-    others = [info for info in await store.recent(None, scope="all") if info.id not in erased]
-    origins = {info.parent for info in others if info.origin not in _NO_FORKS}
-    kept = [row.info.id for row in rows if row.info.id in origins]
-    if not kept:
-        return iter(())
-    advice = "add --keep-for-forks or --with-forks"
-    return iter((f"not these, which have forks ({advice}): {', '.join(kept)}",))
+def _fork_lines(left: Forks, policy: ForkPolicy, kept: Mapping[str, int]) -> Iterator[str]:
+    """Say for each session of `left` what its remaining forks prevent or keep."""
+    for session, forks in left.items():
+        names = fork_names(forks)
+        if policy == "refuse":
+            yield (
+                f"not erased: {session} has forks ({names}): add --keep-for-forks or --with-forks"
+            )
+        elif kept[session]:
+            entries = count_of(kept[session], "entry", "entries")
+            yield f"not erased: {entries} of {session}, which forks share ({names})"
+
+
+def origin_lines(infos: Iterable[SessionInfo], erased: Collection[str]) -> Iterator[str]:
+    """Say for each fork in `infos` that the entries of its origin remain, if that is not erased."""
+    for info in infos:
+        if shares_with_parent(info) and info.parent not in erased:
+            yield (
+                f"not erased: entries that {info.id} shares with {info.parent}; to erase them, "
+                f"erase {info.parent} --with-forks"
+            )
 
 
 async def erase_rows(

@@ -17,6 +17,7 @@ from perdure.apps.cli.exits import DONE, FAILED, PathExists, UsageMistake, Whole
 from perdure.apps.cli.options import only_subject, only_text
 from perdure.apps.cli.sessions import bulk_erase, repeated_text
 from perdure.apps.cli.sessions.bulk_erase import EraseFilters
+from perdure.apps.cli.sessions.shared_entries import forks_of_entries
 from perdure.apps.cli.store_options import (
     CommonOptions,
     named_folder,
@@ -144,18 +145,19 @@ async def _erase_many(
         rows = await bulk_erase.selected(opened, wanted)
         if not rows:
             await require_known(opened, wanted.cwd, wanted.source)
-        ids = [row.info.id for row in rows]
+        preview = await bulk_erase.preview_of(opened, rows, asked.forks)
         if is_preview or not rows:
-            common.show(ids, await bulk_erase.preview_lines(opened, rows, asked.forks))
+            _show_preview(common, preview.ids, preview.lines)
             return DONE
         if not common.as_json:
-            for line in await bulk_erase.preview_lines(opened, rows, asked.forks):
+            for line in preview.lines:
                 remark(line)
         _confirm(f"these {count_of(len(rows), 'session')}", is_sure=asked.is_sure)
         done, failures = await bulk_erase.erase_rows(opened, rows, asked.forks, asked.by)
     common.show(
         [_data(certificate) for certificate in done],
-        f"erased {count_of(len(done), 'session')}: see `perdure sessions erasures`",
+        f"erased {count_of(len(done), 'session')}, {_entries_of(done)}: see `perdure sessions "
+        "erasures`",
     )
     return FAILED if failures or not all(each.is_complete for each in done) else DONE
 
@@ -170,22 +172,23 @@ async def _erase(asked: _Asked, common: CommonOptions, *, is_preview: bool) -> i
     if is_preview and asked.file is not None:
         raise UsageMistake("--dry-run erases nothing, so there is no certificate: leave out one")
     async with common.existing_store() as opened:
-        session = None if named[0] is None else await _whole(opened, named[0])
+        session = None if named[0] is None else await _whole(opened, asked, is_preview=is_preview)
         if session is not None and asked.entries:
             handle = await opened.open(session)
             try:
-                return await _erase_entries(handle, asked, common, is_preview=is_preview)
+                return await _erase_entries(opened, handle, asked, common, is_preview=is_preview)
             except EntryNotFound:
                 await _require_no_session(opened, asked.entries)
                 raise
         if is_preview:
             rows = await bulk_erase.reached(opened, session, asked.subject, asked.forks)
-            ids = [row.info.id for row in rows]
-            common.show(ids, await bulk_erase.preview_lines(opened, rows, asked.forks))
+            preview = await bulk_erase.preview_of(opened, rows, asked.forks, is_one=True)
+            _show_preview(common, preview.ids, preview.lines)
             return DONE
         _confirm(
             session or named[1] or f"all of namespace {common.namespace}", is_sure=asked.is_sure
         )
+        infos = [] if session is None else [(await opened.backend.state(StreamId(session))).info]
         with _reserved(asked.file):
             done = await opened.erase(
                 session,
@@ -194,7 +197,10 @@ async def _erase(asked: _Asked, common: CommonOptions, *, is_preview: bool) -> i
                 forks=asked.forks,
                 by=asked.by,
             )
-    return _finish(done, asked.file, common)
+    code = _finish(done, asked.file, common)
+    for line in bulk_erase.origin_lines(infos, {each.session for each in done.sessions}):
+        remark(line)
+    return code
 
 
 async def _require_no_session(store: Store, entries: Sequence[str]) -> None:
@@ -209,7 +215,7 @@ async def _require_no_session(store: Store, entries: Sequence[str]) -> None:
 
 
 async def _erase_entries(
-    session: Session, asked: _Asked, common: CommonOptions, *, is_preview: bool
+    store: Store, session: Session, asked: _Asked, common: CommonOptions, *, is_preview: bool
 ) -> int:
     """Erase single entries. Only whole ids are accepted, because an erasure cannot be undone."""
     ids = (f"{session.id}/{each}" if each.isdecimal() else each for each in asked.entries)
@@ -218,7 +224,11 @@ async def _erase_entries(
     count = f"{count_of(len(found), 'entry', 'entries')} of {session.id}"
     sought = repeated_text.telling_texts(found)
     if is_preview:
-        common.show([entry.id for entry in found], [*lines, count])
+        forks = await forks_of_entries(store, session.id, found)
+        erased = forks.erasable(found, asked.forks)
+        count = f"{count_of(len(erased), 'entry', 'entries')} of {session.id}"
+        told = [*lines, count, *forks.lines(asked.forks)]
+        _show_preview(common, [entry.id for entry in erased], told)
         await _warn_of_repeats(session, sought, found)
         return DONE
     if not asked.is_sure:
@@ -255,14 +265,27 @@ def _finish(done: Certificate, file: Path | None, common: CommonOptions) -> int:
     return DONE if done.is_complete else FAILED
 
 
-async def _whole(store: Store, typed: str) -> str:
-    """Return `typed` if it is the whole id of a session. Raises: SessionNotFound, PathNotFound."""
+def _show_preview(common: CommonOptions, ids: Sequence[str], lines: Sequence[str]) -> None:
+    common.show(ids, lines)
+    if ids:
+        remark("this was a dry run; an erasure cannot be undone: there is no trash")
+
+
+async def _whole(store: Store, asked: _Asked, *, is_preview: bool) -> str:
+    """Return the id of the session, which must be typed whole, except for a preview.
+
+    Raises: WholeIdNeeded, SessionNotFound, PathNotFound.
+    """
+    typed = asked.session or ""
     try:
         found = await named_session(store, typed)
     except AmbiguousId as error:
         raise WholeIdNeeded(typed, error.candidates) from None
-    if found != typed:
+    if found != typed and not is_preview:
         raise WholeIdNeeded(typed, (found,))
+    if found != typed:
+        words = " ".join((found, *asked.entries))
+        remark(f"erasing needs the whole id: perdure sessions erase {words}")
     return found
 
 
@@ -360,6 +383,10 @@ def _lines(certificate: Certificate, file: Path | None) -> Iterator[str]:
         yield f"The certificate is in {safe(str(file))}"
     if not certificate.is_complete:
         yield "The erasure is not complete: run the same command again."
+
+
+def _entries_of(certificates: Sequence[Certificate]) -> str:
+    return count_of(sum(each.entries for each in certificates), "entry", "entries")
 
 
 def _entries_text(certificate: Certificate) -> str:
