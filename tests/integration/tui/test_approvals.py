@@ -262,6 +262,40 @@ async def test_forbidden_command_of_model_shows_how_to_allow_it(
         await seen.shows("run_command is not offered: /allow COMMAND or --allow-command", "It ran.")
 
 
+async def test_command_that_no_rule_allows_shows_the_rules_and_how_to_allow_it(
+    store: Store, tmp_path: Path
+) -> None:
+    may_run = Permissions(allowed_commands=("pwd",), allowed_command_globs=("git **",))
+    scenario = RUNS.replace("git status", "git status -s")
+    async with chatting(
+        store, tmp_path, scenario=scenario, size=(120, 40), permissions=may_run
+    ) as seen:
+        await seen.type("look")
+        await seen.shows(
+            "not allowed: git status -s; /allow git status -s or --allow-command 'git status -s'",
+            "commands that may be asked for: pwd; git **",
+            "neither matches an option",
+            "It ran.",
+        )
+        await seen.idle()
+        await seen.type("/allow git status -s")
+        await seen.type("again")
+        await asked(seen)
+        await seen.press("n")
+        await seen.idle()
+
+
+async def test_refused_command_that_would_be_a_pattern_is_not_repeated(
+    store: Store, tmp_path: Path
+) -> None:
+    may_run = Permissions(allowed_commands=("pwd",))
+    scenario = RUNS.replace('"git status"', "\"git '**'\"")
+    async with chatting(store, tmp_path, scenario=scenario, permissions=may_run) as seen:
+        await seen.type("look")
+        await seen.shows("the command is not allowed: /allow COMMAND or --allow-command", "It ran.")
+        assert "/allow git" not in seen.transcript
+
+
 async def test_command_allowed_in_chat_runs_and_is_recorded(store: Store, tmp_path: Path) -> None:
     async with chatting(store, tmp_path, scenario=RUNS, size=(120, 40)) as seen:
         await seen.type("/agent")

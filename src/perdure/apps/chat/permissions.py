@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +12,11 @@ import typer
 
 from perdure.apps.settings.document import commands_and_hosts
 from perdure.apps.settings.layers import Configuration
+from perdure.errors import PerdureError
+from perdure.secrets.mask import mask_secrets
 from perdure.session.printable import safe
+from perdure.tools.builtin.shell import argv_in
+from perdure.tools.commands import canonical, is_allowed
 from perdure.tools.permissions import ApprovalMode, Permissions, Scope
 
 SEARCH_SECRET = "PERDURE_SECRET_SEARCH"  # noqa: S105 - the name of a variable
@@ -23,6 +28,9 @@ PATTERNS = (
 )
 
 NO_COMMANDS = "run_command is not offered: /allow COMMAND or --allow-command names what may run"
+
+_MAX_LINE = 200
+"""Characters of a command that a remark repeats."""
 
 ApproveOption = Annotated[
     ApprovalMode | None,
@@ -116,6 +124,28 @@ def command_lines(permissions: Permissions) -> Iterator[str]:
     yield f"{told}: {'; '.join(map(safe, commands))}"
     if permissions.allowed_command_globs:
         yield f"there {PATTERNS}"
+
+
+def refusal_lines(args: Mapping[str, object], permissions: Permissions) -> Iterator[str]:
+    """Return how to allow the command in `args`, and what is allowed.
+
+    Nothing is returned if the command is allowed, so it was refused for another reason. A command
+    that would be a pattern as a rule is not repeated.
+    """
+    try:
+        argv = argv_in(args)
+    except (PerdureError, KeyError):
+        return
+    if is_allowed(argv, permissions.allowed_commands, permissions.allowed_command_globs):
+        return
+    line = canonical(argv)
+    is_plain = line.isprintable() and len(line) <= _MAX_LINE and mask_secrets(line) == line
+    if is_plain and not {"*", "?"} & {*line}:
+        option = f"--allow-command {shlex.quote(line)}"
+        yield f"not allowed: {line}; /allow {line} or {option} allows it"
+    else:
+        yield "the command is not allowed: /allow COMMAND or --allow-command allows one"
+    yield from command_lines(permissions)
 
 
 def permissions_of(

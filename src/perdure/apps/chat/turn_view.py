@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import cast
 
-from perdure.apps.chat.permissions import NO_COMMANDS
+from perdure.apps.chat.permissions import NO_COMMANDS, refusal_lines
 from perdure.apps.chat.questions import Ask, Asked, QuestionLoop, cancel_tasks, question_in
 from perdure.apps.terminal.event_lines import Teller
 from perdure.apps.terminal.line_input import interrupts
@@ -28,6 +29,7 @@ from perdure.client.agents.turn import Reply, Turn
 from perdure.client.conversation.authority import Withheld
 from perdure.client.inbox.consent import COMMANDS
 from perdure.client.store import Store
+from perdure.errors import ToolDenied
 from perdure.events.projection import events_of
 from perdure.events.types import AnyEvent, Event
 
@@ -192,21 +194,32 @@ async def _print_events(
     for asked in pending:
         await asking.ask(asked)
     known = {asked.id for asked in pending}  # the turn may have asked while they were read
-    is_hinted = chat.agent.id != AGENT  # what the agent of a file may do is not extended here
+    hinted: set[str] = set()
     async for event in turn:
         if isinstance(event, Event) and event.seq <= after:
             continue
         teller.tell(event)
-        if not is_hinted and _lacks_commands(event):
-            is_hinted = True
-            teller.remark(NO_COMMANDS)
+        for hint in _command_hints(event, chat.agent):
+            if hint not in hinted:
+                hinted.add(hint)
+                teller.remark(hint)
         if (asked := question_in(event)) is not None and asked.id not in known:
             await asking.ask(asked)
 
 
-def _lacks_commands(event: AnyEvent) -> bool:
-    """Return whether the model called `run_command` although no command is allowed."""
-    if not isinstance(event, Event) or event.type != "agent:tool_result":
-        return False
+def _command_hints(event: AnyEvent, agent: Agent) -> Iterator[str]:
+    """Return how to allow the command that the model called in vain.
+
+    The permissions of an agent from a file are not extended in a chat, so there are no hints.
+    """
+    if not isinstance(event, Event) or event.type != "agent:tool_result" or agent.id != AGENT:
+        return
     told = event.payload
-    return told.get("toolId") == COMMANDS and told.get("errorCode") == "unknown_tool"
+    if told.get("toolId") != COMMANDS:
+        return
+    if told.get("errorCode") == "unknown_tool":
+        yield NO_COMMANDS
+    elif told.get("errorCode") == ToolDenied.code:
+        given = told.get("toolInput")
+        if isinstance(given, dict):
+            yield from refusal_lines(cast("dict[str, object]", given), agent.permissions)

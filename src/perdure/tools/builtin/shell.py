@@ -26,6 +26,9 @@ _CONFIG_ONLY = frozenset(
     )
 )
 
+_MAX_RULES = 400
+"""Characters of the rules that a refusal names."""
+
 
 def about_command(args: Mapping[str, object], permissions: Permissions) -> Subject:
     """Return the command of a call as the subject; a command that is not allowed is rejected."""
@@ -43,23 +46,34 @@ def _require_approved(call: ToolCall, approved: Mapping[str, str]) -> None:
         raise ApprovalStale(call.tool)
 
 
+def argv_in(args: Mapping[str, object]) -> tuple[str, ...]:
+    """Return the words of the command in `args`, as an argument list.
+
+    Raises: InvalidArguments if the command needs a shell.
+    """
+    line, more = str(args["command"]), args.get("args")
+    try:
+        if isinstance(more, list):
+            return argv_of((line, *(str(word) for word in more)))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] - checked by the schema
+        return words_of(line)
+    except NeedsShell as error:
+        raise InvalidArguments(
+            "run_command", f"there is no shell here: {error}; give one program and its arguments"
+        ) from None
+
+
 def allowed_argv(args: Mapping[str, object], permissions: Permissions) -> tuple[str, ...]:
     """Return the words of the command in `args`, as an argument list.
 
     Raises: InvalidArguments if the command needs a shell; ToolDenied if it is not allowed.
     """
-    line, more = str(args["command"]), args.get("args")
-    try:
-        if isinstance(more, list):
-            argv = argv_of((line, *(str(word) for word in more)))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] - checked by the schema
-        else:
-            argv = words_of(line)
-    except NeedsShell as error:
-        raise InvalidArguments(
-            "run_command", f"there is no shell here: {error}; give one program and its arguments"
-        ) from None
-    if not is_allowed(argv, permissions.allowed_commands, permissions.allowed_command_globs):
-        raise ToolDenied("run_command", "the command is not one of those that are allowed")
+    argv = argv_in(args)
+    exact, globs = permissions.allowed_commands, permissions.allowed_command_globs
+    if not is_allowed(argv, exact, globs):
+        rules = "; ".join((*exact, *globs))
+        shown = rules if len(rules) <= _MAX_RULES else f"{rules[:_MAX_RULES]}…"
+        told = f"the command is not one of those that are allowed: {shown or 'none'}"
+        raise ToolDenied("run_command", f"{told} (a pattern matches no option)" if globs else told)
     return argv
 
 

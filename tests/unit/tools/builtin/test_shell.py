@@ -32,6 +32,16 @@ def test_no_command_runs_without_rules() -> None:
         allowed_argv({"command": "ls"}, Permissions())
 
 
+def test_refused_command_names_the_rules_in_force() -> None:
+    with pytest.raises(
+        ToolDenied, match=r": git status; echo \*\* \(a pattern matches no option\)$"
+    ):
+        allowed_argv({"command": "echo -n"}, ALLOWED)
+    long = Permissions(allowed_commands=("x" * 900, "pwd"))
+    with pytest.raises(ToolDenied, match=r": x{400}…$"):
+        allowed_argv({"command": "ls"}, long)
+
+
 def test_9_27_allowed_command_does_not_allow_a_chained_command() -> None:
     with pytest.raises(ToolDenied):
         about_command({"command": "git push"}, Permissions(allowed_commands=("git",)))
