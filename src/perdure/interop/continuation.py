@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Literal, get_args
 
 import msgspec
@@ -17,10 +17,15 @@ from perdure.interop.formats.conversation import Conversation, conversation_of
 from perdure.interop.formats.native import Bundle
 from perdure.interop.formats.opencode import writer as opencode
 from perdure.interop.formats.operator import writer as operator
+from perdure.interop.formats.sources.content import FileContent
 from perdure.interop.pi_export import pi_of
 from perdure.interop.reports import Exported
+from perdure.interop.source_files import FileRelation, Original, originals_of, relation_of
 from perdure.session.clock import moment_of
+from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
+from perdure.session.kinds import OPAQUE
+from perdure.session.notes import LeafMoved, source_of
 from perdure.stores.session_store import SessionStore
 
 Program = Literal["claude-code", "codex", "pi", "operator", "opencode"]
@@ -50,8 +55,59 @@ class _Form(msgspec.Struct, frozen=True):
 
     path: Callable[[Conversation, str], str]
     write: Callable[[Bundle, Conversation], Exported]
-    command: Callable[[Conversation], tuple[str, ...]]
+    command: Callable[[str], tuple[str, ...]]
+    id: Callable[[Conversation], str] = lambda said: str(said.id)
     before: tuple[str, ...] = ()
+
+
+class OriginalFile(msgspec.Struct, frozen=True):
+    """The file from which a program's own session was imported, and the command to resume it.
+
+    Shape: ``{file}`` in `command` stands for the file. `content` is the newest imported version.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    cwd: str | None
+    content: Original
+
+    def is_still_at(self, path: Path) -> bool:
+        """Return whether the file `path` begins with the imported content. Blocks."""
+        with FileContent(path) as content:
+            return relation_of(content, self.content) in (FileRelation.SAME, FileRelation.GROWN)
+
+
+async def original_of(
+    store: SessionStore, stream: StreamId, program: Program
+) -> OriginalFile | None:
+    """Return the file of `program` that has the whole session `stream`.
+
+    Return None for a session that `program` did not write, and for a session with later entries or
+    another leaf than in the file.
+    Raises: SessionNotFound.
+    """
+    header = (await store.state(stream)).header
+    entries = await store.entries(stream)
+    originals = originals_of(entries)
+    form = _FORMS[program]
+    if header.fork is not None or not originals or form.before or any(map(_is_own, entries)):
+        return None
+    source = originals[-1].parts[-1].source
+    id = source.file_session or ""
+    command = form.command(id)
+    if {each.format for each in originals} != {program}:
+        return None
+    if "{file}" not in command and (not id or id not in source.name):
+        return None  # the file of a subagent, which has the id of another session
+    return OriginalFile(source.name, command, header.cwd, originals[-1])
+
+
+def _is_own(entry: Entry) -> bool:
+    """Return whether `entry` was added by perdure, and changes what the next request contains."""
+    if entry.kind == OPAQUE:
+        return False
+    changes = entry.lane == "tree" or entry.kind == LeafMoved.kind
+    return changes and source_of(entry.body) is None
 
 
 async def continuation_of(
@@ -83,7 +139,7 @@ async def continuation_of(
         program,
         PurePosixPath(form.path(conversation, folder)),
         form.write(bundle, conversation),
-        form.command(conversation),
+        form.command(form.id(conversation)),
         folder,
         form.before,
     )
@@ -110,12 +166,12 @@ _FORMS: Mapping[Program, _Form] = {
     "claude-code": _Form(
         lambda said, cwd: f"{claude_code.folder_of(cwd)}/{claude_code.file_name(said)}",
         lambda _, said: claude_code.transcript_file(said),
-        lambda said: ("claude", "--resume", str(said.id)),
+        lambda id: ("claude", "--resume", id),
     ),
     "codex": _Form(
         lambda said, _: codex.file_name(said),
         lambda _, said: codex.rollout_file(said),
-        lambda said: ("codex", "resume", str(said.id)),
+        lambda id: ("codex", "resume", id),
     ),
     "pi": _Form(
         _pi_path,
@@ -130,7 +186,8 @@ _FORMS: Mapping[Program, _Form] = {
     "opencode": _Form(
         lambda said, _: opencode.file_name(said),
         lambda _, said: opencode.export_file(said),
-        lambda said: ("opencode", "--session", opencode.session_id(said)),
+        lambda id: ("opencode", "--session", id),
+        opencode.session_id,
         before=("opencode", "import", "{file}"),
     ),
 }

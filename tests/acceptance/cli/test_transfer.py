@@ -10,6 +10,7 @@ import pytest
 
 from perdure.client.lookup.store_files import data_folder
 from tests.acceptance.cli.conftest import SAMPLE, SAMPLE_ID, World
+from tests.fakes.sources import claude_file, codex_file, operator_file, pi_file
 
 REPORT_KEYS = {"session", "format", "entries", "messages", "skipped", "warnings"}
 
@@ -136,3 +137,71 @@ def test_file_for_opencode_is_in_the_data_folder_of_perdure(sample: World) -> No
     report = sample.ok("continue-in", SAMPLE_ID, "opencode", "--json").json
     folder = data_folder(sample.environment, sys.platform) / "perdure" / "continued"
     assert Path(report["file"]).is_relative_to(folder)
+
+
+CLAUDE_ID = "5a1d0c9e-0000-4000-8000-00000000c001"
+CODEX_ID = "0199a213-81c0-7800-8aa1-bbab2a03c001"
+PI_FILE = ".pi/agent/sessions/--home-ana-orchard--/2026-03-31_0f6f3f0e.jsonl"
+OPERATOR_FILE = ".operator/profiles/ana/sessions/old.jsonl"
+ORIGINALS = {
+    "claude-code": (
+        f".claude/projects/-home-ana-orchard/{CLAUDE_ID}.jsonl",
+        claude_file("tools.jsonl"),
+        f"claude --resume {CLAUDE_ID}",
+    ),
+    "codex": (
+        f".codex/sessions/2026/04/01/rollout-2026-04-01T10-00-01-{CODEX_ID}.jsonl",
+        codex_file("rollout.jsonl"),
+        f"codex resume {CODEX_ID}",
+    ),
+    "pi": (PI_FILE, pi_file("v3.jsonl"), f"pi --session {{home}}/{PI_FILE}"),
+    "operator": (
+        OPERATOR_FILE,
+        operator_file("current.jsonl"),
+        f"operator --repl --session-file {{home}}/{OPERATOR_FILE}",
+    ),
+}
+"""Program -> the file of a session in its history, the content, and its command to resume it."""
+
+
+def stored_original(world: World, program: str) -> tuple[Path, str, str]:
+    """Import a session of `program`; return its file, its id and the program's command for it."""
+    place, content, command = ORIGINALS[program]
+    file = world.folder / place
+    file.parent.mkdir(parents=True)
+    file.write_bytes(content)
+    (report,) = world.ok("import", str(file), "--json").lines
+    return file, report["session"], command.format(home=world.folder)
+
+
+@pytest.mark.parametrize("program", list(ORIGINALS))
+def test_continue_in_of_an_untouched_import_names_the_original(world: World, program: str) -> None:
+    """It wrote a copy with another id next to the original."""
+    file, session, command = stored_original(world, program)
+    ended = world.ok("continue-in", session, program)
+    assert ended.out == f"cd /home/ana/orchard && {command}\n"
+    assert f"in its original file: {file}" in ended.err
+    report = world.ok("continue-in", session, program, "--json").json
+    assert (report["file"], report["session"]) == (str(file), session)
+    top = world.folder / Path(ORIGINALS[program][0]).parts[0]
+    assert [each for each in top.rglob("*") if each.is_file()] == [file]
+
+
+@pytest.mark.parametrize("program", ["claude-code", "operator"])
+def test_continue_in_of_a_grown_or_changed_import_writes_a_copy(world: World, program: str) -> None:
+    file, session, _ = stored_original(world, program)
+
+    def handed(*options: str) -> str:
+        return world.ok("continue-in", session, program, "--json", *options).json["file"]
+
+    leaf = world.ok("sessions", "show", session, "--json").json["leaf"]
+    assert handed("--leaf", leaf) != str(file)
+    with file.open("ab") as grown:
+        grown.write(b"{}\n")
+    assert handed() == str(file)
+    file.write_bytes(b"{}\n" + file.read_bytes())
+    copy = handed()
+    assert copy != str(file)
+    file.write_bytes(ORIGINALS[program][1])
+    world.ok("chat", "--session", session, "-p", "and more")
+    assert handed() not in (copy, str(file))

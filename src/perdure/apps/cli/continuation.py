@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import shlex
 import shutil
@@ -10,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
 from perdure.apps.cli.exits import PathExists
@@ -20,7 +22,15 @@ from perdure.apps.cli.transfer import LeafOption, write_whole
 from perdure.apps.terminal.output import remark, show, show_json
 from perdure.apps.terminal.text import safe
 from perdure.client.lookup.store_files import data_folder
-from perdure.interop.continuation import Continuation, Program, continuation_of
+from perdure.interop.continuation import (
+    Continuation,
+    OriginalFile,
+    Program,
+    continuation_of,
+    original_of,
+)
+from perdure.session.ids import EntryId, StreamId
+from perdure.stores.session_store import SessionStore
 
 _HISTORIES: Mapping[Program, str] = {
     "claude-code": "Claude Code",
@@ -61,7 +71,8 @@ async def continue_in(
     reasoning and other branches are not exported (stderr counts them). perdure's session does not
     change. What you add there comes back with `perdure import`: into this session from pi and
     Operator, and from the others as a session of its own, whose earlier messages are not counted a
-    second time.
+    second time. If the program wrote the session and nothing was added in perdure, no file is
+    written, and the command resumes the original.
 
     Examples:
         perdure continue-in 01jd codex
@@ -76,42 +87,86 @@ async def continue_in(
     async with common.existing_store() as opened:
         handle = await opened_session(opened, session)
         at = None if leaf is None else await handle.find(leaf)
-        made = await continuation_of(
-            opened.backend, handle.id, program, cwd=str(Path.cwd()), leaf=at
-        )
-    file = (folder or _place(program)) / made.path
-    is_written = _write(file, made)
-    command = _command(made, file)
-    warnings = [*made.exported.warnings, *_gone(made, handle.id)]
+        handed = await _hand_over(opened.backend, handle.id, program, at, folder or _place(program))
+    command = handed.shell_command
+    warnings = [*handed.warnings, *_gone(handed.cwd, handle.id)]
     if not common.as_json:
-        _note(made, [*warnings, f"{'wrote' if is_written else _IS_THERE} {file}"])
+        _note(handed, [*warnings, handed.outcome])
         show(safe(command))
         return
     show_json(
         {
-            "session": made.exported.session,
+            "session": handle.id,
             "program": program,
-            "file": str(file),
+            "file": str(handed.file),
             "command": command,
             "warnings": warnings,
         }
     )
 
 
-def _note(made: Continuation, lines: Iterable[str]) -> None:
+class _Handed(msgspec.Struct, frozen=True):
+    """A session in a file of another program. `outcome` tells what was written."""
+
+    file: Path
+    cwd: str
+    steps: tuple[tuple[str, ...], ...]
+    outcome: str
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def shell_command(self) -> str:
+        """Return the shell command that continues the session."""
+        named = ([str(self.file) if word == "{file}" else word for word in s] for s in self.steps)
+        return " && ".join([f"cd {shlex.quote(self.cwd)}", *map(shlex.join, named)])
+
+
+async def _hand_over(
+    store: SessionStore, session: StreamId, program: Program, leaf: EntryId | None, place: Path
+) -> _Handed:
+    """Find the original file of `session` in `place`, or else write a copy. Raises: PathExists."""
+    if leaf is None:
+        original = await original_of(store, session, program)
+        found = None if original is None else _find_original(place, original)
+        if found is not None:
+            return found
+    cwd = str(Path.cwd())
+    made = await continuation_of(store, session, program, cwd=cwd, leaf=leaf)
+    return _write_copy(place, made)
+
+
+def _find_original(place: Path, original: OriginalFile) -> _Handed | None:
+    """Return the file from which the session was imported; None if it is not in `place`."""
+    for file in sorted(place.rglob(glob.escape(original.name))):
+        if file.is_file() and original.is_still_at(file):
+            outcome = f"nothing to write, the session is in its original file: {file}"
+            return _Handed(file, original.cwd or str(Path.cwd()), (original.command,), outcome)
+    return None
+
+
+def _write_copy(place: Path, made: Continuation) -> _Handed:
+    """Write the file of `made` if it does not exist. Raises: PathExists."""
+    file = place / made.path
+    outcome = f"{'wrote' if _write(file, made) else _IS_THERE} {file}"
+    steps = tuple(step for step in (made.before, made.command) if step)
+    return _Handed(file, made.cwd, steps, outcome, made.exported.warnings)
+
+
+def _note(handed: _Handed, lines: Iterable[str]) -> None:
     """Print `lines`, and the requirements of the command that this machine lacks."""
     for line in lines:
         remark(safe(line))
-    if shutil.which(made.command[0]) is None:
-        remark(f"{made.command[0]} is not on your PATH")
+    program = handed.steps[-1][0]
+    if shutil.which(program) is None:
+        remark(f"{program} is not on your PATH")
 
 
-def _gone(made: Continuation, session: str) -> Iterator[str]:
+def _gone(cwd: str, session: str) -> Iterator[str]:
     """Yield advice if the folder in which the other program would run does not exist."""
-    if not Path(made.cwd).is_dir():
+    if not Path(cwd).is_dir():
         yield (
-            f"the session's folder {made.cwd} does not exist, so the command fails: make it again "
-            f"(mkdir -p {shlex.quote(made.cwd)}), or continue a fork of the session in another "
+            f"the session's folder {cwd} does not exist, so the command fails: make it again "
+            f"(mkdir -p {shlex.quote(cwd)}), or continue a fork of the session in another "
             f"folder (perdure sessions fork {session} --cwd DIR)"
         )
 
@@ -144,10 +199,3 @@ def _write(file: Path, made: Continuation) -> bool:
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_whole(file, content, is_forced=False)
     return True
-
-
-def _command(made: Continuation, file: Path) -> str:
-    """Return the shell command that continues the session."""
-    steps = [step for step in (made.before, made.command) if step]
-    named = ([str(file) if word == "{file}" else word for word in step] for step in steps)
-    return " && ".join([f"cd {shlex.quote(made.cwd)}", *map(shlex.join, named)])
