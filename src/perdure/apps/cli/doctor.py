@@ -210,11 +210,20 @@ async def _content(common: CommonOptions) -> list[Check]:
             is_small = facts.size_bytes <= VERIFIED_BYTES
             found = await opened.verify() if is_small else None
             interrupted = await opened.recent(None, status="interrupted")
+            scheduled, now = await opened.schedule.list(), opened.outside.clock.now_ms()
     except PerdureError as error:
         return [Check("content", "fail", message_of(error))]
     turns = _turns_check(len(interrupted))
     encryption = _encryption(facts, common.store)
-    return [_content_check(facts, found), turns, _durability(facts), encryption]
+    overdue = _overdue(sum(each.due_at <= now for each in scheduled))
+    return [_content_check(facts, found), turns, *overdue, _durability(facts), encryption]
+
+
+def _overdue(messages: int) -> Iterator[Check]:
+    if messages:
+        detail = f"{count_of(messages, 'scheduled message')} overdue"
+        advice = "`perdure schedule list` says what each of them waits for"
+        yield Check("schedule", "warn", detail, advice)
 
 
 def _turns_check(interrupted: int) -> Check:

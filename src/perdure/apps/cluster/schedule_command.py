@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Annotated
 
@@ -11,12 +12,16 @@ from perdure.apps.cli.exits import MessageNotFound, UsageMistake
 from perdure.apps.cli.moments import coming_moment
 from perdure.apps.cli.options import SessionArgument, only_text
 from perdure.apps.cli.store_options import CommonOptions, named_session
+from perdure.apps.server_commands.command import configured
 from perdure.apps.terminal.output import local_time, out_style, width
 from perdure.apps.terminal.text import Column, one_line, safe, table
 from perdure.client.cluster.requirements import requirement_for
+from perdure.client.cluster.scheduler import scheduled_agent
 from perdure.client.requests.schedule import ScheduledMessage
+from perdure.client.store import Store
 from perdure.errors import WrongArgument
 from perdure.session.clock import timestamp
+from perdure.session.ids import StreamId
 
 schedule = typer.Typer(
     help="""Schedule messages that are sent later; list and cancel them.
@@ -34,6 +39,13 @@ Examples:
 def add_to(program: typer.Typer) -> None:
     """Register ``perdure schedule``."""
     program.add_typer(schedule, name="schedule")
+
+
+_OPEN_TURN = "the end of the session's open turn: `perdure inbox` shows its question, if it has one"
+_NO_PROCESS = (
+    "a process that sends it: start `perdure serve` in this folder; if it runs already, its log "
+    "(PERDURE_LOG=warning) has the reason"
+)
 
 
 @schedule.callback()
@@ -78,7 +90,9 @@ async def add(
         agent = (await requirement_for(store.backend, stream)).agent
     when = local_time(added.due_at)
     common.show(
-        _data(added, agent), f"Scheduled {added.id} for {when}; a process with {agent} sends it."
+        _data(added, agent),
+        f"Scheduled {added.id} for {when}; a process with {agent} sends it, for example "
+        "`perdure serve`; an open chat does not.",
     )
 
 
@@ -87,7 +101,8 @@ async def list_messages(*, common: CommonOptions) -> None:
     """List the messages that were not sent yet, the earliest first.
 
     A message that is overdue waits for a process with the named agent: a worker, `perdure serve`,
-    or a program with a Scheduler.
+    or a program with a Scheduler. An open chat sends none. The lines below the list say what each
+    overdue message waits for.
 
     Examples:
         perdure schedule list
@@ -100,8 +115,15 @@ async def list_messages(*, common: CommonOptions) -> None:
             stream: (await requirement_for(store.backend, stream)).agent
             for stream in {each.session for each in found}
         }
+        overdue = [each for each in found if each.due_at <= now]
+        waits = await _waits(store, {each.session for each in overdue})
     rows = [(each, agents[each.session]) for each in found]
-    common.show([_data(*row) for row in rows], _lines(rows, now))
+    data = [
+        {**_data(*row), "waits_for": waits[row[0].session] if row[0] in overdue else None}
+        for row in rows
+    ]
+    told = (f"{each.id} waits for {safe(waits[each.session])}" for each in overdue)
+    common.show(data, [*_lines(rows, now), *told])
 
 
 @schedule.command("cancel")
@@ -135,6 +157,23 @@ async def cancel(
         except WrongArgument as error:
             raise MessageNotFound(str(error), id) from None
     common.show({"id": id}, f"Cancelled {id}.")
+
+
+async def _waits(store: Store, sessions: Iterable[StreamId]) -> dict[StreamId, str]:
+    """Return what the overdue messages of each session wait for."""
+    waits: dict[StreamId, str] = {}
+    if not sessions:
+        return waits
+    async with configured(store) as runtime:
+        for session in sessions:
+            _, missing = await scheduled_agent(runtime.host, session)
+            if (await store.backend.state(session)).open_turn is not None:
+                waits[session] = _OPEN_TURN
+            elif missing:
+                waits[session] = f"{missing}: `perdure serve` in this folder does not have it"
+            else:
+                waits[session] = _NO_PROCESS
+    return waits
 
 
 def _data(message: ScheduledMessage, agent: str) -> dict[str, object]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated
@@ -29,10 +29,13 @@ from perdure.apps.server_commands.factory import FactoryArgument, made_by
 from perdure.apps.server_commands.token_location import tokens_of
 from perdure.apps.settings.layers import Configuration
 from perdure.apps.terminal.output import remark, show
-from perdure.apps.wiring import models
+from perdure.apps.terminal.text import safe
+from perdure.apps.wiring import AGENT, as_recorded, models
+from perdure.client.agents.agent import Agent
 from perdure.client.agents.runtime import Runtime
 from perdure.client.memory import embedding
 from perdure.client.store import Store
+from perdure.models.catalogue import ECHO
 from perdure.models.embedders.protocol import EmbedderName
 
 PORT = 8321
@@ -156,6 +159,7 @@ async def serve_store(
         show(f"{wanted.address(listening.getsockname()[1])}/#code={codes.code()}")
         remark("open this address within 15 minutes; it signs you in once. Stop with Ctrl-C.")
         remark(idle_end)
+        remark(_offered(runtime))
         sys.stdout.flush()
         await run(served, wanted, listening)
 
@@ -165,7 +169,7 @@ async def _runtime_of(
     factory: str, store: Store, idle_s: float | None
 ) -> AsyncGenerator[tuple[Runtime, str]]:
     """Yield the runtime of the program or of the settings, and text on when idle sessions end."""
-    made = await made_by(factory, store) if factory else _configured(store, idle_s)
+    made = await made_by(factory, store) if factory else configured(store, idle_s)
     told = "sessions never end as idle (--idle-minutes 0)."
     if factory and isinstance(made, Runtime):
         told = f"{factory} decides when idle sessions end: Runtime(idle_timeout_s=...)."
@@ -177,11 +181,16 @@ async def _runtime_of(
         yield runtime, told
 
 
-def _configured(store: Store, idle_s: float | None) -> Runtime:
+def configured(store: Store, idle_s: float | None = None) -> Runtime:
+    """Return the runtime of ``perdure serve`` in this folder, without MODULE:FACTORY.
+
+    Scheduled messages of chats with the default agent get the permissions recorded in the session.
+    Raises: ConfigError; InvalidAgentFile.
+    """
     settings = Configuration(Path(), os.environ)
     allowed = permissions_of(os.environ, configuration=settings)
     chosen = cast_for(None, settings, os.environ, allowed, is_permitting=False)
-    return Runtime(
+    runtime = Runtime(
         store,
         [chosen.agent, *(each for each in chosen.others if each.id != chosen.agent.id)],
         models=models(),
@@ -189,3 +198,18 @@ def _configured(store: Store, idle_s: float | None) -> Runtime:
         mcp_servers=chosen.servers,
         idle_timeout_s=idle_s,
     )
+    if settings.value("chat.agent") is None:
+        runtime.host.scheduled_as = _scheduled_as
+    return runtime
+
+
+def _scheduled_as(today: Agent, snapshot: Mapping[str, object]) -> Agent:
+    return as_recorded(today, snapshot) if today.id == AGENT else today
+
+
+def _offered(runtime: Runtime) -> str:
+    names = [
+        f"{each.id} (new sessions: {ECHO}, no language model)" if each.model == ECHO else each.id
+        for each in runtime.host.agents.values()
+    ]
+    return f"offers {', '.join(map(safe, names))}; scheduled messages of other agents wait."

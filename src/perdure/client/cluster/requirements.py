@@ -36,14 +36,21 @@ class Requirement(msgspec.Struct, frozen=True):
 
     def is_met_by(self, agent: Agent | None) -> bool:
         """Whether a worker that has `agent` can run turns with this requirement."""
+        return not self.missing_from(agent)
+
+    def missing_from(self, agent: Agent | None) -> str:
+        """Return the parts of this requirement that `agent` does not have; "" if it has all."""
         if agent is None or agent.id != self.agent:
-            return False
+            return f"the agent {self.agent!r}"
         registry = agent.registry
         servers = {each if isinstance(each, str) else each.name for each in agent.mcp_servers}
-        return servers.issuperset(self.servers) and all(
-            name in registry.names and registry.schema_hash(name) == wanted
+        missing = [
+            f"the tool {name} (or it has other parameters)"
             for name, wanted in self.tools.items()
-        )
+            if name not in registry.names or registry.schema_hash(name) != wanted
+        ]
+        missing += [f"the MCP server {name}" for name in self.servers if name not in servers]
+        return ", ".join(missing)
 
 
 class FlowRequirement(msgspec.Struct, frozen=True):

@@ -20,7 +20,9 @@ from perdure.client.agents.agent import Agent
 from perdure.client.agents.bindings import Bindings
 from perdure.client.agents.runners import EmbeddedRunner, answering
 from perdure.client.agents.runtime import Runtime
-from perdure.client.cluster.requirements import requirement_for
+from perdure.client.agents.runtime_services import Host
+from perdure.client.cluster.requirements import requirement_of
+from perdure.client.conversation.authority import authority_of
 from perdure.client.conversation.workspace import Workspace, detect_workspace
 from perdure.client.requests.cron import Recurring
 from perdure.client.requests.schedule import ScheduledMessage, scheduled_in
@@ -93,6 +95,7 @@ class Scheduler:
         self._unplanned: set[str] = set()
         self._sending: dict[str, asyncio.Task[None]] = {}
         self._delays: dict[str, tuple[float, float]] = {}  # when to try again, the wait after it
+        self._told: set[str] = set()
         self._planning: dict[str, asyncio.Task[None]] = {}
         self._keeping: list[asyncio.Task[None]] = []
 
@@ -143,6 +146,7 @@ class Scheduler:
         waiting = await scheduled_in(self._store)
         ids = {message.id for message in waiting}
         self._delays = {id: delay for id, delay in self._delays.items() if id in ids}
+        self._told &= ids
         for message in waiting:
             again_s, _ = self._delays.get(message.id, (steady_s, 0.0))
             if message.due_at <= now and again_s <= steady_s and message.id not in self._sending:
@@ -229,15 +233,17 @@ class Scheduler:
         seq = entry_place(message.id)[1]
         claim = self._host.claim(message.session)
         try:
-            required = await requirement_for(self._store, message.session)
-            if not required.is_met_by(self._host.agents.get(required.agent)):
+            agent, missing = await scheduled_agent(self._host, message.session)
+            if missing:
+                self._tell_missing(message, missing)
                 return
             if await requested_stop(self._store, message.session, seq, seq) is not None:
                 await refuse_request(claim, seq, *STOPPED)
                 return
             if await is_led_elsewhere(claim):
                 return
-            chat = await self._runtime.resume(message.session)
+            given = () if agent is None else (agent,)
+            chat = await self._runtime.resume(message.session, *given)
             if chat.turn is not None:
                 await chat.turn.settled()
             with answering(message.session, seq):
@@ -254,6 +260,14 @@ class Scheduler:
             self._delay(message)
             _log.warning("scheduled message %s cannot be sent yet: %s", message.id, error)
 
+    def _tell_missing(self, message: ScheduledMessage, missing: str) -> None:
+        """Log once what `message` waits for."""
+        if message.id not in self._told:
+            self._told.add(message.id)
+            _log.warning(
+                "scheduled message %s waits: this process does not have %s", message.id, missing
+            )
+
     def _delay(self, message: ScheduledMessage) -> None:
         """Increase the delay before the next try of `message`."""
         _, wait_s = self._delays.get(message.id, (0.0, LOOK_S))
@@ -261,6 +275,22 @@ class Scheduler:
             self._outside.clock.steady_s() + wait_s,
             min(wait_s * 2, _LONGEST_DELAY_S),
         )
+
+
+async def scheduled_agent(host: Host, session: StreamId) -> tuple[Agent | None, str]:
+    """Return the agent with which `host` answers the scheduled messages of `session`.
+
+    None means the session's own agent, limited as in `Runtime.resume`. The text names what the
+    messages need and `host` does not have; "" if it has everything. Raises: SessionNotFound.
+    """
+    known = await authority_of(host.store.backend, session)
+    snapshot = (known.bound.agent if known.bound is not None else None) or {}
+    required = requirement_of(snapshot)
+    today = host.agents.get(required.agent)
+    if today is None or host.scheduled_as is None or known.withheld is not None:
+        return None, required.missing_from(today)  # a log that is not in force gives nothing
+    agent = host.scheduled_as(today, snapshot)
+    return agent, required.missing_from(agent)
 
 
 def _session_prefix(agent: Agent, each: Recurring) -> str:

@@ -53,8 +53,8 @@ async def test_server_ends_open_streams_before_it_stops(tmp_path: Path) -> None:
                 assert "event: caught-up" in [line async for line in lines]
                 await follower.wait_closed()
         assert await asyncio.wait_for(process.wait(), 60) in (0, 143, -signal.SIGTERM)
-    told = (tmp_path / "stderr").read_text()  # how to sign in, and when idle sessions end
-    assert told.count("\n") == 2
+    told = (tmp_path / "stderr").read_text()  # how to sign in, idle sessions, and agents
+    assert told.count("\n") == 3
 
 
 async def test_server_stops_without_second_signal_after_draining(tmp_path: Path) -> None:
