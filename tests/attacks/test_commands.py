@@ -21,6 +21,8 @@ CORPUS = Path(__file__).with_name("corpora") / "commands.txt"
 ALLOWED = Permissions(
     allowed_commands=("git status",), allowed_command_globs=("echo **", "pytest tests/* -q")
 )
+RULES = "git status; echo **; pytest tests/* -q"
+"""The rules, as a refusal names them."""
 ESCAPES = {"\\n": "\n", "\\r": "\r", "\\t": "\t", "\\0": "\0", "\\\\": "\\"}
 
 
@@ -48,7 +50,8 @@ async def test_hostile_commands_of_the_corpus_never_run(tmp_path: Path) -> None:
             run = await Tools(tmp_path, ALLOWED).run(run_command, command=command)
             assert run.error_code in ("tool_denied", "invalid_arguments")
             assert run.duration_ms is not None
-            assert command.strip() == "" or len(command) < 3 or command not in run.output.text
+            told = run.output.text.replace(RULES, "")
+            assert command.strip() == "" or len(command) < 3 or command not in told
             assert list(tmp_path.iterdir()) == []  # noqa: ASYNC240 - a look at a folder
 
 
