@@ -297,7 +297,7 @@ def test_litestar_example_returns_question_then_typed_answer(tmp_path: Path) -> 
 
 
 @pytest.mark.full_only
-def test_tool_agent_example_killed_while_it_asks_asks_again(tmp_path: Path) -> None:
+def test_tool_agent_example_killed_during_its_question_repeats_the_question(tmp_path: Path) -> None:
     with start(tmp_path, EXAMPLES / "tool_agent.py") as process:
         assert process.stdout is not None
         assert "Oslo Borealis" in process.stdout.readline()
@@ -313,7 +313,9 @@ def test_tool_agent_example_killed_while_it_asks_asks_again(tmp_path: Path) -> N
 
 
 @pytest.mark.full_only
-def test_tool_agent_example_without_input_ends_and_asks_again(tmp_path: Path) -> None:
+def test_tool_agent_example_repeats_an_unanswered_question_at_its_next_start(
+    tmp_path: Path,
+) -> None:
     for _ in range(2):
         out = run(tmp_path, "tool_agent.py")
         assert out.endswith("the question waits in the log, and the next start asks it again.\n")

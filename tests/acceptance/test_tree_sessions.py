@@ -148,7 +148,9 @@ async def test_extension_messages_are_in_context_and_extension_state_is_not(
 # ---------------------------------------------------------------- started again
 
 
-async def test_leaf_move_without_an_append_survives(place: Place, session: Session) -> None:
+async def test_selected_branch_without_an_append_is_still_selected_after_reopening(
+    place: Place, session: Session
+) -> None:
     a, _ = await session.append(user("a"), assistant("b"))
     await session.branch(a)
     again = await reopened(place, session)
@@ -191,7 +193,7 @@ async def test_session_title_can_be_set_on_any_branch_and_removed(
     assert (info.title, info.name) == (None, "the first question")
 
 
-async def test_append_of_another_handle_continues_from_the_moved_leaf(
+async def test_append_of_another_handle_continues_from_the_newly_selected_entry(
     place: Place, session: Session
 ) -> None:
     other = await reopened(place, session)
@@ -254,7 +256,9 @@ async def test_fork_of_a_fork_sees_the_whole_path(place: Place, session: Session
     assert [m.text for m in await deep.messages()] == ["a", "b", "e"]
 
 
-async def test_fork_of_a_draft_before_any_answer_duplicates_no_entry(store: Store) -> None:
+async def test_fork_of_an_unsaved_session_before_any_answer_duplicates_no_entry(
+    store: Store,
+) -> None:
     draft = await store.create(lazy=True)
     a = await draft.append(user("a"))
     copy = await draft.fork(at=a)
@@ -294,7 +298,7 @@ async def test_first_answer_stores_everything_once(place: Place, store: Store) -
     assert (await (await place.open()).verify()).is_ok
 
 
-async def test_continue_recent_opens_the_newest_session_of_a_folder_or_of_all_folders(
+async def test_continuing_without_an_id_opens_the_newest_session_of_one_or_all_folders(
     place: Place, store: Store
 ) -> None:
     for folder in ("/one", "/two", "/one"):

@@ -187,7 +187,7 @@ async def _next_question(chat: Chat, but: str | None) -> str:
     return next(each.id for each in await chat.session.questions() if each.id != but)
 
 
-async def test_folder_name_that_is_not_utf8_is_shown_in_the_approval_and_bound_to_it(
+async def test_approval_shows_and_covers_a_folder_name_that_is_not_utf8(
     tmp_path: Path,
 ) -> None:
     """A link leads to a folder whose name no JSON can hold."""

@@ -358,7 +358,7 @@ def chatted(world: World, session: str) -> str:
     return done.err
 
 
-def test_show_lists_received_settings_that_are_not_in_force(tmp_path: Path) -> None:
+def test_show_command_lists_received_settings_that_are_not_in_force(tmp_path: Path) -> None:
     world, bait = other_home(tmp_path), Bait.under(tmp_path / "bait")
     (secrets,) = (form for form in FORMS if form.name == "secrets")
     (world.folder / "a.jsonl").write_bytes(secrets.log("s", bait).lines)

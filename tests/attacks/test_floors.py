@@ -177,7 +177,7 @@ def test_corpus_has_enough_paths() -> None:
         for turn, scope in enumerate(SCOPES)
     ],
 )
-async def test_file_on_the_floor_is_neither_read_nor_written(
+async def test_protected_file_is_neither_read_nor_written_with_any_permissions(
     home: Path, monkeypatch: pytest.MonkeyPatch, path: str, scope: Scope
 ) -> None:
     if path in CHOSEN:

@@ -188,7 +188,7 @@ def test_flow_reads_nothing_outside_of_its_project(world: Path, case: str) -> No
 
 
 @pytest.mark.parametrize("name", [".env", ".git/config", "server.key", ".perdure/config.toml"])
-def test_artifact_on_the_floor_is_not_handed_over(world: Path, name: str) -> None:
+def test_artifact_with_a_protected_name_is_not_handed_over(world: Path, name: str) -> None:
     found = RecordFolder(world / "work", world / "work").look_up([name])[name]
     assert found.content == b""
     assert found.artifact.problem is not None

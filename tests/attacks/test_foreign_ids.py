@@ -204,7 +204,7 @@ async def test_import_of_a_shortened_file_adds_no_entries(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", LINES)
-async def test_import_of_grown_file_does_not_move_leaf(name: str) -> None:
+async def test_import_of_a_grown_file_does_not_change_the_current_branch(name: str) -> None:
     lines = LINES[name].splitlines(keepends=True)
     for count in range(len(lines) // 2, len(lines)):
         store, stream = await import_genuine(b"".join(lines[:count]))

@@ -106,7 +106,7 @@ async def started(store: Store) -> Session:
     return session
 
 
-async def test_branch_from_other_leaf_is_rejected_without_changes(address: str) -> None:
+async def test_branch_from_an_unexpected_leaf_is_rejected_without_changes(address: str) -> None:
     async with perdure.open(address) as store:
         session = await started(store)
         other = await store.open(S)
@@ -140,7 +140,7 @@ async def test_branch_repeated_with_an_idempotency_key_returns_the_first_entry(
             await session.branch("shared/1", expected_leaf="shared/2", idempotency_key="other")
 
 
-async def test_branch_of_draft_from_other_leaf_is_rejected(address: str) -> None:
+async def test_branch_of_an_unsaved_session_from_another_leaf_is_rejected(address: str) -> None:
     async with perdure.open(address) as store:
         draft = await store.create(lazy=True)
         first, second = await draft.append(user("a"), user("b"))
@@ -165,7 +165,7 @@ async def test_entry_appended_during_hook_stays_on_branch(address: str) -> None:
         assert [m.text for m in await session.messages()] == ["a", "b", "c", "late"]
 
 
-def test_blocking_branch_takes_expected_leaf(tmp_path: Path) -> None:
+def test_branch_call_of_the_blocking_interface_checks_the_expected_leaf(tmp_path: Path) -> None:
     with perdure.blocking.open(f"sqlite:///{tmp_path / 'store.db'}") as store:
         session = store.create(id=S)
         first, second = session.append(user("a"), user("b"))

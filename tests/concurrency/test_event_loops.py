@@ -84,7 +84,9 @@ async def test_watch_in_one_loop_sees_commits_of_another(backend: str, tmp_path:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-async def test_draft_is_stored_once_by_several_loops(backend: str, tmp_path: Path) -> None:
+async def test_unsaved_session_is_stored_once_by_several_event_loops(
+    backend: str, tmp_path: Path
+) -> None:
     async with open_store(address_of(backend, tmp_path), durability="normal") as store:
         session = await store.create(lazy=True)
         texts = [f"{number}" for number in range(LOOPS)]

@@ -136,7 +136,7 @@ async def test_chat_stays_open_after_its_end_is_refused() -> None:
         assert (await second.send("and now?")).text == "next"
 
 
-async def test_recover_of_a_given_turn_returns_that_turn_and_not_the_open_turn() -> None:
+async def test_recovery_of_a_given_turn_returns_that_turn_and_not_the_open_turn() -> None:
     script = ScriptedModel(["one", CALL, "two"])
     async with (
         asyncio.timeout(60),

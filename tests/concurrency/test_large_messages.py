@@ -130,7 +130,7 @@ async def test_credential_in_long_message_is_rejected_by_its_turn() -> None:
         assert (await chat.send("a short one")).text
 
 
-async def test_large_bodies_leave_no_copy_in_sqlite(tmp_path: Path) -> None:
+async def test_large_entry_bodies_leave_no_copy_in_sqlite_memory(tmp_path: Path) -> None:
     async with perdure.open(f"sqlite:///{tmp_path}/s.db") as store:
         session = await store.create()
         await session.append(perdure.user("hello"))

@@ -189,7 +189,7 @@ def test_example_killed_at_any_commit_ends_normally(
 
 
 @sampled(("name", "seed"), SEEDS, kind=type, each=1)
-def test_example_killed_at_lease_or_answer_ends_normally(
+def test_example_killed_at_any_store_write_ends_normally(
     commands: Commands, whole: dict[str, Whole], name: str, seed: int
 ) -> None:
     chance = random.Random(f"{name} {seed}")

@@ -35,7 +35,7 @@ def passes_unchanged(entry: Entry) -> bool:
 
 
 @given(bodies)
-def test_every_body_round_trips(body: Body) -> None:
+def test_every_entry_body_is_decoded_to_the_value_that_was_encoded(body: Body) -> None:
     content = encode(body)
     entry = entry_with(kind_of(body), content)
     read = body_of(entry)
@@ -104,7 +104,7 @@ def test_any_bytes_round_trip_through_a_line(content: bytes, kind: str) -> None:
 @example(b'{"role":"user","parts":[1]}', MESSAGE)
 @example(b'{"role":"nobody","parts":[]}', MESSAGE)
 @example(b'{"text":"\xff"}', "label")
-def test_damaged_body_raises_only_corrupt_log(content: bytes, kind: str) -> None:
+def test_damaged_entry_body_raises_only_the_error_corrupt_log(content: bytes, kind: str) -> None:
     with suppress(CorruptLog):
         body_of(entry_with(kind, content))
 

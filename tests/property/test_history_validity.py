@@ -85,7 +85,7 @@ def test_making_a_history_valid_twice_changes_nothing(said: list[Message]) -> No
 
 
 @given(st.lists(messages, max_size=12))
-def test_entry_occurs_at_most_once_per_role(said: list[Message]) -> None:
+def test_message_made_valid_contains_each_entry_at_most_once(said: list[Message]) -> None:
     known = [ContextMessage(message, EntryId(f"s/{n}")) for n, message in enumerate(said)]
     for each in valid_history(known):
         assert len(set(each.entry_ids)) == len(each.entry_ids)

@@ -106,7 +106,7 @@ def test_branch_links_parents_down_to_leaf(parents: list[int], leaf: int) -> Non
 
 
 @given(parents)
-def test_side_entries_are_not_in_the_tree(parents: list[int]) -> None:
+def test_entries_outside_the_tree_are_in_no_branch(parents: list[int]) -> None:
     log = log_of(parents)
     side = [Entry(STREAM, 100, "side", None, EntryId("s/0"), 0, "label", 1, b"{}")]
     assert index_of([*log, *side]) == index_of(log)

@@ -106,7 +106,7 @@ def test_valid_settings_match_schema(text: str, is_persons: bool, is_projects: b
         assert (faults_in(data, text, Path("x"), is_project=is_project) == ()) == is_right
 
 
-def test_files_of_init_match_their_schemas(tmp_path: Path) -> None:
+def test_files_written_by_the_init_command_match_their_schemas(tmp_path: Path) -> None:
     config, _, agent = set_up(tmp_path, "tides")
     assert fits("project-config.schema.json", tomllib.loads(config.path.read_text()))
     assert fits("agent.schema.json", of_yaml(agent.path.read_text()))

@@ -52,7 +52,7 @@ def test_check_runs_folders_of_checked_tests() -> None:
     assert {f"{folder}/" for folder in runs} == set(CHECKED)
 
 
-def test_tests_of_checked_folders_without_later_mark_are_checked(
+def test_tests_in_the_folders_of_make_check_are_marked_checked_unless_marked_for_later(
     request: pytest.FixtureRequest,
 ) -> None:
     for item in request.session.items:

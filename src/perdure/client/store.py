@@ -425,10 +425,10 @@ class Store:
         """Export every session into `folder`, one file each, named after its id.
 
         The export includes sessions of every origin, but no flows; `query` selects by name or id.
-        With `format` "perdure", `import_files` of the folder restores the sessions. Without a
-        `query`, there is also a file of the facts of each subject. A failed file does not stop the
-        export: see `ExportedFile.error`. `redact` and `replace` work as in `Session.export`.
-        Raises: FormatError when the folder cannot be created.
+        With `format` "perdure", `import_files` restores the sessions from the folder. Without a
+        `query`, this format also exports the facts of each subject to a separate file. A failed
+        file does not stop the export: see `ExportedFile.error`. `redact` and `replace` work as in
+        `Session.export`. Raises: FormatError when the folder cannot be created.
         """
         selection = transfers.ExportSelection(redact=tuple(redact))
         return await transfers.exported_store(

@@ -43,11 +43,12 @@ def context_of_end(
     model: str | None = None,
     max_messages: int | None = None,
 ) -> Context | None:
-    """Return the context of the window that ends with `window`; None if more must be read.
+    """Build a context from `window`, the end of a longer window; None if more must be read.
 
-    `pins` are the pinned entries on all branches; `near` are the pinned entries on the branch
-    before `from_question(window)`, with their calls and results. The other arguments are the same
-    as for `build_context`.
+    `pins` contains the ids of the pinned entries of all branches. `near` contains the pinned
+    entries of this branch that precede the first user question in `window`. It also contains the
+    tool calls and results that belong to these entries. The other arguments are the same as for
+    `build_context`.
     """
     end = from_question(window)
     if not end.entries:

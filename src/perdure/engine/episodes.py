@@ -141,7 +141,11 @@ async def _recorded(
     by: EpisodeEnd,
     at: int,
 ) -> tuple[EpisodeRecorded, list[Entry]]:
-    """Return the episode of the entries up to seq `head` and of `new`, and the agent's notes."""
+    """Return the session's new episode, and the entries that record the agents of the session.
+
+    The episode covers the entries after the end of the previous episode: the stored entries up to
+    seq `head`, and the entries `new`.
+    """
     stream = info.id
     notes = await log.notes(stream, (EpisodeRecorded.kind, SessionStarted.kind, AgentBound.kind))
     own = [note for note in notes if note.stream == stream and note.kind == EpisodeRecorded.kind]

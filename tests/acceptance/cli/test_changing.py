@@ -10,7 +10,7 @@ def head_of(world: World) -> int:
     return head
 
 
-def test_branch_command_moves_the_leaf_permanently(sample: World) -> None:
+def test_branch_command_changes_the_current_branch_permanently(sample: World) -> None:
     head = head_of(sample)
     moved = sample.ok("sessions", "branch", SAMPLE_ID, "9", "--json").json
     assert moved == {"session": SAMPLE_ID, "leaf": f"{SAMPLE_ID}/9", "moved": True}
@@ -47,7 +47,7 @@ def test_missing_entry_is_not_found(sample: World) -> None:
     assert (ended.error["code"], ended.error["entry"]) == ("entry_not_found", "4711")
 
 
-def test_branch_to_side_entry_is_rejected(sample: World) -> None:
+def test_branch_to_an_entry_outside_the_tree_is_rejected(sample: World) -> None:
     ended = sample.run("sessions", "branch", SAMPLE_ID, "0", "--json")
     assert (ended.code, ended.error["code"]) == (2, "invalid_entry")
 

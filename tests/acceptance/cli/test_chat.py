@@ -360,7 +360,7 @@ def test_mistake_typed_into_a_chat_gets_a_remedy(world: World) -> None:
         assert told in out, typed
 
 
-def test_scenario_answers_the_messages_in_order(world: World) -> None:
+def test_scripted_model_answers_the_messages_in_order(world: World) -> None:
     scenario = world.scenario("sequence:\n  - text: Ahoy\n  - text: Land\n", "trip")
     assert world.ok("chat", "-p", "hi", "--scenario", scenario).out == "Ahoy\n"
     ended = world.run("chat", "--continue", "-p", "and now?", "--scenario", scenario)
@@ -435,7 +435,7 @@ def test_partial_answer_of_a_killed_turn_is_shown_until_the_turn_is_resumed(
     assert "partial answer" not in world.ok("sessions", "read", session).out
 
 
-def test_show_of_a_damaged_open_turn_omits_the_partial_answer(
+def test_show_command_omits_the_partial_answer_of_a_damaged_open_turn(
     hanging: tuple[World, str, subprocess.Popen[bytes]],
 ) -> None:
     world, session, process = hanging

@@ -30,7 +30,7 @@ def demo(stage: World, *words: str) -> dict[str, Any]:
     return summary
 
 
-def test_demo_runs_the_sample_and_every_claim_holds(stage: World) -> None:
+def test_demo_runs_the_sample_session_and_all_its_checks_succeed(stage: World) -> None:
     ended = stage.ok("demo")
     assert f"{PI_CLAIMS} of {PI_CLAIMS} claims hold, in " in ended.out
     assert "NOT SO" not in ended.out

@@ -37,13 +37,13 @@ def test_redacted_value_does_not_appear_in_the_output(sample: World, format: str
     assert "replaced: aws-key 1" in only.err
 
 
-def test_redact_with_an_unknown_value_is_a_usage_error(sample: World) -> None:
+def test_redact_option_with_an_unknown_value_is_a_usage_error(sample: World) -> None:
     ended = sample.run("export", SAMPLE_ID, "--redact", "faces")
     assert ended.code == 2
     assert "'faces' is none of secrets, paths" in ended.err
 
 
-def test_redact_without_a_list_suggests_redact_secrets(sample: World) -> None:
+def test_redact_option_without_a_value_suggests_the_value_secrets(sample: World) -> None:
     for words in (("--redact", "-o", "r.html"), ("--redact", "--force", "-o", "r.html")):
         ended = sample.run("export", SAMPLE_ID, *words)
         assert (ended.code, ended.out) == (2, ""), words
@@ -88,7 +88,7 @@ def test_redacted_copy_is_imported_as_a_second_session(sample: World) -> None:
 
 
 @pytest.mark.parametrize("words", [("--force",), ()])
-def test_folder_is_not_replaced_by_a_file(sample: World, words: tuple[str, ...]) -> None:
+def test_export_does_not_replace_a_folder_by_a_file(sample: World, words: tuple[str, ...]) -> None:
     (sample.folder / "kept").mkdir()
     before = sorted(sample.folder.iterdir())
     ended = sample.run("export", SAMPLE_ID, "-o", "kept", *words)

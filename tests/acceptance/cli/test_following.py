@@ -133,7 +133,7 @@ def test_terminal_shows_one_line_for_each_change(world: World, folder: Path) -> 
     assert "Traceback" not in err
 
 
-def test_output_of_the_command_is_not_imported(world: World, folder: Path) -> None:
+def test_import_watch_does_not_import_its_own_output_file(world: World, folder: Path) -> None:
     log = folder / "log.jsonl"
     (folder / "z.jsonl").write_bytes(SAMPLE.read_bytes())
     with log.open("wb") as file:

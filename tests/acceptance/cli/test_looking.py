@@ -102,7 +102,9 @@ def test_list_with_hide_ended_omits_ended_sessions_until_their_next_use(sample: 
     assert listed("--source", "perdure") == ["one", "two"]
 
 
-def test_source_perdure_selects_only_sessions_created_by_perdure(sample: World) -> None:
+def test_list_and_search_with_the_source_perdure_return_only_sessions_of_perdure(
+    sample: World,
+) -> None:
     sample.ok("chat", "-m", "scripted:echo", "-p", "hello from here")
     (row,) = sample.ok("sessions", "list", "--source", "perdure", "--json").json
     assert (row["source"], row["title"]) == (None, "hello from here")
@@ -210,7 +212,7 @@ def test_list_page_begins_after_the_given_session(world: World) -> None:
     assert world.run("sessions", "list", "--after", "nothing").code == 3
 
 
-def test_show_prints_the_data_and_the_branch_of_a_session(imported: World) -> None:
+def test_show_command_prints_the_data_and_the_branch_of_a_session(imported: World) -> None:
     data = imported.ok("sessions", "show", SAMPLE_ID, "--json").json
     assert set(data) > LIST_KEYS
     assert data["usage"]["total_tokens"] > 0
@@ -482,7 +484,7 @@ def test_tool_calls_are_listed_with_result_and_as_json(imported: World) -> None:
     assert imported.run("sessions", "tools", "ghost").code == 3
 
 
-def test_read_prints_whole_messages_of_the_branch(imported: World) -> None:
+def test_read_command_prints_whole_messages_of_the_branch(imported: World) -> None:
     out = imported.ok("sessions", "read", SAMPLE_ID).out
     context = imported.ok("sessions", "read", SAMPLE_ID, "--json").json
     texts = [
@@ -498,7 +500,7 @@ def test_read_prints_whole_messages_of_the_branch(imported: World) -> None:
     assert len(newest) < len(out)
 
 
-def test_read_of_an_entry_prints_that_entry_of_any_branch(imported: World) -> None:
+def test_read_command_prints_a_given_entry_of_any_branch(imported: World) -> None:
     tree = imported.ok("sessions", "tree", SAMPLE_ID, "--json").json
     for node in list(nodes(tree))[:20]:
         number = node["id"].rpartition("/")[2]
@@ -508,7 +510,7 @@ def test_read_of_an_entry_prints_that_entry_of_any_branch(imported: World) -> No
     assert imported.run("sessions", "read", SAMPLE_ID, "99999").code == 3
 
 
-def test_read_with_context_prints_the_entries_around_it(imported: World) -> None:
+def test_read_command_with_context_prints_the_entries_around_an_entry(imported: World) -> None:
     branch = [
         each["id"].rpartition("/")[2]
         for each in imported.ok("sessions", "read", SAMPLE_ID, "--json").json
@@ -520,7 +522,9 @@ def test_read_with_context_prints_the_entries_around_it(imported: World) -> None
     assert imported.run("sessions", "read", SAMPLE_ID, "--context", "2").code == 2
 
 
-def test_read_of_a_side_entry_prints_the_branch_around_it(world: World) -> None:
+def test_read_command_for_an_entry_outside_the_tree_prints_the_branch_around_it(
+    world: World,
+) -> None:
     world.ok("chat", "-p", "one")
     id = world.ok("sessions", "list", "--json").json[0]["id"]
     branch = [each["id"] for each in world.ok("sessions", "read", id, "--json").json]
@@ -530,7 +534,7 @@ def test_read_of_a_side_entry_prints_the_branch_around_it(world: World) -> None:
     assert [each["id"] for each in found] == [branch[-2], side, branch[-1]]
 
 
-def test_read_of_a_role_prints_only_its_messages(imported: World) -> None:
+def test_read_command_with_a_role_prints_only_messages_of_that_role(imported: World) -> None:
     words = ("sessions", "read", SAMPLE_ID, "--role", "user", "--json")
     found = imported.ok(*words).json
     assert {each["body"]["role"] for each in found} == {"user"}
@@ -538,14 +542,16 @@ def test_read_of_a_role_prints_only_its_messages(imported: World) -> None:
     assert imported.run("sessions", "read", SAMPLE_ID, "--role", "me").code == 2
 
 
-def test_read_of_a_role_without_messages_says_so(world: World) -> None:
+def test_read_command_with_a_role_without_messages_reports_that_there_are_none(
+    world: World,
+) -> None:
     world.ok("chat", "-p", "one")
     id = world.ok("sessions", "list", "--json").json[0]["id"]
     told = world.ok("sessions", "read", id, "--role", "tool").out
     assert told == "The current branch has no messages of the role tool.\n"
 
 
-def test_read_in_a_terminal_uses_the_pager(imported: World) -> None:
+def test_read_command_in_a_terminal_uses_the_pager(imported: World) -> None:
     pager = imported.folder / "pager"
     pager.write_text("#!/bin/sh\nsed 's/^/paged: /' > paged.txt\n")
     pager.chmod(0o700)

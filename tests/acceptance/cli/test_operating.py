@@ -46,7 +46,7 @@ def test_store_is_copied_to_another_kind_and_back(sample: World) -> None:
     assert sample.run("store", "copy", address(sample.file)).code == 2
 
 
-def test_copy_verify_and_info_count_the_same_logs(sample: World) -> None:
+def test_copy_verify_and_info_commands_report_the_same_number_of_logs(sample: World) -> None:
     sample.ok("memory", "remember", "Ana likes tea", "--subject", "ana")
     erased = sample.ok("chat", "-p", "for a moment", "--json").lines[0]["sessionId"]
     sample.ok("sessions", "erase", erased, "--yes")

@@ -75,7 +75,9 @@ def test_usage_by_month_counts_each_session_once(imported: World) -> None:
     assert since == months[-1:]
 
 
-def test_usage_and_list_show_same_program_for_own_sessions(world: World) -> None:
+def test_usage_and_list_commands_show_the_same_program_for_sessions_of_perdure(
+    world: World,
+) -> None:
     world.ok("chat", "-p", "hello")
     heading, row = world.ok("usage", "programs").out.splitlines()[:2]
     assert (heading.split()[0], row.split()[0]) == ("PROGRAM", "perdure")
@@ -117,7 +119,7 @@ def test_usage_line_for_a_shell_prompt_covers_today(
     assert row["key"] == moment_of(now + to_noon).date().isoformat()
 
 
-def test_prompt_of_the_guide_shows_the_usage_line_and_does_not_wait(world: World) -> None:
+def test_shell_prompt_of_the_guide_shows_the_usage_line_and_does_not_wait(world: World) -> None:
     world.ok("chat", "-p", "hello")
     guide = (Path(__file__).parents[3] / "docs/guides/command-line.md").read_text()
     (block,) = re.findall(r"```bash\n(perdure_line=.*?)```", guide, re.DOTALL)
@@ -240,7 +242,7 @@ def test_activity_counts_days_and_hours(imported: World) -> None:
     assert imported.ok("activity", "--until", "2001-01-01").out == "No activity found.\n"
 
 
-def test_edits_list_the_entry_that_changed_each_file(imported: World) -> None:
+def test_edits_command_lists_the_entry_that_changed_each_file(imported: World) -> None:
     found = imported.ok("edits", "--json").json
     assert found
     text = imported.ok("edits", "--last", "1").out
@@ -265,7 +267,9 @@ def test_edits_in_a_pipe_have_whole_paths(world: World) -> None:
         assert f" {found['cwd']} " in shown
 
 
-def test_edits_of_a_folder_come_from_its_sessions(imported: World) -> None:
+def test_edits_command_with_a_folder_lists_edits_of_the_sessions_in_that_folder(
+    imported: World,
+) -> None:
     folder = imported.ok("sessions", "show", SAMPLE_ID, "--json").json["cwd"]
     found = imported.ok("edits", "--json").json
     assert imported.ok("edits", "--cwd", folder, "--json").json == found
@@ -275,7 +279,7 @@ def test_edits_of_a_folder_come_from_its_sessions(imported: World) -> None:
     assert imported.run("edits", "--cwd", "missing").code == 3
 
 
-def test_edits_are_sorted_by_their_number(world: World) -> None:
+def test_edits_command_sorts_files_by_their_number_of_edits(world: World) -> None:
     """The file with the most changes is not the one that was changed last."""
     lines: list[str] = []
     for number, path in enumerate(

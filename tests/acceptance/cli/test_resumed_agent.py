@@ -45,7 +45,7 @@ def test_resumed_session_keeps_the_budget_of_its_agent(world: World) -> None:
     assert "the price of scripted:echo is unknown" in ended.err
 
 
-def test_resumed_session_keeps_the_cap_of_its_agent(world: World) -> None:
+def test_resumed_session_keeps_the_tool_round_limit_of_its_agent(world: World) -> None:
     session = begun(world, "limits: {max_turns: 1}\n")
     ended = world.run("chat", "--session", session, "-p", "two")
     assert ended.code == 1
@@ -56,7 +56,7 @@ def test_resumed_session_keeps_the_cap_of_its_agent(world: World) -> None:
     assert "Runtime(" not in told
 
 
-def test_resumed_session_uses_the_cap_of_the_given_agent_file(world: World) -> None:
+def test_resumed_session_uses_the_tool_round_limit_of_the_given_agent_file(world: World) -> None:
     session = begun(world, "limits: {max_turns: 1}\n")
     (world.folder / "clerk.agent.yaml").write_text(CLERK + "limits: {max_turns: 2}\n")
     named = ("chat", "--session", session, "--agent", "clerk.agent.yaml")
@@ -110,7 +110,7 @@ def test_session_cannot_be_resumed_with_another_agent(world: World, choice: str)
     assert "keeps its agent 'clerk' for life and cannot continue with 'helper'" in told
 
 
-def test_session_accepts_a_message_after_a_turn_reached_the_tool_round_cap(world: World) -> None:
+def test_session_accepts_a_message_after_a_turn_reached_the_tool_round_limit(world: World) -> None:
     rounds = "  - calls: [{name: list_directory, args: {path: .}}]\n" * 17
     scenario = world.scenario(f"name: acted\nsequence:\n{rounds}  - text: Done.\n")
     chat = ("chat", "--scenario", scenario)

@@ -150,7 +150,7 @@ def test_search_does_not_find_a_removed_label(sample: World) -> None:
     assert sample.ok(*quoted).json == []
 
 
-def test_commands_in_another_namespace_name_the_default_one_that_has_the_session(
+def test_error_for_a_missing_session_mentions_the_default_namespace_that_has_it(
     imported: World,
 ) -> None:
     there = World(imported.folder, {"PERDURE_NAMESPACE": "shop"})

@@ -191,7 +191,7 @@ def test_group_without_a_command_prints_its_help(world: World) -> None:
         assert "Missing command" not in ended.err
 
 
-def test_format_json_error_suggests_the_json_option(sample: World) -> None:
+def test_error_for_the_unknown_format_json_suggests_the_json_option(sample: World) -> None:
     for words in (
         ("sessions", "list", "--format", "json"),
         ("usage", "--output=json"),

@@ -206,7 +206,7 @@ def test_chat_accepts_the_same_answers_as_the_inbox(world: World) -> None:
     assert world.ok("inbox", "list", "--json").json == []
 
 
-def test_edits_name_the_folder_and_an_entry_that_shows_the_change(world: World) -> None:
+def test_edits_command_prints_the_folder_and_the_entry_of_each_change(world: World) -> None:
     (world.folder / "a.py").write_text("one\ntwo\n")
     edit = {"path": "a.py", "old_text": "two", "new_text": "three"}
     says(world, f"/tool edit_file {json.dumps(edit)}", "--approve", "accept-edits")

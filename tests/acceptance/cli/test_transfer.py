@@ -50,7 +50,7 @@ def test_session_is_moved_between_stores_completely(sample: World) -> None:
         assert sample.ok(*words, "--store", other).json == sample.ok(*words).json
 
 
-def test_file_is_overwritten_only_with_force(sample: World) -> None:
+def test_export_overwrites_a_file_only_with_the_force_option(sample: World) -> None:
     file = sample.folder / "precious"
     file.write_text("precious", encoding="utf-8")
     ended = sample.run("export", SAMPLE_ID, "-o", "precious", "--json")

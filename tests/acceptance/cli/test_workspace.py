@@ -70,7 +70,7 @@ def test_missing_workspace_folder_causes_a_warning_with_the_remedy(shop: World) 
     assert "in one" in ended.out
 
 
-def test_variable_changes_the_instructions_but_not_the_folder(shop: World) -> None:
+def test_variable_option_changes_the_instructions_but_not_the_folder(shop: World) -> None:
     session = newest(shop)
     shop.ok("chat", "--session", session, "--var", "shop={{ctx.x}} = y", "-p", "hi")
     assert prompt_of(shop, session) == f"Sell {{{{ctx.x}}}} = y in {shop.folder / 'one'}."
@@ -90,7 +90,7 @@ def test_variable_changes_the_instructions_but_not_the_folder(shop: World) -> No
         (("--agent", "seller.agent.yaml"), "{{ctx.shop}}"),
     ],
 )
-def test_unusable_variable_is_a_usage_error(
+def test_unusable_value_of_the_variable_option_is_a_usage_error(
     shop: World, words: tuple[str, ...], message: str
 ) -> None:
     ended = shop.run("chat", *words, "-p", "hi")

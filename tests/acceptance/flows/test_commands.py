@@ -117,7 +117,7 @@ def test_session_command_on_a_flow_suggests_the_flow_command(project: World) -> 
     assert project.ok("sessions", "list", "--all", "--json").out == sessions
 
 
-def test_compact_of_unknown_role_lists_roles_of_flow(project: World) -> None:
+def test_compact_command_with_an_unknown_role_lists_the_roles_of_the_flow(project: World) -> None:
     flow(project, "run", *FIRST, code=1)
     told = flow(project, "compact", "f", "nobody", "-m", "scripted:echo", code=4).err
     assert "it has no role 'nobody'; its roles are: owner, developer, reviewer" in told
@@ -346,7 +346,7 @@ def _all_of(control: int) -> str:
     return seen.decode(errors="replace")
 
 
-def test_validate_warns_of_a_role_without_a_folder(project: World) -> None:
+def test_validate_command_warns_of_a_role_without_a_folder(project: World) -> None:
     shutil.rmtree(project.folder / "a-docs" / "roles" / "reviewer")
     told = flow(project, "validate", "workflow.yaml", "--json").json
     (warning,) = told["warnings"]

@@ -52,7 +52,9 @@ def test_flow_of_a_single_owner_runs_and_closes(world: World) -> None:
     assert project.record() == {"packing.md", "workflow.yaml", "record.yaml", ".flow"}
 
 
-def test_review_is_rejected_once_and_all_roles_look_back(world: World) -> None:
+def test_review_example_returns_the_page_once_and_ends_with_reviews_of_all_roles(
+    world: World,
+) -> None:
     project = Project(world, "review")
     told = project.flow("run", *BEGINNING, "--id", "f", "--watch", code=1).out
     assert "review backward" in told

@@ -50,7 +50,9 @@ def test_import_reports_each_skipped_flow_folder_once(world: World, exported: Pa
     assert "is in this store already; `perdure flow show f` prints it" in told[1]
 
 
-def test_import_again_reuses_session_ids_of_its_own_flow_only(world: World, exported: Path) -> None:
+def test_repeated_import_of_an_erased_flow_reuses_only_the_session_ids_of_that_flow(
+    world: World, exported: Path
+) -> None:
     flow(world, *RUN[:-1], "f__b", "--record", "other", code=1)
     flow(world, "export", "f__b", "-o", "state/two")
     for id in ("f", "f__b"):
@@ -61,7 +63,7 @@ def test_import_again_reuses_session_ids_of_its_own_flow_only(world: World, expo
     assert world.ok("import", "state/two", *imports, "--again").out.startswith("f__b  1 role")
 
 
-def test_refused_import_again_leaves_the_erased_session_id_blocked(
+def test_refused_repeated_import_leaves_the_erased_session_id_blocked(
     world: World, exported: Path
 ) -> None:
     imports = ("import", "state/one", "--format", "a-society")

@@ -42,7 +42,7 @@ async def summary_models(world: World, role: str) -> list[str]:
     return [call.model for call in calls if call.purpose == "summary"]
 
 
-async def test_compact_with_a_model_option_does_not_change_the_model_of_the_role(
+async def test_compact_command_with_a_model_does_not_change_the_model_of_the_role(
     project: World,
 ) -> None:
     flow(project, "run", *ALLOWED, code=1)

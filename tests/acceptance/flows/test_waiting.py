@@ -81,7 +81,7 @@ def test_waiting_command_continues_after_an_answer_from_another_process(laid: Wo
     assert (summary["status"], summary["waiting"]) == ("completed", [])
 
 
-def test_show_reports_that_no_process_runs_the_flow(laid: World) -> None:
+def test_flow_show_command_reports_that_no_process_runs_the_flow(laid: World) -> None:
     with laid.start(*RUN, "--scenario", laid.scenario(HANGS)) as running:
         until(lambda: laid.run("flow", "show", "f", "--json").out.startswith("{"))
         until(lambda: laid.run("flow", "show", "f", "--json").json["workers"])
@@ -95,7 +95,9 @@ def test_show_reports_that_no_process_runs_the_flow(laid: World) -> None:
         assert "no process runs it" in laid.ok("flow", "list").out
 
 
-def test_show_reports_no_process_while_flow_waits_for_a_person(laid: World) -> None:
+def test_flow_show_command_mentions_no_process_while_the_flow_waits_for_a_person(
+    laid: World,
+) -> None:
     assert laid.run(*RUN, "--scenario", laid.scenario(ASKS), "--consent", "full-access").code == 1
     assert NOBODY not in laid.ok("flow", "show", "f").out
     laid.ok("flow", "reply", "f", "By train.")
@@ -112,7 +114,7 @@ def test_role_sessions_are_listed_as_roles_and_their_forks_as_forks(laid: World)
     assert "role: owner" in listed
 
 
-def test_compact_with_scenario_keeps_the_settings_of_the_flow(laid: World) -> None:
+def test_compact_command_with_a_scripted_model_keeps_the_settings_of_the_flow(laid: World) -> None:
     acted = ("--scenario", laid.scenario(ASKS), "--consent", "full-access")
     assert laid.run(*RUN, *acted).code == 1
     other = laid.scenario(HANGS.replace("- steps", "- when: {user_contains: Z}\n    steps"), "b")

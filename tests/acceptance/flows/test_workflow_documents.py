@@ -174,7 +174,7 @@ def test_exported_session_with_variables_runs_with_all_settings_of_its_agent(
         ("default: 3", "default: 99999999999999999999", "has to be a number"),
     ],
 )
-def test_validate_reports_each_error_for_which_run_fails(
+def test_validate_command_reports_each_error_that_makes_the_run_command_fail(
     trip: World, old: str, new: str, fault: str
 ) -> None:
     file = trip.folder / "trip.yaml"
@@ -183,7 +183,9 @@ def test_validate_reports_each_error_for_which_run_fails(
     assert fault in flow(trip, "run", "trip.yaml", "--input", "topic=x", code=2).err
 
 
-def test_validate_reports_the_line_of_an_unknown_name_among_several_faults(trip: World) -> None:
+def test_validate_command_reports_the_line_of_an_unknown_name_among_other_errors(
+    trip: World,
+) -> None:
     file = trip.folder / "trip.yaml"
     helper = '"Be short."'
     block = (
@@ -220,7 +222,7 @@ def test_validate_reports_the_line_of_an_unknown_name_among_several_faults(trip:
     )
 
 
-def test_validate_warns_of_a_node_that_needs_an_input(trip: World) -> None:
+def test_validate_command_warns_of_a_node_that_needs_an_input(trip: World) -> None:
     file = trip.folder / "trip.yaml"
     bare = DOCUMENT.replace(
         """

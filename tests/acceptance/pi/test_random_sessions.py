@@ -47,7 +47,9 @@ async def test_random_session_of_pi_keeps_its_context_and_bytes(pi: RealPi, tmp_
             assert path.read_bytes() == before, f"seed {seed}"
 
 
-async def test_grown_export_adds_only_its_new_entries(pi: RealPi, tmp_path: Path) -> None:
+async def test_import_of_a_grown_export_adds_only_its_new_entries(
+    pi: RealPi, tmp_path: Path
+) -> None:
     """pi continues the file that perdure exported; the next import has no warning."""
     path = tmp_path / "export.jsonl"
     async with perdure.open(f"sqlite:///{tmp_path}/store.db", durability="normal") as store:
@@ -79,7 +81,7 @@ async def test_grown_export_adds_only_its_new_entries(pi: RealPi, tmp_path: Path
 
 
 @pytest.mark.parametrize("name", ["v1.jsonl", "v2.jsonl"])
-async def test_file_that_pi_migrates_adds_only_its_new_entries(
+async def test_import_of_a_file_that_pi_migrated_adds_only_its_new_entries(
     pi: RealPi, tmp_path: Path, name: str
 ) -> None:
     path = tmp_path / name

@@ -165,7 +165,7 @@ async def test_15_longer_retry_after_is_respected_in_other_sessions() -> None:
     assert theatre.players.called == ["main", "other", "other"]
 
 
-async def test_15_turn_fails_without_call_if_all_providers_are_parked() -> None:
+async def test_15_turn_fails_without_call_while_all_providers_are_rate_limited() -> None:
     theatre = Theatre(main=[(SLOW,)], other=[(RateLimited("q:other", "slow down"),)])
     chat = await theatre.chat(fallbacks=["q:other"])
     for expected in ("slow down", "no model of the chain can be called"):
@@ -174,7 +174,7 @@ async def test_15_turn_fails_without_call_if_all_providers_are_parked() -> None:
     assert theatre.players.called == ["main", "other"]
 
 
-async def test_16_history_for_another_provider_has_no_reasoning_and_alternates() -> None:
+async def test_16_history_for_another_provider_has_alternating_roles_and_no_reasoning() -> None:
     thought = (ThinkingDelta("a tree, I think"), ToolCallDelta(0, "c1", "look", "{}"))
     theatre = Theatre(main=[(*thought, StreamEnd("tool_calls", USED)), (DOWN,)])
     chat = await theatre.chat(fallbacks=["q:other"], tools=[look])

@@ -67,7 +67,7 @@ def reading(times: int = 1) -> Players:
     return Players(main=acts)
 
 
-async def test_fork_with_cwd_moves_tools_prompt_and_names(tmp_path: Path) -> None:
+async def test_fork_with_another_folder_uses_it_for_tools_prompt_and_names(tmp_path: Path) -> None:
     shops = Shops(tmp_path)
     await shops.start()
     async with perdure.open(shops.address) as store:
@@ -100,7 +100,7 @@ async def test_resume_with_workspace_moves_the_session_permanently(tmp_path: Pat
 
 
 @pytest.mark.parametrize("scheme", ["sqlite:///{}/other.db", "jsonl:///{}/files", "memory:"])
-async def test_fork_with_cwd_moves_in_every_store_and_its_fork_inherits_cwd(
+async def test_fork_with_another_folder_uses_it_in_every_store_and_its_forks_inherit_it(
     tmp_path: Path, scheme: str
 ) -> None:
     shops = Shops(tmp_path)
@@ -306,7 +306,7 @@ async def test_workspace_without_folder_keeps_the_session_where_it_is(
 
 
 @pytest.mark.parametrize("is_other_store", [False, True])
-async def test_older_chat_works_in_the_folder_to_which_another_handle_moved(
+async def test_older_chat_works_in_the_folder_to_which_another_handle_moved_the_session(
     tmp_path: Path, is_other_store: bool
 ) -> None:
     shops = Shops(tmp_path)
@@ -366,7 +366,7 @@ async def test_workspace_names_without_a_value_become_empty_text(tmp_path: Path)
     ]
 
 
-async def test_file_that_contradicts_the_selection_is_refused(tmp_path: Path) -> None:
+async def test_active_file_that_contradicts_the_selection_is_refused(tmp_path: Path) -> None:
     shops = Shops(tmp_path)
     lines = Selection("b.py", 3, 9)
     wrong = Workspace(shops.first, {"shop": "tea"}, active_file="a.py", selection=lines)

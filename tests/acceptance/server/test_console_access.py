@@ -65,7 +65,9 @@ async def test_flow_views_have_no_serious_accessibility_fault(
         assert browser.complaints == []
 
 
-async def test_planted_fault_is_detected(tmp_path: Path, chromium: str, axe: str) -> None:
+async def test_planted_accessibility_fault_is_detected(
+    tmp_path: Path, chromium: str, axe: str
+) -> None:
     async with served(tmp_path) as server, browsing(chromium, server) as browser:
         await browser.page.evaluate(
             "document.querySelector('main').append(document.createElement('button'))"

@@ -117,7 +117,7 @@ async def test_sessions_of_several_days_end_and_are_recalled(tmp_path: Path) -> 
 
 
 @pytest.mark.all_only
-async def test_page_signed_visitor_and_program_share_their_messages(
+async def test_visitor_of_a_page_and_a_program_see_the_messages_of_their_shared_session(
     tmp_path: Path, chromium: str
 ) -> None:
     days = Days(tmp_path)

@@ -22,7 +22,7 @@ ENDLESS = "/events|/verify"
 
 @pytest.mark.all_only
 @pytest.mark.timeout(600)
-async def test_every_route_answers_as_its_document_says(tmp_path: Path) -> None:
+async def test_response_of_every_route_matches_the_openapi_document(tmp_path: Path) -> None:
     async with served(tmp_path, ["ok"] * 100_000) as server:
         await server.said("hello", "known")
         process = await asyncio.create_subprocess_exec(

@@ -112,7 +112,7 @@ def desks(store):
 """
 
 
-async def test_start_of_server_tells_when_idle_sessions_end(tmp_path: Path) -> None:
+async def test_server_prints_at_its_start_when_idle_sessions_end(tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(PROGRAM + LISTED)
     told = {
         ("shop:desks",): "a session ends after 30 minutes without a message; imported sessions",

@@ -135,7 +135,7 @@ async def test_thinking_level_becomes_effort_on_adaptive_models(
     assert "temperature" not in wire.body
 
 
-async def test_thinking_of_open_round_is_sent_with_signature(wire: Wire) -> None:
+async def test_thinking_of_an_unfinished_tool_round_is_sent_with_its_signature(wire: Wire) -> None:
     message = await wire.says(events(CALL), wire.request(level="high"))
     await wire.says(
         YES, wire.request(*HELLO, message, tool_result("toolu_1", "content"), level="high")
@@ -156,7 +156,7 @@ async def test_stored_message_contains_no_signature(wire: Wire) -> None:
     assert signature_of("I must read.") not in str(plain(message))
 
 
-async def test_resumed_round_is_sent_without_thinking(wire: Wire) -> None:
+async def test_tool_round_resumed_in_another_process_is_sent_without_thinking(wire: Wire) -> None:
     message = assistant("Reading.", tool_call("toolu_9", "read_file"), model=MODEL)
     request = wire.request(*HELLO, message, tool_result("toolu_9", "content"), level="high")
     await wire.says(YES, request)

@@ -102,7 +102,7 @@ async def test_thinking_level_becomes_level_or_budget(
     assert wire.server.refused == []
 
 
-async def test_signature_of_open_round_is_sent_with_its_call(wire: Wire) -> None:
+async def test_signature_of_an_unfinished_tool_round_is_sent_with_its_call(wire: Wire) -> None:
     message = await wire.says(events(CALLS))
     assert signature_of("read_file") not in str(plain(message))
     rounds = (*HELLO, message, tool_result("c1", "1"), tool_result("c2", "2"))
@@ -115,7 +115,9 @@ async def test_signature_of_open_round_is_sent_with_its_call(wire: Wire) -> None
     assert wire.server.refused == []
 
 
-async def test_resumed_round_is_sent_with_placeholder_signature(wire: Wire) -> None:
+async def test_tool_round_resumed_in_another_process_is_sent_with_a_placeholder_signature(
+    wire: Wire,
+) -> None:
     message = assistant(tool_call("c9", "read_file"), model=MODEL)
     await wire.says(YES, wire.request(*HELLO, message, tool_result("c9", "1")))
     (call,) = calls_of(wire.body["contents"][1])

@@ -210,7 +210,7 @@ async def test_reasoning_of_open_turn_is_sent_in_original_field(
     assert "reasoning" not in wire.body["messages"][1]
 
 
-async def test_resumed_process_omits_reasoning_of_open_round(wire: Wire) -> None:
+async def test_resumed_process_omits_the_reasoning_of_an_unfinished_tool_round(wire: Wire) -> None:
     rounds = (
         *HELLO,
         assistant(ThinkingPart("I must."), tool_call("c1", "read_file"), model=MODEL),

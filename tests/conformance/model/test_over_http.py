@@ -103,7 +103,9 @@ STATUSES: dict[int, type[ModelError]] = {
 }
 
 
-async def test_status_decides_error_and_call_is_made_once(backend: HttpBackend) -> None:
+async def test_http_status_determines_the_error_and_the_call_is_not_repeated(
+    backend: HttpBackend,
+) -> None:
     for count, (status, expected) in enumerate(STATUSES.items(), start=1):
         error = await failure(backend, failing(status, "so it is", retry_after="0"))
         assert (status, type(error)) == (status, expected)
@@ -285,7 +287,7 @@ async def test_tool_round_continues_with_the_reasoning_of_the_same_model(
 
 
 @pytest.mark.parametrize("level", ["off", "high"])
-async def test_resumed_round_continues_without_reasoning(
+async def test_tool_round_resumed_in_another_process_continues_without_reasoning(
     backend: HttpBackend, level: ThinkingLevel
 ) -> None:
     calls = (tool_call("call_a", "read_file"), tool_call("call_b", "read_file"))
@@ -304,7 +306,7 @@ async def test_resumed_round_continues_without_reasoning(
     assert backend.server.refused == []
 
 
-async def test_round_of_another_model_continues_without_reasoning(
+async def test_tool_round_of_another_model_continues_without_reasoning(
     backend: HttpBackend,
 ) -> None:
     plan = Plan(thinking="I must read.", calls=(("call_a", "read_file", {"path": "x"}),))

@@ -101,7 +101,7 @@ async def test_request_to_reasoning_model_has_no_temperature(wire: Wire) -> None
     assert wire.body["temperature"] == 0.5
 
 
-async def test_reasoning_of_open_round_is_sent_encrypted(wire: Wire) -> None:
+async def test_reasoning_of_an_unfinished_tool_round_is_sent_encrypted(wire: Wire) -> None:
     message = await wire.says(events(CALL), wire.request(level="high"))
     assert signature_of("rs_1") not in str(plain(message))
     rounds = (*HELLO, message, tool_result("call_1", "content"))

@@ -42,7 +42,7 @@ def agent_of(backend: HttpBackend) -> Agent:
     return Agent("a", model=backend.model, tools=[look], thinking_level="high")
 
 
-async def test_turn_of_several_rounds_is_accepted_and_leaves_no_signature(
+async def test_turn_of_several_tool_rounds_is_accepted_and_stores_no_signature(
     backend: HttpBackend,
 ) -> None:
     stage = Stage()
@@ -74,7 +74,7 @@ async def test_next_turn_is_accepted_too(backend: HttpBackend) -> None:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-async def test_turn_interrupted_between_rounds_resumes_in_another_process(name: str) -> None:
+async def test_turn_interrupted_between_tool_rounds_resumes_in_another_process(name: str) -> None:
     stage = Stage()
     async with HTTP_BACKENDS[name]() as here, HTTP_BACKENDS[name]() as there:
         first = here.client(Plan())

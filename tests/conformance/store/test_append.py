@@ -96,7 +96,7 @@ async def test_entries_are_ordered_by_seq_and_never_by_time(store: SessionStore)
     assert texts(await store.branch(S, EntryId("s/2"))) == ["a", "b", "c"]
 
 
-async def test_bodies_kinds_and_versions_are_stored_unchanged(store: SessionStore) -> None:
+async def test_entry_bodies_kinds_and_versions_are_stored_unchanged(store: SessionStore) -> None:
     await create(store)
     body = b'{ "x" : 1.0e2,\n "y":"\\u00e9" }'
 
@@ -106,7 +106,7 @@ async def test_bodies_kinds_and_versions_are_stored_unchanged(store: SessionStor
     assert await store.entry(S, entry.id) == entry
 
 
-async def test_body_written_by_hand_equals_the_encoded_body(store: SessionStore) -> None:
+async def test_entry_body_written_by_hand_equals_the_encoded_body(store: SessionStore) -> None:
     await create(store, S, said("a"))
     undone = Compaction("all of it", EntryId("s/0"))
 
@@ -169,7 +169,9 @@ async def test_entries_that_break_log_rules_are_rejected(store: SessionStore) ->
             assert await store.state(S) == before
 
 
-async def test_unknown_kinds_may_use_either_lane(store: SessionStore) -> None:
+async def test_entries_of_unknown_kinds_are_accepted_in_and_outside_the_tree(
+    store: SessionStore,
+) -> None:
     await create(store)
 
     tree, side = await append(

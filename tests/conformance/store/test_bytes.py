@@ -41,7 +41,7 @@ AWKWARD = {
 }
 
 
-async def test_body_of_unknown_kind_is_stored_byte_for_byte(store: SessionStore) -> None:
+async def test_entry_body_of_an_unknown_kind_is_stored_byte_for_byte(store: SessionStore) -> None:
     for number, (name, body) in enumerate(AWKWARD.items()):
         with case(name):
             stream = StreamId(f"s{number}")
@@ -76,7 +76,7 @@ async def test_messages_with_unknown_parts_are_stored(store: SessionStore) -> No
     assert (await store.state(S)).info.messages == 1
 
 
-async def test_opaque_entries_keep_any_bytes_in_either_lane(store: SessionStore) -> None:
+async def test_opaque_entries_keep_any_bytes_in_and_outside_the_tree(store: SessionStore) -> None:
     bodies = (b"", b"\x00", b"\xff\xfe{", b"{'x':1}", b'"\\ud800"', b"NaN", bytes(range(256)))
     for number, body in enumerate(bodies):
         for new in (NewEntry(OPAQUE, body), NewEntry(OPAQUE, body, lane="side")):

@@ -132,7 +132,7 @@ async def test_second_copy_adds_only_new_entries(store: SessionStore, target: Se
     assert (await target.maintenance.verify()).problems == ()
 
 
-async def test_copy_contains_only_entries_up_to_its_moment(
+async def test_store_copy_contains_only_entries_committed_before_it_began(
     store: SessionStore, target: SessionStore
 ) -> None:
     await create(store, S, said("a"))

@@ -72,7 +72,9 @@ async def sound(store: SessionStore) -> int:
 # ---------------------------------------------------------------- one session
 
 
-async def test_erased_session_has_no_bodies_and_verifies(store: SessionStore) -> None:
+async def test_erased_session_has_no_entry_bodies_and_passes_verification(
+    store: SessionStore,
+) -> None:
     await create(store, header("s", title="Trip", cwd="/tmp"), said("a", alias="x"), replied("b"))
     await create(store, "t", said("stays"))
 

@@ -254,7 +254,7 @@ async def test_branch_through_a_chain_of_forks_is_read_as_one_branch(store: Sess
     assert (await store.maintenance.verify()).problems == ()
 
 
-async def test_window_of_a_fork_reaches_into_its_origin(store: SessionStore) -> None:
+async def test_context_window_of_a_fork_includes_entries_of_its_origin(store: SessionStore) -> None:
     await create(store, S, said("a"), said("b"), said("c"))
     await append(store, S, new_tree(Compaction("gist", EntryId("s/1"))))
     await fork(store, S, "f", said("d"), scope="path")

@@ -59,7 +59,7 @@ async def test_session_end_is_open_until_its_episode_is_recorded(
     assert (await store.maintenance.verify()).is_ok
 
 
-async def test_ended_session_without_episode_has_no_holder(
+async def test_ended_session_without_an_episode_is_not_protected_from_removal(
     handle: Store, store: SessionStore
 ) -> None:
     await handle.create(id="s")
@@ -103,7 +103,7 @@ async def test_fact_loses_erased_sources_and_is_deleted_with_last_one(handle: St
 
 
 @pytest.mark.needs("erase")
-async def test_key_of_known_fact_returns_it_again_and_is_kept_when_it_is_forgotten(
+async def test_forgotten_fact_is_not_stored_again_by_a_repeated_call_with_its_key(
     handle: Store, store: SessionStore
 ) -> None:
     memory = handle.memory

@@ -48,7 +48,9 @@ async def ids(store: SessionStore, query: str) -> list[str]:
 
 
 @pytest.mark.usefixtures("few")
-async def test_pages_of_query_match_scan(store: SessionStore) -> None:
+async def test_pages_of_a_name_query_return_the_same_sessions_as_a_full_scan(
+    store: SessionStore,
+) -> None:
     await filled(store)
     every = await store.sessions(limit=None)
     for query in QUERIES:
@@ -99,7 +101,7 @@ async def test_query_finds_no_session_that_was_erased(store: SessionStore) -> No
 KEY = "sk-ant-api03-QRSTUVWXYZabcdefghij"
 
 
-async def test_listed_name_with_unmasked_key_from_old_version_is_masked(
+async def test_api_key_in_a_name_stored_by_an_old_version_is_masked_in_lists(
     store: SessionStore,
 ) -> None:
     await create(store, S)
@@ -114,7 +116,7 @@ async def test_listed_name_with_unmasked_key_from_old_version_is_masked(
     assert await ids(store, KEY[:20]) == ["s"]
 
 
-async def test_changing_name_with_unmasked_key_from_old_version_removes_old_words(
+async def test_rename_removes_the_words_of_an_api_key_that_an_old_version_stored_in_the_name(
     store: SessionStore,
 ) -> None:
     await create(store, S)
@@ -127,7 +129,7 @@ async def test_changing_name_with_unmasked_key_from_old_version_removes_old_word
 
 @pytest.mark.needs("erase")
 @pytest.mark.parametrize("how", ["erased", "removed"])
-async def test_erasing_name_with_unmasked_key_from_old_version_removes_all_words(
+async def test_erasure_removes_the_words_of_an_api_key_that_an_old_version_stored_in_the_name(
     store: SessionStore, how: str
 ) -> None:
     await create(store, S)

@@ -87,7 +87,9 @@ async def test_unknown_prefix_is_not_found(store: SessionStore) -> None:
 # ---------------------------------------------------------------- notes of all sessions
 
 
-async def test_notes_of_all_returns_side_entries_of_every_own_log(store: SessionStore) -> None:
+async def test_entries_outside_the_tree_are_returned_for_all_sessions_of_the_namespace(
+    store: SessionStore,
+) -> None:
     for name in ("a", "b", "empty"):
         await create(store, name)
     await create(store, header("flow", kind="flow"))
@@ -113,7 +115,9 @@ async def test_notes_of_all_returns_side_entries_of_every_own_log(store: Session
     assert await store.notes_of_all(kinds, []) == []
 
 
-async def test_notes_of_all_returns_frequent_kinds_too(store: SessionStore) -> None:
+async def test_entries_of_frequent_kinds_are_returned_for_all_sessions_too(
+    store: SessionStore,
+) -> None:
     await create(store, "a")
     lease = await store.acquire_lease(StreamId("a"), "me", 60_000)
     called = new_side(ModelCalled(call=1, model="m:m"))

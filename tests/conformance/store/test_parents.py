@@ -36,7 +36,9 @@ async def test_tree_entry_gets_leaf_as_parent_and_becomes_leaf(store: SessionSto
     assert (await store.state(S)).leaf == third.id
 
 
-async def test_side_entries_have_no_parent_and_do_not_move_the_leaf(store: SessionStore) -> None:
+async def test_entries_outside_the_tree_have_no_parent_and_do_not_change_the_leaf(
+    store: SessionStore,
+) -> None:
     await create(store, S, said("a"))
 
     side = await append_one(store, S, labelled("x", EntryId("s/0")))
@@ -94,7 +96,7 @@ async def test_entry_can_refer_to_earlier_entry_of_its_write_by_id(store: Sessio
     assert (await store.state(S)).leaf == "s/0"
 
 
-async def test_leaf_entry_moves_the_leaf_to_its_target(store: SessionStore) -> None:
+async def test_entry_of_kind_leaf_makes_its_target_the_current_leaf(store: SessionStore) -> None:
     await create(store, S, said("a"), said("b"))
 
     await append(store, S, moved(EntryId("s/0")), said("c"))
@@ -130,7 +132,9 @@ async def test_parent_outside_tree_of_stream_is_rejected(store: SessionStore) ->
 
 
 @pytest.mark.parametrize("target", ["s/9", "s/1", "other/0", "nonsense"])
-async def test_leaf_with_target_outside_tree_is_rejected(store: SessionStore, target: str) -> None:
+async def test_leaf_entry_with_a_target_outside_the_tree_is_rejected(
+    store: SessionStore, target: str
+) -> None:
     await create(store, header("other"), said("elsewhere"))
     await create(store, S, said("a"), labelled("x", Sibling(0)))
 
@@ -140,7 +144,9 @@ async def test_leaf_with_target_outside_tree_is_rejected(store: SessionStore, ta
     assert (await store.state(S)).leaf == "s/0"
 
 
-async def test_side_sibling_cannot_be_a_parent(store: SessionStore) -> None:
+async def test_entry_outside_the_tree_in_the_same_write_cannot_be_a_parent(
+    store: SessionStore,
+) -> None:
     await create(store)
 
     with pytest.raises(InvalidParent):
@@ -148,7 +154,9 @@ async def test_side_sibling_cannot_be_a_parent(store: SessionStore) -> None:
 
 
 @pytest.mark.parametrize("index", [1, 2, 5, -1])
-async def test_sibling_must_come_earlier_in_the_write(store: SessionStore, index: int) -> None:
+async def test_entry_can_refer_only_to_earlier_entries_of_its_write(
+    store: SessionStore, index: int
+) -> None:
     await create(store)
 
     with pytest.raises(InvalidEntry):

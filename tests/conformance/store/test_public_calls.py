@@ -121,7 +121,7 @@ async def test_aliases_that_do_not_match_items_are_rejected(opened: Store) -> No
     assert session.head == -1
 
 
-async def test_notes_are_listed_by_type_and_by_entry(opened: Store) -> None:
+async def test_notes_of_a_session_are_listed_by_type_and_by_annotated_entry(opened: Store) -> None:
     session = await opened.create()
     said = await session.append(user("hello"))
     about = await session.note(Note("my.rating", {"stars": 5}), about=said)
@@ -186,7 +186,9 @@ async def test_fork_has_metadata_and_subject_of_its_own(opened: Store) -> None:
     assert set(heir.entry_ids) == {first.id}
 
 
-async def test_replayed_append_is_marked(opened: Store) -> None:
+async def test_append_repeated_with_its_idempotency_key_is_marked_as_a_repetition(
+    opened: Store,
+) -> None:
     session = await opened.create()
     first = await session.append_many([user("1")], idempotency_key="k")
     again = await session.append_many([user("1")], idempotency_key="k")

@@ -267,7 +267,9 @@ async def test_removed_and_replaced_labels_are_no_hits(store: SessionStore) -> N
     assert await labels("answer") == []
 
 
-async def test_internal_text_is_not_found(store: SessionStore) -> None:
+async def test_search_does_not_find_redacted_thoughts_unreadable_entries_and_flows(
+    store: SessionStore,
+) -> None:
     await create(
         store,
         S,

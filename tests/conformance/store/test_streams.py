@@ -295,7 +295,9 @@ async def test_branch_can_be_limited_by_number_and_kind(
     assert await store.branch(S, leaf, kind="absent") == []
 
 
-async def test_branch_and_window_reject_leaf_outside_tree(store: SessionStore) -> None:
+async def test_branch_and_context_window_reject_a_leaf_outside_the_tree(
+    store: SessionStore,
+) -> None:
     await create(store, "other", said("o"))
     await create(store, S, said("a"), labelled("x", Sibling(0)))
     for leaf in ["s/2", "s/1", "other/0", "nonsense", ""]:
@@ -318,7 +320,7 @@ async def test_tree_is_every_tree_entry_in_log_order(store: SessionStore) -> Non
     )
 
 
-async def test_notes_are_side_entries_of_requested_kinds_in_order(
+async def test_entries_outside_the_tree_are_returned_by_kind_in_log_order(
     store: SessionStore,
 ) -> None:
     await create(store, S, said("a"))
@@ -379,7 +381,7 @@ async def test_exact_alias_is_preferred_to_a_longer_alias(store: SessionStore) -
     assert await store.find_entry(S, "abc") == "s/1"
 
 
-async def test_digits_select_a_seq_before_an_alias_and_never_a_prefix(
+async def test_entry_reference_of_digits_is_read_as_seq_then_as_alias_but_never_as_prefix(
     store: SessionStore,
 ) -> None:
     await create(store, S, said("a", alias="1"), said("b", alias="77"))

@@ -136,7 +136,9 @@ async def test_unknown_kinds_are_queued_with_their_version(store: SessionStore) 
     assert bytes(queued.entry_body) == b"[1e5]"
 
 
-async def test_chained_entries_are_all_queued(store: SessionStore) -> None:
+async def test_entries_that_refer_to_each_other_are_all_queued_during_a_turn(
+    store: SessionStore,
+) -> None:
     await in_a_turn(store)
 
     entries = await append(
@@ -175,7 +177,9 @@ async def test_invalid_entry_is_not_queued(store: SessionStore) -> None:
     assert (await store.state(S)).head == 2
 
 
-async def test_side_entries_of_any_writer_are_appended_during_turn(store: SessionStore) -> None:
+async def test_entries_outside_the_tree_are_appended_by_any_writer_during_a_turn(
+    store: SessionStore,
+) -> None:
     await in_a_turn(store)
 
     entry = await append_one(store, S, labelled("x", EntryId("s/2")))
@@ -183,7 +187,9 @@ async def test_side_entries_of_any_writer_are_appended_during_turn(store: Sessio
     assert (entry.kind, entry.about) == ("label", "s/2")
 
 
-async def test_leaf_without_lease_is_rejected_during_turn(store: SessionStore) -> None:
+async def test_branch_switch_without_the_lease_is_rejected_during_a_turn(
+    store: SessionStore,
+) -> None:
     lease = await in_a_turn(store)
 
     with pytest.raises(TurnOpen) as refused:
@@ -195,7 +201,7 @@ async def test_leaf_without_lease_is_rejected_during_turn(store: SessionStore) -
     assert (await store.state(S)).leaf == "s/0"
 
 
-async def test_lease_owner_appends_and_adopts_queued_entries(store: SessionStore) -> None:
+async def test_lease_owner_adds_queued_entries_to_its_branch(store: SessionStore) -> None:
     lease = await in_a_turn(store)
     waiting = await append_one(store, S, said("and this"))
     queued = body_of(waiting)

@@ -104,7 +104,9 @@ async def test_verify_accepts_full_store_and_changes_nothing(
     assert after == before
 
 
-async def test_check_only_writes_and_replays_do_not_extend_chain(store: SessionStore) -> None:
+async def test_writes_without_entries_and_repeated_commits_do_not_extend_the_hash_chain(
+    store: SessionStore,
+) -> None:
     await create(store)
     await append(store, S, said("a"), key="k")
     before = (await store.state(S)).hash

@@ -259,7 +259,7 @@ async def test_windows_and_branches_of_random_trees_match_definition(
     await data.close()
 
 
-async def test_entries_around_positions_are_on_branch_with_their_depths(
+async def test_entries_around_given_entries_are_on_the_branch_and_have_their_depth(
     store: SessionStore,
 ) -> None:
     await create(store, S, *(said(str(n)) for n in range(6)), labelled("x", EntryId("s/2")))
@@ -285,7 +285,7 @@ async def test_entries_around_positions_are_on_branch_with_their_depths(
         await store.around(S, EntryId("s/99"), [leaf], 1)
 
 
-async def test_entries_around_positions_on_several_branches_have_their_depths(
+async def test_entries_around_given_entries_of_several_branches_have_their_depth(
     store: SessionStore,
 ) -> None:
     await create(store, S, *(said(str(n)) for n in range(4)))
@@ -300,7 +300,9 @@ async def test_entries_around_positions_on_several_branches_have_their_depths(
     assert [(each.depth, each.entry.id) for each in found] == [(1, "s/1"), (2, "s/4")]
 
 
-async def test_visible_ids_are_own_entries_of_both_lanes(store: SessionStore) -> None:
+async def test_visible_ids_of_a_session_include_entries_in_and_outside_the_tree(
+    store: SessionStore,
+) -> None:
     await create(store, S, said("a"), labelled("x", EntryId("s/0")))
     await create(store, StreamId("other"), said("b"))
     own = [EntryId("s/0"), EntryId("s/1")]

@@ -73,7 +73,7 @@ async def state_of(address: str, chat: Chat) -> str:
 
 
 @pytest.mark.all_only
-async def test_claimed_work_whose_claim_response_was_lost_is_queued_again(
+async def test_job_that_was_assigned_to_a_worker_in_a_lost_response_is_queued_again(
     store: Store, address: str, folder: Path, ordinary: WorkerProcess
 ) -> None:
     async with Runtime(store, agents=[SPECIAL], runner="workers") as runtime:

@@ -121,7 +121,7 @@ async def performing(
                 await second.suspend()
 
 
-async def test_work_ends_even_if_its_watch_continues_after_cancellation(
+async def test_worker_job_ends_even_if_its_watch_continues_after_cancellation(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def unavailable() -> None:
@@ -135,7 +135,7 @@ async def test_work_ends_even_if_its_watch_continues_after_cancellation(
         assert BESIDE.isdisjoint(names())
 
 
-async def test_turn_that_an_error_leaves_open_is_continued_by_the_same_work(
+async def test_turn_that_an_error_leaves_open_is_continued_by_the_same_worker_job(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit, failures = store.backend.commit, 0
@@ -161,7 +161,7 @@ async def test_turn_that_an_error_leaves_open_is_continued_by_the_same_work(
         assert session.open_turn is None
 
 
-async def test_work_ends_after_errors_that_leave_its_turn_open(
+async def test_worker_job_ends_after_errors_that_leave_its_turn_open(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit, failures = store.backend.commit, 0
@@ -185,7 +185,7 @@ async def test_work_ends_after_errors_that_leave_its_turn_open(
 
 
 @pytest.mark.parametrize("times", [1, 2, 5])
-async def test_work_cancelled_repeatedly_leaves_no_task(
+async def test_worker_job_cancelled_repeatedly_leaves_no_task(
     store: Store, times: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def cancel_on_the_server() -> None:
@@ -225,7 +225,7 @@ class BeatenRunner(EmbeddedRunner):
 
 
 @pytest.mark.parametrize("is_same", [True, False])
-async def test_turn_begun_by_another_process_during_the_work_is_continued(
+async def test_turn_begun_by_another_process_during_a_worker_job_is_continued(
     store: Store, is_same: bool
 ) -> None:
     release = asyncio.Event()
@@ -257,7 +257,7 @@ async def test_turn_begun_by_another_process_during_the_work_is_continued(
     assert said == (["go"] if is_same else ["before", "go"])
 
 
-async def test_work_continues_a_turn_that_began_while_its_session_was_resumed(
+async def test_worker_job_continues_a_turn_that_began_while_its_session_was_resumed(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent = Agent("helper", model=MODEL)

@@ -98,7 +98,9 @@ async def test_runner_aborts_running_tool(runtime: Runtime, folder: Path) -> Non
     assert "after" in (await chat.send("after")).text
 
 
-async def test_runner_adopts_steering_message(runtime: Runtime, folder: Path) -> None:
+async def test_runner_adds_a_steering_message_to_the_running_turn(
+    runtime: Runtime, folder: Path
+) -> None:
     chat = await runtime.start(HELPER)
     (folder / HELD).touch()
     turn = chat.send(f'/tool wait {{"text": "{chat.id}", "seconds": 0}}')

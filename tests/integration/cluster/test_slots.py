@@ -195,7 +195,9 @@ async def test_stopped_process_never_blocks_the_lock_of_grants(store: Store, add
 
 
 @pytest.mark.all_only
-async def test_stopped_process_never_blocks_places_for_others(store: Store, address: str) -> None:
+async def test_stopped_process_never_blocks_the_queue_places_of_other_processes(
+    store: Store, address: str
+) -> None:
     """A process that takes and releases places in a loop is stopped at 100 random moments."""
     await of(store).set_limit(Limit(subject="namespace:default", waiting=5))
     busy = await _loop(address, "places")
@@ -259,7 +261,7 @@ def _end(process: subprocess.Popen[str]) -> None:
         process.stdout.close()
 
 
-async def test_permits_of_processes_keep_the_interval_of_every_subject(
+async def test_requests_of_several_processes_keep_the_minimum_interval_of_every_limit(
     store: Store, address: str
 ) -> None:
     """Three processes whose requests share a provider and two models; a trigger records permits."""
@@ -327,7 +329,7 @@ def _count(db: psycopg.Connection[tuple[object, ...]], subject: str) -> int:
     return row[0]
 
 
-async def test_raised_limit_grants_permits_at_once(store: Store) -> None:
+async def test_raised_rate_limit_allows_the_next_request_at_once(store: Store) -> None:
     await of(store).set_limit(Limit(subject=P, per_minute=1))
     assert await of(store).permit_request(OF_A) == 0
     assert await of(store).permit_request(OF_A) > 30
@@ -337,7 +339,9 @@ async def test_raised_limit_grants_permits_at_once(store: Store) -> None:
     assert await of(store).permit_request(OF_A) > 30
 
 
-async def test_request_blocked_by_one_limit_uses_no_permit_of_another(store: Store) -> None:
+async def test_request_blocked_by_one_rate_limit_does_not_count_for_another_limit(
+    store: Store,
+) -> None:
     await of(store).set_limit(Limit(subject=M, per_minute=1))
     await of(store).set_limit(Limit(subject=P, per_minute=1_000_000))
     assert await of(store).permit_request(OF_A) == 0

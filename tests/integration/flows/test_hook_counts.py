@@ -41,7 +41,7 @@ def of(counts: Counter[str], *words: str) -> dict[str, int]:
     return {name: n for name, n in counts.items() if name.endswith(words)}
 
 
-async def test_fork_and_tree_hooks_run_once_in_the_library() -> None:
+async def test_hooks_on_forks_and_branch_changes_run_once_in_the_library() -> None:
     stage = Stage()
     session = await stage.store.create()
     counts = counting(stage.store.hooks)
@@ -67,7 +67,7 @@ async def test_repeated_branch_with_same_key_runs_no_hook_again() -> None:
 
 
 @pytest.mark.parametrize("hooks_of", ["store", "agent"])
-async def test_compact_and_tree_hooks_run_once_in_a_chat(hooks_of: str) -> None:
+async def test_hooks_on_compactions_and_branch_changes_run_once_in_a_chat(hooks_of: str) -> None:
     own = Hooks()
     stage = Stage(says("one"), says("two"), says(SUMMARY * 3), says(SUMMARY * 3))
     settings = CompactionSettings(keep_recent_tokens=1)
@@ -84,7 +84,7 @@ async def test_compact_and_tree_hooks_run_once_in_a_chat(hooks_of: str) -> None:
     assert of(counts, "fork") == {"session_before_fork": 1, "session_fork": 1}
 
 
-async def test_compact_hooks_run_once_despite_summary_retry() -> None:
+async def test_hooks_on_a_compaction_run_once_despite_a_retry_of_its_summary() -> None:
     stage = Stage()
     failing = Reply(
         when=When(asks_summary=True), steps=(Fail("rate_limited", times=1), Say(SUMMARY * 3))
@@ -102,7 +102,7 @@ async def test_compact_hooks_run_once_despite_summary_retry() -> None:
 
 
 @pytest.mark.parametrize("hooks_of", ["store", "agent"])
-async def test_compact_hooks_run_once_in_a_flow(tmp_path: Path, hooks_of: str) -> None:
+async def test_hooks_on_a_compaction_run_once_in_a_flow(tmp_path: Path, hooks_of: str) -> None:
     ask = "Which one?\n```handoff\ntype: prompt-human\n```"
     stage = FlowStage(
         tmp_path,

@@ -134,7 +134,7 @@ def meanwhile(
 # ---------------------------------------------------------------- what is decided on a look
 
 
-async def test_two_processes_do_own_steps_of_flow_once(
+async def test_two_processes_execute_each_step_without_a_turn_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = Place(
@@ -184,7 +184,7 @@ async def test_two_processes_apply_graph_edit_once(
     assert (await flow.state()).graph.name == "second"
 
 
-async def test_role_configured_meanwhile_is_not_parked(
+async def test_role_configured_meanwhile_does_not_wait_for_a_configuration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = Place(tmp_path, dev=[])
@@ -200,7 +200,7 @@ async def test_role_configured_meanwhile_is_not_parked(
     assert (await place.kinds()).count("node_parked") == 1
 
 
-async def test_failed_turn_is_parked_despite_concurrent_change(
+async def test_failed_node_waits_for_a_person_despite_a_concurrent_change(
     tmp_path: Path,
 ) -> None:
     """The turn was tried, and a change elsewhere causes no retry."""
@@ -223,7 +223,7 @@ async def test_failed_turn_is_parked_despite_concurrent_change(
     assert state.run.awaiting_human_nodes["owner-intake"].detail == "ValueError: try 1"
 
 
-async def test_node_ended_by_other_process_is_not_parked(
+async def test_node_ended_by_another_process_is_not_set_to_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = Place(tmp_path, owner=[HANGS, hand(tmp_path, "a", name="plan.md")], dev=[ASK])
@@ -254,7 +254,7 @@ async def test_node_ended_by_other_process_is_not_parked(
     assert [b"prompt-human" in body for body in parked] == [True]
 
 
-async def test_node_reclaimed_by_other_process_is_not_parked(
+async def test_node_restarted_by_another_process_is_not_set_to_waiting(
     tmp_path: Path,
 ) -> None:
     place = Place(tmp_path, owner=[HANGS, ASK])
@@ -445,7 +445,7 @@ async def test_append_of_another_process_is_seen_while_a_role_works(tmp_path: Pa
 
 
 @pytest.mark.parametrize("is_known", [False, True])
-async def test_wake_up_with_known_position_causes_no_read(
+async def test_wake_up_for_an_own_entry_causes_no_read_of_the_flow(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_known: bool
 ) -> None:
     """Wake-ups for an unknown position cause a read; one for an own entry does not."""

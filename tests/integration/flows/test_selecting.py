@@ -114,7 +114,9 @@ async def test_person_is_asked_after_three_failed_selections(tmp_path: Path) -> 
     assert len([each for each in await choices(stage) if isinstance(each, SelectorOpened)]) == 4
 
 
-async def test_model_and_skills_can_be_chosen_by_different_choosers(tmp_path: Path) -> None:
+async def test_model_is_chosen_by_a_selector_while_a_person_chooses_the_skills(
+    tmp_path: Path,
+) -> None:
     model = says("Role instance", "model=scripted:flow")
     stage = FlowStage(project(tmp_path), model, *RULES)
     flow = await begun(stage, {"model": "auto", "skills": "ask"})

@@ -72,7 +72,7 @@ async def asking(stage: FlowStage) -> str:
     return (await stage.store.questions())[0].id
 
 
-async def test_04_claim_and_outcome_share_commits_with_turn(
+async def test_04_start_and_outcome_of_a_node_share_commits_with_its_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = FlowStage(tmp_path, ends(INTAKE, CLOSED))
@@ -102,7 +102,7 @@ async def test_05_history_ending_in_tool_calls_is_continued(tmp_path: Path) -> N
     assert (run.status, run.awaiting_human_nodes) == ("awaiting_improvement_choice", {})
 
 
-async def test_05_reflection_ending_in_tool_calls_is_continued(tmp_path: Path) -> None:
+async def test_05_role_review_that_ends_in_tool_calls_is_continued(tmp_path: Path) -> None:
     stage = FlowStage(tmp_path, ends(INTAKE, CLOSED))
     flow = await begun(stage)
     await flow.run()
@@ -138,7 +138,7 @@ async def test_06_denied_call_ends_turn_and_answers_every_call(tmp_path: Path) -
     assert (await flow.run()).status == "awaiting_improvement_choice"
 
 
-async def test_10_consent_question_in_improvement_survives_restart(tmp_path: Path) -> None:
+async def test_10_consent_question_in_a_role_review_survives_a_restart(tmp_path: Path) -> None:
     stage = FlowStage(tmp_path, ends(INTAKE, CLOSED))
     flow = await begun(stage, consent="no-access")
     await flow.run()
@@ -157,7 +157,7 @@ async def test_10_consent_question_in_improvement_survives_restart(tmp_path: Pat
     assert run.status == "awaiting_feedback_consent"
 
 
-async def test_11_workspace_is_checked_during_improvement_too(tmp_path: Path) -> None:
+async def test_11_workspace_is_checked_during_role_reviews_too(tmp_path: Path) -> None:
     old = tmp_path / "old"
     old.mkdir()
     stage = FlowStage(old, ends(INTAKE, CLOSED))

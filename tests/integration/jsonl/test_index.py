@@ -236,7 +236,7 @@ async def test_concurrent_searching_handles_create_one_index(
     assert len(parts_of(folder)) == 1
 
 
-async def test_session_that_grows_slowly_is_in_few_parts(
+async def test_index_of_a_session_that_grows_slowly_has_few_parts(
     open_store: Opener, folder: Path, small_parts: None
 ) -> None:
     store = await open_store()

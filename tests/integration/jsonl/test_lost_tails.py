@@ -125,7 +125,7 @@ async def test_older_copy_of_file_is_reported_until_erasure(
     assert await problems(address) == []
 
 
-async def test_kill_between_record_of_loss_and_commit_keeps_loss_once(
+async def test_loss_is_reported_once_after_a_kill_between_its_record_and_the_commit(
     address: str, folder: Path
 ) -> None:
     await commit(address, "m0", "m1", "m2", "m3")
@@ -227,7 +227,7 @@ def test_killed_writers_and_readers_report_no_loss(address: str, folder: Path) -
 
 @pytest.mark.full_only
 @pytest.mark.parametrize("count", with_larger(30, 100))
-async def test_schedules_of_commits_reads_and_missed_feeds_report_no_loss(
+async def test_any_order_of_commits_reads_and_missed_feed_writes_reports_no_loss(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     """A missed feed write leaves the same state as a kill between the file and the feed."""

@@ -161,7 +161,7 @@ def test_words_of_one_entry_can_be_in_several_lines() -> None:
     assert looking.take(b'{"text":"moon"}\n')
 
 
-def test_position_comes_from_the_feed_or_follows_all_known_positions() -> None:
+def test_entry_position_is_read_from_the_feed_or_follows_the_known_positions() -> None:
     places = Places([Span(5, S, 0, 2), Span(20, S, 2, 1)], 4, 100)
     assert [places.of(seq) for seq in range(5)] == [5, 6, 20, 103, 104]
     assert (places.is_in_order, places.newest) == (True, 104)
@@ -248,7 +248,7 @@ async def test_line_written_during_search_hides_no_hit(
 
 
 @pytest.mark.parametrize("told_of", [(), ((1, 1),)])
-async def test_store_reports_progress_only_without_index(
+async def test_search_reports_progress_only_without_an_index(
     folder: Path, told_of: tuple[tuple[int, int], ...], request: pytest.FixtureRequest
 ) -> None:
     if told_of:

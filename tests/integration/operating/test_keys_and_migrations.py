@@ -57,7 +57,7 @@ async def test_store_is_encrypted_rekeyed_and_decrypted(address: str) -> None:
     assert await sessions_in(address, None) == 1
 
 
-async def test_current_key_is_found_as_in_open(
+async def test_rekey_finds_the_current_key_in_the_same_places_as_open(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await rekey_store(address, FIRST)

@@ -18,7 +18,7 @@ from perdure.stores.maintenance.atomic_file import write_new
 from tests.fakes.deaths import exit_code_of
 
 
-def test_write_new_keeps_existing_file(tmp_path: Path) -> None:
+def test_exclusive_file_creation_keeps_an_existing_file(tmp_path: Path) -> None:
     file = tmp_path / "a.txt"
     assert write_new(file, "mine")
     assert not write_new(file, "theirs")
@@ -42,7 +42,7 @@ def test_file_created_concurrently_is_not_replaced(
 
 
 @pytest.mark.parametrize("number", [errno.EPERM, errno.ENOSYS])
-def test_write_new_works_without_hard_links(
+def test_exclusive_file_creation_works_without_hard_links(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     def refuse(_source: Path, _target: Path) -> None:
@@ -66,7 +66,9 @@ def test_full_disk_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])
-def test_killed_init_leaves_complete_namespace_or_none(tmp_path: Path, number: int) -> None:
+def test_killed_init_command_leaves_a_complete_namespace_or_none(
+    tmp_path: Path, number: int
+) -> None:
     """The kill happens when a file is open and still empty."""
 
     def init() -> None:

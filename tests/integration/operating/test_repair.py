@@ -185,7 +185,7 @@ async def test_flipped_bit_on_every_kind_of_page_is_repaired(
     assert damaged * step > 6  # some bits lie in the free space of their page
 
 
-async def test_repair_of_a_flipped_bit_in_a_body_loses_only_that_body(
+async def test_repair_of_a_flipped_bit_in_an_entry_body_loses_only_that_body(
     store_file: Path, tmp_path: Path
 ) -> None:
     before = await content(store_file)

@@ -172,7 +172,7 @@ async def test_log_is_append_only_for_the_role_of_programs(
 
 
 @pytest.mark.parametrize("change", ["body = 'other'", "body = ''", "salt = NULL", "salt = 'x'"])
-async def test_database_role_can_erase_a_body_with_its_salt_but_not_change_it(
+async def test_database_role_can_erase_an_entry_body_with_its_salt_but_not_change_it(
     store: PostgresStore, db: Database, change: LiteralString
 ) -> None:
     await fill(store)

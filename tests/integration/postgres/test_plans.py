@@ -309,7 +309,7 @@ async def test_newest_entries_of_a_tree_read_only_the_nearest_forks(
 
 
 @pytest.mark.parametrize("scope", ["tree", "path"])
-async def test_newest_of_tree_takes_one_statement_at_any_depth(
+async def test_reading_the_newest_entries_of_a_fork_takes_one_statement_at_any_depth(
     open_store: Open, plans: Plans, scope: Literal["tree", "path"]
 ) -> None:
     filling = await open_store()

@@ -109,7 +109,7 @@ async def test_commit_locks_the_row_while_several_writers_append(
     assert (await here.maintenance.verify()).problems == ()
 
 
-async def test_repeated_key_is_found_after_append_attempt(
+async def test_repeated_idempotency_key_is_found_after_an_append_attempt(
     store: PostgresStore, locked: list[Request]
 ) -> None:
     await create(store)

@@ -66,7 +66,7 @@ async def test_search_index_is_empty_before_the_first_search(
     assert mark(db) == (version, upto, parts)
 
 
-async def test_late_commit_is_found_after_index_mark_moved(
+async def test_search_finds_a_commit_that_took_its_position_early_and_ended_late(
     store: PostgresStore, address: str, db: Database
 ) -> None:
     """The mark never passes a transaction that drew its position first and commits last."""
@@ -178,7 +178,7 @@ async def test_damaged_index_is_reported_and_reindex_repairs_it(
     assert (await store.maintenance.verify()).problems == ()
 
 
-async def test_pages_without_part_are_reported_and_removed(
+async def test_index_pages_of_a_missing_index_part_are_reported_and_removed(
     store: PostgresStore, db: Database
 ) -> None:
     await filled(store)

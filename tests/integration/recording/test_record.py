@@ -230,7 +230,7 @@ def test_chat_completions_are_recorded_as_one_conversation(provider: str, *, str
         ).replace(b"key_", b"")
 
 
-def test_call_with_another_beginning_is_a_branch_and_a_failed_call_is_recorded(
+def test_call_with_a_different_first_message_starts_a_branch_and_a_failed_call_is_recorded(
     provider: str,
 ) -> None:
     with (
@@ -269,7 +269,9 @@ def test_stream_closed_early_is_an_aborted_answer(provider: str) -> None:
 
 
 @pytest.mark.parametrize("streams", [False, True])
-async def test_async_responses_continue_previous_response(provider: str, *, streams: bool) -> None:
+async def test_async_openai_call_with_a_previous_response_id_continues_its_session(
+    provider: str, *, streams: bool
+) -> None:
     async with (
         perdure.open("memory:") as store,
         openai.AsyncOpenAI(api_key="key", base_url=f"{provider}/v1") as client,

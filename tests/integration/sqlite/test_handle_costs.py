@@ -97,7 +97,7 @@ async def test_open_and_newest_messages_run_same_few_statements_at_any_length(
     assert len(few) <= MOST_OF_NEWEST, few
 
 
-async def test_append_decodes_each_body_twice_at_most(
+async def test_append_decodes_each_entry_body_twice_at_most(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     decoded: list[bytes] = []

@@ -47,7 +47,7 @@ def named() -> Iterator[list[str]]:
     apsw.connection_hooks.remove(hook)
 
 
-async def test_append_that_changes_no_name_writes_no_part(
+async def test_append_that_changes_no_name_writes_no_part_of_the_name_index(
     named: list[str], open_store: Opener
 ) -> None:
     store = await open_store()
@@ -63,7 +63,9 @@ async def test_append_that_changes_no_name_writes_no_part(
 
 
 @pytest.mark.parametrize("how", ["erased", "renamed and erased", "removed"])
-async def test_erased_name_leaves_no_part_in_file(how: str, open_store: Opener, path: Path) -> None:
+async def test_erased_name_leaves_no_part_of_the_name_index_in_the_file(
+    how: str, open_store: Opener, path: Path
+) -> None:
     store = await open_store()
     await create(store, header("s", title=TITLE), said("hello"))
     for number in range(60):  # pages that are split and joined around its parts
@@ -84,7 +86,7 @@ async def test_erased_name_leaves_no_part_in_file(how: str, open_store: Opener, 
     assert {piece for piece in left if piece.strip() not in b" of z"} == set()
 
 
-async def test_erased_key_listed_by_an_old_version_leaves_no_part(
+async def test_erased_api_key_listed_by_an_old_version_leaves_no_part_of_the_name_index(
     open_store: Opener, path: Path
 ) -> None:
     store = await open_store()

@@ -16,7 +16,9 @@ from tests.fakes.streams import S, append, create, say
 FORK = StreamId("fork")
 
 
-async def test_newest_returns_the_same_as_state_and_branch(store: SqliteStore) -> None:
+async def test_reading_the_newest_entries_returns_the_same_as_separate_state_and_branch_reads(
+    store: SqliteStore,
+) -> None:
     assert isinstance(store, SnapshotReader)
     await create(store)
     assert await store.newest(S) == (await store.state(S), [])
@@ -34,7 +36,9 @@ async def test_newest_returns_the_same_as_state_and_branch(store: SqliteStore) -
             assert await store.newest(stream, limit=limit, kind=kind) == (state, branch)
 
 
-async def test_newest_returns_no_entries_before_the_root(store: SqliteStore) -> None:
+async def test_reading_the_newest_entries_before_the_root_returns_no_entries(
+    store: SqliteStore,
+) -> None:
     await create(store)
     await say(store, "left")
     await append(store, new_side(LeafMoved(None)))
@@ -44,7 +48,7 @@ async def test_newest_returns_no_entries_before_the_root(store: SqliteStore) -> 
     assert (state.leaf, entries) == (None, [])
 
 
-async def test_newest_of_missing_session_raises(store: SqliteStore) -> None:
+async def test_reading_the_newest_entries_of_a_missing_session_raises(store: SqliteStore) -> None:
     with pytest.raises(SessionNotFound):
         await store.newest(StreamId("nobody"))
 

@@ -60,7 +60,7 @@ async def both(store: SqliteStore, path: Path, typed: str | None) -> tuple[objec
     return quick, await store.sessions(limit=LIMIT, scope="all", query=typed)
 
 
-async def test_quick_reads_beside_an_open_store_equals_its_list(
+async def test_quick_read_of_an_open_store_returns_the_same_list_as_the_store(
     open_store: Opener, path: Path
 ) -> None:
     store, other = await open_store(), await open_store(namespace="other")
@@ -75,7 +75,7 @@ async def test_quick_reads_beside_an_open_store_equals_its_list(
     assert files_in(path.parent).keys() == before.keys()
 
 
-async def test_quick_reads_of_a_closed_store_equals_its_list_and_creates_no_file(
+async def test_quick_read_of_a_closed_store_returns_its_list_and_creates_no_file(
     open_store: Opener, path: Path
 ) -> None:
     store = await open_store()
@@ -90,7 +90,7 @@ async def test_quick_reads_of_a_closed_store_equals_its_list_and_creates_no_file
             assert files_in(path.parent) == before
 
 
-async def test_quick_reads_through_a_link_to_an_open_store_equals_its_list(
+async def test_quick_read_through_a_link_to_an_open_store_returns_its_list(
     open_store: Opener, path: Path
 ) -> None:
     store = await open_store()
@@ -105,7 +105,7 @@ async def test_quick_reads_through_a_link_to_an_open_store_equals_its_list(
     assert quick == listed
 
 
-async def test_quick_reads_during_a_change_without_a_log_returns_none(
+async def test_quick_read_during_a_change_without_a_write_ahead_log_returns_none(
     open_store: Opener, path: Path
 ) -> None:
     store = await open_store()
@@ -121,7 +121,7 @@ async def test_quick_reads_during_a_change_without_a_log_returns_none(
 
 
 @pytest.mark.parametrize("missing", ["file", "folder", "namespace", "index of the log", "version"])
-async def test_quick_reads_of_an_unusual_file_returns_none(
+async def test_quick_read_of_an_unusual_file_returns_none(
     missing: str, open_store: Opener, path: Path
 ) -> None:
     store = await open_store()
@@ -147,7 +147,7 @@ async def test_quick_reads_of_an_unusual_file_returns_none(
     assert sorted(path.parent.rglob("*")) == before
 
 
-async def test_quick_reads_during_an_unfinished_erasure_returns_none(
+async def test_quick_read_during_an_unfinished_erasure_returns_none(
     open_store: Opener, path: Path
 ) -> None:
     store = await open_store()
@@ -158,7 +158,7 @@ async def test_quick_reads_during_an_unfinished_erasure_returns_none(
     assert quick_list(path) is None
 
 
-async def test_quick_reads_of_encrypted_or_foreign_file_is_none(path: Path) -> None:
+async def test_quick_read_of_an_encrypted_or_foreign_file_returns_none(path: Path) -> None:
     found: list[list[SessionInfo] | None] = []
     store = await SqliteStore.open(
         path, clock=ManualClock(), random=SeededRandom(1), key=StoreKey(b"k" * 32)

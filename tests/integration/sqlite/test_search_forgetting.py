@@ -137,7 +137,9 @@ async def test_erasure_from_index_costs_the_same_beside_a_large_namespace(
     assert steps_of(path, forget_newest) == few
 
 
-async def test_pages_without_part_are_reported_and_removed(open_store: Opener, path: Path) -> None:
+async def test_index_pages_of_a_missing_index_part_are_reported_and_removed(
+    open_store: Opener, path: Path
+) -> None:
     other, own = await filled(open_store, "other"), await filled(open_store, "own")
     with raw_database(path) as db:
         db.execute(

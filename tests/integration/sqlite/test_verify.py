@@ -89,7 +89,9 @@ async def test_changed_entry_is_reported(
     assert 3 not in named
 
 
-async def test_changed_body_is_reported_as_one_problem(open_store: Opener, path: Path) -> None:
+async def test_changed_entry_body_is_reported_as_one_problem(
+    open_store: Opener, path: Path
+) -> None:
     verification = await verified(
         open_store, path, "UPDATE entry SET body = x'7b7d' WHERE stream = 1 AND seq = 1"
     )
@@ -164,7 +166,9 @@ async def test_damaged_blob_is_reported(open_store: Opener, path: Path) -> None:
     }
 
 
-async def test_body_missing_without_erasure_is_reported(open_store: Opener, path: Path) -> None:
+async def test_entry_body_missing_without_an_erasure_is_reported(
+    open_store: Opener, path: Path
+) -> None:
     verification = await verified(
         open_store, path, "UPDATE entry SET salt = NULL, body = x'' WHERE stream = 1 AND seq = 7"
     )

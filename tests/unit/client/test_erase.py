@@ -54,7 +54,7 @@ async def test_erased_subject_is_in_certificate_only() -> None:
         assert [each.subject for each in await store.erasures()] == [None]
 
 
-async def test_erase_with_everything_erases_all_sessions() -> None:
+async def test_erasure_of_everything_erases_all_sessions_of_the_namespace() -> None:
     async with perdure.open("memory:") as store:
         for _ in range(3):
             await (await store.create()).append(user("a"))
@@ -63,7 +63,7 @@ async def test_erase_with_everything_erases_all_sessions() -> None:
         assert await store.recent(scope="all") == []
 
 
-async def test_erase_accepts_exactly_one_target() -> None:
+async def test_erasure_accepts_exactly_one_of_its_target_arguments() -> None:
     async with perdure.open("memory:") as store:
         with pytest.raises(ValueError, match=r"^erase exactly one of session, subject and "):
             await store.erase()

@@ -92,7 +92,7 @@ async def test_unknown_parent_is_refused(session: Session, reference: str) -> No
         await session.append(user("a"), parent=reference)
 
 
-async def test_side_entry_cannot_be_a_parent(session: Session) -> None:
+async def test_entry_outside_the_tree_cannot_be_a_parent(session: Session) -> None:
     entry = await session.append(user("a"))
     label = await session.label(entry, "x")
     with pytest.raises(InvalidEntry, match="is a note"):
@@ -135,7 +135,9 @@ async def test_expected_head_accepts_only_the_first_writer(store: Store, session
     assert len(await session.path()) == 1
 
 
-async def test_expected_leaf_checks_the_branch_and_not_the_side_entries(session: Session) -> None:
+async def test_expected_leaf_checks_the_branch_and_not_the_entries_outside_the_tree(
+    session: Session,
+) -> None:
     first = await session.append(user("a"))
     await session.label(first, "start")
     await session.append_many([user("b")], expected_leaf=first)
@@ -200,7 +202,7 @@ async def test_unknown_entry_cannot_be_branched_to_or_labelled(
     assert session.head == 0
 
 
-async def test_side_entry_cannot_be_labelled_or_branched_to(session: Session) -> None:
+async def test_entry_outside_the_tree_cannot_be_labelled_or_branched_to(session: Session) -> None:
     label = await session.label(await session.append(user("a")), "x")
     with pytest.raises(InvalidEntry):
         await session.label(label, "label of a label")
@@ -332,7 +334,7 @@ async def test_fork_does_not_inherit_questions(session: Session, memory: MemoryS
 # ---------------------------------------------------------------- drafts
 
 
-async def test_draft_supports_all_operations_of_a_session(store: Store) -> None:
+async def test_unsaved_session_supports_all_operations_of_a_session(store: Store) -> None:
     draft = await store.create(id="d", lazy=True, title="Draft")
     first = await draft.append(user("a"))
     await draft.label(first, "start")
@@ -355,7 +357,7 @@ async def test_draft_supports_all_operations_of_a_session(store: Store) -> None:
     assert await draft.messages() == before[2]
 
 
-async def test_draft_is_stored_on_request(store: Store) -> None:
+async def test_unsaved_session_is_stored_on_request(store: Store) -> None:
     draft = await store.create(lazy=True)
     await draft.append(user("a"))
     await draft.flush()
@@ -372,7 +374,7 @@ async def test_value_that_is_not_a_message_is_rejected_by_type(store: Store, ite
     assert session.head == -1
 
 
-async def test_find_resolves_a_seq_of_this_session_or_of_its_origin(store: Store) -> None:
+async def test_entry_search_accepts_a_seq_of_this_session_or_of_its_origin(store: Store) -> None:
     session = await store.create()
     entries = [await session.append(user(f"{n}")) for n in range(4)]
     fork = await session.fork(at=entries[2])
@@ -390,7 +392,7 @@ async def test_find_resolves_a_seq_of_this_session_or_of_its_origin(store: Store
             await fork.find(nowhere)
 
 
-async def test_find_resolves_a_label_of_one_entry(session: Session) -> None:
+async def test_entry_search_accepts_a_label_that_only_one_entry_has(session: Session) -> None:
     one, two = await session.append_many([user("one"), user("two")])
     await session.label(one, "good start")
     assert await session.find("good start") == one.id

@@ -47,7 +47,9 @@ async def test_invalid_id_raises_value_error(store: Store, lazy: bool) -> None:
         await store.create(id="a/b", lazy=lazy)
 
 
-async def test_abandoned_draft_leaves_no_session_in_the_store(store: Store) -> None:
+async def test_unsaved_session_without_an_answer_leaves_no_session_in_the_store(
+    store: Store,
+) -> None:
     draft = await store.create(lazy=True, title="never")
     await draft.append(user("hello?"))
     assert draft.is_draft
@@ -98,7 +100,7 @@ async def test_sessions_of_roles_and_subagents_are_listed_only_on_request(store:
     assert {info.id for info in await store.recent(scope="all")} == {"mine", "theirs"}
 
 
-async def test_continue_recent_opens_the_newest_session_of_folder_or_store(
+async def test_continuing_without_an_id_opens_the_newest_session_of_the_folder_or_store(
     store: Store, clock: ManualClock
 ) -> None:
     await store.create(id="here", cwd="/here")
@@ -108,7 +110,9 @@ async def test_continue_recent_opens_the_newest_session_of_folder_or_store(
     assert (await store.continue_recent(cwd="/here")).id == "here"
 
 
-async def test_continue_without_session_starts_a_draft(store: Store) -> None:
+async def test_continuing_in_a_folder_without_sessions_starts_an_unsaved_session(
+    store: Store,
+) -> None:
     await store.create(id="elsewhere", cwd="/elsewhere")
     session = await store.continue_recent(cwd="/here")
     assert session.is_draft

@@ -304,7 +304,9 @@ async def test_watch_neither_misses_nor_repeats_events_during_appends(
     await writers
 
 
-async def test_watch_of_draft_continues_after_it_is_stored(store: Store) -> None:
+async def test_watch_of_an_unsaved_session_continues_after_the_session_is_stored(
+    store: Store,
+) -> None:
     draft = await store.create(id="d", lazy=True)
     await draft.append(user("a"))
     watch = draft.watch(after=-1)

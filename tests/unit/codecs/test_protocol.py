@@ -39,7 +39,9 @@ def entry_with(body: bytes, kind: str = "future") -> Entry:
         ("future", b""),
     ],
 )
-def test_embedded_body_is_read_back_byte_for_byte(codec: Codec, kind: str, body: bytes) -> None:
+def test_entry_body_embedded_in_a_record_is_read_back_byte_for_byte(
+    codec: Codec, kind: str, body: bytes
+) -> None:
     data = carried_fields(entry_with(body, kind), is_escaped=codec.is_escaped)
     line = codec.line(codec.placed(codec.custom(f"perdure.{kind}", data), "1", None, 5))
     assert b"\n" not in line
@@ -47,7 +49,7 @@ def test_embedded_body_is_read_back_byte_for_byte(codec: Codec, kind: str, body:
     assert (data["lane"], data["about"]) == ("side", "s/0")
 
 
-def test_body_with_tool_line_end_is_not_written_as_json() -> None:
+def test_entry_body_that_contains_a_line_end_is_not_embedded_as_json() -> None:
     body = '{"a":"\u2028"}'.encode()
     assert stands_as_json(body, is_escaped=False)
     assert not stands_as_json(body, is_escaped=True)
@@ -55,7 +57,7 @@ def test_body_with_tool_line_end_is_not_written_as_json() -> None:
     assert not stands_as_json(b" {}", is_escaped=False)
 
 
-def test_damaged_embedded_body_is_ignored() -> None:
+def test_damaged_entry_body_embedded_in_a_record_is_ignored() -> None:
     assert carried_body(b'{"data":{"base64":"?"}}') == b""
     assert carried_body(b'{"data":3}') == b""
 

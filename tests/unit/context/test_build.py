@@ -37,14 +37,14 @@ def exchanges(*names: str, size: int = 400) -> list[Message]:
     return said
 
 
-def test_scenario_16_context_before_root_is_empty() -> None:
+def test_context_at_a_leaf_before_the_root_is_empty() -> None:
     log = TreeLog()
     log.extend(user("a"), ModelChange("openai:x"))
     context = build_context(log.window(None))
     assert context == Context(None, None, 0, (), 0)
 
 
-def test_scenario_17_missing_leaf_has_no_context() -> None:
+def test_context_of_a_missing_leaf_is_empty() -> None:
     """pi shows the newest entry instead; perdure's stores raise an error and return no context."""
     log = TreeLog()
     log.append(user("a"))
@@ -96,7 +96,7 @@ def test_tokens_are_reported_usage_plus_estimates() -> None:
     assert context.tokens == 78
 
 
-def test_scenario_26_usage_reported_before_a_compaction_is_ignored() -> None:
+def test_token_usage_reported_before_a_compaction_is_ignored() -> None:
     log = TreeLog()
     log.append(user("old"))
     kept = log.append(user("kept"))
@@ -213,14 +213,14 @@ def test_tokens_of_instructions_in_reported_usage_do_not_empty_the_history() -> 
 # Texts only --------------------------------------------------------------------------------------
 
 
-def test_text_only_keeps_questions_and_answers() -> None:
+def test_text_only_history_keeps_questions_and_answers() -> None:
     window = window_on(*exchanges("1"), user("ask 2"))
     context = build_context(window, history="text_only")
     assert texts(context) == ["ask 1", "answer 1", "ask 2"]
     assert context.dropped == 0
 
 
-def test_text_only_keeps_tool_calls_of_current_turn() -> None:
+def test_text_only_history_keeps_the_tool_calls_of_the_current_turn() -> None:
     said = [*exchanges("1"), *exchanges("2")[:-1], user("steering"), *exchanges("3")[1:-1]]
     context = build_context(window_on(*said), history="text_only")
     roles = [each.message.role for each in context.messages]
@@ -228,7 +228,7 @@ def test_text_only_keeps_tool_calls_of_current_turn() -> None:
 
 
 @pytest.mark.parametrize("reason", ["aborted", "error"])
-def test_text_only_interrupted_answer_does_not_end_turn(
+def test_interrupted_answer_does_not_end_its_turn_in_a_text_only_history(
     reason: StopReason,
 ) -> None:
     said = [*exchanges("1")[:-1], assistant("part", stop_reason=reason), user("again")]
@@ -236,6 +236,6 @@ def test_text_only_interrupted_answer_does_not_end_turn(
     assert [each.message.role for each in context.messages].count("tool") == 1
 
 
-def test_text_only_ignores_usage_of_omitted_messages() -> None:
+def test_text_only_history_ignores_the_usage_of_omitted_messages() -> None:
     said = [*exchanges("1")[:-1], assistant("answer", usage=Usage(50_000)), user("ask 2")]
     assert build_context(window_on(*said), history="text_only").tokens < 20

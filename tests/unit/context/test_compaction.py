@@ -73,7 +73,7 @@ def test_compaction_trigger_share_can_be_set() -> None:
     assert not should_compact(51, 100, trigger=0.9)
 
 
-def test_scenario_26_old_usage_triggers_no_second_compaction() -> None:
+def test_token_usage_from_before_a_compaction_triggers_no_second_compaction() -> None:
     log = TreeLog()
     log.append(user("old"))
     kept = log.append(assistant("big", usage=Usage(190_000)))
@@ -82,7 +82,7 @@ def test_scenario_26_old_usage_triggers_no_second_compaction() -> None:
     assert not should_compact(build_context(log.window()).tokens, 200_000)
 
 
-def test_scenario_26_error_without_usage_triggers_no_compaction() -> None:
+def test_failed_answer_without_token_usage_triggers_no_compaction() -> None:
     failed = Message("assistant", (), stop_reason="error", error="400", usage=Usage(190_000))
     assert not should_compact(context_tokens([user("hi"), failed]), 200_000)
 
@@ -110,12 +110,12 @@ def test_undone_compaction_is_ignored() -> None:
     assert plan_for(log, 1).first_kept == kept
 
 
-def test_scenario_22_fitting_context_gives_no_plan() -> None:
+def test_context_within_the_kept_size_gives_no_compaction_plan() -> None:
     assert plan_of(user("a"), assistant("b"), keep=20_000) is None
     assert plan_of(user(BIG), user(BIG), keep=201) is None
 
 
-def test_scenario_22_cut_is_first_candidate() -> None:
+def test_compaction_that_would_keep_the_first_message_gives_no_plan() -> None:
     assert plan_of(tool_result("lost", "a"), user("b"), keep=20_000) is None
     assert plan_of(user(BIG), assistant(BIG), keep=200) is None
 
@@ -170,7 +170,7 @@ def test_late_result_stays_with_its_call() -> None:
     assert plan_for(log, 102).first_kept == after
 
 
-def test_settings_before_cut_stay_with_following_message() -> None:
+def test_settings_before_the_first_kept_message_are_kept_with_it() -> None:
     log = TreeLog()
     log.extend(user(BIG), assistant(BIG))
     first = log.append(ModelChange("openai:x"))
@@ -178,7 +178,7 @@ def test_settings_before_cut_stay_with_following_message() -> None:
     assert plan_for(log, 100).first_kept == first
 
 
-def test_cut_does_not_move_back_over_a_compaction() -> None:
+def test_first_kept_entry_is_not_moved_back_over_a_compaction_entry() -> None:
     log = TreeLog()
     kept = log.append(user(BIG))
     log.append(Compaction("so far", kept))
@@ -188,7 +188,7 @@ def test_cut_does_not_move_back_over_a_compaction() -> None:
     assert texts(plan.history) == [BIG]
 
 
-def test_scenario_23_cut_at_an_answer_splits_the_turn_at_its_beginning() -> None:
+def test_compaction_that_begins_at_an_answer_splits_its_turn() -> None:
     log = TreeLog()
     log.extend(user("old"), assistant("done"), user("request"))
     log.extend(assistant(BIG, tool_call("1", "a")), tool_result("1", BIG))
@@ -277,7 +277,7 @@ def test_messages_kept_by_compaction_are_summarised_by_next() -> None:
     assert plan.previous_summary == "first summary"
 
 
-def test_next_cut_can_be_before_previous_compaction() -> None:
+def test_next_compaction_can_keep_entries_from_before_the_previous_one() -> None:
     log = TreeLog()
     log.append(user("before"))
     first, second = log.extend(user("one"), user(BIG))

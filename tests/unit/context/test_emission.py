@@ -31,14 +31,14 @@ def texts(said: Emitted) -> list[str]:
     return [each.message.text for each in said.messages]
 
 
-def test_branch_without_compaction_is_emitted_whole() -> None:
+def test_context_of_a_branch_without_compaction_contains_the_whole_branch() -> None:
     said = emit(window_on(user("a"), assistant("b"), tool_result("1", "c"), user("d")))
     assert texts(said) == ["a", "b", "c", "d"]
     assert not said.has_summary
     assert [each.entry_id for each in said.messages] == ["s/0", "s/1", "s/2", "s/3"]
 
 
-def test_settings_and_extension_state_are_not_emitted() -> None:
+def test_context_contains_no_settings_and_no_extension_state() -> None:
     """Scenario 12: labels are side entries, so a window cannot contain them."""
     said = emit(
         window_on(user("a"), ModelChange("openai:x"), ThinkingChange("low"), Custom("note"))
@@ -76,7 +76,7 @@ def test_summary_precedes_kept_and_later_entries() -> None:
     assert said.messages[0].entry_id == compaction
 
 
-def test_scenario_18_only_newest_compaction_is_emitted() -> None:
+def test_context_contains_only_the_summary_of_the_newest_compaction() -> None:
     log = TreeLog()
     first, second, _ = log.extend(user("1"), user("2"), user("3"))
     log.append(Compaction("first summary", first))
@@ -88,14 +88,14 @@ def test_scenario_18_only_newest_compaction_is_emitted() -> None:
     assert not any("first summary" in text for text in said)
 
 
-def test_scenario_19_keeping_all_emits_summary_and_everything() -> None:
+def test_compaction_that_keeps_all_messages_adds_its_summary_before_them() -> None:
     log = TreeLog()
     first, _ = log.extend(user("a"), assistant("b"))
     log.append(Compaction("so far", first))
     assert texts(emit(log.window()))[1:] == ["a", "b"]
 
 
-def test_scenario_20_compaction_on_another_branch_changes_nothing() -> None:
+def test_compaction_on_another_branch_does_not_change_the_context() -> None:
     log = TreeLog()
     root, answer = log.extend(user("a"), assistant("b"))
     log.append(Compaction("of branch A", answer), parent=answer)
@@ -103,7 +103,7 @@ def test_scenario_20_compaction_on_another_branch_changes_nothing() -> None:
     assert texts(emit(log.window())) == ["a", "B"]
 
 
-def test_scenario_11_context_of_an_orphan_is_its_own_path() -> None:
+def test_context_of_an_entry_with_a_missing_parent_begins_at_that_entry() -> None:
     log = TreeLog()
     log.append(user("elsewhere"))
     log.append(user("orphan"), parent="lost/9")
@@ -199,7 +199,7 @@ def test_unreadable_compaction_is_counted() -> None:
     assert said.skipped_count == 1
 
 
-def test_window_without_compaction_entry_emits_summary() -> None:
+def test_context_window_without_its_compaction_entry_still_contains_the_summary() -> None:
     log = TreeLog()
     log.append(Compaction("so far"))
     after = log.append(user("a"))

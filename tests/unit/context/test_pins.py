@@ -99,7 +99,7 @@ def test_pin_of_visible_entry_changes_nothing() -> None:
     assert said(pinned(log, ids[-1])) == said(log.window())
 
 
-def test_left_context_lists_removed_entries() -> None:
+def test_entries_that_a_compaction_removed_from_the_context_are_listed() -> None:
     log, ids = grown()
     path = log.path(log.leaf)[:-1]
     left = left_context(path, frozenset(), frozenset({ids[4]}))

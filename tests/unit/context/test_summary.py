@@ -75,7 +75,7 @@ def test_turn_prefix_has_smaller_output_limit() -> None:
     assert [r.max_output_tokens for r in summary_requests(SPLIT, "m")] == [None, None]
 
 
-def test_scenario_24_long_results_are_cut_in_the_request() -> None:
+def test_long_tool_results_are_cut_in_the_summary_request() -> None:
     plan = CompactionPlan(None, (tool_result("1", "x" * 2_001),), (), None, 100)
     (request,) = summary_requests(plan, "m")
     assert "[1 more characters were left out]" in prompt_of(request)

@@ -72,7 +72,7 @@ def test_cached_tokens_count_as_used_context() -> None:
 
 
 @pytest.mark.parametrize("reason", ["aborted", "error"])
-def test_scenario_21_usage_of_interrupted_answer_does_not_count(reason: str) -> None:
+def test_token_usage_of_an_interrupted_answer_does_not_count(reason: str) -> None:
     cut_short = Message("assistant", (), usage=Usage(7), stop_reason=reason)  # pyright: ignore[reportArgumentType]  a parameter of pytest is a plain str
     said = [assistant("ok", usage=Usage(500)), user("1234"), cut_short]
     assert context_tokens(said) == 501
@@ -84,7 +84,7 @@ def test_usage_of_all_zeros_is_ignored() -> None:
     assert context_tokens(said) == 1_110
 
 
-def test_scenario_26_without_any_usage_everything_is_estimated() -> None:
+def test_context_without_reported_usage_is_estimated_completely() -> None:
     error = Message("assistant", (), stop_reason="error", error="overloaded", usage=Usage(99_999))
     assert context_tokens([user("12345678"), error]) == 2
 

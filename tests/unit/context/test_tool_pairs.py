@@ -165,7 +165,7 @@ def test_interrupted_answer_without_content_is_dropped(reason: StopReason) -> No
     assert repair(user("go"), partial) == [user("go")]
 
 
-def test_scenario_31_retried_error_is_not_in_context() -> None:
+def test_failed_answer_that_was_retried_is_not_in_the_context() -> None:
     failed = cut_short("error", TextPart("Let me"))
     assert repair(user("go"), failed, failed, assistant("Let me see")) == [
         user("go"),

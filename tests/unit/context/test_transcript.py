@@ -31,7 +31,7 @@ def test_transcript_shows_the_role_of_each_message_and_omits_reasoning() -> None
     )
 
 
-def test_scenario_24_only_long_tool_results_are_cut() -> None:
+def test_only_long_tool_results_are_cut_in_the_transcript() -> None:
     long = "x" * 2_500
     text = transcript([user(long), assistant(long), tool_result("1", long)])
     said, answered, result = text.split("\n\n")

@@ -95,14 +95,14 @@ def test_old_usage_report_is_ignored() -> None:
     assert needed(log) < 16
 
 
-def test_window_end_includes_call_of_its_first_result() -> None:
+def test_end_of_a_context_window_includes_the_call_of_its_first_result() -> None:
     log = TreeLog()
     log.extend(*exchanges(50), user("look"), assistant(tool_call("far", "read", {})))
     log.extend(*exchanges(10), tool_result("far", "at last"), user("and?"), assistant("so"))
     assert needed(log, 1) >= 24
 
 
-def test_pinned_entries_before_end_are_included() -> None:
+def test_pinned_entries_before_the_end_of_the_window_are_included() -> None:
     log = TreeLog()
     asked, *_ = log.extend(user("look"), assistant(tool_call("far", "read", {})))
     result, *_ = log.extend(tool_result("far", "it is red"), assistant("red"), *exchanges(50))
@@ -172,7 +172,7 @@ def test_text_only_context_with_old_pin_reads_only_the_window_end() -> None:
     assert whole.messages[0].entry_ids[0] == asked
 
 
-def test_retained_messages_stay_before_end() -> None:
+def test_messages_retained_by_a_compaction_precede_the_end_of_the_window() -> None:
     log = TreeLog()
     log.extend(*exchanges(2))
     log.append(Compaction("so far", None, retained=(user("kept"), assistant("as it was"))))

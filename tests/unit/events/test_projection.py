@@ -265,7 +265,7 @@ def test_model_call_without_usage_causes_no_cost_event() -> None:
     ]
 
 
-def test_rename_and_move_are_two_events_of_one_entry() -> None:
+def test_entry_with_a_new_title_and_folder_becomes_two_events() -> None:
     events = events_of(entry_with(notes.SessionInfoChanged(title="t", cwd="/w")))
     assert [(event.type, event.index) for event in events] == [
         ("session:renamed", 0),

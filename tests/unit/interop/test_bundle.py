@@ -41,7 +41,7 @@ def texts(entries: tuple[Entry, ...]) -> list[str]:
     return [entry.message.text for entry in entries if entry.message is not None]
 
 
-async def test_bundle_has_log_ids_and_blobs() -> None:
+async def test_session_read_for_export_has_its_log_its_ids_and_its_blobs() -> None:
     store = empty_store()
     stream = (await imported(store, pi_file("v3.jsonl"))).session
     bundle = await bundle_of(store, stream)
@@ -64,7 +64,7 @@ async def test_missing_session_raises_not_found() -> None:
         await bundle_of(empty_store(), S)
 
 
-async def test_bundle_of_path_fork_contains_only_that_path_and_its_labels() -> None:
+async def test_session_of_a_path_fork_is_exported_with_only_that_path_and_its_labels() -> None:
     store = empty_store()
     await create(store)
     one, two = await say(store, "one", "two")
@@ -128,7 +128,7 @@ async def test_title_is_inherited_as_of_fork_point() -> None:
     assert (await bundle_of(store, SECOND)).header.title == "Given"
 
 
-async def test_bundle_of_path_fork_omits_import_original() -> None:
+async def test_session_of_a_path_fork_is_exported_without_the_imported_file() -> None:
     store = empty_store()
     origin = (await imported(store, pi_file("v3.jsonl"))).session
     await fork(store, origin, FORK, await store.resolve(origin, "b0000003"))

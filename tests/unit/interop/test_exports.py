@@ -287,7 +287,9 @@ async def test_session_without_import_original_is_rewritten(format: ExportFormat
 
 
 @pytest.mark.parametrize("format", FORMATS)
-async def test_unknown_note_of_a_newer_version_does_not_stop_export(format: ExportFormat) -> None:
+async def test_entry_of_a_newer_version_that_cannot_be_read_does_not_stop_the_export(
+    format: ExportFormat,
+) -> None:
     store, stream = await stored()
     notes = (
         NewEntry(SessionInfoChanged.kind, b'{"title":7}', v=9, lane="side"),

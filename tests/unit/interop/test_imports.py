@@ -140,7 +140,7 @@ async def test_imported_leaf_is_the_last_entry_of_the_file() -> None:
         assert (await store.state(name)).leaf == await store.resolve(name, last)
 
 
-async def test_file_with_earlier_leaf_gets_leaf_entry() -> None:
+async def test_imported_file_whose_leaf_is_an_earlier_entry_gets_a_leaf_entry() -> None:
     store = empty_store()
     side = claude_file("sidechain.jsonl").split(b"\n")
     report = await imported(store, b"\n".join([*side[:2], *side[6:12], *side[2:6]]))
@@ -175,7 +175,7 @@ async def test_unrecognized_file_is_rejected() -> None:
     assert (await store.info()).streams == 0
 
 
-async def test_invalid_native_file_is_rejected() -> None:
+async def test_invalid_file_of_a_perdure_export_is_rejected() -> None:
     store = empty_store()
     report = await imported(store, pi_file("v3.jsonl"))
     content = (await export_session(store, report.session)).content
@@ -261,14 +261,14 @@ async def test_import_of_a_grown_file_adds_and_stores_only_its_new_part() -> Non
     assert await store.blob(new.blob) == content[new.offset :]
 
 
-async def test_leaf_moves_to_end_of_grown_file() -> None:
+async def test_second_import_of_a_grown_file_moves_the_leaf_to_its_new_end() -> None:
     store = empty_store()
     await imported(store, lines(pi_file("v3.jsonl"), 8))
     await imported(store, pi_file("v3.jsonl"))
     assert (await texts(store, V3))[-1] == "Thanks"
 
 
-async def test_leaf_moved_in_perdure_stays_after_a_second_import() -> None:
+async def test_branch_selected_in_perdure_stays_selected_after_a_second_import() -> None:
     store = empty_store()
     await imported(store, lines(pi_file("v3.jsonl"), 8))
     target = await store.resolve(V3, "b0000003")
@@ -277,7 +277,7 @@ async def test_leaf_moved_in_perdure_stays_after_a_second_import() -> None:
     assert (await store.state(V3)).leaf == target
 
 
-async def test_leaf_of_session_continued_in_perdure_stays_after_import() -> None:
+async def test_branch_continued_in_perdure_stays_selected_after_a_second_import() -> None:
     store = empty_store()
     await imported(store, lines(pi_file("v3.jsonl"), 8))
     [said] = await append(store, new_tree(user("Here")), stream=V3)

@@ -84,7 +84,7 @@ async def test_damaged_pi_import_is_exported_with_original_bytes(content: bytes)
         assert await exported(store, stream) == content
 
 
-async def test_side_entries_do_not_change_export() -> None:
+async def test_entries_outside_the_tree_do_not_change_the_pi_export() -> None:
     store = empty_store()
     stream = (await imported(store, pi_file("v3.jsonl"))).session
     await append(store, new_side(SessionEnded()), stream=stream)
@@ -148,7 +148,7 @@ async def test_exported_branch_made_in_perdure_has_its_parent() -> None:
     assert (last["parentId"], last["message"]["content"][0]["text"]) == ("a0000002", "Again")
 
 
-async def test_moved_leaf_is_written_as_marker() -> None:
+async def test_changed_leaf_is_written_as_a_marker_record() -> None:
     store = empty_store()
     stream = (await imported(store, pi_file("v3.jsonl"))).session
     target = await store.resolve(stream, "b0000003")
@@ -269,7 +269,7 @@ async def test_empty_session_is_exported_to_pi_as_only_a_header() -> None:
     assert [record["type"] for record in records(await exported(store))] == ["session"]
 
 
-async def test_leaf_move_that_is_written_is_not_reported_as_lost() -> None:
+async def test_leaf_change_that_is_written_is_not_reported_as_lost() -> None:
     store = empty_store()
     await create(store)
     first = (await append(store, new_tree(user("a"))))[0]

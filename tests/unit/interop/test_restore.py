@@ -272,7 +272,7 @@ async def test_entries_after_open_turn_remain_in_tree() -> None:
     assert (await bundle_of(other, S)).entries == more.entries
 
 
-async def test_renamed_bundle_keeps_its_import_original() -> None:
+async def test_session_restored_under_another_id_keeps_its_imported_file() -> None:
     store, other = empty_store(), empty_store()
     stream = (await imported(store, pi_file("v3.jsonl"))).session
     header = StreamHeader(stream, 0)

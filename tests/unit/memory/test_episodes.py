@@ -22,7 +22,7 @@ def entry(seq: int, new: NewEntry, *, about: EntryId | None = None, at: int = 0)
     return Entry(stream, seq, new.lane, None, about, at, new.kind, new.v, new.body)
 
 
-def test_fold_counts_messages_turns_and_tool_calls() -> None:
+def test_episode_counts_its_messages_turns_and_tool_calls() -> None:
     fold = EpisodeFold()
     both = assistant(tool_call("c1", "read", {}), tool_call("c2", "read", {}))
     said = [user('say "tool_call"'), both, tool_result("c1", "1"), tool_result("c2", "2")]

@@ -65,7 +65,7 @@ def test_kind_is_documented_with_exactly_its_fields() -> None:
             assert fields_listed(kind) == {field.name: field.required for field in fields}
 
 
-def test_kind_is_described_in_its_lane() -> None:
+def test_entry_kind_is_documented_as_in_or_outside_the_tree() -> None:
     for kind in KINDS:
         with case(kind):
             lanes = {"tree": "Tree. ", "side": "Side"}

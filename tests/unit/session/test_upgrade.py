@@ -24,7 +24,7 @@ def counted(body: Body) -> Body:
 STEPS_OF_A_KIND = {("note", 1): renamed, ("note", 2): counted}
 
 
-def test_body_is_upgraded_through_every_step() -> None:
+def test_entry_body_of_an_old_version_is_upgraded_through_every_step() -> None:
     assert upgrade_body("note", 1, 3, {"text": "abc"}, STEPS_OF_A_KIND) == {
         "words": "abc",
         "count": 3,

@@ -119,17 +119,17 @@ def test_parent_that_is_not_visible_is_rejected(parent: str) -> None:
 
 
 @pytest.mark.parametrize("about", ["s/0", "s/3", "o/7", "elsewhere/0"])
-def test_side_entry_can_refer_to_any_earlier_entry(about: str) -> None:
+def test_entry_outside_the_tree_can_refer_to_any_earlier_entry(about: str) -> None:
     assert admitted(new_side(Label("x"), EntryId(about))).entries[0].about == about
 
 
 @pytest.mark.parametrize("about", ["s/5", "s/99", "o/1 2", "a b/1", "o/1\n", "o\n/1", "s/01", "x"])
-def test_side_entry_with_an_invalid_reference_is_rejected(about: str) -> None:
+def test_entry_outside_the_tree_with_an_invalid_reference_is_rejected(about: str) -> None:
     with pytest.raises(InvalidEntry):
         admitted(new_side(Label("x"), EntryId(about)))
 
 
-def test_known_kind_is_rejected_in_the_wrong_lane() -> None:
+def test_entry_kind_of_the_tree_is_rejected_outside_the_tree_and_vice_versa() -> None:
     for kind, body in BODIES.items():
         other = NewEntry(kind, b"{}", lane="side" if body.lane == "tree" else "tree")
         with pytest.raises(InvalidEntry, match="lane"):
@@ -141,7 +141,7 @@ def test_entry_with_an_unknown_lane_is_rejected() -> None:
         admitted(msgspec.structs.replace(new_tree(user("x")), lane="middle"))
 
 
-def test_unreadable_body_is_accepted_only_in_newer_version() -> None:
+def test_unreadable_entry_body_is_accepted_only_in_a_newer_version() -> None:
     assert admitted(NewEntry("label", b'{"text":7}', 2, "side")).entries[0].v == 2
     with pytest.raises(InvalidEntry):
         admitted(NewEntry("label", b'{"text":7}', 1, "side"))

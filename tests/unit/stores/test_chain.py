@@ -36,7 +36,9 @@ def chained(entry: Entry, digest: bytes | None = None) -> bytes:
 
 
 @given(body=st.binary(min_size=1, max_size=200), data=st.data())
-def test_every_flipped_bit_of_a_body_changes_its_digest(body: bytes, data: st.DataObject) -> None:
+def test_every_flipped_bit_of_an_entry_body_changes_its_digest(
+    body: bytes, data: st.DataObject
+) -> None:
     bit = data.draw(st.integers(0, len(body) * 8 - 1))
     flipped = bytearray(body)
     flipped[bit // 8] ^= 1 << bit % 8
@@ -63,7 +65,7 @@ def test_every_field_of_an_entry_changes_the_chain(other: Entry) -> None:
     assert chained(other) != chained(ENTRY)
 
 
-def test_entry_that_a_side_entry_refers_to_is_part_of_the_chain() -> None:
+def test_reference_of_an_entry_outside_the_tree_is_part_of_the_hash_chain() -> None:
     side = msgspec.structs.replace(ENTRY, lane="side", parent_id=None, about=EntryId("s/0"))
 
     assert chained(side) != chained(msgspec.structs.replace(side, about=EntryId("s/3")))
@@ -92,7 +94,7 @@ def test_order_of_entries_is_part_of_the_chain() -> None:
     assert commit_hash(b"", 7, 1, lines) != commit_hash(b"", 7, 1, reversed(lines))
 
 
-def test_erased_body_leaves_valid_chain() -> None:
+def test_erased_entry_body_leaves_a_valid_hash_chain() -> None:
     digest = body_digest(ENTRY.body, SALT)
     before = chained(ENTRY)
     erased = msgspec.structs.replace(ENTRY, body=b"")
@@ -101,12 +103,12 @@ def test_erased_body_leaves_valid_chain() -> None:
     assert chained(erased, body_digest(b"", SALT)) != before
 
 
-def test_digest_of_a_body_depends_on_its_salt() -> None:
+def test_digest_of_an_entry_body_depends_on_its_salt() -> None:
     assert body_digest(b"yes", SALT) != body_digest(b"yes", b"\x00" * SALT_BYTES)
     assert body_digest(b"yes", SALT) == body_digest(b"yes", SALT)
 
 
-def test_fork_genesis_contains_origin_chain() -> None:
+def test_first_hash_of_a_fork_contains_the_hash_of_its_origin() -> None:
     fork = StreamHeader(S, 5, fork=ForkPoint(StreamId("o"), None, 3, "tree"))
 
     assert (

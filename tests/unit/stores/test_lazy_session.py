@@ -55,7 +55,7 @@ async def is_stored(store: MemoryStore) -> bool:
     return True
 
 
-async def test_draft_is_not_stored_before_first_answer(
+async def test_lazy_session_is_not_stored_before_its_first_answer(
     draft: LazySession, store: MemoryStore
 ) -> None:
     await append(draft, new_tree(user("a")), new_side(Label("x"), Sibling(0)))
@@ -66,7 +66,7 @@ async def test_draft_is_not_stored_before_first_answer(
     assert await is_stored(store)
 
 
-async def test_stored_log_equals_draft_log(
+async def test_log_of_a_lazy_session_is_the_same_before_and_after_it_is_stored(
     draft: LazySession, store: MemoryStore, clock: ManualClock
 ) -> None:
     await append(draft, new_tree(user("a"), at=7, alias="foreign"), at=START_MS)
@@ -86,7 +86,7 @@ async def test_stored_log_equals_draft_log(
     assert (await store.maintenance.verify()).is_ok
 
 
-async def test_draft_is_stored_in_one_commit(draft: LazySession, store: MemoryStore) -> None:
+async def test_lazy_session_is_stored_in_one_commit(draft: LazySession, store: MemoryStore) -> None:
     changes = store.changes()
     await append(draft, new_tree(user("a")))
     await append(draft, new_tree(user("b")))
@@ -99,7 +99,7 @@ async def test_draft_is_stored_in_one_commit(draft: LazySession, store: MemorySt
     woken.cancel()
 
 
-async def test_entry_that_stores_a_draft_can_refer_to_entries_of_the_draft(
+async def test_entry_that_makes_a_lazy_session_stored_can_refer_to_its_earlier_entries(
     draft: LazySession, store: MemoryStore
 ) -> None:
     await append(draft, new_tree(user("a")), new_tree(user("b")))
@@ -121,7 +121,7 @@ EXPECTATIONS = {
 
 
 @pytest.mark.parametrize("write", EXPECTATIONS.values(), ids=EXPECTATIONS.keys())
-async def test_expected_head_of_a_draft_is_checked_against_the_stored_log(
+async def test_expected_head_of_a_lazy_session_is_checked_against_the_stored_log(
     write: Write, draft: LazySession, store: MemoryStore
 ) -> None:
     await append(draft, new_tree(user("a")))
@@ -130,7 +130,7 @@ async def test_expected_head_of_a_draft_is_checked_against_the_stored_log(
     assert len(await store.entries(S)) == 2
 
 
-async def test_commit_with_an_idempotency_key_stores_the_draft_at_once(
+async def test_commit_with_an_idempotency_key_stores_a_lazy_session_at_once(
     draft: LazySession, store: MemoryStore
 ) -> None:
     write = Write(stream=S, entries=(new_tree(user("a")),))
@@ -140,7 +140,7 @@ async def test_commit_with_an_idempotency_key_stores_the_draft_at_once(
     assert len(await store.entries(S)) == 1
 
 
-async def test_commit_to_several_streams_stores_draft_first(
+async def test_commit_to_several_sessions_stores_a_lazy_session_first(
     draft: LazySession, store: MemoryStore
 ) -> None:
     other = StreamId("other")
@@ -151,7 +151,7 @@ async def test_commit_to_several_streams_stores_draft_first(
     assert (await store.state(other)).head == -1
 
 
-async def test_rejected_append_leaves_draft_unchanged(
+async def test_rejected_append_leaves_a_lazy_session_unchanged(
     draft: LazySession, store: MemoryStore
 ) -> None:
     await append(draft, new_tree(user("a")))
@@ -163,7 +163,7 @@ async def test_rejected_append_leaves_draft_unchanged(
     assert len(await store.entries(S)) == 2
 
 
-async def test_existing_id_is_reported_and_draft_is_unchanged(
+async def test_lazy_session_with_an_existing_id_is_rejected_and_unchanged(
     draft: LazySession, store: MemoryStore
 ) -> None:
     await append(draft, new_tree(user("a")))
@@ -174,14 +174,16 @@ async def test_existing_id_is_reported_and_draft_is_unchanged(
     assert len(await draft.log.entries(S)) == 1
 
 
-async def test_draft_is_stored_with_its_blobs(draft: LazySession, store: MemoryStore) -> None:
+async def test_lazy_session_is_stored_with_its_blobs(
+    draft: LazySession, store: MemoryStore
+) -> None:
     write = Write(stream=S, entries=(new_tree(user("a")),))
     await draft.commit(Commit(writes=(write,), at=START_MS, blobs=(b"picture",)))
     await draft.flush()
     assert await store.blob(blob_hash(b"picture")) == b"picture"
 
 
-async def test_storing_a_draft_twice_changes_nothing(
+async def test_storing_a_lazy_session_twice_changes_nothing(
     draft: LazySession, store: MemoryStore
 ) -> None:
     await asyncio.gather(draft.flush(), draft.flush())
@@ -195,7 +197,7 @@ async def test_concurrent_appends_are_all_stored(draft: LazySession, store: Memo
     assert [entry.seq for entry in await store.entries(S)] == list(range(12))
 
 
-async def test_cancelled_caller_leaves_no_partial_draft(
+async def test_cancelled_caller_leaves_no_partially_stored_lazy_session(
     draft: LazySession, store: MemoryStore
 ) -> None:
     await append(draft, new_tree(user("a")))
@@ -209,7 +211,7 @@ async def test_cancelled_caller_leaves_no_partial_draft(
     assert len(await store.entries(S)) == 1
 
 
-async def test_change_iterator_wakes_before_and_after_draft_is_stored(
+async def test_change_iterator_wakes_before_and_after_a_lazy_session_is_stored(
     draft: LazySession, store: MemoryStore
 ) -> None:
     changes = draft.changes(S)

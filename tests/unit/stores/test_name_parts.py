@@ -90,5 +90,5 @@ def test_session_is_renamed_only_by_changes_of_its_shown_name() -> None:
         assert is_renamed(NAMED, msgspec.structs.replace(NAMED, **changes))
 
 
-def test_lookup_rounds_read_increasing_numbers_of_sessions() -> None:
+def test_name_lookup_reads_sessions_in_batches_of_increasing_size() -> None:
     assert list(islice(rounds(), 3)) == [64, 256, 1_024]

@@ -15,7 +15,7 @@ from perdure.stores.validation import checked_body
 INLINE = b'{"role":"user","parts":[{"type":"image","data":"data:image/png;base64,AAAA"}]}'
 
 
-def test_body_of_known_kind_is_decoded() -> None:
+def test_entry_body_of_a_known_kind_is_decoded() -> None:
     said = user("Größe")
     assert checked_body(NewEntry("message", encode(said))) == said
     assert checked_body(NewEntry("label", encode(Label("x")), lane="side")) == Label("x")
@@ -28,12 +28,12 @@ def test_body_of_known_kind_is_decoded() -> None:
         NewEntry("label", b'{"name":1}', Label.version + 1, lane="side"),
     ],
 )
-def test_body_of_unknown_kind_must_be_json(new: NewEntry) -> None:
+def test_entry_body_of_an_unknown_kind_must_be_json(new: NewEntry) -> None:
     body = checked_body(new)
     assert body is None or isinstance(body, Unknown)
 
 
-def test_opaque_body_may_be_any_bytes() -> None:
+def test_entry_body_of_the_kind_opaque_may_be_any_bytes() -> None:
     assert checked_body(NewEntry(OPAQUE, b"\xff{")) is None
 
 

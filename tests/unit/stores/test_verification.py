@@ -146,14 +146,14 @@ def test_altered_salt_or_digest_is_reported(log: Log) -> None:
     assert log.places() == [2, 3, 3]
 
 
-def test_erased_body_recorded_in_log_is_valid(log: Log) -> None:
+def test_entry_body_whose_erasure_is_recorded_in_the_log_is_valid(log: Log) -> None:
     log.append_erasure((0, 0), (2, 2), (5, 5))
     erase_by_hand(log, 0, 2, 5)
 
     assert log.problems() == []
 
 
-def test_missing_body_without_erasure_record_is_reported(log: Log) -> None:
+def test_missing_entry_body_without_an_erasure_record_is_reported(log: Log) -> None:
     log.append_erasure((0, 0), (5, 5))
     erase_by_hand(log, 0, 2, 5)
 
@@ -161,7 +161,7 @@ def test_missing_body_without_erasure_record_is_reported(log: Log) -> None:
     assert (problem.seq, "nothing in the session says" in problem.problem) == (2, True)
 
 
-def test_body_without_salt_is_reported(log: Log) -> None:
+def test_entry_body_without_a_salt_is_reported(log: Log) -> None:
     log.append_erasure((2, 2))
     log.rows[2] = msgspec.structs.replace(log.rows[2], salt=None)
 

@@ -41,7 +41,7 @@ def mode(approval: ApprovalMode) -> Permissions:
     return Permissions(approval=approval)
 
 
-def test_judge_uses_tools_permissions_and_grants() -> None:
+def test_permission_decision_depends_on_tool_permissions_and_grants() -> None:
     registry = registry_of([spec_of()])
     call = ToolCallPart("c", "act", {"what": "x"})
     granted = frozenset(("act x",))

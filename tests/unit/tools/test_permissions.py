@@ -77,7 +77,7 @@ def test_local_search_engine_must_be_allowed() -> None:
     assert Permissions(search_endpoint=endpoint, is_search_local=True).search_endpoint == endpoint
 
 
-def test_restrict_accepts_fewer_permissions() -> None:
+def test_restriction_to_fewer_permissions_is_accepted() -> None:
     agent = Permissions(
         scope="project",
         allowed_command_globs=("git *",),
@@ -98,7 +98,7 @@ def test_restrict_accepts_fewer_permissions() -> None:
     "wider",
     [{"scope": "full"}, {"allowed_commands": ["rm -rf ."]}, {"allowed_domains": ["c.com"]}],
 )
-def test_restrict_rejects_additional_permissions(wider: dict[str, Any]) -> None:
+def test_restriction_with_additional_permissions_is_rejected(wider: dict[str, Any]) -> None:
     agent = Permissions(allowed_commands=("git status",), allowed_domains=("a.com",))
     with pytest.raises(ConfigError):
         agent.restrict(**wider)

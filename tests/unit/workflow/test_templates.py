@@ -18,12 +18,12 @@ from perdure.workflow.templates import neutralise, with_context, without_context
         ("", ""),
     ],
 )
-def test_neutralise_separates_adjacent_braces(said: str, written: str) -> None:
+def test_template_braces_in_plain_text_are_separated(said: str, written: str) -> None:
     assert neutralise(said) == written
 
 
 @given(st.text(alphabet="{} a\n", max_size=30))
-def test_neutralise_removes_templates_without_loss(text: str) -> None:
+def test_neutralised_text_contains_no_template_and_loses_no_other_text(text: str) -> None:
     written = neutralise(text)
     assert "{{" not in written
     assert neutralise(written) == written

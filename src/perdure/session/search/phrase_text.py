@@ -1,7 +1,7 @@
 """The words of a text as one string, in which phrases are counted much faster than in a list.
 
-An index that stores each text as such a string ranks its matches without reading or decoding an
-entry. The counts always equal the counts of the module ``matches``.
+An index that stores the words of each text as one string ranks its matches without reading or
+decoding an entry. The counts always equal the counts of the module ``matches``.
 """
 
 from __future__ import annotations

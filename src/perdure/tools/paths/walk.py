@@ -51,7 +51,9 @@ class TooMuch(Exception):
 
 
 def files_below(start: OpenPath, glob: str | None) -> Iterator[tuple[tuple[str, ...], int]]:
-    """Yield each file's names from the jail's root, and a descriptor, open until the next file.
+    """Yield the path of each file, as names below the root folder, and an open file descriptor.
+
+    The descriptor is closed when the next file is requested.
 
     If the path is a directory, yields the files that match `glob`, at any depth; files with
     credentials are skipped.

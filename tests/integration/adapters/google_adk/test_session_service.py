@@ -152,7 +152,7 @@ async def test_state_after_many_changes_is_read_from_snapshots(store_address: st
         assert len(notes) == 2
 
 
-async def test_notes_of_other_writers_are_reported_and_not_counted(
+async def test_invalid_event_notes_of_other_writers_are_reported_and_not_counted(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     shapes: list[dict[str, object]] = [
@@ -292,7 +292,9 @@ async def test_session_config_limits_the_returned_events(store_address: str) -> 
         assert await times(after_timestamp=4.0, num_recent_events=3) == [4, 5]
 
 
-async def test_stale_session_is_rejected_despite_notes(store_address: str) -> None:
+async def test_stale_session_is_rejected_even_after_entries_that_are_not_events(
+    store_address: str,
+) -> None:
     async with perdure.open(store_address) as store:
         one, two = PerdureSessionService(store), PerdureSessionService(store)
         ours = await one.create_session(**APP)

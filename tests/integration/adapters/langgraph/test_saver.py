@@ -115,7 +115,7 @@ def test_writes_before_their_checkpoint_are_found_and_duplicates_are_resolved(
         assert found.pending_writes == [("task", "__error__", "last"), ("task", "a", 1)]
 
 
-def test_prune_keeps_the_state_and_erases_the_bytes_of_other_states(tmp_path: Path) -> None:
+def test_prune_keeps_the_current_state_and_erases_the_bytes_of_other_states(tmp_path: Path) -> None:
     address = f"sqlite:///{tmp_path / 'a.db'}"
     with perdure.blocking.open(address) as store:
         saver = PerdureSaver(store)

@@ -275,7 +275,7 @@ async def test_message_of_another_program_becomes_items() -> None:
     ]
 
 
-async def test_text_with_results_is_a_later_item_until_it_is_popped() -> None:
+async def test_text_beside_a_tool_result_becomes_a_separate_item_after_the_result() -> None:
     output = {"type": "function_call_output", "call_id": "c", "output": "22 C"}
     said = {"role": "user", "content": "Now also Rome.\n\nPlease."}
     async with perdure.open("memory:") as store:

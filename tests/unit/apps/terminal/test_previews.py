@@ -169,7 +169,7 @@ def test_unknown_newer_and_damaged_entries_have_a_preview() -> None:
     body=st.binary(max_size=60) | st.just(b"{}"),
     width=st.integers(min_value=1, max_value=80),
 )
-def test_preview_of_any_body_succeeds_on_one_line(kind: str, body: bytes, width: int) -> None:
+def test_preview_of_an_entry_with_any_body_is_one_line(kind: str, body: bytes, width: int) -> None:
     log = TreeLog()
     log.append_raw(kind, body)
     preview = preview_of(log.entries[0], width)

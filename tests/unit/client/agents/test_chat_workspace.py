@@ -16,7 +16,7 @@ AGENT = Agent("helper", model="p:main", instructions="{{ctx.shop}} {{ctx.size}} 
 PLACE = Workspace(variables={"shop": "tea", "size": "big"}, selection=Selection("a.py", 1, 2))
 
 
-async def test_changes_of_another_handle_and_of_the_message_are_both_applied() -> None:
+async def test_workspace_changes_of_another_handle_and_of_the_message_are_both_applied() -> None:
     theatre = Theatre()
     runtime = theatre.runtime(AGENT)
     older = await runtime.start(AGENT, workspace=PLACE, id="s")
@@ -61,7 +61,7 @@ async def test_repeated_or_refused_message_with_a_key_changes_no_workspace() -> 
     assert len(await theatre.bodies(WorkspaceChanged)) == 2
 
 
-async def test_message_does_not_record_scope_of_its_handle() -> None:
+async def test_workspace_change_keeps_the_recorded_scope_despite_a_restricted_handle() -> None:
     theatre = Theatre()
     runtime = theatre.runtime(AGENT)
     agent = msgspec.structs.replace(AGENT, permissions=Permissions(scope="project"))

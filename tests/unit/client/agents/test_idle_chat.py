@@ -64,7 +64,7 @@ async def test_leaving_an_empty_branch_adds_no_summary() -> None:
     assert await chat.branch(path[3], with_summary=True) is None
 
 
-async def test_too_short_branch_summary_does_not_move_the_leaf() -> None:
+async def test_too_short_branch_summary_does_not_change_the_current_branch() -> None:
     stage, chat = await talked()
     path = await chat.session.path()
 

@@ -93,7 +93,7 @@ async def test_question_of_an_invoked_agent_raises_for_its_invoker() -> None:
     await chat.abort()
 
 
-async def test_on_question_is_called_during_the_turn_and_can_answer() -> None:
+async def test_question_callback_is_called_during_the_turn_and_can_answer() -> None:
     theatre = Theatre(main=[asks("strike"), asks("strike")])
     asked: list[OpenQuestion] = []
 
@@ -108,7 +108,7 @@ async def test_on_question_is_called_during_the_turn_and_can_answer() -> None:
     assert [each.question.topic for each in asked] == ["approval", "approval"]
 
 
-async def test_on_question_can_suspend_its_runtime(caplog: pytest.LogCaptureFixture) -> None:
+async def test_question_callback_can_suspend_its_runtime(caplog: pytest.LogCaptureFixture) -> None:
     theatre = Theatre(main=[asks("strike")])
     suspended = asyncio.Event()
 
@@ -126,7 +126,7 @@ async def test_on_question_can_suspend_its_runtime(caplog: pytest.LogCaptureFixt
     assert not [each for each in caplog.records if each.levelno == logging.ERROR]
 
 
-async def test_failing_on_question_logs_one_line_and_question_stays_open(
+async def test_failing_question_callback_logs_one_line_and_leaves_the_question_open(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     theatre = Theatre(main=[asks("strike")])
@@ -161,7 +161,7 @@ async def test_failing_on_question_logs_one_line_and_question_stays_open(
     assert (await chat.turn).text == "done"
 
 
-async def test_on_question_receives_question_of_invoked_agent() -> None:
+async def test_question_callback_receives_the_question_of_an_invoked_agent() -> None:
     theatre = Theatre(lead=[INVOKE], scout=[asks("strike")])
     agents = [Agent(n, model=f"p:{n}", tools=("invoke_agent", STRIKE)) for n in ("lead", "scout")]
     asked: list[OpenQuestion] = []
@@ -177,7 +177,7 @@ async def test_on_question_receives_question_of_invoked_agent() -> None:
     await runtime.close()
 
 
-async def test_closing_the_runtime_does_not_wait_for_on_question() -> None:
+async def test_closing_the_runtime_does_not_wait_for_the_question_callback() -> None:
     theatre = Theatre(main=[asks("strike")])
     ended: list[str] = []
     begun = asyncio.Event()

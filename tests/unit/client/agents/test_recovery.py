@@ -55,7 +55,9 @@ STRIKE = ToolSpec("strike", "Strike.", {"type": "object"}, run, action="os", is_
 STRUCK = assistant(tool_call("c", "strike", {}))
 
 
-async def test_resume_all_continues_turns_of_a_killed_process(tmp_path: Path) -> None:
+async def test_resuming_all_sessions_continues_the_turns_of_a_killed_process(
+    tmp_path: Path,
+) -> None:
     address = f"sqlite:///{tmp_path / 'a.db'}"
     words = (sys.executable, "-c", CHILD, address)
     child = await asyncio.create_subprocess_exec(*words, stdout=subprocess.PIPE)
@@ -86,7 +88,7 @@ async def test_resume_all_continues_turns_of_a_killed_process(tmp_path: Path) ->
         assert [call.output for call in await store.tool_calls()][-1] == "nothing here"
 
 
-async def test_resume_all_skips_running_turns() -> None:
+async def test_resuming_all_sessions_skips_running_turns() -> None:
     stage = Stage(says(Hang(times=1), "hello"))
     agent = perdure.Agent("a", model=MODEL)
     other = perdure.Agent("b", model=MODEL, tools=[look])
@@ -112,7 +114,7 @@ async def test_resume_all_skips_running_turns() -> None:
     await first.suspend()
 
 
-async def test_resume_all_reports_a_session_of_an_unknown_store(
+async def test_resuming_all_sessions_reports_a_session_of_an_unknown_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     address = f"sqlite:///{tmp_path / 'a.db'}"
@@ -137,7 +139,7 @@ async def test_resume_all_reports_a_session_of_an_unknown_store(
         assert "session s was not resumed" in caplog.text
 
 
-def test_resume_all_without_async_returns_chats() -> None:
+def test_resuming_all_sessions_without_async_returns_chats() -> None:
     with perdure.blocking.open("memory:") as store:
         models = ScriptedModel([STRUCK, "Done."])
         agent = perdure.Agent("a", model="x:y", tools=[STRIKE])

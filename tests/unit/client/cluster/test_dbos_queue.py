@@ -38,7 +38,7 @@ def test_dbos_without_reads_of_queues_is_refused_with_remedy() -> None:
         keep_queues(SimpleNamespace(), {})
 
 
-def test_dbos_without_claim_is_refused_with_remedy() -> None:
+def test_dbos_release_without_the_needed_queue_function_is_refused_with_remedy() -> None:
     dbos = SimpleNamespace(_sys_db=SimpleNamespace())
     with pytest.raises(ConfigError, match=r"no start_queued_.*pip install 'dbos>=3\.4,<3\.5'"):
         order_claims(dbos, sqlalchemy.create_engine("postgresql+psycopg://"), lambda _: None)

@@ -95,7 +95,7 @@ async def test_id_of_fork_must_be_unused(session: Session) -> None:
         await session.fork(id="s")
 
 
-async def test_draft_is_stored_before_it_is_forked(store: Store) -> None:
+async def test_unsaved_session_is_stored_before_it_is_forked(store: Store) -> None:
     draft = await store.create(id="d", lazy=True)
     entry = await draft.append(user("a"))
     copy = await draft.fork(at=entry)

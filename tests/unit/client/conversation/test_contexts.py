@@ -27,7 +27,9 @@ async def grown(store: Store) -> tuple[Session, list[Entry]]:
     return session, entries
 
 
-async def test_left_by_lists_entries_that_a_compaction_removed_or_pinned(store: Store) -> None:
+async def test_entries_that_a_compaction_removed_or_that_are_pinned_are_listed(
+    store: Store,
+) -> None:
     session, entries = await grown(store)
     await session.pin(entries[0])
     left = await session.left_by()
@@ -40,7 +42,7 @@ async def test_left_by_lists_entries_that_a_compaction_removed_or_pinned(store: 
     assert await session.left_by() is None
 
 
-async def test_side_entry_cannot_be_pinned(store: Store) -> None:
+async def test_entry_outside_the_tree_cannot_be_pinned(store: Store) -> None:
     session, entries = await grown(store)
     note = await session.label(entries[0], "x")
     with pytest.raises(InvalidEntry, match="not part of the conversation"):

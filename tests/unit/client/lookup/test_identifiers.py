@@ -30,7 +30,7 @@ ASKED = [
 ]
 
 
-async def test_find_prefers_existing_session_to_erased_one(store: Store) -> None:
+async def test_id_search_prefers_an_existing_session_to_an_erased_session(store: Store) -> None:
     for id in ("trip-1", "trip-1.2"):
         await store.create(id=id)
     await store.erase("trip-1")
@@ -40,7 +40,7 @@ async def test_find_prefers_existing_session_to_erased_one(store: Store) -> None
         await store.open("trip-1")
 
 
-async def test_find_rejects_prefix_of_several_existing_sessions(store: Store) -> None:
+async def test_id_search_rejects_a_prefix_of_several_existing_sessions(store: Store) -> None:
     for id in ("trip-1", "trip-2", "trip-3"):
         await store.create(id=id)
     await store.erase("trip-1")
@@ -51,13 +51,13 @@ async def test_find_rejects_prefix_of_several_existing_sessions(store: Store) ->
         await store.find("other")
 
 
-async def test_find_returns_an_erased_session_if_nothing_else_matches(store: Store) -> None:
+async def test_id_search_returns_an_erased_session_if_nothing_else_matches(store: Store) -> None:
     await store.create(id="trip-1")
     await store.erase("trip-1")
     assert await store.find("trip") == "trip-1"
 
 
-async def test_find_only_flows_skips_their_role_sessions(store: Store) -> None:
+async def test_id_search_for_flows_skips_the_sessions_of_their_roles(store: Store) -> None:
     for id in ("2026", "2026-b"):
         header = StreamHeader(StreamId(id), 1, kind="flow")
         started = new_side(FlowImported({}, Graph("g", (), ()), {}))
@@ -93,7 +93,7 @@ def test_question_is_found_by_session_prefix_and_whole_number() -> None:
             find_question(typed, asked)
 
 
-async def test_session_find_resolves_an_own_seq_and_a_shared_seq(store: Store) -> None:
+async def test_entry_search_accepts_the_seq_of_an_own_and_of_a_shared_entry(store: Store) -> None:
     session = await store.create(id="s")
     first, _ = await session.append(user("a"), user("b"))
     fork = await session.fork(at=first, id="f")

@@ -39,7 +39,7 @@ def test_blocking_handle_rejects_an_object_of_another_type() -> None:
         blocking.Runtime("memory:")  # pyright: ignore[reportArgumentType] - the mistake
 
 
-def test_result_with_timeout_raises_and_turn_continues() -> None:
+def test_wait_for_a_turn_result_times_out_while_the_turn_continues() -> None:
     going = threading.Event()
 
     @perdure.tool
@@ -65,7 +65,9 @@ def test_result_with_timeout_raises_and_turn_continues() -> None:
 
 
 @pytest.mark.parametrize("timeout_s", ["x", float("nan"), 10**400, True])
-def test_timeout_of_result_must_be_a_number(store: blocking.Store, timeout_s: Any) -> None:
+def test_timeout_of_the_wait_for_a_turn_result_must_be_a_number(
+    store: blocking.Store, timeout_s: Any
+) -> None:
     with blocking.Runtime(
         store, [perdure.Agent("a", model="test:m")], models=ScriptedModel(["End."])
     ) as runtime:

@@ -13,7 +13,7 @@ from scripts.make_blocking import FLOWS_TARGET, TARGET, TARGETS, written
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.stem)
-def test_stub_is_up_to_date(target: Path) -> None:
+def test_type_stub_of_the_blocking_handles_is_up_to_date(target: Path) -> None:
     assert target.read_text(encoding="utf-8") == written(target), "run scripts/make_blocking.py"
 
 
@@ -31,7 +31,7 @@ def members(stub: Path) -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize("target", [TARGET, FLOWS_TARGET], ids=lambda target: target.stem)
-def test_handles_have_exactly_the_members_of_stub(target: Path) -> None:
+def test_blocking_handles_have_exactly_the_members_of_their_type_stub(target: Path) -> None:
     for name, declared in members(target).items():
         handle = getattr(blocking, name)
         public = {each for each in dir(handle) if not each.startswith("_")}
@@ -39,7 +39,7 @@ def test_handles_have_exactly_the_members_of_stub(target: Path) -> None:
         assert public - {"behind"} <= declared | {"result"}, name
 
 
-def test_method_has_signature_and_docstring_of_original() -> None:
+def test_blocking_method_has_the_signature_and_docstring_of_its_async_method() -> None:
     method = blocking.Session.fork
     assert list(inspect.signature(method).parameters)[:3] == ["self", "at", "cwd"]
     assert (method.__doc__ or "").startswith("Create a session that shares")

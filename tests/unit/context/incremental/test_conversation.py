@@ -41,7 +41,7 @@ def exchange(name: str) -> list[Message]:
     return [user("go"), asked, tool_result(name, "seen"), assistant("done")]
 
 
-def test_settled_messages_do_not_change() -> None:
+def test_messages_in_the_stable_prefix_of_a_conversation_do_not_change() -> None:
     log = TreeLog()
     conversation = conversation_of(log.window())
     for n in range(5):
@@ -53,7 +53,7 @@ def test_settled_messages_do_not_change() -> None:
     assert all(one is other for one, other in zip(kept, settled, strict=True))
 
 
-def test_late_tool_result_is_added_to_a_settled_round() -> None:
+def test_late_tool_result_is_added_to_its_tool_round_in_the_stable_prefix() -> None:
     log = TreeLog()
     asked = assistant(tool_call("late", "look"))
     conversation = extended(log, conversation_of(log.window()), user("go"), asked)
@@ -65,7 +65,7 @@ def test_late_tool_result_is_added_to_a_settled_round() -> None:
     assert "late" not in conversation.settled.calls.owed
 
 
-def test_second_result_of_settled_call_is_dropped() -> None:
+def test_second_result_of_a_tool_call_in_the_stable_prefix_is_dropped() -> None:
     log = TreeLog()
     conversation = conversation_of(log.window())
     for n in range(4):
@@ -75,7 +75,7 @@ def test_second_result_of_settled_call_is_dropped() -> None:
     assert "again" not in " ".join(said)
 
 
-def test_repeated_ids_are_renamed_across_settled_messages() -> None:
+def test_repeated_tool_call_ids_are_renamed_despite_messages_in_the_stable_prefix() -> None:
     log = TreeLog()
     conversation = conversation_of(log.window())
     for _ in range(6):
@@ -84,7 +84,7 @@ def test_repeated_ids_are_renamed_across_settled_messages() -> None:
     assert ids == ["call_0", *(f"call_0_{n}" for n in range(2, 7))]
 
 
-def test_text_only_drops_tools_of_completed_turns() -> None:
+def test_text_only_history_drops_the_tool_calls_of_completed_turns() -> None:
     log = TreeLog()
     conversation = conversation_of(log.window(), "text_only")
     for n in range(6):

@@ -45,7 +45,7 @@ def told(made: Settled) -> dict[str, object]:
 _OF_IDS = ("answered", "sent")
 
 
-def test_settling_messages_in_several_steps_equals_one_step() -> None:
+def test_extending_the_stable_prefix_in_several_steps_equals_one_step() -> None:
     said = numbered(
         user("one"),
         user("two"),

@@ -19,7 +19,7 @@ def test_flow_with_running_node_can_continue() -> None:
     assert can_continue(FlowLog(LINE).claim("o").state)
 
 
-def test_node_that_waits_for_a_handoff_is_parked_if_no_other_work_remains() -> None:
+def test_node_that_waits_for_a_handoff_waits_for_a_person_if_no_other_work_remains() -> None:
     state = FlowLog(LINE).work("o", "a").claim("a", "o=>a").add(HandoffAwaited("a")).state
     (step,) = next_bodies(state)
     assert isinstance(step, NodeParked)

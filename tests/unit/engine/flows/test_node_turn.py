@@ -83,7 +83,9 @@ def kinds_of(write: Write) -> list[str]:
     return [entry.kind for entry in write.entries]
 
 
-async def test_only_first_and_last_commit_write_to_flow(tmp_path: Path) -> None:
+async def test_only_the_first_and_last_commit_of_a_node_turn_write_to_the_flow(
+    tmp_path: Path,
+) -> None:
     turn = await Place().turn(tmp_path)
     (begin,) = (await turn.beside(STARTED)).writes
     assert kinds_of(begin) == ["node_claimed"]
@@ -91,7 +93,9 @@ async def test_only_first_and_last_commit_write_to_flow(tmp_path: Path) -> None:
     assert (await turn.beside([new_side(ModelCalled(1, "m"))])).writes == ()
 
 
-async def test_claim_is_abandoned_if_other_process_claimed_first(tmp_path: Path) -> None:
+async def test_node_start_is_abandoned_if_another_process_started_the_node_first(
+    tmp_path: Path,
+) -> None:
     place = Place()
     turn = await place.turn(tmp_path)
     await place.commit((await turn.beside(STARTED)).writes)
@@ -100,7 +104,7 @@ async def test_claim_is_abandoned_if_other_process_claimed_first(tmp_path: Path)
     assert await place.kinds() == ["flow_started", "node_claimed"]
 
 
-async def test_claim_of_reconfigured_role_is_abandoned(
+async def test_node_start_is_abandoned_if_its_role_was_reconfigured_meanwhile(
     tmp_path: Path,
 ) -> None:
     place = Place()
@@ -130,7 +134,7 @@ async def test_turn_of_other_process_is_evaluated_from_log(tmp_path: Path) -> No
     assert kinds_of((await taken_up.beside([FINISHED])).writes[0]) == ["handoff_made"]
 
 
-async def test_repair_done_by_other_process_is_abandoned(tmp_path: Path) -> None:
+async def test_repair_turn_is_abandoned_if_another_process_did_the_repair(tmp_path: Path) -> None:
     place = Place()
     turn = await place.turn(tmp_path)
     await place.commit((await turn.beside(STARTED)).writes)
@@ -164,7 +168,9 @@ async def test_graph_edit_of_owner_applies_with_its_handoff(
     assert kinds_of(write) == [WorkflowChanged.kind, HandoffMade.kind]
 
 
-async def test_owner_in_improvement_cannot_edit_graph(tmp_path: Path) -> None:
+async def test_owner_role_cannot_edit_the_graph_in_the_review_after_the_flow(
+    tmp_path: Path,
+) -> None:
     place = Place()
     await place.turn(tmp_path)
     (tmp_path / WORKFLOW).write_text(workflow_text(GROWN))
@@ -186,13 +192,13 @@ async def test_owner_in_improvement_cannot_edit_graph(tmp_path: Path) -> None:
     assert kinds_of(write) == [RepairAsked.kind]
 
 
-async def test_turn_in_one_commit_claims_and_finishes(tmp_path: Path) -> None:
+async def test_turn_of_a_single_commit_records_start_and_end_of_its_node(tmp_path: Path) -> None:
     turn = await Place().turn(tmp_path)
     both = await turn.beside([*STARTED, new_side(TurnFinished("error", error="no turn is left"))])
     assert kinds_of(both.writes[0]) == ["node_claimed", "node_parked"]
 
 
-async def test_turn_ended_by_denial_parks_node_as_consent_denied(tmp_path: Path) -> None:
+async def test_node_whose_turn_ended_by_a_denial_waits_as_consent_denied(tmp_path: Path) -> None:
     place = Place()
     turn = await place.turn(tmp_path)
     await place.commit((await turn.beside(STARTED)).writes)

@@ -34,7 +34,7 @@ async def test_unstarted_node_keeps_its_reply_until_role_is_configured(tmp_path:
     assert not parked_work.is_unable(state, work)
 
 
-async def test_node_is_not_parked_once_the_flow_has_changed(tmp_path: Path) -> None:
+async def test_node_is_not_set_to_waiting_if_the_flow_changed_meanwhile(tmp_path: Path) -> None:
     clock = ManualClock()
     store = MemoryStore(clock=clock, random=SeededRandom(1))
     journal = (await begun(store, clock, SOLO, tmp_path)).journal

@@ -168,7 +168,7 @@ async def test_role_that_cannot_run_does_not_stop_other_roles(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("end", ["aborted", "error"])
-async def test_failed_turn_parks_only_its_node(tmp_path: Path, end: str) -> None:
+async def test_failed_turn_makes_only_its_node_wait_for_a_person(tmp_path: Path, end: str) -> None:
     place = Place(tmp_path, owner=[end], developer=[])
     state = await place.run(LINE)
     waiting = state.run.awaiting_human_nodes["owner-intake"]
@@ -208,7 +208,7 @@ async def test_deadlocked_flow_asks_a_person(tmp_path: Path) -> None:
     assert state.run.running_nodes == ()
 
 
-async def test_flow_is_complete_after_improvement_and_feedback(tmp_path: Path) -> None:
+async def test_flow_is_complete_after_role_reviews_and_feedback(tmp_path: Path) -> None:
     feedback = "a-society/feedback/p-flow-20260527T143000123Z-a1b2c3.md"
     roles = ("developer", "owner")
     findings = {role: f"findings/{role}-findings.md" for role in roles}

@@ -62,7 +62,7 @@ def test_skills_are_configured_like_model_by_default() -> None:
         ("given", "auto", Offers((), OFFERS.skills), Offers()),
     ],
 )
-def test_each_dimension_is_configured_by_its_chooser(
+def test_model_and_skills_are_each_chosen_by_the_configured_person_or_selector(
     of_model: Configuring, of_skills: Configuring | None, by_selector: Offers, by_person: Offers
 ) -> None:
     state = after(of_model=of_model, of_skills=of_skills)
@@ -72,7 +72,7 @@ def test_each_dimension_is_configured_by_its_chooser(
     assert found.is_for_person == (by_person != Offers())
 
 
-def test_selector_keeps_its_offers_and_next_gets_new_number() -> None:
+def test_selector_session_keeps_its_offers_and_the_next_session_gets_a_new_number() -> None:
     assert opening(after(), "owner", OFFERS) == FIRST
     state = after(FIRST)
     assert undecided_choices(state, "owner", Offers()).by_selector == OFFERS

@@ -17,7 +17,7 @@ BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
 ROW = re.compile(r"^\| `(\w+)` \| `(\w+)` \| (.*?) ?(?<!\\)\|", re.MULTILINE)
 
 
-def test_table_of_the_guide_has_the_fields_of_every_point() -> None:
+def test_table_of_the_hook_guide_has_the_fields_of_every_hook() -> None:
     rows = {
         name: (getattr(types, point), re.findall(r"`(.+?)`", fields.replace("\\|", "|")))
         for name, point, fields in ROW.findall(GUIDE.read_text("utf-8"))

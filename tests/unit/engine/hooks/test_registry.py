@@ -88,7 +88,7 @@ def test_hook_of_wrong_signature_is_rejected_when_given(hook: Any, told: str) ->
     assert "use a function like `def f(point: ToolAnswered)`, plain or async" in str(caught.value)
 
 
-def test_hook_of_any_signature_that_takes_the_point_is_accepted() -> None:
+def test_hook_whose_signature_accepts_one_argument_is_accepted() -> None:
     hooks, seen = Hooks(), list[HookPoint]()
     accepted: tuple[Any, ...] = (takes_rest, failing, seen.append, print, Block, Mock(spec=failing))
     for hook in accepted:
@@ -128,7 +128,7 @@ async def test_hook_result_of_a_wrong_type_counts_as_failure() -> None:
     assert isinstance((await hooks.ask(ASKED))[1], Block)
 
 
-async def test_hook_can_be_removed_and_unknown_point_is_rejected() -> None:
+async def test_hook_can_be_removed_and_unknown_hook_name_is_rejected() -> None:
     hooks = Hooks()
     assert not hooks.has("tool_call")
     remove = hooks.on("tool_call", lambda point: Block("no"))
@@ -188,7 +188,7 @@ def point_with_data(kind: type[HookPoint]) -> HookPoint:
 @pytest.mark.parametrize(
     "kind", [BeforeModelCall, AfterModelCall, ToolAsked, ToolAnswered, BeforeCompact]
 )
-async def test_hook_cannot_modify_the_data_object_of_its_point(kind: type[HookPoint]) -> None:
+async def test_hook_cannot_modify_the_data_object_that_it_receives(kind: type[HookPoint]) -> None:
     hooks, seen = Hooks(), list[HookPoint]()
 
     def spoil(point: HookPoint) -> None:
@@ -224,7 +224,7 @@ async def test_hook_gets_copy_of_deeply_nested_arguments() -> None:
     assert own is not inner
 
 
-async def test_point_without_dicts_is_not_copied() -> None:
+async def test_hook_data_without_dicts_is_not_copied() -> None:
     hooks, seen = Hooks(), list[HookPoint]()
     hooks.on("session_before_fork", seen.append)
     point = BeforeFork("s", None)

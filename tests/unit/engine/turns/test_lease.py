@@ -66,7 +66,7 @@ async def test_lease_is_renewed_while_the_block_runs() -> None:
         await until(is_renewed)
 
 
-async def test_ensure_renews_an_expiring_lease_and_detects_a_lost_lease() -> None:
+async def test_lease_check_renews_an_expiring_lease_and_detects_a_lost_lease() -> None:
     mine = await claim()
     clock = mine.clock
     assert isinstance(clock, ManualClock)

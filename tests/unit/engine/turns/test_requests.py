@@ -112,7 +112,7 @@ async def test_open_request_is_found_with_its_stop_at_any_distance(
             assert await open_request(store.backend, chat.id, request + 1) is not None
 
 
-async def test_break_turn_without_an_open_turn_appends_no_entry(store: Store) -> None:
+async def test_breaking_off_a_turn_without_an_open_turn_appends_no_entry(store: Store) -> None:
     async with Runtime(store, agents=[AGENT]) as runtime:
         chat = await runtime.start(AGENT)
         before = (await store.backend.state(chat.id)).head

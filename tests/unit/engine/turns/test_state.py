@@ -57,7 +57,7 @@ def test_result_settles_only_first_open_call_with_its_id() -> None:
     assert [call.name for call in course.state.pending] == ["never"]
 
 
-def test_new_turn_resets_previous_one() -> None:
+def test_start_of_a_turn_resets_the_state_of_the_previous_turn() -> None:
     course = Course()
     course.happens(inputs.CallFailed(ModelUnavailable("p:m", "down")))
     course.happens(inputs.Aborted())

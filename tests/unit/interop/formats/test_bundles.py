@@ -35,7 +35,7 @@ def branching() -> tuple[Making, list[EntryId]]:
     return making, [first, left, right, last]
 
 
-def test_final_state_of_a_bundle_includes_its_leaf_moves() -> None:
+def test_final_state_of_an_exported_session_includes_changes_of_its_current_entry() -> None:
     making, (first, left, right, last) = branching()
     standing = standing_of(making.made())
     assert (standing.leaf, standing.title, standing.cwd) == (last, "A\nday", "/srv/b")
@@ -48,7 +48,7 @@ def test_final_state_of_a_bundle_includes_its_leaf_moves() -> None:
     assert standing_of(making.made()).title is None
 
 
-def test_leaf_move_appends_an_entry_unless_the_leaf_is_already_the_target() -> None:
+def test_leaf_change_appends_an_entry_unless_the_target_is_the_current_leaf() -> None:
     making, (first, _, _, last) = branching()
     bundle = making.made()
     assert moved_to(bundle, last) is bundle
@@ -58,7 +58,7 @@ def test_leaf_move_appends_an_entry_unless_the_leaf_is_already_the_target() -> N
     assert [entry.seq for entry in moved.entries] == list(range(len(moved.entries)))
 
 
-def test_bundle_of_a_branch_has_its_labels_and_new_numbers() -> None:
+def test_branch_cut_out_of_a_session_has_its_labels_and_new_numbers() -> None:
     making, (first, left, _, last) = branching()
     making.aliases = {"f": first, "l": left}
     cut = cut_to(making.made(), last)
@@ -83,7 +83,7 @@ def test_branch_before_root_is_empty() -> None:
     assert not any(entry.lane == "tree" for entry in cut.entries)
 
 
-def test_unreadable_entries_of_a_bundle_cause_no_error() -> None:
+def test_unreadable_entries_of_an_exported_session_cause_no_error() -> None:
     making = Making()
     making.raw("compaction", b'{"summary":1}')
     assert isinstance(readable(making.entries[0]), Unknown)

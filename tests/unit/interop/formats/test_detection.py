@@ -49,7 +49,7 @@ def test_codex_file_without_header_is_recognized_as_codex(name: str) -> None:
         b'{"type":"summary","summary":"x","leafUuid":"l"}',
     ],
 )
-def test_claude_code_file_with_only_notes_is_detected(line: bytes) -> None:
+def test_claude_code_file_without_messages_is_detected(line: bytes) -> None:
     assert recognised_in(line + b"\n") == "claude-code"
 
 

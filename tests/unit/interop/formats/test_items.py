@@ -25,19 +25,21 @@ def item(body: ItemBody, number: int = 1, **more: object) -> Item:
     return msgspec.structs.replace(Item(body, number, number * 10, 5), **more)
 
 
-def test_references_in_body_become_entry_ids() -> None:
+def test_references_in_an_imported_body_become_entry_ids() -> None:
     compaction = item(Compaction("sum"), parent=0, references={"first_kept": 0})
     body = body_without_source(compaction, (EntryId("s/10"),))
     assert msgspec.json.decode(body)["first_kept"] == "s/10"
 
 
-def test_body_that_is_not_json_is_unchanged() -> None:
+def test_entry_body_that_is_not_json_is_unchanged() -> None:
     opaque = item(b"\xff no json", 4)
     assert (opaque.kind, body_without_source(opaque, ())) == (OPAQUE, b"\xff no json")
 
 
 @given(st.dictionaries(st.text(), st.text() | st.integers()), st.integers(0, 2**40))
-def test_source_place_can_be_added_and_removed(data: dict[str, str | int], offset: int) -> None:
+def test_position_in_the_source_file_can_be_added_to_a_body_and_removed(
+    data: dict[str, str | int], offset: int
+) -> None:
     body, source = encode(Custom("t", {"source": data})), SourcePlace(1, offset, 2)
     sourced = with_source(body, source)
     assert source_of(sourced) == source
@@ -45,12 +47,12 @@ def test_source_place_can_be_added_and_removed(data: dict[str, str | int], offse
     assert without_source(body) == body
 
 
-def test_empty_body_accepts_a_source_place() -> None:
+def test_empty_entry_body_accepts_a_position_in_the_source_file() -> None:
     body = encode(CompactionUndone())
     assert without_source(with_source(body, SourcePlace(1, 2, 3))) == body == b"{}"
 
 
-def test_invalid_source_place_is_none() -> None:
+def test_invalid_position_in_the_source_file_is_read_as_none() -> None:
     assert source_of(b'{"source":3}') is None
     assert source_of(b'"source": \xff') is None
 

@@ -78,7 +78,7 @@ def test_ids_and_records_of_the_source_are_counted() -> None:
     ]
 
 
-def test_unsupported_notes_are_reported_by_kind() -> None:
+def test_entries_that_the_format_cannot_express_are_reported_by_kind() -> None:
     lost = Losses()
     kinds = ("turn_started", "turn_started", "session_ended", "label", "compaction_undone")
     notes = [msgspec.structs.replace(said(b"{}", kind), lane="side") for kind in kinds]

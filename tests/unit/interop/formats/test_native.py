@@ -107,7 +107,7 @@ def test_native_export_is_written_in_version_1() -> None:
     assert VERSION == 1
 
 
-def test_blob_names_are_found_anywhere_in_a_body() -> None:
+def test_blob_names_are_found_anywhere_in_an_entry_body() -> None:
     one, two = blob_hash(b"1"), blob_hash(b"2")
     first = tree_entry(0, encode(user(f"media://{one} and {two}")))
     assert blob_names([first, tree_entry(1, encode(user(one)))]) == [one, two]
@@ -147,7 +147,7 @@ def test_references_to_other_sessions_and_unknown_fields_are_unchanged() -> None
     assert other[0].body == body
 
 
-def test_every_body_with_an_entry_id_gets_the_new_id() -> None:
+def test_every_entry_body_with_an_entry_id_gets_the_new_id() -> None:
     for kind, body in BODIES.items():
         names = [f.encode_name for f in msgspec.structs.fields(body) if "EntryId" in str(f.type)]
         for name in names:

@@ -163,7 +163,7 @@ def test_compaction_is_reported_and_is_not_a_turn() -> None:
     assert roles == ["user", "assistant", "system", "user", "assistant"]
 
 
-def test_side_entries_added_later_do_not_change_export() -> None:
+def test_entries_outside_the_tree_do_not_change_the_workflow_export() -> None:
     making = Making()
     making.say(user("a"), assistant("A"))
     before = render_workflow(making.made(), leaf_of(making.entries), "perdure")

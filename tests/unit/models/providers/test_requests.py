@@ -109,7 +109,7 @@ def test_reasoning_is_omitted_from_provider_requests() -> None:
     assert mapped(user("x"), assistant(thinking("hm"), "yes"))[1] == [wire.TextPart("yes")]
 
 
-def test_request_includes_reasoning_of_open_rounds_only() -> None:
+def test_request_includes_only_the_reasoning_of_unfinished_tool_rounds() -> None:
     rounds = RoundMemory()
     for model, call in (("openai:x", "a"), ("openai:x", "b"), ("other:y", "c")):
         parts = [wire.ThinkingPart(f"before {call}"), wire.ToolCallPart("t", {}, call)]

@@ -45,7 +45,7 @@ def test_answer_without_calls_ends_its_turn_and_is_forgotten() -> None:
     assert rounds.recall(assistant("Yes.", model=MODEL)) is None
 
 
-def test_oldest_remembered_rounds_are_dropped_first() -> None:
+def test_oldest_remembered_tool_rounds_are_dropped_first() -> None:
     rounds = RoundMemory(limit=2)
     for call in ("a", "b", "c"):
         rounds.keep(MODEL, ModelResponse(parts=[ToolCallPart("t", {}, call)]))
@@ -75,6 +75,6 @@ def test_open_turn_begins_after_last_prompt() -> None:
     assert list(open_rounds(now)) == list(now)
 
 
-def test_message_between_rounds_steers_turn() -> None:
+def test_user_message_between_two_tool_rounds_does_not_end_the_unfinished_rounds() -> None:
     now = (assistant(tool_call("a", "t")), tool_result("a", "1"), user("Rather the other one."))
     assert list(open_rounds((user("y"), *now))) == list(now)

@@ -25,7 +25,7 @@ def closed() -> FlowLog:
     return log.add(kinds.ForwardPassClosed("end"))
 
 
-def test_foreign_entry_changes_only_the_head() -> None:
+def test_entry_that_is_not_about_the_flow_changes_only_the_head() -> None:
     log = FlowLog(LINE)
     before = log.run
     log.add(kinds.HandoffAwaited("a"))
@@ -56,7 +56,7 @@ def test_node_waits_for_person_and_resumes_with_answer() -> None:
     assert not log.run.pending_human_inputs
 
 
-def test_stop_is_pending_until_node_parks_or_makes_handoff() -> None:
+def test_stop_request_is_pending_until_the_node_waits_or_hands_over() -> None:
     log = FlowLog(LINE).claim("owner-intake").add(kinds.StopAsked("owner", "me"))
     assert log.state.stopping == ("owner",)
     log.add(kinds.NodeParked("owner-intake", "owner", "autonomous-abort"))
@@ -133,7 +133,7 @@ def test_repair_count_is_reset_by_handoff_or_answer(end: SideBody) -> None:
 @pytest.mark.parametrize(
     "end", [kinds.ImprovementParked("owner", "prompt-human"), kinds.FindingsMade("owner", "f.md")]
 )
-def test_repair_count_in_improvement_is_reset_by_answer(end: SideBody) -> None:
+def test_repair_count_in_a_role_review_is_reset_by_an_answer(end: SideBody) -> None:
     log = FlowLog(LINE).claim("owner-intake").add(kinds.ForwardPassClosed("owner-intake"))
     repair = kinds.RepairAsked("owner", "owner", "missing_block", "none", "write one", 2)
     assert log.add(repair).state.repairs == {"owner": repair}
@@ -147,7 +147,7 @@ def test_flow_continues_in_other_folder_with_other_graph() -> None:
     assert log.add(kinds.WorkflowChanged(other)).state.graph == other
 
 
-def test_closed_flow_waits_for_choice_of_improvement() -> None:
+def test_closed_flow_waits_for_the_choice_of_a_review_mode() -> None:
     log = closed()
     assert log.run.status == "awaiting_improvement_choice"
     assert phase(log) == ImprovementPhase("awaiting_choice")
@@ -161,7 +161,7 @@ def test_closed_flow_of_one_role_has_single_role_phase() -> None:
     assert phase(log.add(kinds.ForwardPassClosed("end"))).single_role
 
 
-def test_improvement_runs_through_all_phases() -> None:
+def test_role_reviews_after_a_closed_flow_run_through_all_phases() -> None:
     log = closed().add(kinds.ImprovementChosen("parallel", "me", "improvement.yaml", LINE))
     assert (log.run.status, phase(log).status) == ("running", "running")
     log.add(kinds.ImprovementClaimed("a", FLOW))

@@ -51,7 +51,7 @@ async def test_damaged_blob_is_rejected_by_name() -> None:
     assert digest in problem.problem
 
 
-async def test_salts_of_bodies_come_from_the_random_source_and_differ() -> None:
+async def test_salts_of_entry_bodies_come_from_the_random_source_and_differ() -> None:
     _, memory = await filled()
     _, again = await filled()
 

@@ -12,14 +12,14 @@ from perdure.session.search.words import VERSION
 from perdure.stores.search.rows import LooseRow, Mark, loose_row, run_now
 
 
-def test_index_mark_of_another_version_is_reset_except_its_forgotten_count() -> None:
+def test_index_state_of_another_version_is_reset_except_its_number_of_forgotten_texts() -> None:
     assert Mark(VERSION - 1, 7, 3, 2, 5).usable == Mark(VERSION, 0, 0, 0, 5)
     mark = Mark(VERSION, 7, 3, 2, 5)
     assert mark.usable == mark
     assert [mark.has(position) for position in (7, 8, -3, -4)] == [True, False, True, False]
 
 
-def test_loose_row_restores_text_from_text_or_bytes() -> None:
+def test_text_row_outside_the_index_parts_is_restored_from_text_or_bytes() -> None:
     text = Text(7, 1, ["one", "two"], ["#ruser", "#s1"], 5)
     row = loose_row(text, join_terms(text.words))
     assert row.text == text
@@ -30,7 +30,7 @@ def test_loose_row_restores_text_from_text_or_bytes() -> None:
         assert LooseRow(1, 1, 1, "#ruser", "x").text
 
 
-def test_synchronous_plan_raises_an_error_if_it_waits() -> None:
+def test_search_plan_run_synchronously_raises_an_error_if_it_waits() -> None:
     async def plan() -> int:
         return 7
 

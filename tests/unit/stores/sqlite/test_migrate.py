@@ -81,7 +81,7 @@ def test_failed_migration_keeps_previous_version(
         db.execute("SELECT * FROM second")
 
 
-def test_index_of_side_entries_omits_frequent_kinds(db: Connection) -> None:
+def test_index_of_entries_outside_the_tree_omits_frequent_kinds(db: Connection) -> None:
     migrate.migrate(db)
     frequent = {row[0] for row in db.execute("SELECT name FROM kind WHERE no < 32")}
 

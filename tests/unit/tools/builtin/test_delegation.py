@@ -12,7 +12,7 @@ def called(invoke: Invoke | None, **args: object) -> ToolCall:
     return ToolCall("c1", "invoke_agent", args, "s", "s/1:0", 1, Path(), invoke=invoke)
 
 
-async def test_delegation_call_is_passed_to_invoke() -> None:
+async def test_delegation_tool_invokes_the_given_agent_with_the_given_input() -> None:
     async def invoke(call: ToolCall, agent: str, said: str) -> ToolOutput:
         below = Delegated(StreamId("child"), Spending(5))
         return ToolOutput(f"{agent} heard {said} by {call.idempotency_key}", delegated=below)

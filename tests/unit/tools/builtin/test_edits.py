@@ -98,7 +98,7 @@ async def test_additional_directories_are_accessible_only_in_project_scope(tmp_p
     assert run.outcome == "refused"
 
 
-async def test_full_scope_allows_everything_except_floors(tmp_path: Path) -> None:
+async def test_full_scope_allows_all_paths_except_protected_paths(tmp_path: Path) -> None:
     root = tmp_path / "root"
     root.mkdir()
     tools = Tools(root, FULL)

@@ -52,7 +52,7 @@ def test_autostart_files_are_readable_but_not_writable(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["src/a.py", "git/config", "environment.py", "ssh.md", "dev/x"])
-def test_file_name_that_is_not_on_a_floor_is_accessible(path: str) -> None:
+def test_file_name_that_is_not_protected_is_accessible(path: str) -> None:
     assert not is_protected(path.split("/"))
 
 

@@ -63,7 +63,7 @@ async def test_scratch_files_are_separate_from_workspace(
 
 
 @pytest.mark.parametrize("path", ["~scratch/../x", "~scratch/link/x", "~scratch/.ssh/x"])
-def test_scratch_paths_cannot_leave_scratch_or_bypass_floors(
+def test_scratch_paths_cannot_leave_the_scratch_folder_or_reach_protected_files(
     work: Path, scratch: Path, path: str
 ) -> None:
     make_scratch(scratch.parent / scratch.name)
@@ -105,7 +105,9 @@ def test_scratch_directory_is_stable_per_session(work: Path) -> None:
     assert below("~scratches/a") is None
 
 
-def test_remove_scratch_deletes_folder_but_not_link_target(work: Path, scratch: Path) -> None:
+def test_removal_of_a_scratch_folder_does_not_delete_the_target_of_a_link(
+    work: Path, scratch: Path
+) -> None:
     (make_scratch(scratch) / "a").write_text("x")
     remove_scratch(scratch)
     assert not scratch.exists()

@@ -92,7 +92,10 @@ def _waits(state: FlowState) -> Iterator[FlowWait]:
 
 
 def _is_configured(state: FlowState, waiting: AwaitingHuman) -> bool:
-    """Return whether a choice was made for the role, but no process has continued the role yet."""
+    """Return whether the model and the skills of a waiting role are chosen already.
+
+    Then the role waits only for a process that continues it.
+    """
     return waiting.reason == "role-configuration" and waiting.role in state.roles
 
 

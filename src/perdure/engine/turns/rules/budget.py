@@ -151,7 +151,10 @@ def estimated_usage(
 
 
 def lost_usage(call: OpenCall, partial: Message | None, config: TurnConfig) -> Usage | None:
-    """Return the usage of a call whose process died; it counts, since it may have been made."""
+    """Return the estimated usage of a model call whose process died.
+
+    This usage counts against the budget, because the provider may have received the call.
+    """
     return estimated_usage(call.model, call.tokens_estimated, partial, config)
 
 

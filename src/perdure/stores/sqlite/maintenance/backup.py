@@ -83,11 +83,11 @@ class Content:
                 yield namespace, standing
 
     def moment_at(self, at: int) -> Moment:
-        """Return the moment after the last commit made at `at` or before."""
+        """Return the position of the last entry that was committed at the time `at` or before."""
         return segments.moment_at(self._tables, at)
 
     def moment_of(self, namespace: str, entry: str) -> Moment:
-        """Return the moment after the commit with `entry`. Raises: EntryNotFound."""
+        """Return the end of the commit that contains `entry`. Raises: EntryNotFound."""
         try:
             stream, seq = entry_place(entry)
         except ValueError as error:

@@ -188,19 +188,21 @@ _born = msgspec.json.Decoder(_Born)
 
 
 class Moment(NamedTuple):
-    """A moment of a file: after the entry at `position`, which was committed at `at`."""
+    """A point in the history of a store: after the entry at `position`, committed at `at`."""
 
     position: int
     at: int
 
 
 def moment_at(tables: Tables, at: int) -> Moment:
-    """Return the moment after the last commit made at `at` or before."""
+    """Return the position of the last entry that was committed at the time `at` or before."""
     return Moment(int(tables.value(_POSITION_AT, at) or 0), at)
 
 
 def moment_of(tables: Tables, namespace: str, stream: StreamId, seq: int) -> Moment:
-    """Return the moment after the commit that contains an entry, with all streams of the commit.
+    """Return the position and the time of the end of the commit that contains an entry.
+
+    A commit can append to several streams. The position is after its entries in all of them.
 
     Raises: EntryNotFound.
     """
@@ -217,7 +219,7 @@ def moment_of(tables: Tables, namespace: str, stream: StreamId, seq: int) -> Mom
 
 
 def standings_at(tables: Tables, namespace: str, moment: Moment) -> list[SegmentState]:
-    """Return the states at `moment` of all streams that existed then."""
+    """Return the states that all streams had at the point `moment` of the store's history."""
     found: list[SegmentState] = []
     for name, head, number, header, origin in list(
         tables.rows(_STANDINGS_AT, moment.position, namespace)

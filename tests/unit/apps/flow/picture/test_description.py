@@ -79,7 +79,7 @@ def test_handoff_block_is_not_shown_to_people() -> None:
     ]
 
 
-def test_picture_shows_progress_of_improvement() -> None:
+def test_flow_description_shows_the_progress_of_the_role_reviews() -> None:
     line = graph("owner-intake>build", "build>end", **{"owner-intake": "owner", "end": "owner"})
     log = FlowLog(line).work("owner-intake", "build").work("build", "end")
     log.claim("end", "build=>end").add(ForwardPassClosed("end"))

@@ -21,7 +21,7 @@ def test_record_metadata_file_contains_the_record_name_and_is_written_once(tmp_p
     assert [path.name for path in tmp_path.iterdir()] == ["record.yaml"]
 
 
-def test_improvement_file_contains_order_as_workflow(tmp_path: Path) -> None:
+def test_review_file_contains_the_order_of_the_roles_as_a_workflow(tmp_path: Path) -> None:
     write_improvement_file(tmp_path, order_by_graph(LINE))
     assert (tmp_path / "improvement.yaml").read_text() == (
         'workflow:\n  name: "improvement"\n  nodes:\n'

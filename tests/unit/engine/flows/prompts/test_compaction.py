@@ -71,7 +71,7 @@ def test_unanswered_message_is_kept_without_repeating_entry_message() -> None:
     assert "not answered" not in entry.after
 
 
-def test_role_in_improvement_keeps_its_task_after_compaction() -> None:
+def test_role_in_its_final_review_keeps_its_task_after_a_compaction() -> None:
     frame = reflection_frame(at_build(), "dev", "Look back.", ToCompact(unanswered="Look back."))
     assert "Look back." in frame.before
     assert frame.after == "Continue where it stopped."

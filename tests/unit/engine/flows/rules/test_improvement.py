@@ -64,7 +64,7 @@ def test_paths_through_omitted_nodes_are_kept() -> None:
     assert edges(order_by_graph(flow)) == {"dev=>owner", "qa=>owner"}
 
 
-def test_owner_waits_for_other_roles_in_parallel_improvement() -> None:
+def test_owner_reviews_after_all_other_roles_in_parallel_reviews() -> None:
     assert edges(order_in_parallel(WORK)) == {"developer=>owner", "reviewer=>owner"}
     log = looking_back("parallel", order_in_parallel(WORK))
     assert roles(log) == ["developer", "reviewer"]

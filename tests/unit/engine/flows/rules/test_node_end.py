@@ -44,7 +44,7 @@ def test_handoff_signal_at_the_end_of_a_turn_makes_the_handoff() -> None:
     assert made == HandoffMade("a", (HandoffTarget("end", "done.md"),))
 
 
-def test_question_signal_parks_the_node() -> None:
+def test_question_signal_makes_the_node_wait_for_a_person() -> None:
     assert finished(at_a(), "a", "type: prompt-human") == NodeParked("a", "a", "prompt-human")
 
 
@@ -67,7 +67,7 @@ def test_owner_closes_finished_healthy_flow() -> None:
     assert "only a node of the role owner closes the work" in body.message
 
 
-def test_improvement_signal_before_improvement_is_rejected() -> None:
+def test_signal_that_ends_a_role_review_is_rejected_before_the_reviews() -> None:
     body = finished(at_a(), "a", "type: meta-analysis-complete\nfindings_path: f.md")
     assert isinstance(body, RepairAsked)
     assert body.code == "unknown_signal_type"
@@ -102,7 +102,7 @@ def test_26_failed_turn_waits_for_person_despite_signal(end: TurnEnd) -> None:
     assert body == NodeParked("a", "a", "autonomous-abort", "it was stopped")
 
 
-def test_denied_turn_parks_node_as_consent_denied() -> None:
+def test_node_of_a_denied_turn_waits_as_consent_denied() -> None:
     said = block("target_node_id: end\nartifact_path: done.md")
     ended = Ended("aborted", said, "ana denied send", is_denied=True)
     body = node_finished(at_a().state, "a", ended, {"done.md": Artifact("done.md")})

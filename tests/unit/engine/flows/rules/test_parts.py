@@ -31,7 +31,7 @@ def looking_back() -> FlowLog:
     return log.add(ForwardPassClosed("end"), ImprovementChosen("parallel", "me", "i.yaml", order))
 
 
-def test_work_that_changed_meanwhile_is_not_claimed() -> None:
+def test_node_that_another_process_started_meanwhile_is_not_started_again() -> None:
     log = FlowLog(LINE).work("owner-intake", "a")
     part = node_part(log)
     assert part.claim(log.state) == NodeClaimed("a", "a", FLOW, "handoff", ("owner-intake=>a",))
@@ -41,7 +41,7 @@ def test_work_that_changed_meanwhile_is_not_claimed() -> None:
     assert NodePart("a", "a", FLOW).claim(log.state) is None
 
 
-def test_work_with_new_input_is_not_claimed() -> None:
+def test_node_that_received_new_input_meanwhile_is_not_started() -> None:
     log = FlowLog(LINE).work("owner-intake", "a")
     (work,) = runnable(log.state)
     part = replace(node_part(log), told=work.paths(log.state))
@@ -50,7 +50,7 @@ def test_work_with_new_input_is_not_claimed() -> None:
     assert part.claim(log.add(HandoffMade("owner-intake", (more,))).state) is None
 
 
-def test_repair_belongs_to_running_node() -> None:
+def test_open_repair_request_is_found_only_while_its_node_runs() -> None:
     log = FlowLog(LINE)
     part = node_part(log)
     repair = RepairAsked("owner-intake", "owner", "missing_block", "none", "write one", 1)
@@ -59,7 +59,7 @@ def test_repair_belongs_to_running_node() -> None:
     assert part.repair(log.hand("owner-intake", "a").state) is None
 
 
-def test_node_part_returns_artifacts_and_only_last_node_is_closing() -> None:
+def test_answer_gives_its_artifacts_and_only_the_last_node_can_close_the_flow() -> None:
     log = FlowLog(LINE)
     said = Ended("stop", "```handoff\ntarget_node_id: a\nartifact_path: x.md\n```")
     assert node_part(log).names(log.state, said) == ("x.md",)
@@ -67,7 +67,7 @@ def test_node_part_returns_artifacts_and_only_last_node_is_closing() -> None:
     assert NodePart("owner", "end", FLOW).is_closing(log.state)
 
 
-def test_reflection_that_changed_meanwhile_is_not_claimed() -> None:
+def test_role_review_that_another_process_started_meanwhile_is_not_started_again() -> None:
     log = looking_back()
     part = ReflectionPart("a", FLOW, RoleWork("a"))
     assert part.claim(log.state) == ImprovementClaimed("a", FLOW)
@@ -80,6 +80,6 @@ def test_reflection_that_changed_meanwhile_is_not_claimed() -> None:
     assert part.repair(log.add(repair).state) == repair
 
 
-def test_feedback_is_in_workspace_and_owner_end_is_closing() -> None:
+def test_feedback_is_written_to_the_workspace_and_the_owner_review_ends_the_flow() -> None:
     assert ReflectionPart(FEEDBACK_ROLE, FLOW).folder == "workspace"
     assert ReflectionPart("owner", FLOW).is_closing(looking_back().state)

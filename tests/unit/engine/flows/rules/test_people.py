@@ -141,7 +141,7 @@ def test_consents_and_configurations_are_recorded_as_given() -> None:
         configure(ended, "dev_1", model="p:m")
 
 
-def test_improvement_mode_is_chosen_after_closure() -> None:
+def test_review_mode_is_chosen_after_the_flow_is_closed() -> None:
     with pytest.raises(FlowRefusal, match="it is running"):
         choose_improvement(FlowLog(FORK).state, "parallel", "me")
     state = closed().state
@@ -160,7 +160,7 @@ def test_feedback_is_decided_only_on_request() -> None:
     assert decided == FeedbackDecided(is_granted=False, by="me")
 
 
-def test_replies_go_to_roles_during_improvement() -> None:
+def test_replies_are_delivered_to_roles_during_the_role_reviews() -> None:
     log = closed()
     log.add(choose_improvement(log.state, "parallel", "me"), ImprovementClaimed("o", FLOW))
     with pytest.raises(FlowRefusal, match="nothing in it waits for a reply"):
@@ -180,7 +180,7 @@ def test_completed_flow_rejects_all_actions() -> None:
         change_consent(state, "me", mode="full-access")
 
 
-def test_target_names_role_during_improvement() -> None:
+def test_target_of_a_stop_request_is_a_role_during_the_role_reviews() -> None:
     log = FlowLog(graph("o>dev", "dev>z", z="owner", dev="qa")).work("o", "dev").work("dev", "z")
     log.claim("z", "dev=>z").add(ForwardPassClosed("z"))
     log.add(choose_improvement(log.state, "parallel", "me"))

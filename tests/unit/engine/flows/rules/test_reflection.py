@@ -24,7 +24,7 @@ def code(body: SideBody) -> str:
     return body.code
 
 
-def test_findings_at_assigned_path_complete_reflection() -> None:
+def test_findings_at_the_assigned_path_complete_a_role_review() -> None:
     done = FindingsMade("o", PATH, "d")
     assert finished(f"type: meta-analysis-complete\nfindings_path: {PATH}") == done
     assert finished(f"type: meta-analysis-complete\nfindings_path: ./{PATH}") == done
@@ -48,7 +48,7 @@ def test_wrong_path_missing_file_and_wrong_signal_cause_repair() -> None:
     assert code(finished(right, "o", None, "the index names no file")) == "runtime_health"
 
 
-def test_question_stop_and_denial_park_only_that_role() -> None:
+def test_question_stop_or_denial_in_a_review_makes_only_its_role_wait() -> None:
     assert finished("type: prompt-human") == ImprovementParked("o", "prompt-human")
     stopped = role_finished(STATE, "o", Ended("aborted"), {})
     assert stopped == ImprovementParked("o", "autonomous-abort", "its turn ended as aborted")

@@ -35,7 +35,7 @@ def test_signals_with_only_type_are_parsed(kind: str) -> None:
     assert signal_in(block(f"type: {kind}")) == Plain(kind)  # pyright: ignore[reportArgumentType] - the parameters are its literals
 
 
-def test_signals_of_improvement_are_parsed() -> None:
+def test_signals_that_end_a_role_review_or_feedback_are_parsed() -> None:
     found = signal_in(block("type: meta-analysis-complete\nfindings_path: findings/a.md"))
     assert found == MetaAnalysisComplete("findings/a.md")
     back = signal_in(block("type: backward-pass-complete\nartifact_path: f.md"))

@@ -81,7 +81,7 @@ def test_renewed_key_allows_one_more_attempt() -> None:
     assert course.log.bodies(ModelFinished)[-1].is_renewed
 
 
-def test_rate_limit_parks_all_models_of_provider() -> None:
+def test_rate_limit_pauses_all_models_of_its_provider() -> None:
     course = Course(CHAIN)
     course.happens(inputs.CallFailed(RateLimited("p:m", "slow", retry_after_s=90.0)))
     assert course.state.parked == {"p": 90_000}
@@ -106,7 +106,7 @@ def test_model_with_too_small_window_is_skipped() -> None:
     assert next_link(state, CHAIN, 0) == 0
 
 
-def test_provider_is_called_again_after_parking() -> None:
+def test_rate_limited_provider_is_called_again_after_its_pause() -> None:
     state = msgspec.structs.replace(empty_state(), parked={"p": 1_000})
     assert [next_link(state, CHAIN, at) for at in (999, 1_000)] == [1, 0]
     told = passed_over(msgspec.structs.replace(state, parked={"p": 1, "q": 1}), CHAIN, 0)

@@ -55,7 +55,7 @@ def test_queued_messages_are_answered_singly_or_together(mode: QueueModes, calls
     assert course.state.queued == ()
 
 
-def test_queued_entries_other_than_user_messages_are_adopted_without_call() -> None:
+def test_queued_entries_that_are_not_user_messages_cause_no_model_call() -> None:
     course = Course()
     note = CustomMessage("note", (TextPart("seen"),))
     course.others_append(Queued("custom_message", msgspec.Raw(encode(note))))
@@ -78,7 +78,7 @@ def test_tool_calls_appended_by_other_writers_are_not_run() -> None:
 @pytest.mark.parametrize(
     "end", [inputs.Aborted(), inputs.Answered(assistant("x", stop_reason="length"))]
 )
-def test_every_turn_end_adopts_queued_messages(
+def test_every_end_of_a_turn_adds_queued_messages_to_the_branch(
     end: inputs.Aborted | inputs.Answered,
 ) -> None:
     course = Course()

@@ -24,7 +24,7 @@ def test_turn_state_includes_every_written_entry() -> None:
     assert [new.about for new in scribe.entries] == [None, "s/0", None]
 
 
-def test_queued_entry_is_adopted_byte_for_byte() -> None:
+def test_queued_entry_is_added_to_the_branch_byte_for_byte() -> None:
     log = TurnLog()
     body = b'{"role": "user", "parts": [], "of_the_future": 1}'
     scribe = Scribe(empty_state(), at=0)
@@ -46,7 +46,7 @@ def test_only_user_message_needs_answer() -> None:
     assert not is_user_message(Queued("custom", msgspec.Raw(b"{}")))
 
 
-def test_body_of_a_queued_entry_is_read_back() -> None:
+def test_entry_body_of_a_queued_entry_is_read_back() -> None:
     scribe = Scribe(empty_state(), at=0)
     body = Queued("message", msgspec.Raw(encode(user("hi"))), mode="follow_up")
     scribe.side(body)

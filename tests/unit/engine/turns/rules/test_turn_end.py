@@ -16,7 +16,7 @@ from perdure.session.notes import Queued, SessionEnded
 from tests.fakes.turn_log import CONFIG, Course
 
 
-def test_turn_end_adopts_queued_entries() -> None:
+def test_end_of_a_turn_adds_queued_entries_to_the_branch() -> None:
     course = Course()
     course.others_append(Queued("message", msgspec.Raw(encode(user("wait")))))
     scribe = Scribe(course.state, 0)

@@ -127,7 +127,7 @@ def test_failed_call_of_api_is_answer_with_error() -> None:
 # -- side records
 
 
-def test_records_without_messages_are_notes_and_keep_chain() -> None:
+def test_records_without_messages_are_stored_beside_the_conversation_and_keep_its_chain() -> None:
     parsed = parse(claude_file("tools.jsonl"))
     progress = parsed.items[position_of(parsed, "p1")]
     assert progress.body == ImportedRecord("claude-code", "progress")
@@ -135,7 +135,7 @@ def test_records_without_messages_are_notes_and_keep_chain() -> None:
     assert parsed.warnings == ()
 
 
-def test_records_of_unknown_types_are_notes_and_reported() -> None:
+def test_records_of_unknown_types_are_stored_outside_the_conversation_and_reported() -> None:
     parsed = parse(claude_file("sidechain.jsonl"))
     assert made_of(parsed, 13).body == ImportedRecord("claude-code", "brand-new-record")
     assert any("brand-new-record" in text for text in parsed.warnings)

@@ -112,7 +112,7 @@ def test_usage_is_counted_once_without_cached_tokens_as_input() -> None:
     ]
 
 
-def test_usage_before_first_message_is_side_entry() -> None:
+def test_usage_before_the_first_message_is_stored_outside_the_tree() -> None:
     info = {"last_token_usage": {"input_tokens": 5, "output_tokens": 1}}
     parsed = parse(event("token_count", info=info) + event("token_count", info=None))
     assert [item.body for item in parsed.items] == [
@@ -130,7 +130,7 @@ def test_injected_text_is_not_a_user_message() -> None:
     assert kinds == ["codex:developer", "codex:context"]
 
 
-def test_rollback_moves_leaf_before_undone_turns() -> None:
+def test_codex_rollback_selects_the_entry_before_the_undone_turns() -> None:
     parsed = parse(codex_file("rollout.jsonl"))
     assert "And this is a mistake" not in texts_on(path_of(parsed))
     [leaf] = items_of(parsed, LeafMoved)
@@ -149,7 +149,7 @@ def test_rollback_undoes_stated_number_of_turns(count: int, left: list[str]) -> 
 
 
 @pytest.mark.parametrize("count", [0, -1, "x", None])
-def test_rollback_of_no_turns_does_not_move_the_leaf(count: object) -> None:
+def test_codex_rollback_of_no_turns_does_not_change_the_leaf(count: object) -> None:
     parsed = parse(said("a") + event("thread_rolled_back", num_turns=count))
     assert texts_on(path_of(parsed)) == ["a"]
 
@@ -175,7 +175,7 @@ def test_compaction_of_the_first_versions_has_a_summary_only() -> None:
     assert parsed.items[-1].body == Compaction("All of it.", reason="import")
 
 
-def test_events_are_side_entries() -> None:
+def test_codex_events_are_stored_outside_the_tree() -> None:
     parsed = parse(codex_file("rollout.jsonl"))
     assert made_of(parsed, 6).body == ImportedRecord("codex", "event_msg:user_message")
     assert made_of(parsed, 32).body == ImportedRecord("codex", "event_msg:turn_aborted")
@@ -223,13 +223,13 @@ def test_record_of_an_unknown_type_stays_between_its_neighbours() -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(APART))
-def test_line_outside_the_conversation_is_a_side_entry(kind: str) -> None:
+def test_line_outside_the_conversation_is_stored_outside_the_tree(kind: str) -> None:
     parsed = parse(line("session_meta", id="a", cwd="/") + line(kind, full=True))
     assert parsed.warnings == ()
     assert parsed.items[0].body == ImportedRecord("codex", kind)
 
 
-def test_unknown_response_item_is_side_entry_and_reported() -> None:
+def test_unknown_response_item_is_stored_outside_the_tree_and_reported() -> None:
     parsed = parse(line("response_item", type="song"))
     assert parsed.items[0].body == ImportedRecord("codex", "response_item:song")
     assert any("song" in text for text in parsed.warnings)
@@ -280,7 +280,7 @@ async def test_rollout_without_header_gets_session_id_from_path(tmp_path: Path) 
     assert (await imported(store, other)).session.startswith("codex-")
 
 
-def test_second_header_is_side_entry() -> None:
+def test_second_header_line_is_stored_outside_the_tree() -> None:
     """The rollout of a fork starts with its own header, then its origin's."""
     parsed = parse(line("session_meta", id="a") + line("session_meta", id="b") + said("x"))
     assert parsed.header.session == "a"

@@ -128,7 +128,7 @@ def test_every_operator_record_is_converted() -> None:
     )
 
 
-def test_leaf_record_moves_leaf_and_has_no_children() -> None:
+def test_leaf_record_selects_the_current_leaf_and_has_no_children() -> None:
     parsed = parse(operator_file("current.jsonl"))
     leaf = named(parsed, "b000000c")
     assert leaf.body == LeafMoved(None)
@@ -162,7 +162,7 @@ def test_leaf_record_with_an_unknown_target_does_not_move_the_leaf() -> None:
     assert named(parsed, "l").body == ImportedRecord("operator", "leaf")
 
 
-def test_labels_and_names_are_side_entries() -> None:
+def test_labels_and_names_are_stored_outside_the_tree() -> None:
     parsed = parse(operator_file("current.jsonl"))
     label = named(parsed, "b0000008")
     assert label.body == Label("counted")

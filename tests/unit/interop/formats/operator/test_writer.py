@@ -250,7 +250,7 @@ def test_entries_added_in_perdure_follow_the_original_bytes() -> None:
     assert there.labels == {"aaaaaaaa": "y"}
 
 
-def test_moved_leaf_and_removed_label_are_written() -> None:
+def test_changed_leaf_and_removed_label_are_written() -> None:
     making, base = imported()
     making.note(LeafMoved(None))
     making.note(Label(None), EntryId("s/0"))

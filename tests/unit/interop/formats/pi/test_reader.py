@@ -127,7 +127,7 @@ def test_all_branches_are_stored_and_leaf_is_last_line() -> None:
     assert texts_on(path_of(parsed, position_of(parsed, 6)))[2:] == ["By row", "Row 1 first."]
 
 
-def test_summaries_name_entries_and_keep_their_file_lists() -> None:
+def test_imported_summaries_refer_to_their_entries_and_keep_their_file_lists() -> None:
     parsed = parse(pi_file("v2.jsonl"))
     summary, compaction = made_of(parsed, 7), made_of(parsed, 10)
     assert summary.body == BranchSummary(
@@ -169,7 +169,7 @@ def test_media_become_blobs_and_same_picture_is_stored_once() -> None:
     assert parsed.blobs[0].startswith(b"\x89PNG")
 
 
-def test_compaction_may_start_at_label() -> None:
+def test_compaction_that_keeps_messages_from_a_label_keeps_them_from_the_next_entry() -> None:
     parsed = parse(pi_file("v3.jsonl"))
     compaction = made_of(parsed, 17)
     assert isinstance(compaction.body, Compaction)
@@ -178,7 +178,7 @@ def test_compaction_may_start_at_label() -> None:
     assert compaction.references == {"first_kept": position_of(parsed, 11)}
 
 
-def test_leaf_is_nearest_entry_above_final_label() -> None:
+def test_leaf_of_a_file_that_ends_with_a_label_is_the_nearest_entry_above_the_label() -> None:
     parsed = parse(pi_file("v3.jsonl"))
     assert parsed.leaf == position_of(parsed, 18)
 
@@ -223,7 +223,7 @@ def test_records_of_unknown_types_become_custom_entries_in_their_branch() -> Non
     assert len(parsed.warnings) == 2
 
 
-def test_leaf_marker_of_perdure_moves_the_leaf_and_is_not_in_the_tree() -> None:
+def test_leaf_marker_of_perdure_selects_the_leaf_and_is_not_in_the_tree() -> None:
     marker: dict[str, object] = {"type": "custom", "customType": LEAF_MARKER, "id": "c"}
     parsed = parse(file_of(said("a", None), said("b", "a"), {**marker, "parentId": "a"}))
     assert parsed.leaf == 0
@@ -308,5 +308,5 @@ def test_progress_is_reported_to_end() -> None:
     assert told[-1] == (len(content), len(content))
 
 
-def test_each_body_contains_the_data_of_its_record() -> None:
+def test_each_entry_body_contains_the_data_of_its_record() -> None:
     assert parse(file_of(said("a", None, "hello"))).items[0].body == user("hello")

@@ -35,7 +35,7 @@ def pass_on(items: tuple[Item, ...]) -> None:
         passing.add(item, None)
 
 
-def test_outline_contains_every_field_of_item_except_body() -> None:
+def test_outline_of_an_imported_item_contains_every_field_except_its_body() -> None:
     outline = outline_of(ITEMS)
     assert len(outline) == len(ITEMS)
     for item, known in zip(ITEMS, outline, strict=True):
@@ -47,12 +47,12 @@ def test_outline_contains_every_field_of_item_except_body() -> None:
     assert set(outline.opaque) == {2}
 
 
-def test_outline_size_is_independent_of_bodies() -> None:
+def test_outline_size_is_independent_of_the_size_of_the_entry_bodies() -> None:
     long = msgspec.structs.replace(ITEMS[0], body=user("a" * 100_000))
     assert outline_of((long,))[0] == outline_of(ITEMS)[0]
 
 
-def test_later_changes_are_applied_to_items_already_yielded() -> None:
+def test_later_changes_are_applied_to_imported_items_of_the_first_reading() -> None:
     whole, outline = Whole(), Outline()
     for items in (whole, outline):
         for item in ITEMS:
