@@ -31,6 +31,9 @@ from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.stores.key import KEY_BYTES, StoreKey
 from perdure.stores.maintenance.file_lock import in_turn
 
+_HEADER_BYTES = 100
+"""Size of the header of an SQLite file; bytes 68 to 71 are its application id."""
+
 
 def store_address(named: str | None) -> str:
     """Return the address of the store: `named`, or $PERDURE_STORE, or the user's setting.
@@ -44,6 +47,18 @@ def store_address(named: str | None) -> str:
 def file_address(file: Path) -> str:
     """Return the address of the store in `file`."""
     return f"{FILE_ADDRESS}{file.absolute()}"
+
+
+def is_store_file(path: Path) -> bool:
+    """Whether `path` is the file of an SQLite store of perdure that is not encrypted."""
+    if not path.is_file():
+        return False
+    try:
+        with path.open("rb") as file:
+            start = file.read(_HEADER_BYTES)
+    except OSError:
+        return False
+    return start.startswith(b"SQLite format 3\0") and start[68:72] == b"PRDU"
 
 
 def is_missing(address: str) -> bool:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import pty
 import re
+import shlex
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -172,6 +174,40 @@ def test_erased_session_is_imported_only_with_the_again_option(sample: World) ->
     sample.ok("import", str(SAMPLE), "--again")
     (listed,) = sample.ok("sessions", "list", "--json").json
     assert listed["id"] == f"{SAMPLE_ID}.2"
+
+
+@pytest.mark.parametrize("has_key", [False, True])
+def test_import_of_a_store_names_the_command_that_copies_it(world: World, has_key: bool) -> None:
+    mate = f"sqlite:///{world.folder / 'their store.db'}"
+    theirs = world.ok("chat", "-p", "tea", "--store", mate, "--json").lines[0]["sessionId"]
+    key = world.folder / "key"
+    key.write_text("ab" * 32)
+    key.chmod(0o600)
+    mine = replace(world, extra={"PERDURE_KEY_FILE": str(key)}) if has_key else world
+    mine.ok("chat", "-p", "coffee")
+
+    refused = mine.run("import", "their store.db")
+
+    assert (refused.code, refused.out) == (2, "")
+    told = " ".join(refused.err.split())
+    assert "their store.db is a store of perdure; to add its sessions to yours: " in told
+    command = shlex.split(told.partition("to yours: ")[2])
+    plain = command.index("perdure")
+    unset = replace(mine, extra={**mine.extra, "PERDURE_KEY_FILE": None}) if plain else mine
+    assert command[:plain] == (["env", "-u", "PERDURE_KEY_FILE"] if has_key else [])
+    unset.ok(*command[plain + 1 :])
+    assert theirs in mine.ok("sessions", "show", theirs).out
+
+
+def test_key_for_a_plain_store_names_the_command_without_the_key(world: World) -> None:
+    world.ok("chat", "-p", "tea")
+    keyed = replace(world, extra={"PERDURE_KEY": "ab" * 32})
+
+    refused = keyed.run("sessions", "list")
+
+    assert refused.code == 2
+    told = " ".join(refused.err.split())
+    assert "without the key: `env -u PERDURE_KEY -u PERDURE_KEY_FILE perdure ...`" in told
 
 
 def test_again_option_is_refused_together_with_watch(world: World) -> None:

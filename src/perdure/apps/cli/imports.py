@@ -28,7 +28,8 @@ from perdure.apps.cli.exits import (
 from perdure.apps.cli.histories import known_histories, places
 from perdure.apps.cli.options import named_path, only_subject
 from perdure.apps.cli.store_options import CommonOptions
-from perdure.apps.store_access import scratch_store, store_address
+from perdure.apps.maintenance.copy import copy_command
+from perdure.apps.store_access import is_store_file, scratch_store, store_address
 from perdure.apps.terminal.line_input import interrupts
 from perdure.apps.terminal.output import (
     count_of,
@@ -40,7 +41,7 @@ from perdure.apps.terminal.output import (
     show_lines,
 )
 from perdure.apps.terminal.text import safe
-from perdure.client.lookup.store_files import database_file, own_folders
+from perdure.client.lookup.store_files import database_file, is_part_of, own_folders
 from perdure.client.store import Store
 from perdure.client.transfers import files_at
 from perdure.errors import FormatError, PerdureError, UnknownFormat
@@ -104,6 +105,16 @@ def _check_no_address(paths: list[Path]) -> None:
             raise UsageMistake(
                 f"{address} is an address, and addresses are not fetched: download the file first, "
                 "then name it"
+            )
+
+
+def _check_no_store(paths: Sequence[Path], address: str, namespace: str) -> None:
+    """Raises: UsageMistake, with the command that copies its sessions, for a store in `paths`."""
+    for path in paths:
+        if is_store_file(path) and not is_part_of(path, address):
+            raise UsageMistake(
+                f"{path} is a store of perdure; to add its sessions to yours: "
+                f"{copy_command(path, address, namespace)}"
             )
 
 
@@ -196,6 +207,7 @@ async def import_sessions(
         flows: Any = importlib.import_module("perdure.apps.flow.imports")
         imported = flows.import_flows(paths, common, workspace=workspace, again=again)
         return int(await imported)
+    _check_no_store(paths, store_address(common.store), common.namespace)
     async with scratch_store() if is_dry else common.writable_store() as opened:
         address, outside = store_address(common.store), opened.outside
         how = ImportOptions(

@@ -204,7 +204,7 @@ async def export(  # noqa: PLR0913 - each is an option of the command
         perdure export 01jd -o trip.html
         perdure export 01jd --format markdown --leaf 12 --redact secrets,paths
         perdure export 01jd -o trip.md --no-tools  # only what you and the model said
-        perdure export 01jd -o trip.jsonl  # everything, for another perdure
+        perdure export 01jd -o trip.jsonl  # a bundle: everything, for another perdure
         perdure export --all -o archive --redact secrets
 
     Exit codes:

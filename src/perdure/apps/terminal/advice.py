@@ -30,6 +30,8 @@ ADVICE: Mapping[str, str] = {
     "give it up with Session.abandon_turn": "give it up with `perdure sessions abandon {stream}`",
     "start a worker;": "start `perdure worker MODULE:FACTORY`;",
     "encrypt it first": "encrypt it with `perdure store rekey`",
+    "open it without a key": "run one command without the key: `env -u PERDURE_KEY -u "
+    "PERDURE_KEY_FILE perdure ...`",
     "Store.reindex rebuilds": "`perdure store reindex` rebuilds",
     "Memory.facts lists the facts": "`perdure memory facts --all` lists the facts",
     "Flows.list lists the flows": "`perdure flow list` lists the flows",
