@@ -222,8 +222,7 @@ async def states_of(store: Store, infos: Iterable[SessionInfo]) -> dict[str, Ses
     if any(info.open_turn is not None for info in infos):
         found = await store.recent(None, scope="all", status="interrupted")
         interrupted = {str(info.id) for info in found}
-        asked = [each for each in await store.questions() if each.question.topic != PROGRAM]
-        waiting = {each.id.rpartition("/")[0] for each in asked}
+        waiting = await waiting_sessions(store)
 
     if any(_is_unused(info) for info in infos):
         scheduled = {str(message.session) for message in await store.schedule.list()}
@@ -238,6 +237,23 @@ async def states_of(store: Store, infos: Iterable[SessionInfo]) -> dict[str, Ses
         return "interrupted" if info.id in interrupted else "running"
 
     return {info.id: state(info) for info in infos}
+
+
+async def waiting_sessions(store: Store) -> set[str]:
+    """Return the sessions whose turn waits for a person.
+
+    A session whose invoked agent waits for a person is one of them.
+    """
+    waiting: set[str] = set()
+    for asked in await store.questions():
+        if asked.question.topic == PROGRAM:
+            continue
+        stream: StreamId | None = StreamId(asked.id.rpartition("/")[0])
+        while stream is not None and stream not in waiting:
+            waiting.add(stream)
+            header = (await store.backend.state(stream)).header
+            stream = header.parent if header.origin == "subagent" else None
+    return waiting
 
 
 def _is_unused(info: SessionInfo) -> bool:

@@ -66,6 +66,20 @@ def test_turn_with_a_question_prints_who_asks_the_question_and_how_to_answer(
     assert file_of(world).read_text(encoding="utf-8") == "the sea"
 
 
+def test_turn_that_waits_for_an_answer_is_not_counted_as_interrupted(
+    staged: tuple[World, tuple[str, ...]],
+) -> None:
+    world, options = staged
+    world.run("chat", "-p", "go", *options)
+
+    assert "interrupted" not in world.ok("inbox").out
+    told = " ".join(world.ok("doctor").out.split())
+    assert "ok turns 1 turn waiting for your answer `perdure inbox` lists the questions" in told
+    listed = world.ok("sessions", "list", "--interrupted").out
+    assert "waits for you: " in listed
+    assert "INTERRUPTED" not in listed
+
+
 def test_question_in_json_output_is_an_event_of_the_asking_session(
     staged: tuple[World, tuple[str, ...]],
 ) -> None:

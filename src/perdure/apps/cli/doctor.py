@@ -20,6 +20,7 @@ import typer
 
 from perdure.apps.cli.exits import DONE, FAILED
 from perdure.apps.cli.store_options import CommonOptions
+from perdure.apps.session_rows import waiting_sessions
 from perdure.apps.settings.layers import Configuration
 from perdure.apps.settings.servers import servers_of
 from perdure.apps.store_access import is_missing, store_address
@@ -209,11 +210,12 @@ async def _content(common: CommonOptions) -> list[Check]:
             facts = await opened.info()
             is_small = facts.size_bytes <= VERIFIED_BYTES
             found = await opened.verify() if is_small else None
-            interrupted = await opened.recent(None, status="interrupted")
+            interrupted = {each.id for each in await opened.recent(None, status="interrupted")}
+            waiting = await waiting_sessions(opened) if interrupted else set[str]()
             scheduled, now = await opened.schedule.list(), opened.outside.clock.now_ms()
     except PerdureError as error:
         return [Check("content", "fail", message_of(error))]
-    turns = _turns_check(len(interrupted))
+    turns = _turns_check(len(interrupted - waiting), len(interrupted & waiting))
     encryption = _encryption(facts, common.store)
     overdue = _overdue(sum(each.due_at <= now for each in scheduled))
     return [_content_check(facts, found), turns, *overdue, _durability(facts), encryption]
@@ -226,10 +228,13 @@ def _overdue(messages: int) -> Iterator[Check]:
         yield Check("schedule", "warn", detail, advice)
 
 
-def _turns_check(interrupted: int) -> Check:
-    if not interrupted:
+def _turns_check(interrupted: int, waiting: int) -> Check:
+    if not interrupted and not waiting:
         return Check("turns", "ok", "no turn is interrupted")
-    detail = f"{count_of(interrupted, 'turn')} interrupted"
+    wait = f"{count_of(waiting, 'turn')} waiting for your answer"
+    if not interrupted:
+        return Check("turns", "ok", wait, "`perdure inbox` lists the questions")
+    detail = f"{count_of(interrupted, 'turn')} interrupted" + (f", {wait}" if waiting else "")
     return Check("turns", "warn", detail, "`perdure sessions resume --all` continues them")
 
 

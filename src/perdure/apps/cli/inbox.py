@@ -13,6 +13,7 @@ import typer
 from perdure.apps.cli.exits import UsageMistake
 from perdure.apps.cli.options import only_text
 from perdure.apps.cli.store_options import CommonOptions
+from perdure.apps.session_rows import waiting_sessions
 from perdure.apps.terminal.approvals import approval_lines
 from perdure.apps.terminal.output import count_of, local_time, out_style
 from perdure.apps.terminal.text import one_line, safe
@@ -97,7 +98,7 @@ async def list_questions(*, common: CommonOptions) -> None:
     """
     async with common.existing_store() as opened:
         waiting = await _waiting(opened)
-        asking = {each.info.id for each in waiting}
+        asking = await waiting_sessions(opened)
         interrupted = await opened.recent(None, status="interrupted")
     lines = list(_list_lines(waiting)) if waiting else ["Nothing waits for you."]
     if cut := [info for info in interrupted if info.id not in asking]:
