@@ -250,7 +250,7 @@ def test_session_picker_is_used_with_the_keyboard(several: World) -> None:
         if "Lisbon" in each["title"]
     )
     terminal = Terminal(several, ("sessions", "pick"))
-    terminal.until("Enter takes it")
+    terminal.until("Enter select")
     assert "2 of 3 sessions, this folder" in terminal.shown
     terminal.press("\t")
     terminal.until("3 of 3 sessions, all folders")
@@ -270,7 +270,7 @@ def test_picker_can_be_closed_without_a_choice(several: World) -> None:
 
 def test_chat_continues_the_picked_session(several: World) -> None:
     terminal = Terminal(several, ("chat", "--pick", "-p", "And a train?", "--json"))
-    terminal.until("Enter takes it")
+    terminal.until("Enter select")
     terminal.press("lisbon\r")
     code, out = terminal.ended()
     assert code == 0
@@ -308,7 +308,7 @@ def test_missing_model_is_reported_before_the_picker_opens(imported: World) -> N
 def test_picker_without_a_model_lists_only_sessions_with_a_model(several: World) -> None:
     unset = World(several.folder, {"PERDURE_MODEL": ""})
     terminal = Terminal(unset, ("chat", "--pick", "-p", "And a train?"))
-    terminal.until("Enter takes it")
+    terminal.until("Enter select")
     assert "1 imported session not listed: -m MODEL lists all" in terminal.shown
     assert "2 of 2 sessions" in terminal.shown
     terminal.press("lisbon\r")

@@ -19,7 +19,7 @@ from typing import TextIO
 from rich.cells import cell_len
 
 from perdure.apps.cli.exits import NoTerminal
-from perdure.apps.picker.selection import Choice, Chosen, State, after, keys_in
+from perdure.apps.picker.selection import Choice, Chosen, State, after, keys_in, none_text
 from perdure.apps.terminal.output import count_of, local_time
 from perdure.apps.terminal.style import Style, style_for
 from perdure.apps.terminal.text import clip, one_line, pad, safe
@@ -121,7 +121,7 @@ _AROUND = 5
 
 _FACTS_CELLS = 34
 _ENDINGS = {"ended": "  (ended)", "importing": "  (import not finished)"}
-HINT = 'Enter takes it   Esc leaves   "quotes" seek the exact words   Tab '
+HINT = 'Enter select · Esc cancel · "…" exact words · Tab '
 
 
 def view_lines(state: State, columns: int, rows: int, style: Style) -> Iterator[str]:
@@ -133,13 +133,14 @@ def view_lines(state: State, columns: int, rows: int, style: Style) -> Iterator[
     for place, choice in enumerate(shown, first):
         yield _row(choice, columns, style, is_marked=place == state.marked)
     if not shown:
-        yield style.paint(clip("  no session fits", columns), "faint")
+        yield style.paint(clip(f"  {none_text(state)}", columns), "faint")
     for _ in range(room - max(len(shown), 1)):
         yield ""
     yield style.paint(("─" if style.is_unicode else "-") * columns, "faint")
     yield from _choice_details(state.choice, columns, style)
-    where = "looks everywhere" if not state.is_everywhere else "keeps to this folder"
-    yield style.paint(clip(HINT + where, columns), "faint")
+    hint = HINT + ("this folder" if state.is_everywhere else "all folders")
+    hint = hint if style.is_unicode else hint.replace("·", "-").replace("…", "...")
+    yield style.paint(clip(hint, columns), "faint")
 
 
 def _query_line(state: State, columns: int, style: Style) -> str:

@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+from perdure.apps.terminal.output import count_of
 from perdure.session.info import SessionInfo
 
 Key = Literal[
@@ -309,3 +310,15 @@ def _begins_word(text: str, at: int) -> bool:
 
 def _is_whole(text: str, word: str) -> bool:
     return f" {word} " in f" {text} "
+
+
+def none_text(state: State) -> str:
+    """Return the text for an empty list, with the number of matches in other folders. Pure."""
+    if state.is_everywhere:
+        return "nothing matches"
+    widened = after(state, "everywhere")
+    count = len(widened.fitting) if isinstance(widened, State) else 0
+    if not count:
+        return "nothing matches in this folder or in other folders"
+    found = count_of(count, "session")
+    return f"nothing matches in this folder; Tab lists {found} of other folders"

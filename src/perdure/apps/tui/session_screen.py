@@ -12,8 +12,15 @@ from textual.screen import ModalScreen
 from textual.widgets import Footer, Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from perdure.apps.picker.selection import Choice, State, after, choices_of, first_state
-from perdure.apps.terminal.output import count_of, local_time
+from perdure.apps.picker.selection import (
+    Choice,
+    State,
+    after,
+    choices_of,
+    first_state,
+    none_text,
+)
+from perdure.apps.terminal.output import local_time
 from perdure.apps.terminal.previews import message_line
 from perdure.apps.terminal.text import one_line
 from perdure.apps.tui.text import plain
@@ -108,7 +115,7 @@ class SessionScreen(ModalScreen[str | None]):
         choice = self._choice()
         if choice is None:
             if not self._state.fitting:
-                text = _none_text(self._state)
+                text = none_text(self._state)
                 self.query_one("#session-preview", Static).update(plain(text))
             return
         info = choice.info
@@ -152,18 +159,6 @@ class SessionScreen(ModalScreen[str | None]):
     def action_leave(self) -> None:
         """Choose none."""
         self.dismiss(None)
-
-
-def _none_text(state: State) -> str:
-    """Return the text for an empty list, with the number of matches in other folders. Pure."""
-    if state.is_everywhere:
-        return "nothing matches"
-    widened = after(state, "everywhere")
-    count = len(widened.fitting) if isinstance(widened, State) else 0
-    if not count:
-        return "nothing matches in this folder or in other folders"
-    found = count_of(count, "session")
-    return f"nothing matches in this folder; Tab lists {found} of other folders"
 
 
 def _row(choice: Choice, width: int) -> str:

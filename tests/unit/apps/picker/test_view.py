@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.cells import cell_len
 
 from perdure.apps.picker.screen import view_lines
-from perdure.apps.picker.selection import State, choices_of, first_state
+from perdure.apps.picker.selection import State, after, choices_of, first_state
 from perdure.apps.terminal.style import Style
 from perdure.session.ids import StreamId
 from perdure.session.info import SessionInfo
@@ -55,9 +55,27 @@ def test_marked_item_is_visible_and_marked_without_colour() -> None:
 
 def test_picker_reports_no_match() -> None:
     lines = list(view_lines(state(3, "zebra"), 80, 12, PLAIN))
-    assert "no session fits" in "\n".join(lines)
+    assert "nothing matches in this folder or in other folders" in "\n".join(lines)
     assert "0 of 3 sessions" in lines[0]
     assert len(lines) == 12
+
+
+def test_picker_reports_matches_in_other_folders() -> None:
+    elsewhere = SessionInfo(
+        StreamId("far"), "session", "user", 0, 0, title="zebra", cwd="/there", messages=1
+    )
+    here = state(3).choices
+    found = first_state((*here, *choices_of([elsewhere])), "/here", "zebra")
+    lines = list(view_lines(found, 80, 12, PLAIN))
+    assert "nothing matches in this folder; Tab lists 1 session of other folders" in lines[1]
+
+
+def test_keys_of_the_picker_fit_80_columns() -> None:
+    for shown in (state(3), after(state(3), "everywhere")):
+        assert isinstance(shown, State)
+        keys = list(view_lines(shown, 80, 12, Style(is_unicode=True)))[-1]
+        assert keys.endswith("this folder" if shown.is_everywhere else "all folders")
+        assert '"…" exact words' in keys
 
 
 def test_end_of_typed_text_is_visible() -> None:
