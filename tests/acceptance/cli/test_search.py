@@ -167,3 +167,40 @@ def test_error_for_a_missing_session_mentions_the_default_namespace_that_has_it(
         "Nothing found in the namespace shop; the namespace default has sessions, too: "
         "add `--namespace default`.\n"
     )
+
+
+def listed(world: World, *options: str) -> list[str]:
+    hits = world.ok("sessions", "search", "--json", *options).json
+    assert [set(hit) for hit in hits] == [KEYS] * len(hits)
+    return [hit["snippet"] for hit in hits]
+
+
+def test_search_without_words_lists_own_prompts_newest_first(world: World) -> None:
+    """There was no list of all own prompts; those of forks were repeated."""
+    world.ok("chat", "-p", "first prompt")
+    world.ok("chat", "-p", "second prompt")
+    newest, oldest = (each["id"] for each in world.ok("sessions", "list", "--json").json)
+    world.ok("sessions", "fork", newest)
+    world.ok("chat", "--session", oldest, "-p", "third prompt")
+    assert listed(world, "--role", "user") == ["third prompt", "second prompt", "first prompt"]
+    assert listed(world, "--role", "user", "--limit", "1") == ["third prompt"]
+    assert listed(world, "--role", "user", "--session", newest) == ["second prompt"]
+    assert listed(world, "--role", "user", "--until", "2020-01-01") == []
+    assert listed(world, "--role", "user", "--cwd", ".", "--since", "7d")[0] == "third prompt"
+    assert len(listed(world, "--since", "1h")) == 6
+    shown = world.ok("sessions", "search", "--role", "user").out
+    assert shown.index("third prompt") < shown.index("second prompt")
+    assert f"perdure sessions read {newest[:4]}" in shown
+    for words in ((), ("--limit", "3"), ("--json",)):
+        ended = world.run("sessions", "search", *words)
+        assert ended.code == 2
+        assert "missing argument QUERY" in ended.err
+
+
+def test_search_without_words_filters_branches_tools_and_summaries(imported: World) -> None:
+    everything = listed(imported, "--session", SAMPLE_ID, "--limit", "500")
+    on_branch = listed(imported, "--on-branch", "--limit", "500")
+    off_branch = listed(imported, "--off-branch", "--limit", "500")
+    assert len(everything) == len(on_branch) + len(off_branch) > len(on_branch) > 0
+    assert 0 < len(listed(imported, "--tool", "read", "--limit", "500")) < len(everything)
+    assert len(listed(imported, "--role", "summary")) > 0

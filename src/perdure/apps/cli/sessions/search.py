@@ -14,6 +14,7 @@ from rich.cells import cell_len
 from perdure.apps.cli.exits import UsageMistake
 from perdure.apps.cli.moments import SinceOption, UntilOption
 from perdure.apps.cli.options import MOST, FolderFilter, SourceFilter
+from perdure.apps.cli.sessions.newest import newest_hits
 from perdure.apps.cli.store_options import (
     CommonOptions,
     named_folder,
@@ -26,12 +27,13 @@ from perdure.apps.session_rows import short_ids
 from perdure.apps.terminal.output import local_time, out_style, remark, show_json, show_lines, width
 from perdure.apps.terminal.style import Style
 from perdure.apps.terminal.text import one_line, safe
+from perdure.client.lookup.search_hits import hits_in_force
 from perdure.client.store import Store
 from perdure.errors import StoreFull, StoreReadOnly, StoreUnavailable
-from perdure.session.clock import timestamp
+from perdure.session.clock import ms_of, timestamp
 from perdure.session.ids import StreamId
 from perdure.session.info import SessionInfo
-from perdure.session.search.values import HITS, Hit, SearchRole
+from perdure.session.search.values import HITS, Hit, SearchQuery, SearchRole
 
 ROLES: tuple[SearchRole, ...] = get_args(SearchRole)
 
@@ -71,6 +73,33 @@ class SearchFilters(msgspec.Struct, frozen=True):
                 raise UsageMistake(f"unknown role {name!r}: use one of {', '.join(ROLES)}")
         return tuple([role for role in ROLES if role in (self.role or ())])
 
+    def check(self, *, has_words: bool) -> None:
+        """Raises: UsageMistake for an unknown role, or without words and any filter."""
+        if not self.roles and not has_words and self == SearchFilters():
+            raise UsageMistake(
+                "missing argument QUERY; see --help, or add a filter, such as --role user, to list "
+                "the newest messages"
+            )
+
+    async def query(self, store: Store, text: str, limit: int) -> SearchQuery | None:
+        """Return the query for `text` with the filters; None if no session matches them.
+
+        Raises: the errors of `sessions`.
+        """
+        sessions = await self.sessions(store)
+        if sessions is not None and not sessions:
+            return None
+        return SearchQuery(
+            text=text,
+            roles=self.roles,
+            sessions=tuple(sessions or ()),
+            tools=tuple(self.tool or ()),
+            since=None if self.since is None else ms_of(self.since),
+            until=None if self.until is None else ms_of(self.until),
+            is_on_branch=self.on_branch,
+            limit=limit,
+        )
+
     async def sessions(self, store: Store) -> list[StreamId] | None:
         """Return the sessions to search; None means all sessions.
 
@@ -90,7 +119,13 @@ def add_to(sessions: typer.Typer) -> None:
 
 
 async def search(
-    query: Annotated[list[str], typer.Argument(metavar="QUERY", help='Words, "phrases", begin*.')],
+    query: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="QUERY",
+            help='Words, "phrases", begin*. Without QUERY, filters list the newest messages.',
+        ),
+    ] = None,
     *,
     filters: SearchFilters,
     limit: Annotated[
@@ -105,8 +140,12 @@ async def search(
     with this beginning. OR finds either word, NOT excludes a word. Letter case and accents are
     ignored.
 
+    Without words, lists the newest messages that match the filters; of roles and subagents only
+    with --session.
+
     Examples:
         perdure sessions search which hotel
+        perdure sessions search --role user --since 7d  # what you wrote
         perdure sessions search '"exact words" OR migrat*' --role user --since 2026-11-01
         perdure sessions search TODO --session 01jd --json
         perdure sessions search retry --cwd . --source codex --since 30d
@@ -114,24 +153,18 @@ async def search(
     Exit codes:
         2  the query is invalid
     """
-    roles = filters.roles
-    if " ".join(query).count('"') % 2:
+    text = " ".join(query or ())
+    filters.check(has_words=bool(query))
+    if text.count('"') % 2:
         remark("a quotation mark is not closed, so it is ignored: close it to find the exact words")
     async with common.existing_store() as opened:
-        # Without a writable index, the search reads the texts that are not indexed.
-        with suppress(StoreReadOnly, StoreFull, StoreUnavailable):
-            await opened.index(progress_bar("index"))
-        found = await opened.search(
-            " ".join(query),
-            roles=roles or None,
-            sessions=await filters.sessions(opened),
-            tools=filters.tool or None,
-            since=filters.since,
-            until=filters.until,
-            on_branch=filters.on_branch,
-            limit=limit,
-            on_progress=progress_bar("search"),
-        )
+        sought = await filters.query(opened, text, limit)
+        if sought is None:
+            found = []
+        elif query:
+            found = await _matches(opened, sought)
+        else:
+            found = await newest_hits(opened, sought, scope="all" if filters.session else "listed")
         shown = await _with_sessions(opened, found)
         if not shown:
             await require_known(opened, await named_folder(opened, filters.cwd), filters.source)
@@ -141,6 +174,13 @@ async def search(
         show_lines(hit_lines(shown, width(), out_style()))
     else:
         remark(await nothing_found(common.store, common.namespace))
+
+
+async def _matches(store: Store, query: SearchQuery) -> list[Hit]:
+    # Without a writable index, the search reads the texts that are not indexed.
+    with suppress(StoreReadOnly, StoreFull, StoreUnavailable):
+        await store.index(progress_bar("index"))
+    return await hits_in_force(store.backend, query, progress_bar("search"))
 
 
 _INDENT = 2
