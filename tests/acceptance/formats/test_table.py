@@ -24,6 +24,7 @@ from tests.acceptance.formats.table import (
     with_table,
     written_cell,
 )
+from tests.fakes.samples import case
 from tests.fakes.sources import (
     CLAUDE_CODE,
     CODEX,
@@ -116,30 +117,34 @@ async def read(content: bytes) -> Held:
     return await held(store, (await imported(store, content)).session)
 
 
-@pytest.mark.parametrize("feature", FEATURES)
 @pytest.mark.parametrize("format", [name for name in READ if name != "perdure"])
-async def test_reader_yields_exactly_the_features_in_the_format_table(
-    feature: str, format: str
-) -> None:
-    found = [facts_of(feature, await read(content)) for content in FILES[format]]
-    assert read_cell(feature, format) == (YES if any(found) else NO)
+async def test_reader_yields_exactly_the_features_in_the_format_table(format: str) -> None:
+    sessions = [await read(content) for content in FILES[format]]
+    for feature in FEATURES:
+        with case(feature):
+            is_found = any(facts_of(feature, session) for session in sessions)
+            assert read_cell(feature, format) == (YES if is_found else NO)
 
 
-@pytest.mark.parametrize("feature", FEATURES)
 @pytest.mark.parametrize("format", WRITTEN)
-async def test_writer_keeps_exactly_the_features_in_the_format_table(
-    feature: str, format: ExportFormat
-) -> None:
-    having = [case for case in await cases(format) if facts_of(feature, case.session)]
+async def test_writer_keeps_exactly_the_features_in_the_format_table(format: ExportFormat) -> None:
+    for feature in FEATURES:
+        with case(feature):
+            await check_writer(feature, format)
+
+
+async def check_writer(feature: str, format: ExportFormat) -> None:
+    """Check that the files in `format` keep as much of `feature` as the table says."""
+    having = [each for each in await cases(format) if facts_of(feature, each.session)]
     assert having, f"no fixture has {feature}"
     had, lost = 0, 0
-    for case in having:
-        missing = facts_of(feature, case.session) - facts_of(feature, case.back)
-        had += facts_of(feature, case.session).total()
+    for each in having:
+        missing = facts_of(feature, each.session) - facts_of(feature, each.back)
+        had += facts_of(feature, each.session).total()
         lost += missing.total()
         told = TOLD.get(feature, ())
-        is_told = any(words in warning for words in told for warning in case.warnings)
-        assert is_told or not missing, (missing, case.warnings)
+        is_told = any(words in warning for words in told for warning in each.warnings)
+        assert is_told or not missing, (missing, each.warnings)
     cell = NO if lost == had else PARTLY if lost else YES
     assert written_cell(feature, format) == cell
     if format == "perdure":
@@ -148,10 +153,10 @@ async def test_writer_keeps_exactly_the_features_in_the_format_table(
 
 async def test_export_without_loss_prints_no_warning() -> None:
     for format in WRITTEN:
-        for case in await cases(format):
-            described = fields_of((case.session.header.metadata or {}).get(IMPORT)) or {}
+        for each in await cases(format):
+            described = fields_of((each.session.header.metadata or {}).get(IMPORT)) or {}
             if format in ("perdure", described["format"]):
-                assert case.warnings == ()
+                assert each.warnings == ()
 
 
 @pytest.mark.parametrize("format", SIGNATURES)

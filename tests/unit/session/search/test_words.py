@@ -92,6 +92,7 @@ def test_latin_text_has_same_words_with_and_without_positions(text: str, times: 
     assert terms(text * times) == [word.term for word in words(text * times)]
 
 
-@pytest.mark.parametrize("code", range(256))
-def test_latin_character_folds_identically_next_to_another_script(code: int) -> None:
-    assert terms(f"a{chr(code)}b 店") == [*terms(f"a{chr(code)}b"), "店"]
+def test_latin_character_folds_identically_next_to_another_script() -> None:
+    for code in range(256):
+        with case(code):
+            assert terms(f"a{chr(code)}b 店") == [*terms(f"a{chr(code)}b"), "店"]
