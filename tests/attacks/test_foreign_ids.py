@@ -22,6 +22,7 @@ from perdure.session.messages import assistant, user
 from perdure.stores.in_memory.store import MemoryStore
 from perdure.stores.protocol import Commit, Write
 from tests.fakes.clock import START_MS, ManualClock, SeededRandom
+from tests.fakes.samples import sampled
 from tests.fakes.sources import (
     claude_file,
     codex_file,
@@ -152,7 +153,7 @@ def show(name: str, tried: int, through: list[str]) -> None:
     sys.stdout.write(f"\n{name}: {tried} files tried, {len(through)} through\n")
 
 
-@pytest.mark.parametrize("name", LINES)
+@sampled("name", list(LINES), kind=lambda name: name.partition(",")[0], each=1)
 async def test_file_with_another_history_is_never_merged(name: str) -> None:
     lines = LINES[name].splitlines(keepends=True)
     forms = list(other_histories(lines))

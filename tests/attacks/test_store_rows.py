@@ -306,7 +306,7 @@ def marks_of(form: str) -> tuple[pytest.MarkDecorator, ...]:
     """Mark most forms that never failed for `make test-all` only."""
     if form in FAILED_BEFORE:
         return ()
-    return (pytest.mark.full_only,) if OTHERS.index(form) % 4 == 0 else (ALL_ONLY,)
+    return (pytest.mark.full_only,) if OTHERS.index(form) % 10 == 0 else (ALL_ONLY,)
 
 
 @pytest.mark.timeout(400)

@@ -23,8 +23,11 @@ from perdure.session.codec import body_of
 from perdure.session.entries import Entry
 from perdure.session.messages import Message, Usage, decode_message
 from perdure.session.notes import Queued
+from tests.fakes.samples import with_larger
 
-ROUNDS = int(os.environ.get("PERDURE_ORDER_ROUNDS", "25"))
+ROUNDS = pytest.mark.parametrize(
+    "rounds", with_larger(8, int(os.environ.get("PERDURE_ORDER_ROUNDS", "25")))
+)
 STORES = ["memory", "sqlite", "jsonl", "postgres"]
 AGENT = perdure.Agent("helper", model="p:m")
 CALLS = ("send", "steer", "follow_up", "steer", "follow_up")
@@ -61,9 +64,9 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return where[request.param]
 
 
-def rounds() -> Iterable[Sequence[str]]:
-    """Return the orders of the calls in each round: all of them, repeatedly."""
-    return itertools.islice(itertools.cycle(CHANCE.sample(ORDERS, len(ORDERS))), ROUNDS)
+def orders(rounds: int) -> Iterable[Sequence[str]]:
+    """Return the order of the calls in each round: all orders, repeatedly."""
+    return itertools.islice(itertools.cycle(CHANCE.sample(ORDERS, len(ORDERS))), rounds)
 
 
 def expected(calls: Sequence[str]) -> list[str]:
@@ -96,13 +99,16 @@ async def call(chat: Chat, name: str, words: str) -> None:
 
 
 @pytest.mark.parametrize("is_awaited", [True, False], ids=["awaited", "at-once"])
-async def test_messages_are_stored_in_call_order(address: str, is_awaited: bool) -> None:
+@ROUNDS
+async def test_messages_are_stored_in_call_order(
+    address: str, is_awaited: bool, rounds: int
+) -> None:
     gate = Gate()
     async with (
         perdure.open(address, durability="normal") as store,
         perdure.Runtime(store, [AGENT], models=gate) as runtime,
     ):
-        for calls in rounds():
+        for calls in orders(rounds):
             gate.is_open = False
             chat = await runtime.start(AGENT)
             made = [call(chat, name, f"{n} {name}") for n, name in enumerate(calls)]
@@ -118,13 +124,14 @@ async def test_messages_are_stored_in_call_order(address: str, is_awaited: bool)
             assert said_in(entries) == expected(calls), calls
 
 
-def test_blocking_messages_are_stored_in_call_order(address: str) -> None:
+@ROUNDS
+def test_blocking_messages_are_stored_in_call_order(address: str, rounds: int) -> None:
     gate = Gate()
     with (
         perdure.blocking.open(address, durability="normal") as store,
         perdure.blocking.Runtime(store, [AGENT], models=gate) as runtime,
     ):
-        for calls in rounds():
+        for calls in orders(rounds):
             gate.is_open = False
             chat = runtime.start(AGENT)
             for n, name in enumerate(calls):

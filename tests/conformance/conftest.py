@@ -26,10 +26,20 @@ QUICK_MODELS = {"scripted", "openai-compatible"}
 OTHERS = (set(STORES) - QUICK_STORES) | (set(MODELS) - QUICK_MODELS)
 QUICK_MODEL_TESTS = "test_model_client.py"
 
-_CONTENT = {"bytes", "capabilities", "copying", "erasing", "machine", "vacuum", "whole_store"}
+_CONTENT = {"bytes", "capabilities", "copying", "erasing", "vacuum", "whole_store"}
 _RECORDS = {
     *{"append", "commits", "copied_forks", "figures", "foreign_ids", "forks", "idempotency"},
-    *{"parents", "partials", "removing", "reused_ids", "sealing", "streams", "turns", "windows"},
+    *{
+        "machine",
+        "parents",
+        "partials",
+        "removing",
+        "reused_ids",
+        "sealing",
+        "streams",
+        "turns",
+        "windows",
+    },
 }
 DIFFERS = {ENCRYPTED: _CONTENT, "jsonl-operator": _CONTENT | _RECORDS}
 """Variant of an engine -> the test modules whose results may differ from the engine."""

@@ -13,6 +13,7 @@ from perdure.apps.server.access.tokens import TokenFile
 from perdure.client.clock import SystemClock
 from perdure.server import Role
 from tests.fakes.console import browsing
+from tests.fakes.samples import ALL_ONLY
 from tests.fakes.served import served
 
 pytestmark = pytest.mark.full_only
@@ -45,7 +46,7 @@ async def test_used_sign_in_address_is_reported_and_a_signed_in_browser_stays_si
         assert await page.get_by_role("alert").count() == 0
 
 
-@pytest.mark.parametrize("role", ["read", "write"])
+@pytest.mark.parametrize("role", ["read", pytest.param("write", marks=ALL_ONLY)])
 async def test_controls_of_another_role_are_disabled_and_say_why(
     tmp_path: Path, chromium: str, role: Role
 ) -> None:

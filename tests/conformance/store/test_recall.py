@@ -22,7 +22,7 @@ from perdure.stores.session_store import SessionStore
 from tests.conformance.store.building import S, append, create, header
 from tests.fakes.clock import START_MS
 from tests.fakes.recall_reference import SaidText, reference_scores
-from tests.fakes.samples import case
+from tests.fakes.samples import case, with_larger
 
 pytestmark = pytest.mark.needs("recall")
 
@@ -61,17 +61,18 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.full_only
+@pytest.mark.parametrize("count", with_larger(6, 12))
 async def test_scores_of_random_log_match_formula(
-    store: SessionStore, monkeypatch: pytest.MonkeyPatch
+    store: SessionStore, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     small_parts(monkeypatch)
     chance = random.Random(7)
     sessions: dict[str, list[SaidText]] = {}
-    for size in range(12):
+    for size in range(count):
         for number in range(6):
             stream = f"s{number}"
             await _more(store, stream, sessions.setdefault(stream, []), chance)
-        asked = QUESTIONS if size == 11 else (QUESTIONS[size % 5], QUESTIONS[(size + 2) % 5])
+        asked = QUESTIONS if size == count - 1 else (QUESTIONS[size % 5], QUESTIONS[(size + 2) % 5])
         with case(len(sessions["s0"])):
             await _check(store, list(sessions.values()), asked)
 

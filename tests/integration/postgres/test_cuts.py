@@ -32,6 +32,7 @@ from tests.conformance.store.building import (
 )
 from tests.fakes.postgres import PostgresServer
 from tests.fakes.postgres_wire import Break, Cut, Proxy, Side, proxied
+from tests.fakes.samples import with_larger
 
 PATIENCE_S = 60.0
 IDLE_MS = 10_000
@@ -131,9 +132,11 @@ async def single(address: str) -> AsyncIterator[PostgresStore]:
     await opened.close()
 
 
-@pytest.mark.full_only
-@pytest.mark.parametrize("is_cached", [True, False])
-async def test_append_cut_anywhere_is_stored_once(cuts: Cuts, is_cached: bool) -> None:
+async def check_append(
+    cuts: Cuts, prepare: Callable[[StreamId], Awaitable[None]], step: int
+) -> None:
+    """Cut an append at every `step`th message."""
+
     async def call(stream: StreamId, _: Lease | None) -> object:
         return await append(cuts.far, stream, said("b"), key=stream)
 
@@ -142,11 +145,23 @@ async def test_append_cut_anywhere_is_stored_once(cuts: Cuts, is_cached: bool) -
         await call(stream, lease)
         assert texts(await cuts.near.entries(stream)) == ["a", "b"]
 
-    await cuts.each(cuts.cached if is_cached else cuts.uncached, call, check, 1 if is_cached else 5)
+    await cuts.each(prepare, call, check, step)
 
 
 @pytest.mark.full_only
-async def test_commit_to_two_streams_cut_anywhere_is_stored_once(cuts: Cuts) -> None:
+async def test_append_to_a_cached_stream_cut_anywhere_is_stored_once(cuts: Cuts) -> None:
+    await check_append(cuts, cuts.cached, 1)
+
+
+@pytest.mark.full_only
+@pytest.mark.parametrize("step", with_larger(20, 5))
+async def test_append_cut_anywhere_is_stored_once(cuts: Cuts, step: int) -> None:
+    await check_append(cuts, cuts.uncached, step)
+
+
+@pytest.mark.full_only
+@pytest.mark.parametrize("step", with_larger(20, 5))
+async def test_commit_to_two_streams_cut_anywhere_is_stored_once(cuts: Cuts, step: int) -> None:
     await create(cuts.near, S)
 
     async def call(stream: StreamId, _: Lease | None) -> object:
@@ -161,7 +176,7 @@ async def test_commit_to_two_streams_cut_anywhere_is_stored_once(cuts: Cuts) -> 
         await call(stream, lease)
         assert await stored(stream) == [1, 1]
 
-    await cuts.each(cuts.uncached, call, check, 5)
+    await cuts.each(cuts.uncached, call, check, step)
 
 
 @pytest.mark.full_only
@@ -213,7 +228,8 @@ async def test_renewal_cut_anywhere_extends_the_lease_if_the_call_succeeds(cuts:
 
 
 @pytest.mark.full_only
-async def test_erasure_cut_anywhere_is_complete_or_not_begun(cuts: Cuts) -> None:
+@pytest.mark.parametrize("step", with_larger(244, 61))
+async def test_erasure_cut_anywhere_is_complete_or_not_begun(cuts: Cuts, step: int) -> None:
     async def call(stream: StreamId, _: Lease | None) -> object:
         return await cuts.far.retention.erase(erasure(stream, id=stream))
 
@@ -226,7 +242,7 @@ async def test_erasure_cut_anywhere_is_complete_or_not_begun(cuts: Cuts) -> None
         assert said_a.is_erased
         assert len(certificate) == 1
 
-    await cuts.each(cuts.cached, call, check, 61)
+    await cuts.each(cuts.cached, call, check, step)
 
 
 async def test_commit_after_a_call_cancelled_at_any_step_is_stored(store: PostgresStore) -> None:

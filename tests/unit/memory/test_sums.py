@@ -12,15 +12,16 @@ from perdure.stores.search.index_keys import session_key
 from tests.fakes.clock import START_MS
 from tests.fakes.corpora import QUESTIONS, corpus_of, random_sessions
 from tests.fakes.recall_reference import reference_scores
-from tests.fakes.samples import case
+from tests.fakes.samples import case, with_larger
 
 Sums = type[PlainSums] | type[ArraySums]
 EACH = pytest.mark.parametrize("sums", [PlainSums, ArraySums])
 
 
 @pytest.mark.parametrize("sums", [PlainSums, pytest.param(ArraySums, marks=pytest.mark.full_only)])
-def test_scores_match_formula(sums: Sums) -> None:
-    for seed in range(20):
+@pytest.mark.parametrize("count", with_larger(5, 20))
+def test_scores_match_formula(sums: Sums, count: int) -> None:
+    for seed in range(count):
         sessions = random_sessions(seed)
         corpus, names = corpus_of(sessions, seed)
         for question in QUESTIONS:

@@ -21,7 +21,7 @@ from perdure.session.codec import body_of
 from perdure.session.memory.kinds import ContextRecalled
 from perdure.testing import ScriptedModel
 from tests.fakes.embedders import WordEmbedder
-from tests.fakes.samples import case
+from tests.fakes.samples import case, with_larger
 from tests.unit.memory.test_injection import FORGERIES
 
 QUESTION = "What was the name of our hotel?"
@@ -142,9 +142,10 @@ async def test_erased_text_is_not_sent_again() -> None:
 
 
 @pytest.mark.full_only
-async def test_request_fits_budget_or_is_not_sent() -> None:
+@pytest.mark.parametrize("step", with_larger(6, 1))
+async def test_request_fits_budget_or_is_not_sent(step: int) -> None:
     long = "a longer message with some more words in it, so that history must be cut " * 2
-    for budget in (*range(1, 60), *range(60, 700, 23)):
+    for budget in (*range(1, 60, step), *range(60, 700, 23 * step)):
         async with perdure.open("memory:") as store:
             await with_past(store)
             model = ScriptedModel(["An answer of some length." for _ in range(6)])

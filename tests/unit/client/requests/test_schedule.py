@@ -27,6 +27,7 @@ from perdure.errors import (
 from perdure.session.ids import StreamId
 from tests.fakes.clock import START_MS
 from tests.fakes.mcp_servers import local
+from tests.fakes.samples import ALL_ONLY
 from tests.fakes.workers import until
 
 DUE = datetime(2100, 1, 1, tzinfo=UTC)
@@ -417,7 +418,14 @@ async def test_planned_session_is_connected_with_the_parameters_and_servers_of_i
 
 
 @pytest.mark.full_only
-@pytest.mark.parametrize("granted", [[], ["second"], ["first", "second"]])
+@pytest.mark.parametrize(
+    "granted",
+    [
+        pytest.param([], marks=ALL_ONLY),
+        pytest.param(["second"], marks=ALL_ONLY),
+        ["first", "second"],
+    ],
+)
 async def test_planned_session_that_was_granted_other_tools_keeps_its_mcp_servers(
     store: Store, tmp_path: Path, granted: list[str]
 ) -> None:
