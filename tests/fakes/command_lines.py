@@ -74,7 +74,7 @@ LINES: dict[str, list[str]] = {
     "memory correct": [f"{FACTS}/0", f"again {MARK.replace(chr(0), '')}"],
     "memory episodes": ["--all"],
     "memory facts": ["--all", "--past"],
-    "memory forget": [f"{FACTS}/1"],
+    "memory forget": [f"{FACTS}/1", "--yes"],
     "memory import": ["."],
     "memory index": [],
     "memory search": ["what was said?", "--all"],

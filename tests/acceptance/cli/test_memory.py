@@ -17,7 +17,7 @@ def test_fact_is_remembered_corrected_and_deleted(world: World) -> None:
     newer = world.ok("memory", "correct", made["id"], "likes coffee", "--json").json
     assert [version["text"] for version in newer["history"]] == ["likes tea"]
     assert world.ok("memory", "facts", "--all", "--json").json == [newer]
-    assert "Forgot" in world.ok("memory", "forget", made["id"]).out
+    assert "Forgot" in world.ok("memory", "forget", made["id"], "--yes").out
     assert world.ok("memory", "facts", "--all", "--past", "--json").json == []
     assert leaks_in(world.file, "likes") == []
 
@@ -168,4 +168,11 @@ def test_fact_is_forgotten_only_by_its_whole_id(world: World) -> None:
             refused.err
         )
     assert [each["id"] for each in world.ok("memory", "facts", "--json").json] == [fact]
-    assert world.ok("memory", "forget", fact, "--json").json == {"forgotten": fact}
+    assert world.ok("memory", "forget", fact, "-y", "--json").json == {"forgotten": fact}
+
+
+def test_fact_is_not_forgotten_without_a_confirmation(world: World) -> None:
+    fact = world.ok("memory", "remember", "Ana likes tea", "--json").json["id"]
+    refused = world.run("memory", "forget", fact, stdin="y\n")
+    assert (refused.code, "erasing cannot be undone: add --yes" in refused.err) == (2, True)
+    assert [each["id"] for each in world.ok("memory", "facts", "--json").json] == [fact]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +11,7 @@ import typer
 
 from perdure.apps.cli.exits import UsageMistake
 from perdure.apps.settings.lookup import setting
+from perdure.apps.terminal.text import safe
 from perdure.errors import WrongArgument
 from perdure.models.catalogue import require_model_name
 
@@ -195,3 +197,21 @@ def named_values(words: Iterable[str], option: str) -> dict[str, str]:
             raise UsageMistake(f"{option} {name} is there twice: give it once")
         found[name] = value
     return found
+
+
+YesOption = Annotated[
+    bool, typer.Option("--yes", "-y", help="Do not ask for confirmation; this cannot be undone.")
+]
+
+
+def confirm_erasure(what: str, *, is_sure: bool) -> None:
+    """Ask whether `what` is to be erased, unless `is_sure`.
+
+    Raises: UsageMistake if the person declines, or if nobody can be asked.
+    """
+    if is_sure:
+        return
+    if not sys.stdin.isatty():
+        raise UsageMistake("erasing cannot be undone: add --yes to confirm")
+    if not typer.confirm(f"Erase {safe(what)} for good?", err=True):
+        raise UsageMistake("nothing was erased")

@@ -18,7 +18,14 @@ from perdure.apps.cli.exits import (
     UsageMistake,
     WholeFactIdNeeded,
 )
-from perdure.apps.cli.options import MOST, EmbedderOption, only_subject, only_text
+from perdure.apps.cli.options import (
+    MOST,
+    EmbedderOption,
+    YesOption,
+    confirm_erasure,
+    only_subject,
+    only_text,
+)
 from perdure.apps.cli.store_options import CommonOptions, named_session
 from perdure.apps.memory.rows import (
     episode_data,
@@ -30,7 +37,7 @@ from perdure.apps.memory.rows import (
 )
 from perdure.apps.progress import progress_bar
 from perdure.apps.terminal.output import out_style, remark, width
-from perdure.apps.terminal.text import safe
+from perdure.apps.terminal.text import one_line, safe
 from perdure.client.memory.handle import RECALLED
 from perdure.client.store import Store
 from perdure.errors import (
@@ -286,25 +293,31 @@ async def correct(
 
 
 @memory.command("forget")
-async def forget(fact: WholeFactArgument, *, common: CommonOptions) -> None:
+async def forget(
+    fact: WholeFactArgument, *, is_sure: YesOption = False, common: CommonOptions
+) -> None:
     """Permanently erase a fact, with its history.
 
     An erasure cannot be undone, so a part of an id is rejected; the error prints the whole id.
-    Backups and exports keep the text of the fact.
+    Without --yes, the command asks first. Backups and exports keep the text of the fact.
 
     Examples:
         perdure memory forget memory-1f2e0d4c8b7a69533c2d1e0f4a5b6c7d/0
+        perdure memory forget memory-1f2e0d4c8b7a69533c2d1e0f4a5b6c7d/0 --yes
 
     Exit codes:
+        2  not confirmed
         3  no fact has that whole id
     """
     async with common.existing_store() as opened:
         try:
-            await opened.memory.forget(fact)
+            known = await opened.memory.fact(fact)
         except FactNotFound:
             if matching := await _matching(opened, fact):
                 raise WholeFactIdNeeded(fact, matching) from None
             raise
+        confirm_erasure(f"the fact “{one_line(known.text, 60)}”", is_sure=is_sure)
+        await opened.memory.forget(fact)
     common.show({"forgotten": fact}, f"Forgot {safe(fact)}.")
 
 

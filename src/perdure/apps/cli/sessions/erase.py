@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ import msgspec
 import typer
 
 from perdure.apps.cli.exits import DONE, FAILED, PathExists, UsageMistake, WholeIdNeeded
-from perdure.apps.cli.options import only_subject, only_text
+from perdure.apps.cli.options import YesOption, confirm_erasure, only_subject, only_text
 from perdure.apps.cli.sessions import bulk_erase, repeated_text
 from perdure.apps.cli.sessions.bulk_erase import EraseFilters
 from perdure.apps.cli.sessions.shared_entries import forks_of_entries
@@ -54,9 +53,6 @@ EntriesArgument = Annotated[
         metavar="ENTRY",
         help="Erase only these entries of the session: a number, a whole id or a foreign id.",
     ),
-]
-YesOption = Annotated[
-    bool, typer.Option("--yes", "-y", help="Do not ask for confirmation; this cannot be undone.")
 ]
 
 
@@ -152,7 +148,7 @@ async def _erase_many(
         if not common.as_json:
             for line in preview.lines:
                 remark(line)
-        _confirm(f"these {count_of(len(rows), 'session')}", is_sure=asked.is_sure)
+        confirm_erasure(f"these {count_of(len(rows), 'session')}", is_sure=asked.is_sure)
         done, failures = await bulk_erase.erase_rows(opened, rows, asked.forks, asked.by)
     common.show(
         [_data(certificate) for certificate in done],
@@ -185,7 +181,7 @@ async def _erase(asked: _Asked, common: CommonOptions, *, is_preview: bool) -> i
             preview = await bulk_erase.preview_of(opened, rows, asked.forks, is_one=True)
             _show_preview(common, preview.ids, preview.lines)
             return DONE
-        _confirm(
+        confirm_erasure(
             session or named[1] or f"all of namespace {common.namespace}", is_sure=asked.is_sure
         )
         infos = [] if session is None else [(await opened.backend.state(StreamId(session))).info]
@@ -235,7 +231,7 @@ async def _erase_entries(
         for line in () if common.as_json else lines:
             remark(line)
         await _warn_of_repeats(session, sought, found)
-    _confirm(count, is_sure=asked.is_sure)
+    confirm_erasure(count, is_sure=asked.is_sure)
     with _reserved(asked.file):
         done = await session.erase_entries(found, forks=asked.forks, by=asked.by)
     code = _finish(done, asked.file, common)
@@ -299,15 +295,6 @@ def _fork_policy(*, is_kept: bool, is_with: bool) -> ForkPolicy:
 
 def _me() -> str:
     return os.environ.get("USER") or os.environ.get("USERNAME") or "the command line"
-
-
-def _confirm(what: str, *, is_sure: bool) -> None:
-    if is_sure:
-        return
-    if not sys.stdin.isatty():
-        raise UsageMistake("erasing cannot be undone: add --yes to confirm")
-    if not typer.confirm(f"Erase {safe(what)} for good?", err=True):
-        raise UsageMistake("nothing was erased")
 
 
 def _place_for(file: Path | None) -> Path | None:
