@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import shlex
 import signal
 import sys
 from collections.abc import AsyncGenerator, Callable, Generator
@@ -59,6 +60,18 @@ def is_store_file(path: Path) -> bool:
     except OSError:
         return False
     return start.startswith(b"SQLite format 3\0") and start[68:72] == b"PRDU"
+
+
+def copy_command(file: Path, target: str, namespace: str) -> str:
+    """Return the command that copies the plain store in `file` to `namespace` of `target`."""
+    is_local = database_file(target) is not None or bool(own_folders(target))
+    words = ["perdure", "store", "copy", target if is_local else "ADDRESS"]
+    words += ["--store", file_address(file)]
+    if namespace != NAMESPACE:
+        words += ["--namespace", NAMESPACE, "--target-namespace", namespace]
+    if key := os.environ.get("PERDURE_KEY_FILE"):
+        words = ["env", "-u", "PERDURE_KEY_FILE", *words, "--target-key-file", key]
+    return shlex.join(words)
 
 
 def is_missing(address: str) -> bool:

@@ -28,8 +28,7 @@ from perdure.apps.cli.exits import (
 from perdure.apps.cli.histories import known_histories, places
 from perdure.apps.cli.options import named_path, only_subject
 from perdure.apps.cli.store_options import CommonOptions
-from perdure.apps.maintenance.copy import copy_command
-from perdure.apps.store_access import is_store_file, scratch_store, store_address
+from perdure.apps.store_access import copy_command, is_store_file, scratch_store, store_address
 from perdure.apps.terminal.line_input import interrupts
 from perdure.apps.terminal.output import (
     count_of,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -17,13 +15,11 @@ from perdure.apps.maintenance.trust import TrustOption
 from perdure.apps.maintenance.whole_store import untold
 from perdure.apps.progress import progress_bar
 from perdure.apps.session_rows import with_all_forks
-from perdure.apps.settings.store_address import NAMESPACE
-from perdure.apps.store_access import copied_store, file_address
+from perdure.apps.store_access import copied_store
 from perdure.apps.terminal.output import count_of
 from perdure.apps.terminal.text import safe
 from perdure.client.clock import SystemClock, system_random
 from perdure.client.keys import canonical, key_in_file
-from perdure.client.lookup.store_files import database_file, own_folders
 from perdure.client.open import open as open_store
 from perdure.client.store import Store
 from perdure.client.trust import trust_folder
@@ -132,18 +128,6 @@ async def copy(
         report = await _copy(source, there, chosen, is_trusting=is_trusting)
     common.show(copy_data(report), copy_lines(report, target))
     return exit_of(report)
-
-
-def copy_command(file: Path, target: str, namespace: str) -> str:
-    """Return the command that copies the plain store in `file` to `namespace` of `target`."""
-    is_local = database_file(target) is not None or bool(own_folders(target))
-    words = ["perdure", "store", "copy", target if is_local else "ADDRESS"]
-    words += ["--store", file_address(file)]
-    if namespace != NAMESPACE:
-        words += ["--namespace", NAMESPACE, "--target-namespace", namespace]
-    if key := os.environ.get("PERDURE_KEY_FILE"):
-        words = ["env", "-u", "PERDURE_KEY_FILE", *words, "--target-key-file", key]
-    return shlex.join(words)
 
 
 async def _chosen(source: Store, named: Sequence[str], *, has_forks: bool) -> list[StreamId]:
