@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import sys
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
@@ -50,6 +51,7 @@ from perdure.client.store import Store
 from perdure.errors import AmbiguousId, NotImported, PerdureError, SessionNotFound
 from perdure.interop.reports import Format
 from perdure.session.ids import StreamId
+from perdure.stores.session_store import NamespaceLister
 
 _ENDINGS = (".json", ".jsonl")
 _LIKE = 0.5
@@ -62,6 +64,9 @@ _TITLES = 3
 """The most sessions that a message names, each with its title in `_TITLE_CELLS`."""
 
 _TITLE_CELLS = 40
+
+_NAMESPACES = 10
+"""The most namespaces that a message names."""
 
 
 class CommonOptions(msgspec.Struct, frozen=True):
@@ -127,6 +132,31 @@ async def nothing_found(store: str | None, namespace: str) -> str:
     if has_others:
         told += f"; the namespace {NAMESPACE} has sessions, too: add `--namespace {NAMESPACE}`"
     return f"{told}."
+
+
+async def other_namespaces(store: str | None, opened: Store) -> str:
+    """Return a sentence that names other namespaces of `opened` with sessions; "" if none has any.
+
+    `store` is the value of --store. If the store cannot list namespaces, only the default namespace
+    is checked.
+    """
+    service = opened.backend.maintenance
+    names = await service.namespaces() if isinstance(service, NamespaceLister) else [NAMESPACE]
+    counts: dict[str, int] = {}
+    for name in names:
+        if name == opened.backend.namespace:
+            continue
+        with suppress(PerdureError):  # with routes, that namespace may be in no database
+            async with existing_store(existing_address(store), name) as other:
+                counts[name] = len(await other.recent(None))
+    found = sorted((name for name in counts if counts[name]), key=lambda name: -counts[name])
+    if not found:
+        return ""
+    told = ", ".join(f"{safe(name)} ({counts[name]:,})" for name in found[:_NAMESPACES])
+    more = ", …" if len(found) > _NAMESPACES else ""
+    add = "add" if len(found) == 1 else "add for example"
+    advice = f"{add} `--namespace {safe(shlex.quote(found[0]))}`"
+    return f"Other namespaces have sessions: {told}{more}; {advice}."
 
 
 def existing_address(store: str | None) -> str:

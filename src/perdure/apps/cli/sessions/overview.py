@@ -18,6 +18,7 @@ from perdure.apps.cli.store_options import (
     named_folder,
     named_session,
     opened_session,
+    other_namespaces,
     require_known,
 )
 from perdure.apps.session_rows import (
@@ -170,10 +171,14 @@ async def list_sessions(
         rows = found[:limit] if limit else found
         named = () if common.as_json else [row.info.id for row in rows]
         ids = await short_ids(opened, named)
+        others = ""
         if not rows:
             await require_known(opened, wanted.cwd, wanted.source)
+            if not common.as_json and filters.forks_of is None:
+                others = await other_namespaces(common.store, opened)
     lines = () if common.as_json else _lines(rows, ids, has_models=has_models)
     none = _none_found(wanted, common.namespace) if filters.forks_of is None else "No forks found."
+    none = [none, others] if others else none
     common.show([_row_data(row) for row in rows], lines or none)
     if len(found) > len(rows) and not common.as_json:
         remark(f"there are more: add --after {ids[rows[-1].info.id]}")
