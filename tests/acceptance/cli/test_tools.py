@@ -149,6 +149,16 @@ def test_chat_shows_the_whole_call_before_it_asks_for_approval(world: World) -> 
     assert (world.folder / "a.txt").read_text() == content
 
 
+def test_chat_says_how_edits_are_allowed_and_why_always_is_not_offered(world: World) -> None:
+    (world.folder / "a.txt").write_text("old\n")
+    edit = '/tool edit_file {"path": "a.txt", "old_text": "old", "new_text": "new"}'
+    talked = world.run("chat", stdin=f"{edit}\nalways\nallow\n")
+    said = " ".join((talked.out + talked.err).split())
+    assert "/approve accept-edits, after this turn, allows edits without a question" in said
+    assert "always is not offered: edits, commits" in said
+    assert (world.folder / "a.txt").read_text() == "new\n"
+
+
 def test_grant_is_selected_by_a_unique_prefix(world: World) -> None:
     says(world, write("a.txt", "one"))
     world.ok("inbox", "answer", question(world)["id"], "always")

@@ -87,6 +87,40 @@ async def test_denial_with_a_note_reaches_the_model(store: Store, tmp_path: Path
     assert any("not now" in str(part) for message in messages for part in message.parts)
 
 
+async def test_edit_mentions_accept_edits_and_key_a_says_why_always_is_not_offered(
+    store: Store, tmp_path: Path
+) -> None:
+    (tmp_path / "notes.txt").write_text("the sea\n")
+    async with chatting(store, tmp_path, scenario=WRITES) as seen:
+        await seen.type("change it")
+        panel = await asked(seen)
+        await seen.shows("/approve accept-edits, after this turn, allows edits without a question")
+        assert "[a]" not in seen.screen
+        await seen.press("a")
+        await seen.shows("always is not offered: edits, commits, the clipboard,", "[y] allow once")
+        assert panel.is_attached
+        await seen.press("n")
+        await seen.shows("You refused it.")
+        await seen.idle()
+        await seen.type("/approve accept-edits")
+        await seen.type("again")
+        await seen.shows("It is changed.")
+
+
+async def test_edit_of_a_hidden_file_does_not_mention_accept_edits(
+    store: Store, tmp_path: Path
+) -> None:
+    (tmp_path / ".notes.txt").write_text("the sea\n")
+    scenario = WRITES.replace("notes.txt", ".notes.txt")
+    async with chatting(store, tmp_path, scenario=scenario) as seen:
+        await seen.type("change it")
+        await asked(seen)
+        await seen.shows("+the [red]land")
+        assert "accept-edits" not in seen.screen
+        await seen.press("n")
+        await seen.idle()
+
+
 async def test_escape_in_a_note_returns_to_the_question(store: Store, tmp_path: Path) -> None:
     async def act(seen: Seen) -> None:
         await seen.press("d", *"not", "escape")
@@ -242,7 +276,7 @@ async def test_question_of_a_fresh_chat_fills_the_terminal_and_counts_hidden_lin
         assert hidden == facts.max_scroll_y > 0
         await seen.press("down")
         await seen.until(lambda: f"… {hidden - 1} more line" in seen.screen)
-        await seen.press("pagedown")
+        await seen.press("pagedown", "pagedown")
         await seen.until(lambda: "… the end; more above, ↑" in seen.screen)
         for text in ("Your answer is valid only while", "before: nothing is there"):
             assert text in seen.screen

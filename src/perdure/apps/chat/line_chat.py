@@ -20,13 +20,19 @@ from perdure.apps.chat.conversation import (
 )
 from perdure.apps.chat.files import files_below
 from perdure.apps.chat.history import earlier_inputs
-from perdure.apps.chat.questions import Asked, Given, cancel_tasks
+from perdure.apps.chat.questions import (
+    SHOW,
+    Asked,
+    Given,
+    answer_lines,
+    cancel_tasks,
+    question_lines,
+)
 from perdure.apps.chat.session import AnswerOptions
 from perdure.apps.chat.slash_commands import LEAVING
 from perdure.apps.chat.turn_view import Left
 from perdure.apps.cli.exits import DONE, INTERRUPTED, NeedsAnswer, exit_code_of
 from perdure.apps.session_rows import RowFilter, newest_rows, short_ids
-from perdure.apps.terminal.approvals import approval_lines
 from perdure.apps.terminal.event_lines import JsonTeller, Teller
 from perdure.apps.terminal.line_editor import LineEditor
 from perdure.apps.terminal.line_input import KEYS, PASTE_S, TypedLines, interrupts
@@ -36,9 +42,6 @@ from perdure.apps.terminal.text import one_line, safe
 from perdure.client.agents.chat import Chat
 from perdure.errors import PerdureError
 from perdure.session.ids import StreamId
-
-SHOW = "show"
-"""Typed instead of an answer, it prints all of a question."""
 
 TREE_LINES = 60
 LISTED = 10
@@ -173,8 +176,7 @@ class LineChat:
         """
         chat = self._conversation.chat
         assert chat is not None
-        self.teller.remark(asked.question_text)
-        for told in approval_lines(asked):
+        for told in question_lines(asked):
             self.teller.remark(told)
         if self._editor is not None:
             self._editor.drop_typed()
@@ -290,8 +292,8 @@ class LineChat:
             for told in await self._conversation.whole_question(asked):
                 self.teller.remark(told)
             return
-        more = f", or {SHOW} to see all of it" if asked.arguments is not None else ""
-        self.teller.remark(f"answer {', '.join(asked.choices)}{more}")
+        for told in answer_lines(asked, said):
+            self.teller.remark(told)
 
     async def _answer_line(self, prompt: str) -> str | None:
         if self._editor is not None:

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import getpass
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from perdure.apps.cli.exits import NeedsAnswer
+from perdure.apps.terminal.approvals import approval_lines
 from perdure.apps.terminal.event_lines import Teller
+from perdure.apps.wiring import AGENT
+from perdure.client.agents.agent import Agent
 from perdure.client.agents.chat import Chat
 from perdure.client.agents.delegation.questions import asked_below
 from perdure.client.reads import OpenQuestion
@@ -25,14 +29,23 @@ from perdure.session.ids import entry_place
 from perdure.session.notes import PROGRAM, Answer
 from perdure.stores.wakeups import change
 from perdure.tools.builtin.delegation import INVOKE_AGENT
+from perdure.tools.paths.floors import is_hidden
 
+SHOW = "show"
+"""Typed instead of an answer, it prints all of a question."""
 ELSEWHERE = "it was answered elsewhere"
+EDITS_HINT = "/approve accept-edits, after this turn, allows edits without a question"
+NO_ALWAYS = (
+    "always is not offered: edits, commits, the clipboard, calls with a credential and calls that "
+    "cannot be shown in full need an answer each time"
+)
 
 
 class Asked(msgspec.Struct, frozen=True):
     """A question that a turn waits for.
 
-    `asker` is the invoked agent that asks the question; None for the chat's own agent.
+    `asker` is the invoked agent that asks the question; None for the chat's own agent. `hint` is a
+    line for the person about the question, but not a part of it.
     """
 
     id: str
@@ -43,6 +56,9 @@ class Asked(msgspec.Struct, frozen=True):
     bound: dict[str, str] | None = None
     diff: str | None = None
     grant: str | None = None
+    action: str | None = None
+    preview: str | None = None
+    hint: str | None = None
 
     @property
     def question_text(self) -> str:
@@ -83,6 +99,8 @@ class QuestionLoop:
         """
         if self._ask is None:
             raise NeedsAnswer(asked.id, asked.choices, self._chat.id, asked.question_text)
+        if _is_edit(asked, self._chat.agent):
+            asked = msgspec.structs.replace(asked, hint=EDITS_HINT)
         async with self._turn:
             asking = asyncio.ensure_future(self._ask(asked))
             elsewhere = asyncio.ensure_future(self._wait_until_closed(asked.id))
@@ -153,6 +171,22 @@ def question_in(event: AnyEvent) -> Asked | None:
     return msgspec.convert({**event.payload, "id": event.payload["entryId"]}, Asked)
 
 
+def question_lines(asked: Asked) -> Iterator[str]:
+    """Return the lines that show `asked` line by line."""
+    yield asked.question_text
+    yield from approval_lines(asked)
+    if asked.hint is not None:
+        yield f"  {asked.hint}"
+
+
+def answer_lines(asked: Asked, said: str) -> Iterator[str]:
+    """Return the valid answers to `asked`, after `said` was none of them."""
+    if said == "always" and "allow" in asked.choices:
+        yield NO_ALWAYS
+    more = f", or {SHOW} to see all of it" if asked.arguments is not None else ""
+    yield f"answer {', '.join(asked.choices)}{more}"
+
+
 async def cancel_tasks(tasks: Iterable[asyncio.Future[Any]]) -> None:
     """Cancel `tasks`, and wait until they have ended."""
     waiting = [task for task in tasks if not task.done()]
@@ -173,4 +207,15 @@ def _to_asked(waiting: OpenQuestion, asker: str | None = None) -> Asked:
         question.bound,
         question.diff,
         question.grant,
+        question.action,
+        question.preview,
     )
+
+
+def _is_edit(asked: Asked, agent: Agent) -> bool:
+    """Return whether `agent` would not ask the question in the mode ``accept-edits``.
+
+    The permissions of an invoked agent, and of an agent from a file, are not extended in a chat.
+    """
+    is_own = asked.asker is None and agent.id == AGENT and agent.permissions.approval == "ask"
+    return is_own and asked.action == "fs_write" and not is_hidden(Path(asked.preview or "").parts)

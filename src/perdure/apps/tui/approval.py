@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from textwrap import wrap
 from typing import ClassVar
 
 from rich.cells import chop_cells
@@ -20,7 +21,7 @@ from textual.content import Content
 from textual.timer import Timer
 from textual.widgets import Button, Input, Static
 
-from perdure.apps.chat.questions import Asked, Given
+from perdure.apps.chat.questions import NO_ALWAYS, Asked, Given
 from perdure.apps.terminal.approvals import BAR, MORE, approval_lines
 from perdure.apps.terminal.output import count_of
 from perdure.apps.tui.text import plain, shown
@@ -62,6 +63,7 @@ class Approval(Vertical, can_focus=True):
         self._given: asyncio.Future[Given] = asyncio.get_running_loop().create_future()
         self._lines = list(approval_lines(asked))
         self._length = 0
+        self._hints = [] if asked.hint is None else [asked.hint]
         self._answers = dict(_answer_keys(asked.choices))
         self.ready_at = 0.0
         self._timer: Timer | None = None
@@ -73,6 +75,7 @@ class Approval(Vertical, can_focus=True):
             yield Static("", markup=False)
         yield Static("", id="more", markup=False)
         yield Static("", id="always", markup=False)
+        yield Static("", id="hint", markup=False)
         with Horizontal(id="answers"):
             for key, (choice, words) in self._answers.items():
                 label = Content.assemble(plain(f"[{key}]", "bold"), plain(f" {words}"))
@@ -110,7 +113,11 @@ class Approval(Vertical, can_focus=True):
         always = self.query_one("#always", Static)
         always.display = is_pinned
         always.update(pinned)
-        rows = max(rows - is_pinned * height, _LEAST_ROWS)
+        hints = [f"  {line}" for each in self._hints for line in wrap(each, room)]
+        self.query_one("#hint").display = bool(hints)
+        self.query_one("#hint", Static).update(Content("\n").join(map(plain, hints)))
+        self.query_one("#answers").set_class(bool(hints), "-after-hint")  # without the empty line
+        rows = max(rows - is_pinned * height - max(len(hints) - 1, 0), _LEAST_ROWS)
         content = facts_content(self._lines[:-1] if is_pinned else self._lines, room)
         self._length = content.plain.count("\n") + 1
         is_longer = self._length > rows
@@ -141,6 +148,9 @@ class Approval(Vertical, can_focus=True):
             return
         found = self._answers.get(event.key)
         if found is None or not self.has_focus:
+            if event.key == "a" and self.has_focus and "allow" in self._asked.choices:
+                self._hints = [NO_ALWAYS, *filter(None, (self._asked.hint,))]
+                self._draw()
             return
         event.stop()
         if asyncio.get_running_loop().time() >= self.ready_at:
