@@ -28,7 +28,7 @@ from perdure.session.info import ForkPoint, SessionInfo, StreamHeader, info_afte
 from perdure.session.kinds import OPAQUE
 from perdure.session.ledger import TurnFinished, TurnStarted
 from perdure.session.notes import ContentErased, LeafMoved, Queued
-from perdure.stores.protocol import EMPTY, Commit, ErasingWrite, Lease, StreamState, Write
+from perdure.stores.protocol import EMPTY, Commit, ErasingWrite, Lease, StreamState, Tail, Write
 from perdure.stores.validation import TIMES, check_form, checked_body, is_text
 
 Sees = Callable[[EntryId], bool]
@@ -249,6 +249,13 @@ def with_lease(state: StreamState, owner: str | None, until: int) -> StreamState
         return state
     lease = Lease(state.header.id, owner, state.epoch, until)
     return msgspec.structs.replace(state, lease=lease)
+
+
+def as_of(state: StreamState, entries: Sequence[Entry], notes: Sequence[Entry]) -> Tail:
+    """Return `state` with those of its `entries` and `notes` that it includes."""
+    own, head = state.header.id, state.head
+    shown = [note for note in notes if note.stream != own or note.seq <= head]
+    return state, [entry for entry in entries if entry.seq <= head], shown
 
 
 def _check_expected(state: StreamState, write: Write) -> None:

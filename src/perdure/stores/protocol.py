@@ -149,6 +149,10 @@ class StreamState(msgspec.Struct, frozen=True):
     lease: Lease | None = None
 
 
+Tail = tuple[StreamState, list[Entry], list[Entry]]
+"""The state of a stream, its newest entries in order, and notes: see `LogReader.tail`."""
+
+
 class Problem(ShortRepr, frozen=True):
     """A fault that `verify` found. `seq` is None for a fault of the whole stream or store."""
 
@@ -249,10 +253,7 @@ class LogWriter(Protocol):
         ...
 
     async def renew_lease(self, lease: Lease, ttl_ms: int) -> Lease:
-        """Extend `lease`, even if it has expired.
-
-        Raises: LeaseLost if another owner has the lease.
-        """
+        """Extend `lease`, even if it has expired. Raises: LeaseLost if another owner has it."""
         ...
 
     async def release_lease(self, lease: Lease) -> None:
@@ -263,8 +264,7 @@ class LogWriter(Protocol):
         """Store `content` as the part of the answer to model call `seq` that was received so far.
 
         Durable: the content survives ``kill -9``. The content is stored until the next call of
-        `put_partial` or the end of the turn.
-        Raises: LeaseLost.
+        `put_partial` or the end of the turn. Raises: LeaseLost.
         """
         ...
 
@@ -290,6 +290,14 @@ class LogReader(Protocol):
         With `kind`, return only entries of that kind. With `before`, return only entries before
         that seq, newest first. The body of an erased entry is empty (`Entry.is_erased`). Raises:
         SessionNotFound.
+        """
+        ...
+
+    async def tail(self, stream: StreamId, limit: int, kinds: Sequence[str] = ()) -> Tail:
+        """Return ``state``, the last `limit` of ``entries``, and ``notes`` of `kinds`, in one read.
+
+        Entries and notes are those up to the head of the state; while others append, there may be
+        fewer entries. Raises: SessionNotFound.
         """
         ...
 
@@ -392,10 +400,7 @@ class SnapshotReader(Protocol):
     async def newest(
         self, stream: StreamId, *, limit: int | None = None, kind: str | None = None
     ) -> tuple[StreamState, list[Entry]]:
-        """Return ``state`` and the ``branch`` to its leaf, as one snapshot.
-
-        Raises: SessionNotFound.
-        """
+        """Return ``state`` and the ``branch`` to its leaf at once. Raises: SessionNotFound."""
         ...
 
     async def resolved(self, stream: StreamId, reference: str) -> Entry:

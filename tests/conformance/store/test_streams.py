@@ -26,6 +26,7 @@ from tests.conformance.store.building import (
     append,
     append_one,
     create,
+    fork,
     header,
     ids,
     labelled,
@@ -142,6 +143,8 @@ async def test_every_read_of_missing_stream_raises(store: SessionStore) -> None:
         store.context_window(NOWHERE, entry),
         store.tree(NOWHERE),
         store.notes(NOWHERE, ["label"]),
+        store.tail(NOWHERE, 0),
+        store.tail(NOWHERE, 1, ["label"]),
         store.resolve(NOWHERE, "0"),
     ):
         with pytest.raises(SessionNotFound):
@@ -235,6 +238,27 @@ async def test_entries_are_read_after_a_given_seq_up_to_a_limit(store: SessionSt
     assert await store.entries(S, 5) == []
     assert await store.entries(S, 99) == []
     assert await store.entries(S, 0, 0) == []
+
+
+async def test_tail_is_the_state_with_newest_entries_and_notes(store: SessionStore) -> None:
+    await create(store, S, said("0"), labelled("one", EntryId("s/0")), said("2"))
+
+    state, entries, notes = await store.tail(S, 2, ["label", "leaf"])
+    assert state == await store.state(S)
+    assert entries == await store.entries(S, 0)
+    assert notes == await store.notes(S, ["label"])
+    assert (await store.tail(S, 9))[1:] == (await store.entries(S), [])
+    assert (await store.tail(S, 0, ["label"]))[1:] == ([], notes)
+
+
+async def test_tail_of_a_fork_has_its_own_entries_and_notes_of_its_origin(
+    store: SessionStore,
+) -> None:
+    await create(store, S, said("0"), labelled("one", EntryId("s/0")))
+    forked = await fork(store, S, "f", labelled("two", EntryId("s/0")))
+    state, entries, notes = await store.tail(forked, 5, ["label"])
+    assert (state.header.id, entries) == (forked, await store.entries(forked))
+    assert notes == await store.notes(forked, ["label"])
 
 
 async def test_reading_log_by_pages_returns_each_entry_once(store: SessionStore) -> None:

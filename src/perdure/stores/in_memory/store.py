@@ -73,6 +73,7 @@ from perdure.stores.protocol import (
     LeaseRequest,
     StoreInfo,
     StreamState,
+    Tail,
 )
 from perdure.stores.wakeups import Changes
 
@@ -176,6 +177,11 @@ class MemoryStore:
         seqs = seqs_between(len(rows), after, before)
         fitting = (rows[seq].entry for seq in seqs if kind in (None, rows[seq].entry.kind))
         return list(islice(fitting, limit))
+
+    async def tail(self, stream: StreamId, limit: int, kinds: Sequence[str] = ()) -> Tail:
+        state = await self.state(stream)
+        entries = await self.entries(stream, state.head - limit)
+        return state, entries, await self.notes(stream, kinds)
 
     async def entry(self, stream: StreamId, entry: EntryId) -> Entry:
         found = entry_in(self._handle.heap, self._handle.stream(stream), entry)

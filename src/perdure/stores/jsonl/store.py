@@ -44,7 +44,7 @@ from perdure.session.notes import Question
 from perdure.stores.access.lease_term import holder_at, is_running, lease_end
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.stores.access.process import running_loop
-from perdure.stores.append_rules import check_commit, wants_leases, with_lease
+from perdure.stores.append_rules import as_of, check_commit, wants_leases, with_lease
 from perdure.stores.jsonl import reads
 from perdure.stores.jsonl.append import BACKEND
 from perdure.stores.jsonl.contents import content_named, entries_of
@@ -63,6 +63,7 @@ from perdure.stores.protocol import (
     Lease,
     StoreInfo,
     StreamState,
+    Tail,
 )
 from perdure.stores.wakeups import Changes
 
@@ -185,12 +186,7 @@ class JsonlStore:
         return await self._handle.run(lambda: self._handle.shelf.session_at(path))
 
     async def state(self, stream: StreamId) -> StreamState:
-        def work() -> StreamState:
-            standing = self._handle.standing(stream)
-            held = sidefiles.lease_of(self._handle.folder, stream)
-            return with_lease(state_at(standing, held.epoch), held.owner, held.until)
-
-        return await self._handle.run(work)
+        return await self._handle.run(lambda: _state(self._handle, stream))
 
     async def entries(
         self,
@@ -204,6 +200,14 @@ class JsonlStore:
         return await self._handle.read(
             stream, lambda log: reads.entries(log, after, limit, kind=kind, before=before)
         )
+
+    async def tail(self, stream: StreamId, limit: int, kinds: Sequence[str] = ()) -> Tail:
+        def work() -> Tail:
+            state, log = _state(self._handle, stream), self._handle.log(stream)
+            newest = reads.entries(log, state.head - limit, None, kind=None, before=None)
+            return as_of(state, newest, reads.notes(log, kinds) if kinds else [])
+
+        return await self._handle.run(work)
 
     async def entry(self, stream: StreamId, entry: EntryId) -> Entry:
         return await self._handle.read(stream, lambda log: reads.entry(log, entry))
@@ -396,3 +400,9 @@ class JsonlStore:
         self._handle.watcher.close()
         self._handle.thread.join()
         self._handle.index.file.close()
+
+
+def _state(handle: JsonlHandle, stream: StreamId) -> StreamState:
+    standing = handle.standing(stream)
+    held = sidefiles.lease_of(handle.folder, stream)
+    return with_lease(state_at(standing, held.epoch), held.owner, held.until)

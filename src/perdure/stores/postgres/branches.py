@@ -245,7 +245,8 @@ def ask_state(namespace: str, state: EntryId | None) -> Statement:
     return Statement(_STATE_OF, (namespace, stream, seq))
 
 
-def _ask_notes(namespace: str, stream: StreamId, kinds: Sequence[str]) -> Statement:
+def ask_notes(namespace: str, stream: StreamId, kinds: Sequence[str]) -> Statement:
+    """Query the side entries of `kinds` that `stream` sees; a row ends with its origin."""
     sql = _FREQUENT_NOTES if _FREQUENT.intersection(kinds) else _NOTES
     return Statement(sql, (namespace, namespace, list(kinds), namespace, stream))
 
@@ -354,7 +355,7 @@ async def notes_of_all(
 async def notes(db: Database | Transaction, stream: StreamId, kinds: Sequence[str]) -> list[Entry]:
     """Return the visible side entries of `kinds`, in order, a fork's origin first."""
     head, rows = await db.ask(
-        Statement(HEAD, (db.namespace, stream)), _ask_notes(db.namespace, stream, kinds)
+        Statement(HEAD, (db.namespace, stream)), ask_notes(db.namespace, stream, kinds)
     )
     if not head:
         raise SessionNotFound(stream)
@@ -392,7 +393,7 @@ async def window(db: Database, stream: StreamId, leaf: EntryId, limit: int | Non
     head, nodes, taken_back, named, rows = await db.ask(
         Statement(HEAD, (ns, stream)),
         ask_nodes(ns, stream, [leaf]),
-        _ask_notes(ns, stream, (CompactionUndone.kind,)),
+        ask_notes(ns, stream, (CompactionUndone.kind,)),
         Statement(_INHERITED, (ns, *at)),
         Statement(_ALL_IF_NONE_HIDDEN, (ns, *at, ns, reach)),
     )

@@ -8,7 +8,7 @@ from typing import LiteralString
 
 from perdure.errors import CorruptLog
 from perdure.session.ids import StreamId
-from perdure.session.info import SessionInfo
+from perdure.session.info import IDLE_ORIGINS, SessionInfo
 from perdure.session.memory.open_entries import CLOSING, OPEN_KINDS, OPENING
 from perdure.stores.name_parts import LONG_NAME, end_of, is_renamed, parts_of
 from perdure.stores.postgres.database import Database, Statement
@@ -52,6 +52,18 @@ _COUNT_LONG: LiteralString = """
 SELECT count(*) FROM (
     SELECT 1 FROM perdure.name_part WHERE namespace = %s AND part = %s LIMIT %s
 ) AS p
+"""
+
+# OFFSET 0: otherwise the server may start with the turns of all sessions.
+_IDLE: LiteralString = """
+SELECT s.updated_at, s.id FROM perdure.stream AS s
+WHERE s.namespace = %s AND s.kind = 'session' AND s.origin = %s AND s.is_active
+    AND s.updated_at <= %s AND NOT s.is_erased AND EXISTS (
+        SELECT 1 FROM perdure.entry AS e
+        WHERE e.namespace = s.namespace AND e.stream = s.id AND e.kind = 'turn_started'
+            AND e.run IS NULL
+        OFFSET 0
+    )
 """
 
 # OFFSET 0: the server starts with the parts, whatever its estimate of sessions.
@@ -212,3 +224,10 @@ def wrong_names(parts: Iterable[Row], sessions: Iterable[Row]) -> Iterator[Probl
             yield Problem(StreamId(id_), None, text)
     for stream in sorted(kept):
         yield Problem(StreamId(stream), None, "lists have parts of its name, and it is in none")
+
+
+async def idle_sessions(db: Database, upto: int) -> list[StreamId]:
+    """Implement ``NamespaceReader.idle_sessions``."""
+    asked = [Statement(_IDLE, (db.namespace, origin, upto)) for origin in IDLE_ORIGINS]
+    rows = sorted((row for part in await db.ask(*asked) for row in part), reverse=True)
+    return [StreamId(row[1]) for row in rows]

@@ -24,7 +24,6 @@ from perdure.session.ids import (
     number_of,
 )
 from perdure.session.info import (
-    IDLE_ORIGINS,
     ORIGINS,
     SessionInfo,
     SessionScope,
@@ -34,7 +33,7 @@ from perdure.session.info import (
     with_description,
 )
 from perdure.session.notes import Question
-from perdure.stores.append_rules import with_lease
+from perdure.stores.append_rules import as_of, with_lease
 from perdure.stores.name_parts import rounds, sought_parts
 from perdure.stores.postgres import branches
 from perdure.stores.postgres.branches import HEAD
@@ -51,7 +50,7 @@ from perdure.stores.postgres.rows import (
     is_text,
     stream_of,
 )
-from perdure.stores.protocol import EMPTY, StreamState
+from perdure.stores.protocol import EMPTY, StreamState, Tail
 
 PAGE = 200
 SETTLE_MS = 50
@@ -131,18 +130,6 @@ SELECT s.id, s.updated_at, s.info, b.header FROM (
 ORDER BY s.updated_at DESC, s.id DESC
 """
 
-# OFFSET 0: otherwise the server may start with the turns of all sessions.
-_IDLE: LiteralString = """
-SELECT s.updated_at, s.id FROM perdure.stream AS s
-WHERE s.namespace = %s AND s.kind = 'session' AND s.origin = %s AND s.is_active
-    AND s.updated_at <= %s AND NOT s.is_erased AND EXISTS (
-        SELECT 1 FROM perdure.entry AS e
-        WHERE e.namespace = s.namespace AND e.stream = s.id AND e.kind = 'turn_started'
-            AND e.run IS NULL
-        OFFSET 0
-    )
-"""
-
 # OFFSET 0: otherwise the server starts with the entries, most of which are closed.
 _OPEN: LiteralString = f"""
 OFFSET 0) AS q CROSS JOIN LATERAL (
@@ -220,6 +207,24 @@ async def entries(
     sql += _OLDEST_FIRST if before is None else _NEWEST_FIRST
     rows = await _of_stream(db, stream, Statement(sql, (*values, limit)))
     return [entry_of(row) for row in rows]
+
+
+async def tail(db: Database, stream: StreamId, limit: int, kinds: Sequence[str] = ()) -> Tail:
+    """Return the stream's state, its newest entries, and the side entries of `kinds` it sees."""
+    _check_name(db, stream)
+    asked = [ask_streams(db.namespace, [stream])]
+    if limit:
+        newest = (db.namespace, stream, EMPTY, MOST_SEQ, limit)
+        asked.append(Statement(_ENTRIES + _NEWEST_FIRST, newest))
+    if kinds:
+        asked.append(branches.ask_notes(db.namespace, stream, kinds))
+    found, *rows = await db.ask(*asked)
+    if not found:
+        raise SessionNotFound(stream)
+    standing = stream_of(found[0])
+    entries = [entry_of(row) for row in reversed(rows[0])] if limit else []
+    noted = [entry_of(row[:9]) for row in rows[-1]] if kinds else []
+    return as_of(with_lease(standing.state, standing.owner, standing.until), entries, noted)
 
 
 async def entry(db: Database, stream: StreamId, entry: EntryId) -> Entry:
@@ -450,13 +455,6 @@ async def _page_of_sessions(
     rows = [row for part in await db.ask(*asked) for row in part]
     rows.sort(key=lambda row: (row[1], row[0]), reverse=True)
     return rows[:page]
-
-
-async def idle_sessions(db: Database, upto: int) -> list[StreamId]:
-    """Implement ``NamespaceReader.idle_sessions``."""
-    asked = [Statement(_IDLE, (db.namespace, origin, upto)) for origin in IDLE_ORIGINS]
-    rows = sorted((row for part in await db.ask(*asked) for row in part), reverse=True)
-    return [StreamId(row[1]) for row in rows]
 
 
 async def open_of_all(db: Database, kind: str) -> list[Entry]:

@@ -22,7 +22,7 @@ from perdure.stores.append_rules import check_commit
 from perdure.stores.chain import SALT_BYTES, fingerprint
 from perdure.stores.cluster.live_relay import LiveRelay
 from perdure.stores.marks import TRUSTED
-from perdure.stores.postgres import branches, leases, reads
+from perdure.stores.postgres import branches, leases, lists, reads
 from perdure.stores.postgres.address import route_of
 from perdure.stores.postgres.append import Request
 from perdure.stores.postgres.cluster.live import PostgresLive, sweep
@@ -137,6 +137,7 @@ class PostgresStore:
     put_partial = asking(leases.put_partial)
     state = asking(reads.state)
     entries = asking(reads.entries)
+    tail = asking(reads.tail)
     entry = asking(reads.entry)
     visible_ids = asking(reads.visible_ids)
     branch = asking(reads.branch)
@@ -152,7 +153,7 @@ class PostgresStore:
     find = asking(reads.find)
     entries_named = asking(reads.entries_named)
     sessions = asking_replica(reads.sessions)
-    idle_sessions = asking(reads.idle_sessions)
+    idle_sessions = asking(lists.idle_sessions)
 
     async def open_turns(self) -> list[OpenTurn]:
         return await leases.open_turns(self.handle.db, self.handle.now())

@@ -54,6 +54,7 @@ class QuickReads:
 
     state = _at_once(reads.state)
     entries = _at_once(reads.entries)
+    tail = _at_once(reads.tail)
     entry = _at_once(reads.entry)
     visible_ids = _at_once(reads.visible_ids)
     branch = _at_once(reads.branch)

@@ -19,7 +19,7 @@ from perdure.session.memory.open_entries import CLOSING
 from perdure.session.notes import Question
 from perdure.stores.append_rules import with_lease
 from perdure.stores.key import StoreKey
-from perdure.stores.protocol import EMPTY, FLOW_KINDS, StoreInfo, StreamState
+from perdure.stores.protocol import EMPTY, FLOW_KINDS, StoreInfo, StreamState, Tail
 from perdure.stores.sqlite import branches
 from perdure.stores.sqlite.log.spans import AFTER, END
 from perdure.stores.sqlite.log.usage import namespace_totals
@@ -158,6 +158,15 @@ def entries(
     order = "" if before is None else " DESC"
     rows = tables.rows(f"{sql} ORDER BY e.seq{order} LIMIT ?", *values, most)
     return [tables.entry(stream, row) for row in rows]
+
+
+def tail(
+    tables: Tables, namespace: str, stream: StreamId, limit: int, kinds: Sequence[str] = ()
+) -> Tail:
+    """Return the stream's state, its newest entries, and the side entries of `kinds` it sees."""
+    found = state(tables, namespace, stream)
+    newest = entries(tables, namespace, stream, found.head - limit)
+    return found, newest, notes(tables, namespace, stream, kinds) if kinds else []
 
 
 def entry(tables: Tables, namespace: str, stream: StreamId, entry: EntryId) -> Entry:

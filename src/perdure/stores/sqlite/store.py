@@ -171,6 +171,7 @@ class SqliteStore:
 
     state = reading(reads.state)
     entries = reading(reads.entries)
+    tail = reading(reads.tail)
     entry = reading(reads.entry)
     visible_ids = reading(reads.visible_ids)
     branch = reading(reads.branch)
