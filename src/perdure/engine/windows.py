@@ -30,15 +30,17 @@ LONG = 2**20
 """Entries with larger bodies are decoded in a thread. Units: bytes."""
 
 
-async def pinned_window(log: LogReader, stream: StreamId, leaf: EntryId | None) -> ContextWindow:
+async def pinned_window(
+    log: LogReader, stream: StreamId, leaf: EntryId | None, notes: Sequence[Entry] | None = None
+) -> ContextWindow:
     """Return the window of the branch of `stream` that ends at `leaf`.
 
     The window includes pinned entries that a compaction hides, and the entries that belong to these
-    pinned entries.
+    pinned entries. `notes` are the stream's notes of kind ``pin``, if they were read.
     Raises: SessionNotFound, EntryNotFound.
     """
     window = await log.context_window(stream, leaf)
-    pins = pins_of(await log.notes(stream, (Pin.kind,)))
+    pins = pins_of(await log.notes(stream, (Pin.kind,)) if notes is None else notes)
     if not pins:
         return window
     near = await near_pins(log, stream, window, pins) if window.hidden else ()
@@ -105,13 +107,15 @@ class FollowedWindow:
         """
         return (self._conversation or await self.now()).state
 
-    async def settings_at(self, leaf: EntryId | None) -> BranchState:
+    async def settings_at(
+        self, leaf: EntryId | None, pins: Sequence[Entry] | None = None
+    ) -> BranchState:
         """Return `settings` of the branch, which ends at `leaf`.
 
-        Raises: SessionNotFound.
+        `pins` are the stream's notes of kind ``pin``, if they were read. Raises: SessionNotFound.
         """
         if self._conversation is None:
-            self._begin(await self._read(leaf))
+            self._begin(await self._read(leaf, pins))
         return await self.settings()
 
     async def now(self) -> Conversation:
@@ -140,8 +144,10 @@ class FollowedWindow:
         self._conversation, self._added = conversation, self._added[len(added) :]
         return conversation if conversation is not None else await self.now()
 
-    async def _read(self, leaf: EntryId | None) -> Conversation:
-        window = await pinned_window(self._log, self._stream, leaf)
+    async def _read(
+        self, leaf: EntryId | None, pins: Sequence[Entry] | None = None
+    ) -> Conversation:
+        window = await pinned_window(self._log, self._stream, leaf, pins)
         if are_long(window.entries):
             return await asyncio.to_thread(_conversation_of, window, self._history)
         return _conversation_of(window, self._history)

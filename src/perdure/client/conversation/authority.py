@@ -7,14 +7,14 @@ exported and sent to models, but never applied.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from perdure.client.conversation.agent_binding import BINDING_KINDS, Binding, binding_in
 from perdure.client.reads import OpenQuestion, open_questions, program_question
-from perdure.engine.turns.carried import carried_state, carrying_from
+from perdure.engine.turns.carried import PAGE, carried_state, carrying_from
 from perdure.engine.turns.state import TurnState
 from perdure.session.codec import body_of, new_side
 from perdure.session.entries import Entry, NewEntry
@@ -81,11 +81,11 @@ async def authority_of(store: LogReader, session: StreamId) -> Authority:
     Raises: SessionNotFound if the session does not exist; the errors of reading a log.
     """
     kinds = (*BINDING_KINDS, WorkspaceChanged.kind, SessionReceived.kind)
-    notes = await store.notes(session, kinds)
+    needed = 0 if marks_of(store).is_trusted else PAGE
+    state, page, notes = await store.tail(session, needed, kinds)
     found = _newest(notes)
-    state = await store.state(session)
     received = {session: received_entries(state.header, session, notes)}
-    turn = await _turn_withheld(store, state, received[session])
+    turn = await _turn_withheld(store, state, page, received[session])
     place, bound = found or (-1, None)
     since = notes[max(place, 0) :]
     for stream in {note.stream for note in since} - {session}:  # a fork's turns are its own
@@ -169,12 +169,14 @@ def _withheld(store: LogReader, entry: Entry, received: int) -> Withheld | None:
     return None if marks_of(store).is_own(entry) else "unknown"
 
 
-async def _turn_withheld(store: LogReader, state: StreamState, received: int) -> Withheld | None:
+async def _turn_withheld(
+    store: LogReader, state: StreamState, page: Sequence[Entry], received: int
+) -> Withheld | None:
     """Return why the newest turn is not in force; None if it is in force or there is no turn.
 
-    The cost is proportional to the length of the turn.
-    If the session has no turn, only the index of notes is read, because an imported file can state
-    a wrong number of turns.
+    `page` are the newest entries of the session. The cost is proportional to the length of the
+    turn. If the session has no turn, only the index of notes is read in addition, because an
+    imported file can state a wrong number of turns.
     """
     if received == 0 and marks_of(store).is_trusted:
         return None
@@ -183,19 +185,25 @@ async def _turn_withheld(store: LogReader, state: StreamState, received: int) ->
         notes = await store.notes(session, _TURN_NOTES)
         if not any(note.stream == session for note in notes):
             return None
-    entries = await carrying_from(store, session, state.head)
+    entries = await carrying_from(store, session, state.head, page)
     open_from = state.head + 1 if state.open_turn is None else state.open_turn
     told = [entry for entry in entries if _gives_authority(entry, open_from)]
     if any(entry.seq < received for entry in told):
         return "imported"
-    marks = marks_of(store)
-    if not marks.is_trusted and entries and (first := entries[0].seq) > 0:
+    if _are_own(store, told, entries):
+        return None
+    if entries and (first := entries[0].seq) > 0:
         # The mark of a turn that reopened the session also covers the entry before the turn.
         before = await store.entries(session, first - 2, 1)
-        if before[0].kind == SessionReopened.kind:
-            entries = [*before, *entries]
-    own = marks.own_among(entries)
-    return None if all(entry.seq in own for entry in told) else "unknown"
+        if before[0].kind == SessionReopened.kind and _are_own(store, told, [*before, *entries]):
+            return None
+    return "unknown"
+
+
+def _are_own(store: LogReader, told: Sequence[Entry], entries: Sequence[Entry]) -> bool:
+    """Whether the user's perdure wrote all of `told`, which are among `entries`."""
+    own = marks_of(store).own_among(entries)
+    return all(entry.seq in own for entry in told)
 
 
 def _gives_authority(entry: Entry, open_from: int) -> bool:

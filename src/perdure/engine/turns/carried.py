@@ -6,6 +6,8 @@ machine.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from perdure.engine.turns.state import TurnState, fold
 from perdure.session.codec import body_of
 from perdure.session.entries import Entry
@@ -18,35 +20,40 @@ PAGE = 64
 """Number of entries read first; most turns are shorter."""
 
 
-async def carried_state(store: LogReader, stream: StreamId, head: int) -> TurnState:
+async def carried_state(
+    store: LogReader, stream: StreamId, head: int, page: Sequence[Entry] = ()
+) -> TurnState:
     """Return the part of the state of `stream` up to `head` that a new turn needs.
 
-    Raises: SessionNotFound.
+    `page` are the newest entries up to `head`, if they were read. Raises: SessionNotFound.
     """
-    tail = await carrying_from(store, stream, head)
+    tail = await carrying_from(store, stream, head, page)
     before = tail[0].seq - 1 if tail else head
     return fold(TurnState(stream=stream, head=before), tail)
 
 
-async def carrying_from(store: LogReader, stream: StreamId, head: int) -> list[Entry]:
+async def carrying_from(
+    store: LogReader, stream: StreamId, head: int, page: Sequence[Entry] = ()
+) -> list[Entry]:
     """Return the entries of `stream` up to `head` from which `carried` is computed.
 
-    Raises: SessionNotFound.
+    `page` are the newest entries up to `head`, if they were read. Raises: SessionNotFound.
     """
     tail: list[Entry] = []
     last, size = head, PAGE
     while last >= 0:
-        first = max(last - size + 1, 0)
-        page = await store.entries(stream, after=first - 1, limit=last - first + 1)
+        if not page:
+            first = max(last - size + 1, 0)
+            page = await store.entries(stream, after=first - 1, limit=last - first + 1)
         start = _start_in(page)
         tail = [*page[start or 0 :], *tail]
         if start is not None:
             break
-        last, size = first - 1, size * 4
+        last, size, page = page[0].seq - 1, size * 4, ()
     return tail
 
 
-def _start_in(page: list[Entry]) -> int | None:
+def _start_in(page: Sequence[Entry]) -> int | None:
     """Return the index of the newest entry that states or implies the earlier state."""
     for place in range(len(page) - 1, -1, -1):
         entry = page[place]

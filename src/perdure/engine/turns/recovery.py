@@ -6,6 +6,7 @@ entries. Only the newest turn is therefore read, whatever the length of the log.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 
 import msgspec
@@ -20,9 +21,11 @@ from perdure.engine.turns.state import Phase, TurnState, fold
 from perdure.engine.windows import FollowedWindow
 from perdure.errors import HeadConflict, LeaseHeld, TurnOpen
 from perdure.session.codec import new_side
+from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.ledger import History, Spending, TurnFinished
 from perdure.session.messages import Message, decode_message
+from perdure.session.notes import Pin
 from perdure.stores.protocol import Commit, LogReader, StreamState, Write
 
 
@@ -69,12 +72,18 @@ async def idle_state(store: LogReader, stream: StreamId) -> StreamState:
 
 
 class IdleState(msgspec.Struct, frozen=True):
-    """State of a session without an open turn; if it `has_ended`, it must be reopened."""
+    """State of a session without an open turn; if it `has_ended`, it must be reopened.
+
+    `page` are the newest entries up to `head` and `pins` the notes of kind ``pin``, if they were
+    read with the state.
+    """
 
     head: int
     leaf: EntryId | None
     turns: int
     has_ended: bool = False
+    page: Sequence[Entry] = ()
+    pins: Sequence[Entry] | None = None
 
 
 class Recollection:
@@ -95,16 +104,28 @@ class Recollection:
             return None
         return IdleState(left.head, leaf, left.number)
 
-    async def so_far(self, head: int) -> TurnState:
+    async def idle(self) -> IdleState:
+        """Read the state of the session, and with it everything that a new turn needs.
+
+        Raises: SessionNotFound; TurnOpen.
+        """
+        limit = PAGE if self.left is None else 0  # else `so_far` reads only what is new
+        state, page, pins = await self._store.tail(self._stream, limit, (Pin.kind,))
+        if state.open_turn is not None:
+            raise TurnOpen(self._stream, state.open_turn)
+        has_ended = state.info.status != "active"
+        return IdleState(state.head, state.leaf, state.info.turns, has_ended, page, pins)
+
+    async def so_far(self, head: int, page: Sequence[Entry] = ()) -> TurnState:
         """Return the state of the log up to `head`, its last entry, for a new turn.
 
-        Read only the entries that others have appended since the last turn.
-        Raises: SessionNotFound.
+        Read only the entries that others have appended since the last turn. `page` are the newest
+        entries up to `head`, if they were read. Raises: SessionNotFound.
         """
         left = self.left
         if left is None or not 0 <= head - left.head <= PAGE:
             self.forget()
-            return await carried_state(self._store, self._stream, head)
+            return await carried_state(self._store, self._stream, head, page)
         if left.head < head:
             added = await self._store.entries(self._stream, left.head, head - left.head)
             self.branch.follow(added)

@@ -21,7 +21,6 @@ from perdure.engine.turns.lease import LeaseHolder, leading
 from perdure.engine.turns.recovery import (
     IdleState,
     Recollection,
-    idle_state,
     lost_effect,
     open_turn,
 )
@@ -169,12 +168,12 @@ class SessionTurns:
                 await leadership.take()
             while True:
                 # The state after the last turn is current unless another writer has appended.
-                at = standing or await self._standing()
+                at = standing or await self._known.idle()
                 if standing is None:
                     await follow(at.head)
                 await require_unanswered(self.environment.store, self._stream, request, at.head)
-                so_far = await self._known.so_far(at.head)
-                inherited = await self._known.branch.settings_at(at.leaf)
+                so_far = await self._known.so_far(at.head, at.page)
+                inherited = await self._known.branch.settings_at(at.leaf, at.pins)
                 settings = await self._switches.in_force(inherited)
                 begin = await self._begin(message, contents, at, so_far)
                 begin = msgspec.structs.replace(begin, recalled=recalled, request=request)
@@ -246,12 +245,6 @@ class SessionTurns:
     async def _recall(self, message: Message) -> ContextRecalled | None:
         memory = self.terms.settings.memory
         return None if memory is None else await memory.recall(message.text)
-
-    async def _standing(self) -> IdleState:
-        state = await idle_state(self.environment.store, self._stream)
-        return IdleState(
-            state.head, state.leaf, state.info.turns, has_ended=state.info.status != "active"
-        )
 
     async def _tokens_before(self, so_far: TurnState) -> int:
         """Estimate the size of a request without the new message; read the log only if needed."""

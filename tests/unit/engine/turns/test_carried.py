@@ -39,6 +39,19 @@ async def test_long_log_is_read_in_pages_from_its_start() -> None:
     assert await carried(*log) == [*range(10, len(log))]
 
 
+async def test_page_that_was_read_is_not_read_again() -> None:
+    store = MemoryStore(clock=ManualClock(), random=SeededRandom(1))
+    bodies = (*said(2), new_side(AgentBound({"id": "a"})), *said(5))
+    write = Write(stream=S, create=StreamHeader(S, 0), entries=bodies)
+    await store.commit(Commit(writes=(write,), at=1))
+    head, whole = len(bodies) - 1, await store.entries(S)
+    for count in range(1, len(bodies) + 1):
+        found = await carrying_from(store, S, head, whole[-count:])
+        assert found == await carrying_from(store, S, head)
+    await store.close()
+    assert [each.seq for each in await carrying_from(store, S, head, whole)] == [*range(2, 8)]
+
+
 async def test_read_of_session_state_continues_past_a_binding_made_by_a_grant() -> None:
     bound, granted = new_side(AgentBound({"id": "a"})), new_side(AgentBound({}, granted_by="me"))
     assert await carried(*said(2), bound, *said(1), granted) == [2, 3, 4]
