@@ -27,7 +27,7 @@ from perdure.engine.turns.recovery import (
 from perdure.engine.turns.requests import require_unanswered
 from perdure.engine.turns.runner import StopRequest, TurnRunner
 from perdure.engine.turns.state import TurnState
-from perdure.errors import HeadConflict, InvalidTransition, LeaseHeld, StoreBehind
+from perdure.errors import HeadConflict, InvalidTransition, LeaseHeld, StoreBehind, TurnOpen
 from perdure.models.protocol import ThinkingLevel
 from perdure.session.codec import body_of
 from perdure.session.fold import BranchState
@@ -164,11 +164,11 @@ class SessionTurns:
         claim, stopping = self.environment.claim, signals.stopping
         async with leading(claim, is_begun=False, stopping=stopping) as leadership:
             standing = self._known.standing if request is None else None
-            if standing is None:
-                await leadership.take()
+            if standing is None and request is None:
+                await leadership.take()  # a later message must not begin before this one
             while True:
                 # The state after the last turn is current unless another writer has appended.
-                at = standing or await self._known.idle()
+                at = standing or await self._standing(leadership)
                 if standing is None:
                     await follow(at.head)
                 await require_unanswered(self.environment.store, self._stream, request, at.head)
@@ -245,6 +245,14 @@ class SessionTurns:
     async def _recall(self, message: Message) -> ContextRecalled | None:
         memory = self.terms.settings.memory
         return None if memory is None else await memory.recall(message.text)
+
+    async def _standing(self, leadership: LeaseHolder) -> IdleState:
+        """Return the state of the session. Raises: LeaseHeld, TurnOpen if a turn is open."""
+        try:
+            return await self._known.idle()
+        except TurnOpen:  # the lease tells whether another process runs the turn, or has ended it
+            await leadership.take()
+            return await self._known.idle()
 
     async def _tokens_before(self, so_far: TurnState) -> int:
         """Estimate the size of a request without the new message; read the log only if needed."""

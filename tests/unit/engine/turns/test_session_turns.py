@@ -8,13 +8,16 @@ from typing import Any, cast
 import pytest
 
 from perdure.client.agents.chat import Chat
+from perdure.client.agents.runners import answering
 from perdure.errors import InvalidTransition, TurnOpen
 from perdure.events.types import Event
 from perdure.models.scenario import Hang, Reply
-from perdure.session.codec import body_of
+from perdure.session.codec import body_of, new_side
+from perdure.session.ids import StreamId
 from perdure.session.kinds import ModelChange, ThinkingChange
-from perdure.session.ledger import ModelCalled, TurnStarted
+from perdure.session.ledger import ModelCalled, TurnRequested, TurnStarted
 from perdure.session.messages import user
+from perdure.stores.protocol import Commit, Write
 from perdure.stores.session_store import SessionStore
 from tests.fakes.chats import Stage, calls, says
 
@@ -94,6 +97,17 @@ async def test_turn_directly_after_a_turn_reads_no_entries() -> None:
     await chat.send("and?")
     # Its lease is taken in its first commit and given back in its last one.
     assert counting.asked - Counter(capabilities=99, address=99) == {"commit": 5}
+
+
+async def test_turn_that_answers_a_request_takes_its_lease_in_its_first_commit() -> None:
+    _, chat, counting = await counted(says("one"))
+    write = Write(stream=StreamId(chat.id), entries=(new_side(TurnRequested(user("hi"))),))
+    ((request,),) = (await counting.commit(Commit(writes=(write,), at=1))).entries
+    counting.asked.clear()
+    with answering(StreamId(chat.id), request.seq):
+        await chat.send("hi")
+    reads = {"tail": 2, "context_window": 1}  # the workspace is looked at too
+    assert counting.asked - Counter(capabilities=99, address=99, marks=99) == {"commit": 2, **reads}
 
 
 async def test_after_an_append_of_another_writer_only_that_append_is_read() -> None:
