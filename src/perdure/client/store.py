@@ -68,6 +68,7 @@ from perdure.stores.protocol import (
     Capabilities,
     Commit,
     StoreInfo,
+    StreamState,
     Verification,
     Write,
 )
@@ -217,13 +218,7 @@ class Store:
             id = (await session_files.find_file(self.backend, session)).session
         else:
             id = StreamId(session)
-        backing = StoredSession(self.backend)
-        state = await identifiers.state_of(self.backend, id)
-        if state.info.status == "erased":
-            raise Erased(id)
-        if state.header.kind == "memory":
-            raise SessionNotFound(id)
-        return Session(backing, state, self.outside, self.bus, self.hooks)
+        return (await opened(self, id))[0]
 
     async def find(self, prefix: str, *, only: Literal["flow"] | None = None) -> StreamId:
         """Return the id that equals `prefix`, or the only id that begins with `prefix`.
@@ -647,6 +642,17 @@ class Store:
     async def _handle(self, stream: StreamId, backing: SessionStorage) -> Session:
         state = await backing.log.state(stream)
         return Session(backing, state, self.outside, self.bus, self.hooks)
+
+
+async def opened(store: Store, id: StreamId) -> tuple[Session, StreamState]:
+    """Return the session with the complete id `id`, and its state. Raises: as `Store.open`."""
+    state = await identifiers.state_of(store.backend, id)
+    if state.info.status == "erased":
+        raise Erased(id)
+    if state.header.kind == "memory":
+        raise SessionNotFound(id)
+    backing = StoredSession(store.backend)
+    return Session(backing, state, store.outside, store.bus, store.hooks), state
 
 
 async def _has_session(store: SessionStore, stream: StreamId) -> bool:

@@ -26,7 +26,7 @@ from perdure.client.conversation.workspace import Workspace, detect_workspace
 from perdure.client.processes import this_process
 from perdure.client.records.sessions import sessions_with_open_turn
 from perdure.client.session_fields import require_header, title_of
-from perdure.client.store import Store
+from perdure.client.store import Store, opened
 from perdure.engine.hooks.points import HookName, SessionShutdown, SessionStart
 from perdure.engine.hooks.registry import Hook, Hooks
 from perdure.engine.turns.config import Budget, Limits
@@ -191,8 +191,7 @@ class Runtime:
         McpUnavailable if a server of its tools is missing; TurnOpen if the session would move
         during a turn; FlowRefusal for the role of a flow that is not completed.
         """
-        handle = await self._store.open(session)
-        found = await self._store.backend.state(handle.id)
+        handle, found = await opened(self._store, StreamId(session))
         if found.header.origin == "role" or found.header.kind == "flow":
             at = self._store.backend, self._store.outside.clock
             await role_sessions.require_no_role(*at, found.header, "resume")
