@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -32,6 +33,9 @@ pytestmark = pytest.mark.full_only
 WATCH = "Performer._obey_stops"
 BESIDE = {WATCH, "Performer._long_wait", "Turn.settled"}
 """The tasks of a performer beside a turn."""
+
+READS = ("acquire_lease", "commit", "context_window", "entries", "notes", "state", "tail")
+"""The calls for which a turn of a worker goes to the database."""
 
 ENDS_S = 60
 """How long a test waits for an end that never came."""
@@ -291,3 +295,32 @@ async def test_worker_job_continues_a_turn_that_began_while_its_session_was_resu
         assert (await store.backend.state(chat.id)).open_turn is None
         path = await chat.session.path()
     assert [each.message.text for each in path if each.message] == ["go", "done"]
+
+
+async def test_requested_turn_reads_its_session_a_few_times(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: Counter[str] = Counter()
+
+    def counted(name: str) -> Callable[..., Awaitable[Any]]:
+        call = getattr(store.backend, name)
+
+        async def counting(*args: Any, **kwargs: Any) -> Any:
+            asked[name] += 1
+            return await call(*args, **kwargs)
+
+        return counting
+
+    agent = Agent("helper", model=MODEL)
+    scenario = Scenario(name="test", sequence=(says("done"),))
+    models = ScriptedModel(scenario, clock=ManualClock())
+    async with Runtime(store, [agent], models=models) as runtime:
+        chat = await runtime.start(agent)
+        write = Write(stream=chat.id, entries=(new_side(TurnRequested(user("go"))),))
+        ((request,),) = (await store.backend.commit(Commit(writes=(write,), at=0))).entries
+        performer = Performer(runtime, Slots(cluster_of(store.backend).limits, "worker"))
+        for name in READS:
+            monkeypatch.setattr(store.backend, name, counted(name))
+        work = Work(store.backend.namespace, chat.id, request.seq)
+        assert await asyncio.wait_for(performer.perform(work), ENDS_S) == "done"
+    assert asked == {"state": 1, "tail": 3, "context_window": 1, "commit": 2}

@@ -72,9 +72,10 @@ class Slots:
     @asynccontextmanager
     async def held(
         self, work: Work, store: SessionStore, is_over: Callable[[], Awaitable[bool]]
-    ) -> AsyncGenerator[None]:
+    ) -> AsyncGenerator[bool]:
         """Wait until the limits permit the turn of `work`; in the context it has its slot.
 
+        The value of the context is whether the turn had to be granted, so that time has passed.
         The wait also ends when `is_over` returns True, because no work is left then.
         Raises: TurnSuspended if the worker stops; SessionNotFound if the session does not exist;
         StoreError if the store fails; the errors of `is_over`.
@@ -93,7 +94,7 @@ class Slots:
                     del self._turns[id]
                     self._is_changed.set()
             turn.is_running = True
-            yield
+            yield bool(limited)
         finally:
             if self._turns.pop(id, None) is not None and id in self._stored:
                 self._is_changed.set()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from contextlib import suppress
 
 from perdure.client.agents.chat import Chat
@@ -18,6 +19,7 @@ from perdure.client.cluster.runner import cluster_of
 from perdure.engine.telemetry.activation import ClusterReport
 from perdure.engine.turns.lease import led_by_other
 from perdure.engine.turns.requests import (
+    FEW,
     STOPPED,
     OpenRequest,
     break_turn,
@@ -38,7 +40,8 @@ from perdure.errors import (
     TurnSuspended,
 )
 from perdure.session.codec import body_of
-from perdure.session.ledger import TurnRequested
+from perdure.session.entries import Entry
+from perdure.session.ledger import TurnRequested, TurnStopRequested
 from perdure.stores.cluster.protocol import Work
 from perdure.stores.protocol import StreamState
 from perdure.stores.wakeups import change
@@ -103,7 +106,7 @@ class Performer:
         while True:
             try:
                 losses = await self._cluster.losses(work)
-                state = await self._store.state(work.stream)
+                state, page, _ = await self._store.tail(work.stream, FEW)
                 is_flow, is_lost = state.header.kind == "flow", losses >= MAX_LOSSES
                 if is_lost:
                     give_up = self.flows.give_up if is_flow else self._give_up
@@ -111,7 +114,7 @@ class Performer:
                 elif is_flow:
                     ended = await self.flows.once(work)
                 else:
-                    ended = await self._once_or_parked(work, state)
+                    ended = await self._once_or_parked(work, state, page)
                 if losses:
                     await self._cluster.forget_losses(work)
             except _AGAIN as error:
@@ -128,16 +131,16 @@ class Performer:
             else:
                 return ended
 
-    async def _once_or_parked(self, work: Work, state: StreamState) -> str:
+    async def _once_or_parked(self, work: Work, state: StreamState, page: Sequence[Entry]) -> str:
         try:
-            return await self._once(work, state)
+            return await self._once(work, state, page)
         except _WaitsForPerson:
             is_behind = await self._open_request(work) is not None
             self.parked.park(work.stream, work if is_behind else None)
             return "waiting"
 
-    async def _once(self, work: Work, state: StreamState) -> str:
-        request = await self._open_request(work)
+    async def _once(self, work: Work, state: StreamState, page: Sequence[Entry]) -> str:
+        request = await self._open_request(work, page)
         if request is None and state.open_turn is None:  # perhaps a turn has begun since
             state = await self._store.state(work.stream)
         if request is None and state.open_turn is None:
@@ -147,7 +150,9 @@ class Performer:
         held = led_by_other(self._host.claim(work.stream), state)
         if held is not None:
             raise held
-        async with self._slots.held(work, self._store, lambda: self._is_over(work)):
+        async with self._slots.held(work, self._store, lambda: self._is_over(work)) as has_waited:
+            if has_waited and request is not None:
+                request = await self._still_open(work, request)
             return await self._run(work, request)
 
     async def _is_over(self, work: Work) -> bool:
@@ -159,7 +164,10 @@ class Performer:
         return request is None or request.stop is not None
 
     async def _run(self, work: Work, request: OpenRequest | None) -> str:
-        """Continue the open turn, if there is one, then answer `request`."""
+        """Continue the open turn, if there is one, then answer `request`.
+
+        The turn does not begin if another process has answered `request` since it was read.
+        """
         try:
             chat = await self._runtime.resume(work.stream)
         except (LeaseHeld, StoreUnavailable, SessionNotFound, Erased):
@@ -168,12 +176,9 @@ class Performer:
             return await self._refuse(work, request, error)
         if chat.turn is not None:
             await self._settle(work, chat.turn)
-        still_open = await self._open_request(work)
-        if still_open is not None:
-            return await self._answer(work, chat, still_open)
-        if request is not None:  # another process closed it: perhaps its turn is still open
-            raise RequestAnswered(work.stream, request.entry.seq)
-        return "continued"
+            if request is not None:
+                request = await self._still_open(work, request)
+        return "continued" if request is None else await self._answer(work, chat, request)
 
     async def _answer(self, work: Work, chat: Chat, request: OpenRequest) -> str:
         body, seq = body_of(request.entry), request.entry.seq
@@ -189,7 +194,7 @@ class Performer:
             report = self._report_start(work, chat.agent.id, turn, delay_s)
             reporting = asyncio.ensure_future(report)
             try:
-                error = await self._settle(work, turn)
+                error = await self._settle(work, turn, seq)
             finally:
                 reporting.cancel()
         except (TurnSuspended, *_AGAIN):
@@ -207,15 +212,17 @@ class Performer:
             if self._report is not None:
                 self._report.started(work.namespace, agent, delay_s)
 
-    async def _settle(self, work: Work, turn: Turn) -> PerdureError | None:
-        """Wait for the end of `turn`.
+    async def _settle(
+        self, work: Work, turn: Turn, request: int | None = None
+    ) -> PerdureError | None:
+        """Wait for the end of `turn`, which answers `request` if that is not None.
 
         Return the error of the turn; the log contains the error if the turn had begun.
         Raises: TurnSuspended if the worker stops; one of `_AGAIN` if the work must be tried again;
         _LeftOpen if the turn failed but is still open; _WaitsForPerson if the turn was stopped
         because it waits for a person.
         """
-        obeying = asyncio.ensure_future(self._obey_stops(work, turn))
+        obeying = asyncio.ensure_future(self._obey_stops(work, turn, request))
         waiting = asyncio.ensure_future(self._long_wait(turn))
         ended = asyncio.ensure_future(turn.settled())
         try:
@@ -257,26 +264,45 @@ class Performer:
         now = self._host.store.outside.clock.now_ms()
         return bool(await awaited_sessions(self._store, work.stream, now))
 
-    async def _obey_stops(self, work: Work, turn: Turn) -> None:
-        """Stop `turn` when an entry of another process requests it."""
+    async def _obey_stops(self, work: Work, turn: Turn, request: int | None) -> None:
+        """Stop `turn`, which answers `request`, when an entry of another process requests it."""
         changes = self._store.changes(work.stream)
         while turn.is_running:
             await asyncio.sleep(STOP_LOOK_S)
             with suppress(StoreUnavailable):
-                state = await self._store.state(work.stream)
-                if state.open_turn is not None:
-                    stop = await stop_of_turn(self._store, work.stream, state.open_turn)
-                    if stop is not None and stop.is_cancel:
-                        turn.cancel()
-                    elif stop is not None:
-                        turn.abort()
+                stop = await self._requested_stop(work, request)
+                if stop is not None and stop.is_cancel:
+                    turn.cancel()
+                elif stop is not None:
+                    turn.abort()
             await change(changes, self._store.address)
 
-    async def _open_request(self, work: Work) -> OpenRequest | None:
-        """Return the open request of `work`; None if `work` has no request, or it is answered."""
+    async def _requested_stop(self, work: Work, request: int | None) -> TurnStopRequested | None:
+        """Return the newest stop request for the open turn, which answers `request` if given."""
+        store, kind = self._store, TurnStopRequested.kind
+        if request is not None and not await store.entries(work.stream, request, 1, kind=kind):
+            return None
+        turn = (await store.state(work.stream)).open_turn
+        return None if turn is None else await stop_of_turn(store, work.stream, turn)
+
+    async def _open_request(self, work: Work, page: Sequence[Entry] = ()) -> OpenRequest | None:
+        """Return the open request of `work`; None if `work` has no request, or it is answered.
+
+        `page` are the newest entries of the session, if they were read.
+        """
         if work.request is None:
             return None
-        return await open_request(self._store, work.stream, work.request)
+        return await open_request(self._store, work.stream, work.request, page)
+
+    async def _still_open(self, work: Work, request: OpenRequest) -> OpenRequest:
+        """Return `request` as it is now.
+
+        Raises: RequestAnswered if another process closed it; perhaps its turn is still open.
+        """
+        found = await self._open_request(work)
+        if found is None:
+            raise RequestAnswered(work.stream, request.entry.seq)
+        return found
 
     async def _refuse(self, work: Work, request: OpenRequest | None, error: PerdureError) -> str:
         _log.warning("session %s: no turn can begin: %s", work.stream, error)

@@ -27,7 +27,7 @@ STOPPED = ("aborted", "the request was stopped before a worker began it")
 
 _CLOSING = (TurnStarted.kind, TurnRefused.kind)
 
-_FEW = 32
+FEW = 32
 """Entries read at once: few follow most requests. Of more, only those of the wanted kinds."""
 
 
@@ -38,13 +38,20 @@ class OpenRequest(msgspec.Struct, frozen=True):
     stop: TurnStopRequested | None
 
 
-async def open_request(store: LogReader, stream: StreamId, request: int) -> OpenRequest | None:
-    """Return the request at seq `request`; None if it is answered or erased."""
-    found = await store.entries(stream, after=request - 1, limit=_FEW)
+async def open_request(
+    store: LogReader, stream: StreamId, request: int, page: Sequence[Entry] = ()
+) -> OpenRequest | None:
+    """Return the request at seq `request`; None if it is answered or erased.
+
+    `page` are the newest entries of `stream`, if they were read, and at most `FEW`.
+    """
+    found = [entry for entry in page if entry.seq >= request]
+    if not found or found[0].seq > request:
+        found = await store.entries(stream, after=request - 1, limit=FEW)
     if not found or found[0].is_erased:
         return None
     entry, *following = found
-    if len(found) == _FEW:
+    if len(found) == FEW:
         following = await _of_kinds(store, stream, request, (*_CLOSING, TurnStopRequested.kind))
     if _closing(following, entry.id) is not None:
         return None
@@ -53,8 +60,8 @@ async def open_request(store: LogReader, stream: StreamId, request: int) -> Open
 
 async def closing_entry(store: LogReader, stream: StreamId, request: int) -> Entry | None:
     """Return the entry that closes the request at seq `request`; None while the request is open."""
-    following = await store.entries(stream, after=request, limit=_FEW)
-    if len(following) == _FEW:
+    following = await store.entries(stream, after=request, limit=FEW)
+    if len(following) == FEW:
         following = await _of_kinds(store, stream, request, _CLOSING)
     return _closing(following, entry_id(stream, request))
 

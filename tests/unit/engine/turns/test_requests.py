@@ -11,6 +11,8 @@ from perdure import Agent, Runtime, Store, user
 from perdure.client.agents.chat import Chat
 from perdure.client.agents.runners import answering
 from perdure.engine.turns.requests import (
+    FEW,
+    OpenRequest,
     break_turn,
     closing_entry,
     open_request,
@@ -40,6 +42,14 @@ async def append(chat: Chat, store: Store, body: SideBody, about: int | None = N
     write = Write(stream=chat.id, entries=(new_side(body, named),))
     committed = await store.backend.commit(Commit(writes=(write,), at=1))
     return committed.entries[0][0].seq
+
+
+async def read_request(store: Store, chat: Chat, request: int) -> OpenRequest | None:
+    """Return the open request, which is the same if the newest entries were read before."""
+    found = await open_request(store.backend, chat.id, request)
+    _, page, _ = await store.backend.tail(chat.id, FEW)
+    assert await open_request(store.backend, chat.id, request, page) == found
+    return found
 
 
 async def test_request_is_answered_by_one_turn(store: Store) -> None:
@@ -95,21 +105,21 @@ async def test_open_request_is_found_with_its_stop_at_any_distance(
         request = await append(chat, store, TurnRequested(SAID))
         for _ in range(between):
             await append(chat, store, TurnRequested(SAID))
-        found = await open_request(store.backend, chat.id, request)
+        found = await read_request(store, chat, request)
         assert found is not None
         assert (found.entry.seq, found.stop) == (request, None)
         if between:  # of another request
             await append(chat, store, TurnStopRequested(), about=request + between)
         await append(chat, store, TurnStopRequested(is_cancel=True), about=request)
-        found = await open_request(store.backend, chat.id, request)
+        found = await read_request(store, chat, request)
         assert found is not None
         assert found.stop == TurnStopRequested(is_cancel=True)
         assert await closing_entry(store.backend, chat.id, request) is None
         await refuse_request(runtime.host.claim(chat.id), request, "config", "no agent")
-        assert await open_request(store.backend, chat.id, request) is None
+        assert await read_request(store, chat, request) is None
         assert await closing_entry(store.backend, chat.id, request) is not None
         if between:
-            assert await open_request(store.backend, chat.id, request + 1) is not None
+            assert await read_request(store, chat, request + 1) is not None
 
 
 async def test_breaking_off_a_turn_without_an_open_turn_appends_no_entry(store: Store) -> None:
