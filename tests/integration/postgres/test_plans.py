@@ -51,6 +51,7 @@ OPERATIONS: dict[str, Operation] = {
     "branch": lambda store: store.branch(S, LAST, limit=5),
     "messages": lambda store: store.branch(S, LAST, limit=5, kind="message"),
     "entries": lambda store: store.entries(S, MANY - 5),
+    "tail": lambda store: store.tail(S, 5, ("label",)),
     "entry": lambda store: store.entry(S, LAST),
     "find_entry": lambda store: store.find_entry(S, "7"),
     "window": lambda store: store.context_window(S, LAST),
