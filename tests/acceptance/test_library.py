@@ -128,7 +128,7 @@ def test_session_and_agent_examples_work_without_async(address: str) -> None:
             assert "Fix it" in chat.send("Fix it").result().text
 
 
-async def test_two_stores_on_one_file_see_one_log(tmp_path: Path) -> None:
+async def test_two_open_handles_of_one_store_file_see_the_same_log(tmp_path: Path) -> None:
     address = f"sqlite:///{tmp_path / 'agents.db'}"
     async with perdure.open(address) as mine, perdure.open(address) as theirs:
         session = await mine.create(id="shared")

@@ -236,7 +236,9 @@ async def test_deeply_nested_arguments_are_shown_and_need_approval(tmp_path: Pat
         depth *= 2
 
 
-async def test_question_masks_a_credential_but_the_approval_is_bound_to_it(tmp_path: Path) -> None:
+async def test_question_masks_a_credential_but_the_approval_is_valid_only_for_its_value(
+    tmp_path: Path,
+) -> None:
     """A credential in a name, the content and the file: shown and compared by its hash."""
     key, other = "ghp_" + "a1B2c3D4" * 5, "ghp_" + "z9Y8x7W6" * 5
     args = {"path": "l", "content": f"token={key}\n"}

@@ -44,7 +44,7 @@ def test_list_of_forbidden_commands_has_at_least_100_commands() -> None:
     assert len(set(COMMANDS)) >= 100
 
 
-async def test_hostile_commands_of_the_corpus_never_run(tmp_path: Path) -> None:
+async def test_hostile_commands_in_the_list_of_attacks_never_run(tmp_path: Path) -> None:
     for command in COMMANDS:
         with case(command):
             run = await Tools(tmp_path, ALLOWED).run(run_command, command=command)

@@ -165,7 +165,7 @@ def choose_places(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, chosen)
 
 
-def test_corpus_has_enough_paths() -> None:
+def test_list_of_attacked_paths_has_enough_paths() -> None:
     assert len(set(FILES)) >= 90
 
 
@@ -261,7 +261,7 @@ def names_in(folder: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("path", HIDDEN)
-async def test_accept_edits_asks_about_a_name_that_begins_with_a_dot(
+async def test_approval_mode_accept_edits_asks_before_a_write_to_a_name_that_begins_with_a_dot(
     tmp_path: Path, path: str
 ) -> None:
     work = tmp_path / ".worktrees" / "project"

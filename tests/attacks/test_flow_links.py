@@ -275,5 +275,5 @@ def test_plain_record_folder_is_made(world: Path, record: str) -> None:
     record_of(world, record)
 
 
-def test_corpus_has_enough_links() -> None:
+def test_list_of_attacking_links_has_enough_links() -> None:
     assert len({*CASES, *RECORDS}) >= 45

@@ -108,7 +108,7 @@ def require_harmless(run: ToolRun, root: Path) -> None:
     assert "passwd" not in said
 
 
-def test_corpus_has_enough_paths() -> None:
+def test_list_of_attacked_paths_has_enough_paths() -> None:
     assert len(set(PATHS)) >= 190
     assert len(set(WRITES)) >= 50
 

@@ -69,11 +69,11 @@ async def way() -> AsyncGenerator[Way]:
     made.names.close()
 
 
-def test_corpus_has_enough_urls() -> None:
+def test_list_of_attacking_urls_has_enough_urls() -> None:
     assert len(set(URLS)) >= 250
 
 
-async def test_every_internal_url_of_the_corpus_is_refused(way: Way) -> None:
+async def test_every_internal_url_in_the_list_of_attacks_is_refused(way: Way) -> None:
     for url in URLS:
         with case(url):
             run = await way.ask(url)

@@ -64,7 +64,7 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(request.param).format(tmp_path)
 
 
-async def test_second_chat_follows_turn_and_question_is_reported_once(
+async def test_second_chat_of_a_session_follows_the_turn_and_its_question_is_reported_once(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(led_turn, "LOOK_S", 0.01)
@@ -85,7 +85,9 @@ async def test_second_chat_follows_turn_and_question_is_reported_once(
 
 
 @pytest.mark.parametrize(("method", "end"), [("abort", "aborted"), ("cancel", "cancelled")])
-async def test_second_chat_stops_the_turn(address: str, method: str, end: str) -> None:
+async def test_second_chat_of_a_session_can_stop_the_turn_of_the_first_chat(
+    address: str, method: str, end: str
+) -> None:
     async with asking_chat(address) as (chat, runtime, *_):
         second = await runtime.resume("s")
         await getattr(second, method)()
@@ -123,7 +125,7 @@ async def test_question_is_announced_only_where_the_turn_runs() -> None:
         assert not chat.is_running
 
 
-async def test_chat_stays_open_after_its_end_is_refused() -> None:
+async def test_chat_stays_open_after_a_refused_attempt_to_end_it() -> None:
     opened = asking_chat("memory:", "the end", "next")
     async with opened as (_, runtime, other, _told), other() as elsewhere:
         second = await elsewhere.resume("s")

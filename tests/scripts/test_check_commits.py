@@ -35,7 +35,7 @@ def repository(tmp_path: Path) -> Path:
     "subject",
     [LONGEST, "sqlite: fix race", "stores/jsonl: skip lines", "cli, docs: rename", "a.yaml: add x"],
 )
-def test_well_formed_subject_passes(subject: str) -> None:
+def test_well_formed_commit_subject_passes_the_check(subject: str) -> None:
     assert list(violations([("abc", subject)])) == []
 
 
@@ -50,7 +50,7 @@ def test_well_formed_subject_passes(subject: str) -> None:
         ("an area of words: summary", "commit-form"),
     ],
 )
-def test_malformed_subject_fails(subject: str, rule: str) -> None:
+def test_malformed_commit_subject_fails_the_check(subject: str, rule: str) -> None:
     assert [line.split(": ")[:2] for line in violations([("abc", subject)])] == [["abc", rule]]
 
 
@@ -69,7 +69,7 @@ def test_only_commits_after_the_base_are_checked(
     assert bad.startswith(printed.split(":")[0])
 
 
-def test_shallow_clone_skips_with_reason(
+def test_commit_check_is_skipped_with_a_reason_in_a_shallow_clone(
     repository: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     base = commit(repository, "area: base")
@@ -82,7 +82,7 @@ def test_shallow_clone_skips_with_reason(
     )
 
 
-def test_folder_without_repository_skips_with_reason(
+def test_commit_check_is_skipped_with_a_reason_in_a_folder_without_a_repository(
     repository: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     unpacked = repository / "unpacked"
@@ -91,7 +91,7 @@ def test_folder_without_repository_skips_with_reason(
     assert f"not checked: {unpacked} is not a git repository" in capsys.readouterr().out
 
 
-def test_missing_git_skips_with_reason(
+def test_commit_check_is_skipped_with_a_reason_if_git_is_missing(
     repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PATH", str(repository))

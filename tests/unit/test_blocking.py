@@ -94,7 +94,7 @@ def test_agent_answers_without_async() -> None:
         assert runtime.resume(chat.id).turn is None
 
 
-def test_closed_store_raises() -> None:
+def test_append_to_a_closed_store_raises_store_unavailable() -> None:
     store = blocking.open("memory:")
     session = store.create()
     store.close()

@@ -61,7 +61,7 @@ async def with_episode(
 
 
 async def record_open_ends(store: SessionStore, clock: Clock) -> int:
-    """Record the episode of each session end without one; return the number of new episodes.
+    """Record the missing episode of each ended session; return the number of new episodes.
 
     A read-only store is not changed. A failure to record an episode is only logged, because it must
     not prevent opening a store.

@@ -149,7 +149,7 @@ def test_undo_of_a_compaction_is_refused_if_there_is_none(sample: World) -> None
     assert ended.err.startswith("perdure: there is no compaction to undo in session")
 
 
-def test_info_on_a_store_in_memory_names_no_file(world: World) -> None:
+def test_store_info_command_shows_no_file_for_an_in_memory_store(world: World) -> None:
     out = world.ok("store", "info", "--store", "memory:").out
     assert "none: all of it ends with this process" in out
     assert "0 bytes for 0 bytes" not in out

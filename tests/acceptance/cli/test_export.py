@@ -97,7 +97,7 @@ def test_export_does_not_replace_a_folder_by_a_file(sample: World, words: tuple[
 
 
 @pytest.mark.parametrize("words", [("--force",), ()])
-def test_error_shows_the_missing_output_folder_as_typed(
+def test_export_error_shows_the_missing_output_folder_as_it_was_typed(
     sample: World, words: tuple[str, ...]
 ) -> None:
     ended = sample.run("export", SAMPLE_ID, "-o", "nowhere/out", *words)

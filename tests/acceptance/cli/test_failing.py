@@ -62,7 +62,7 @@ def test_error_for_an_invalid_value_lists_the_valid_values(
     assert set(as_json.error) >= {"code", "message"}
 
 
-def test_group_without_a_command_shows_its_help(world: World) -> None:
+def test_command_group_without_a_command_shows_its_help_and_fails(world: World) -> None:
     for words in ((), ("sessions",), ("store",)):
         ended = world.run(*words)
         assert ended.code == 2

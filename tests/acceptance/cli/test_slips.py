@@ -183,7 +183,7 @@ def test_fork_accepts_its_entry_as_an_argument_or_an_option_but_not_both(sample:
     assert (ended.code, "name one entry" in ended.err) == (2, True)
 
 
-def test_group_without_a_command_prints_its_help(world: World) -> None:
+def test_command_group_without_a_command_prints_its_help(world: World) -> None:
     for group in ("memory", "grants", "schedule", "token", "cluster", "sessions", "flow"):
         ended = world.run(group)
         assert (ended.code, ended.out) == (2, ""), group

@@ -113,7 +113,9 @@ def test_consent_call_grants_all_its_commands_or_none(world: World, built: Path)
     assert allowed() == []
 
 
-def test_resume_uses_the_scenario_and_commands_of_the_run(world: World, built: Path) -> None:
+def test_resume_command_uses_the_scripted_model_and_the_allowed_commands_of_the_run(
+    world: World, built: Path
+) -> None:
     asking = ("--allow-command", "touch *", "--json")
     (asked,) = flow(world, *RUN, *asking, code=1).json["waiting"]
     assert world.run("inbox", "answer", asked["question"], "allow-flow").code == 0
@@ -128,7 +130,7 @@ def test_resume_uses_the_scenario_and_commands_of_the_run(world: World, built: P
     assert flow(world, "resume", "f", "--json").json["status"] == "completed"
 
 
-def test_resume_reports_that_the_scenario_file_of_the_run_is_missing(
+def test_resume_command_reports_that_the_file_of_the_scripted_model_is_missing(
     world: World, built: Path
 ) -> None:
     flow(world, *RUN, "--consent", "full-access", code=1)

@@ -99,7 +99,7 @@ async def texts_in(folder: Path) -> list[str]:
         return [message.text.strip() for message in messages if message.text]
 
 
-async def test_open_page_matches_the_log_after_a_killed_answer(
+async def test_open_console_page_matches_the_log_after_its_server_was_killed(
     tmp_path: Path, chromium: str, port: str
 ) -> None:
     (tmp_path / "shop.py").write_text(PROGRAM)

@@ -89,7 +89,7 @@ async def test_text_deltas_concatenate_to_full_text(backend: Backend) -> None:
     assert "".join(texts) == text
 
 
-async def test_only_last_delta_is_the_end(backend: Backend) -> None:
+async def test_only_the_last_delta_of_an_answer_marks_its_end(backend: Backend) -> None:
     got = await deltas(backend, Plan(text="yes"))
     assert [isinstance(delta, StreamEnd) for delta in got] == [False] * (len(got) - 1) + [True]
 
@@ -166,7 +166,7 @@ async def test_empty_answer_is_valid(backend: Backend) -> None:
     assert (message.parts, message.stop_reason) == ((), "stop")
 
 
-async def test_error_before_answer_has_its_class(backend: Backend) -> None:
+async def test_model_error_before_the_answer_has_the_class_of_its_cause(backend: Backend) -> None:
     for code, error in ERRORS.items():
         with case(code):
             with pytest.raises(ModelError) as raised:

@@ -40,7 +40,7 @@ from tests.fakes.samples import ALL_ONLY
 # ---------------------------------------------------------------- expectations
 
 
-async def test_matching_expected_head_appends(
+async def test_commit_with_a_matching_expected_head_is_appended(
     store: SessionStore,
 ) -> None:
     await create(store)
@@ -88,7 +88,7 @@ async def test_expected_leaf_compares_the_branch_and_not_the_head(store: Session
     assert (refused.value.expected, refused.value.actual) == ("s/0", "s/2")
 
 
-async def test_expected_leaf_none_means_before_the_root(store: SessionStore) -> None:
+async def test_expected_leaf_none_is_the_position_before_the_root(store: SessionStore) -> None:
     await create(store)
     await append(store, S, said("a"), expected_leaf=None)
 
@@ -101,7 +101,7 @@ async def test_expected_leaf_none_means_before_the_root(store: SessionStore) -> 
     assert (await store.state(S)).leaf == "s/2"
 
 
-async def test_write_without_entries_checks_its_expectations(store: SessionStore) -> None:
+async def test_write_without_entries_checks_its_expected_head_and_leaf(store: SessionStore) -> None:
     await create(store, S, said("a"))
     before = await store.state(S)
 

@@ -99,7 +99,7 @@ async def test_erased_entry_is_removed_from_log_context_search_and_lists(opened:
 
 
 @erases
-async def test_certificate_counts_each_requested_entry_once(opened: Store) -> None:
+async def test_erasure_certificate_counts_each_requested_entry_once(opened: Store) -> None:
     session = await opened.create(id="s")
     first = await session.append(user("first"))
     second = await session.append(assistant("second"))

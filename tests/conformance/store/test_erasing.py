@@ -124,7 +124,7 @@ async def test_erased_session_cannot_be_continued(store: SessionStore) -> None:
     assert await sound(store) == 2
 
 
-async def test_certificate_lists_removed_content(store: SessionStore) -> None:
+async def test_erasure_certificate_lists_the_removed_contents(store: SessionStore) -> None:
     await create(store, S, said("hello"), replied("hi"))
     before = await store.state(S)
 
@@ -212,7 +212,7 @@ async def test_erasure_removes_contents_unless_shared(store: SessionStore) -> No
         await store.blob(blob_hash(own))
 
 
-async def test_certificate_names_copies_outside_store(store: SessionStore) -> None:
+async def test_erasure_certificate_lists_the_copies_outside_the_store(store: SessionStore) -> None:
     source = ImportSource("pi", "old.jsonl", blob_hash(b""), 0, 0, 1, 1)
     exported = SessionExported("/tmp/trip.yaml", "workflow")
     await create(store, S, said("a"), new_side(source), new_side(exported))

@@ -76,7 +76,9 @@ async def test_check_of_writability_changes_nothing(retaining: SessionStore, dat
         await retaining.maintenance.check_writable()
 
 
-async def test_retention_policy_is_stored(retaining: SessionStore, data: Data) -> None:
+async def test_retention_policy_is_stored_and_read_back(
+    retaining: SessionStore, data: Data
+) -> None:
     assert await retaining.retention.policy() == Retention()
 
     await retaining.retention.set_policy(Retention(max_idle_s=60, max_bytes=5))

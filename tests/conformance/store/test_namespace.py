@@ -339,7 +339,7 @@ async def test_waiter_that_reads_after_every_wake_up_misses_nothing(data: Data) 
     assert read == [str(number) for number in range(20)]
 
 
-async def test_every_waiter_is_woken(store: SessionStore) -> None:
+async def test_commit_wakes_every_task_that_waits_for_changes(store: SessionStore) -> None:
     waiters = [store.changes() for _ in range(3)]
 
     await create(store)

@@ -55,7 +55,7 @@ async def recalled(
     return await store.search.recall(Asked(asked.words, rank, model))
 
 
-async def test_vector_scores_match_formula(
+async def test_similarity_scores_of_vectors_match_the_documented_formula(
     store: SessionStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small_parts(monkeypatch)

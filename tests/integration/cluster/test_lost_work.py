@@ -124,7 +124,7 @@ async def test_locked_session_of_a_dead_worker_does_not_delay_other_sessions(
 
 
 @pytest.mark.usefixtures("ordinary")
-async def test_dead_worker_is_blamed_only_for_turns_with_granted_slots(
+async def test_death_of_a_worker_is_counted_only_for_turns_with_granted_slots(
     store: Store, address: str
 ) -> None:
     """Turns that wait for a slot, or whose slot is not stored yet, did not run."""

@@ -85,7 +85,9 @@ def slot(id: str, subjects: Sequence[str], *, running: bool = False) -> Slot:
     return Slot(id, namespace, tuple(subjects), running)
 
 
-async def test_namespace_with_slots_elsewhere_is_not_starved(store: Store, address: str) -> None:
+async def test_namespace_with_many_slots_under_another_limit_still_gets_slots_of_this_limit(
+    store: Store, address: str
+) -> None:
     """Only slots under the shared limit count, and only their grants."""
     await of(store).set_limit(Limit(subject=P, turns=1))
     await of(store).set_limit(Limit(subject=Q, turns=100))

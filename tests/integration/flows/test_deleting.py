@@ -86,7 +86,7 @@ async def test_flow_started_concurrently_is_started_once(tmp_path: Path) -> None
         assert [type(end) for end in ends if not isinstance(end, FlowExists)] == [Flow]
 
 
-async def test_record_folder_stays_free_after_a_kill_before_it_is_claimed(
+async def test_record_folder_can_be_used_after_a_kill_before_its_flow_id_was_written(
     tmp_path: Path,
 ) -> None:
     owner = tmp_path / "record" / ".flow"

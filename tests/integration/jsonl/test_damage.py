@@ -87,7 +87,7 @@ async def test_unreadable_line_does_not_change_later_seqs(
     assert path.read_bytes() == before
 
 
-async def test_removed_line_is_reported(
+async def test_line_removed_from_a_session_file_is_reported(
     store: JsonlStore, open_store: Opener, folder: Path
 ) -> None:
     path = await filled(store, folder)

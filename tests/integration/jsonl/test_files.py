@@ -51,7 +51,7 @@ def records(folder: Path, session: str = "s") -> list[dict[str, Any]]:
 LONG = "A title that no line of 512 bytes has room for." * 12
 
 
-async def test_first_line_has_only_header_keys_of_the_dialect(
+async def test_first_line_has_only_the_header_keys_of_its_file_format(
     store: JsonlStore, folder: Path, dialect: DialectName
 ) -> None:
     metadata: dict[str, object] = {"ticket": LONG}

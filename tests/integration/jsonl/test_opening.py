@@ -58,7 +58,7 @@ async def test_invalid_address_is_rejected(address: str) -> None:
 
 
 @pytest.mark.parametrize(("dialect", "other"), [("pi", "operator"), ("operator", "pi")])
-async def test_folder_of_the_other_dialect_is_rejected_and_unchanged(
+async def test_folder_in_the_file_format_of_another_program_is_rejected_and_unchanged(
     tmp_path: Path, dialect: str, other: str
 ) -> None:
     address = f"jsonl:///{tmp_path}/s"

@@ -149,19 +149,21 @@ async def check_append(
 
 
 @pytest.mark.full_only
-async def test_append_to_a_cached_stream_cut_anywhere_is_stored_once(cuts: Cuts) -> None:
+async def test_append_to_a_cached_stream_over_a_cut_connection_is_stored_once(cuts: Cuts) -> None:
     await check_append(cuts, cuts.cached, 1)
 
 
 @pytest.mark.full_only
 @pytest.mark.parametrize("step", with_larger(20, 5))
-async def test_append_cut_anywhere_is_stored_once(cuts: Cuts, step: int) -> None:
+async def test_append_over_a_connection_cut_anywhere_is_stored_once(cuts: Cuts, step: int) -> None:
     await check_append(cuts, cuts.uncached, step)
 
 
 @pytest.mark.full_only
 @pytest.mark.parametrize("step", with_larger(20, 5))
-async def test_commit_to_two_streams_cut_anywhere_is_stored_once(cuts: Cuts, step: int) -> None:
+async def test_commit_to_two_streams_over_a_connection_cut_anywhere_is_stored_once(
+    cuts: Cuts, step: int
+) -> None:
     await create(cuts.near, S)
 
     async def call(stream: StreamId, _: Lease | None) -> object:
@@ -180,7 +182,9 @@ async def test_commit_to_two_streams_cut_anywhere_is_stored_once(cuts: Cuts, ste
 
 
 @pytest.mark.full_only
-async def test_turn_ledger_cut_anywhere_is_stored_once(cuts: Cuts) -> None:
+async def test_turn_entries_written_over_a_connection_cut_anywhere_are_stored_once(
+    cuts: Cuts,
+) -> None:
     async def call(stream: StreamId, lease: Lease | None) -> object:
         return await append(cuts.far, stream, turn_started(), said("b"), lease=lease, key=stream)
 
@@ -194,7 +198,9 @@ async def test_turn_ledger_cut_anywhere_is_stored_once(cuts: Cuts) -> None:
 
 
 @pytest.mark.full_only
-async def test_lease_request_cut_anywhere_is_held_if_the_call_succeeds(cuts: Cuts) -> None:
+async def test_lease_requested_over_a_cut_connection_is_held_if_the_call_succeeds(
+    cuts: Cuts,
+) -> None:
     async def call(stream: StreamId, _: Lease | None) -> object:
         return await cuts.far.acquire_lease(stream, stream, TTL_MS)
 
@@ -208,7 +214,9 @@ async def test_lease_request_cut_anywhere_is_held_if_the_call_succeeds(cuts: Cut
 
 
 @pytest.mark.full_only
-async def test_renewal_cut_anywhere_extends_the_lease_if_the_call_succeeds(cuts: Cuts) -> None:
+async def test_lease_renewed_over_a_cut_connection_is_extended_if_the_call_succeeds(
+    cuts: Cuts,
+) -> None:
     async def call(_: StreamId, lease: Lease | None) -> object:
         assert lease is not None
         return await cuts.far.renew_lease(lease, 2 * TTL_MS)
@@ -229,7 +237,9 @@ async def test_renewal_cut_anywhere_extends_the_lease_if_the_call_succeeds(cuts:
 
 @pytest.mark.full_only
 @pytest.mark.parametrize("step", with_larger(244, 61))
-async def test_erasure_cut_anywhere_is_complete_or_not_begun(cuts: Cuts, step: int) -> None:
+async def test_erasure_over_a_connection_cut_anywhere_is_complete_or_not_begun(
+    cuts: Cuts, step: int
+) -> None:
     async def call(stream: StreamId, _: Lease | None) -> object:
         return await cuts.far.retention.erase(erasure(stream, id=stream))
 
@@ -278,7 +288,7 @@ async def cancelled_at_lock(store: PostgresStore, call: asyncio.Task[None]) -> N
         await call
 
 
-async def test_call_cancelled_as_it_returns_its_connection_returns_it(
+async def test_call_cancelled_while_it_returns_its_connection_still_returns_the_connection(
     single: PostgresStore,
 ) -> None:
     lent, leave = asyncio.Event(), asyncio.Event()

@@ -16,7 +16,9 @@ from tests.fakes.streams import S, create, say
 WHO: ContextVar[str] = ContextVar("WHO")
 
 
-async def test_waiter_continues_as_soon_as_answer_is_given() -> None:
+async def test_task_that_waits_for_a_thread_result_continues_as_soon_as_the_result_is_given() -> (
+    None
+):
     loop = asyncio.get_running_loop()
     answer: Answer[int] = Answer(loop)
     heard: list[object] = []
@@ -34,13 +36,13 @@ async def test_waiter_continues_as_soon_as_answer_is_given() -> None:
     assert heard == [7, "given"]
 
 
-async def test_awaiting_given_answer_returns_immediately() -> None:
+async def test_awaiting_a_thread_result_that_is_already_given_returns_immediately() -> None:
     answer: Answer[int] = Answer(asyncio.get_running_loop())
     answer.give(7, None)
     assert await answer == 7
 
 
-async def test_error_is_raised_to_awaiting_caller() -> None:
+async def test_error_given_by_a_thread_is_raised_to_the_caller_that_awaits_its_result() -> None:
     answer: Answer[int] = Answer(asyncio.get_running_loop())
     asyncio.get_running_loop().call_soon(answer.give, None, KeyError("why"))
     with pytest.raises(KeyError, match="why"):

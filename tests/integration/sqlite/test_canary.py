@@ -88,7 +88,7 @@ def quietly(_done: int, _total: int) -> None:
     """Report to nobody."""
 
 
-async def test_canary_is_found_in_plain_store(path: Path) -> None:
+async def test_planted_text_is_found_in_the_files_of_a_plain_store(path: Path) -> None:
     with watched() as seen:
         store = await opened(path, None)
         await plant(store, WORD)
@@ -98,7 +98,7 @@ async def test_canary_is_found_in_plain_store(path: Path) -> None:
 
 
 @pytest.mark.all_only
-async def test_canary_is_never_in_files_of_encrypted_store(path: Path) -> None:
+async def test_planted_text_is_never_in_the_files_of_an_encrypted_store(path: Path) -> None:
     with watched() as seen:
         store = await opened(path)
         await plant(store, WORD)
@@ -128,7 +128,7 @@ async def test_canary_is_never_in_files_of_encrypted_store(path: Path) -> None:
     assert leaks_in(path.parent) == []
 
 
-async def test_encrypting_plain_store_leaves_no_canary(path: Path) -> None:
+async def test_encryption_of_a_plain_store_leaves_no_planted_text_in_its_files(path: Path) -> None:
     store = await opened(path, None)
     await plant(store, WORD)
     await store.close()
@@ -142,7 +142,9 @@ async def test_encrypting_plain_store_leaves_no_canary(path: Path) -> None:
 
 
 @pytest.mark.parametrize("moment", ["committed", "writing"])
-def test_killed_process_leaves_no_canary(path: Path, moment: str) -> None:
+def test_killed_process_leaves_no_planted_text_in_the_files_of_an_encrypted_store(
+    path: Path, moment: str
+) -> None:
     command = [sys.executable, str(WRITER), str(path), moment, WORD]
     subprocess.run(command, input=KEY.reveal(), text=True, check=False, timeout=60)
 

@@ -53,7 +53,9 @@ def parts_of_few_texts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("key", [None, KEY], ids=["plain", "encrypted"])
-async def test_erased_session_leaves_no_canary(path: Path, key: StoreKey | None) -> None:
+async def test_erased_session_leaves_none_of_its_planted_text_in_the_files(
+    path: Path, key: StoreKey | None
+) -> None:
     store = await opened(path, key)
     await plant(store, WORD)
     assert await store.search.hits(
@@ -73,7 +75,7 @@ async def test_erased_session_leaves_no_canary(path: Path, key: StoreKey | None)
     assert leaks_in(path.parent, WORD, pages) == []
 
 
-async def test_erased_namespace_leaves_no_canary(path: Path) -> None:
+async def test_erased_namespace_leaves_none_of_its_planted_text_in_the_files(path: Path) -> None:
     store = await opened(path)
     await plant(store, WORD)
     await store.search.reindex()
@@ -91,7 +93,7 @@ async def test_erased_namespace_leaves_no_canary(path: Path) -> None:
 
 
 @pytest.mark.all_only
-async def test_split_and_refilled_pages_leave_no_canary(path: Path) -> None:
+async def test_split_and_refilled_pages_contain_no_erased_planted_text(path: Path) -> None:
     """Rows that grow move between pages; the old bytes in each page are overwritten, too."""
     store = await opened(path)
     names = [StreamId(f"s{number:03}") for number in range(120)]
@@ -161,7 +163,7 @@ async def test_erasure_waits_for_or_reports_older_reader(
     await store.close()
 
 
-def test_canary_check_detects_an_index_page_left_in_free_space(path: Path) -> None:
+def test_check_for_planted_text_detects_an_index_page_in_free_space(path: Path) -> None:
     part = make_part([text(1, f"before {WORD} behind")])
     with raw_database(path) as db:
         db.execute("PRAGMA secure_delete = OFF")

@@ -189,7 +189,7 @@ async def sent_seqs(session: Session, budget_tokens: int | None = None) -> list[
     return [int(entry.rpartition("/")[2]) for entry in ids]
 
 
-async def test_labels_of_fork_take_one_read_at_any_number(
+async def test_labels_of_a_fork_are_read_with_one_query_at_any_number_of_labels(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with perdure.open(f"sqlite:///{tmp_path}/a.db", durability="normal") as store:

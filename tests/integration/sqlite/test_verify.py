@@ -176,7 +176,9 @@ async def test_entry_body_missing_without_an_erasure_is_reported(
     assert [problem.seq for problem in verification.problems if problem.seq is not None] == [7]
 
 
-async def test_store_with_siblings_of_one_commit_verifies(open_store: Opener) -> None:
+async def test_store_with_entries_that_refer_to_their_own_commit_passes_verification(
+    open_store: Opener,
+) -> None:
     store = await open_store()
     await create(store)
     entries = [new_tree(user(str(n)), Sibling(n // 2) if n else None) for n in range(30)]

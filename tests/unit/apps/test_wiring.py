@@ -41,7 +41,7 @@ def test_agent_can_be_given_more_tools() -> None:
     assert chat_agent(tools=[note]).registry.names[-1] == "note"
 
 
-async def test_scenario_replaces_all_models(tmp_path: Path) -> None:
+async def test_scripted_scenario_replaces_all_models(tmp_path: Path) -> None:
     file = tmp_path / "trip.yaml"
     file.write_text("sequence:\n  - text: Hello\n", encoding="utf-8")
     router = models(scenario_in(file))

@@ -139,7 +139,7 @@ async def test_search_with_an_empty_list_matches_nothing(store: Store) -> None:
     assert await store.search("tide", tools=[]) == []
 
 
-async def test_closed_store_raises(store: Store) -> None:
+async def test_append_to_a_closed_store_raises_store_unavailable(store: Store) -> None:
     async with store:
         session = await store.create()
     await store.close()

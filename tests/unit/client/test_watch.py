@@ -178,7 +178,7 @@ async def test_other_watchers_get_every_page_after_one_watcher_is_cancelled(
     assert [seqs(await each) for each in waiting[1:]] == [[0], [0]]
 
 
-async def test_past_events_come_before_future_ones(session: Session) -> None:
+async def test_watch_yields_past_events_before_future_events(session: Session) -> None:
     await session.append(user("a"), assistant("b"))
     watch = session.watch(after=-1)
     assert seqs(await take(watch, 2)) == [0, 1]

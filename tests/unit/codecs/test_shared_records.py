@@ -41,7 +41,7 @@ BODIES = (
 
 
 @pytest.mark.parametrize("codec", [OPERATOR, PI], ids=lambda codec: codec.name)
-def test_record_round_trips(codec: Codec) -> None:
+def test_record_is_written_and_read_back_unchanged(codec: Codec) -> None:
     writing = writing_of({OTHER: "r0"}, {}, own="r1")
     for body in BODIES:
         is_side = isinstance(body, Label | SessionInfoChanged)

@@ -31,7 +31,7 @@ def updated(plan: CompactionPlan, previous: str) -> CompactionPlan:
     return msgspec.structs.replace(plan, previous_summary=previous)
 
 
-def test_plan_gives_one_request_with_conversation() -> None:
+def test_compaction_plan_gives_one_summary_request_with_the_conversation() -> None:
     (request,) = summary_requests(HISTORY, "openai:x")
     assert request.model == "openai:x"
     assert request.system == prompts.SUMMARY_SYSTEM
@@ -147,7 +147,7 @@ def test_request_contains_complete_messages() -> None:
     assert all(message.text in prompt_of(request) for message in said)
 
 
-def test_parts_of_a_long_conversation_fit_and_contain_all_of_it() -> None:
+def test_parts_of_a_long_conversation_fit_the_window_and_together_contain_all_of_it() -> None:
     said = tuple(user(f"{n} " + "wörd " * 300) for n in range(20))
     plan = CompactionPlan(None, said[:15], said[15:], "what was before", 1)
     parts = summary_parts(plan, "m", 3_000, scale=1.5, focus="cats", max_output_tokens=400)

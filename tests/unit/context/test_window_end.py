@@ -81,7 +81,7 @@ def test_context_with_usage_reports_reads_only_the_window_end(per_message: int) 
     assert max(found) < 20
 
 
-def test_reports_between_answers_correct_estimates_of_long_window() -> None:
+def test_usage_reports_between_answers_correct_the_token_estimates_of_a_long_window() -> None:
     log = TreeLog()
     log.extend(*growing_reports(100, 40))
     right = build_context(log.window(), budget_tokens=BUDGET)

@@ -70,7 +70,7 @@ async def test_entries_without_session_end_are_unchanged() -> None:
         assert await with_episode(log, session.id, head, entries, START_MS) is entries
 
 
-async def test_each_end_without_episode_gets_one_episode_once() -> None:
+async def test_each_session_end_without_an_episode_gets_exactly_one_episode() -> None:
     async with perdure.open("memory:", clock=ManualClock()) as store:
         clock = store.outside.clock
         ended = await store.create(id="a")

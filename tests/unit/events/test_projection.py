@@ -47,7 +47,7 @@ def told(body: Message | kinds.TreeBody | notes.SideBody) -> list[tuple[str, dic
     ]
 
 
-def test_message_event_has_parts() -> None:
+def test_message_event_contains_the_parts_of_the_message() -> None:
     assert told(assistant("hi", model="m:1", usage=Usage(3, 4))) == [
         (
             "agent:message",
@@ -67,7 +67,7 @@ def test_message_event_has_parts() -> None:
     ]
 
 
-def test_event_has_entry_position() -> None:
+def test_event_contains_the_position_and_id_of_its_entry() -> None:
     (tree,) = events_of(entry_with(user("x")))
     (side,) = events_of(entry_with(notes.SessionReopened()))
     assert (tree.stream, tree.seq, tree.index, tree.at) == (S, 9, 0, AT)

@@ -101,7 +101,7 @@ async def test_references_to_shared_entries_are_renamed() -> None:
     assert body_of(bundle.entries[1]) == Compaction("sum", EntryId("fork/0"))
 
 
-async def test_fork_of_a_fork_becomes_one_log() -> None:
+async def test_fork_of_a_fork_is_exported_as_one_log() -> None:
     store = empty_store()
     await create(store)
     (one,) = await say(store, "one")

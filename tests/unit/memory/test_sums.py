@@ -20,7 +20,7 @@ EACH = pytest.mark.parametrize("sums", [PlainSums, ArraySums])
 
 @pytest.mark.parametrize("sums", [PlainSums, pytest.param(ArraySums, marks=pytest.mark.full_only)])
 @pytest.mark.parametrize("count", with_larger(5, 20))
-def test_scores_match_formula(sums: Sums, count: int) -> None:
+def test_recall_scores_equal_those_of_a_reference_implementation(sums: Sums, count: int) -> None:
     for seed in range(count):
         sessions = random_sessions(seed)
         corpus, names = corpus_of(sessions, seed)

@@ -99,7 +99,7 @@ async def test_changed_message_invalidates_its_commit() -> None:
     assert OWN.own_among(entries) == {0, 3}
 
 
-async def test_answer_is_bound_to_its_question() -> None:
+async def test_mark_of_an_answer_is_valid_only_for_its_question() -> None:
     store = store_with(OWN)
     await begun(store)
     answer = new_side(Answer("allow", "me"), EntryId("s/3"))

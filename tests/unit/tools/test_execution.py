@@ -297,7 +297,7 @@ async def test_error_that_a_tool_means_is_logged_for_debugging_only(
     assert "the tool act failed\nTraceback" in caplog.text
 
 
-async def test_lone_surrogate_is_replaced() -> None:
+async def test_lone_surrogate_in_a_tool_output_is_replaced() -> None:
     async def body() -> str:
         return "a\ud800b"
 

@@ -52,7 +52,9 @@ def test_update_keeps_creation_time_and_replaces_searchable_text(store_address: 
         assert [item.value for item in other.search(ANA, query="green")] == [{"text": "green"}]
 
 
-def test_deleted_item_is_erased(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deleted_langgraph_item_is_erased_from_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     make_parts_of_few_texts(monkeypatch)
     file = tmp_path / "s.db"
     with perdure.blocking.open(f"sqlite:///{file}") as store:

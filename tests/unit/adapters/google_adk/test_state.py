@@ -13,7 +13,7 @@ from perdure.adapters.google_adk.state import (
 )
 
 
-def test_changes_are_separated_by_scope_and_temporary_ones_are_left_out() -> None:
+def test_state_changes_are_separated_by_scope_and_temporary_changes_are_left_out() -> None:
     changes = changes_of({"a": 1, "user:b": 2, "app:c": 3, "temp:d": 4, "other:e": 5})
     assert (changes.session, changes.user, changes.app) == (
         {"a": 1, "other:e": 5},

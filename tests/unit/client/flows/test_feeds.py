@@ -75,7 +75,7 @@ async def ran(tmp_path: Path) -> ReadStore:
     return store
 
 
-async def test_incremental_reads_equal_one_late_read(
+async def test_incremental_reads_of_a_flow_feed_equal_one_late_read(
     tmp_path: Path,
 ) -> None:
     store = await ran(tmp_path)

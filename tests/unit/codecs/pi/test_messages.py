@@ -86,7 +86,9 @@ def test_answer_keeps_its_parts_but_no_signature() -> None:
         (None, None),
     ],
 )
-def test_stop_reasons_are_translated(theirs: str | None, ours: str | None) -> None:
+def test_stop_reasons_of_the_file_format_are_translated(
+    theirs: str | None, ours: str | None
+) -> None:
     answer = read(role="assistant", content=[], stopReason=theirs)
     assert isinstance(answer, Message)
     assert answer.stop_reason == ours

@@ -155,7 +155,7 @@ def test_message_with_several_results_becomes_several_records() -> None:
     assert [record["message"]["toolCallId"] for record in records] == ["a", "b"]
 
 
-def test_missing_media_become_notice() -> None:
+def test_missing_media_are_written_as_a_notice() -> None:
     missing = MediaPart("image/png", "media://sha256-gone", 1)
     content = record_of(Message("user", (missing,)))["message"]["content"]
     assert content == [{"type": "text", "text": "[image/png, not kept]"}]

@@ -42,7 +42,7 @@ async def test_repeated_equal_flow_request_is_stored_once() -> None:
     assert [each.seq for each in await store.open_of_all(FlowRequested.kind)] == [first]
 
 
-async def test_different_flow_request_replaces_the_open_one() -> None:
+async def test_different_flow_request_replaces_the_open_request() -> None:
     store = await started()
     first = await store_flow_request(store, FLOW, WANTED, 1)
     second = await store_flow_request(store, FLOW, MOVED, 2)
@@ -51,7 +51,7 @@ async def test_different_flow_request_replaces_the_open_one() -> None:
     assert [each.seq for each in await store.open_of_all(FlowRequested.kind)] == [second]
 
 
-async def test_request_after_closed_one_is_separate() -> None:
+async def test_flow_request_after_a_closed_request_is_stored_separately() -> None:
     store = await started()
     first = await store_flow_request(store, FLOW, WANTED, 1)
     (request,) = await open_requests(store, FLOW)

@@ -9,7 +9,7 @@ from perdure.session.messages import assistant, tool_call
 from tests.fakes.turn_log import Course, empty_state
 
 
-def test_each_open_intent_is_one_effect() -> None:
+def test_each_started_call_without_an_outcome_is_one_effect() -> None:
     course = Course()
     assert isinstance(effect_of(course.state), CallModel)
     course.happens(inputs.CallFailed(ModelUnavailable("p:m", "down")))
@@ -23,5 +23,5 @@ def test_each_open_intent_is_one_effect() -> None:
     assert effect_of(course.state) is None
 
 
-def test_session_without_turn_has_no_effect() -> None:
+def test_session_without_an_open_turn_has_no_effect() -> None:
     assert effect_of(empty_state()) is None

@@ -50,7 +50,7 @@ def test_context_size_is_reported_usage_plus_additions() -> None:
     assert 200 <= course.state.context_tokens <= 260
 
 
-def test_result_settles_only_first_open_call_with_its_id() -> None:
+def test_tool_result_answers_only_the_first_open_call_with_its_id() -> None:
     course = Course()
     course.happens(inputs.Answered(assistant(tool_call("c", "retry"), tool_call("c", "never"))))
     course.happens(inputs.ToolReturned("one"))

@@ -67,7 +67,7 @@ def test_source_metadata_of_message_is_separate_field() -> None:
     assert without_source(sourced) == body
 
 
-def test_invalid_metadata_is_empty() -> None:
+def test_invalid_source_metadata_is_read_as_empty() -> None:
     assert meta_of(b'{"meta":3}') == {}
     assert meta_of(encode(user("a"))) == {}
     assert meta_of(b'"meta": \xff') == {}

@@ -54,7 +54,7 @@ async def test_invalid_answers_and_failures_raise_the_same_error() -> None:
         assert "abcdefghijklmnop" not in str(caught.value)
 
 
-async def test_long_text_is_cut() -> None:
+async def test_text_beyond_the_character_limit_is_cut_before_it_is_embedded() -> None:
     embedder = WordEmbedder()
     (vector,) = await vectors_of(embedder, ["a" * 2 * MOST_CHARACTERS], 1)
     assert len(vector) == embedder.dimension

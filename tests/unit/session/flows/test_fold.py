@@ -155,7 +155,7 @@ def test_closed_flow_waits_for_the_choice_of_a_review_mode() -> None:
     assert (log.run.status, phase(log).status) == ("completed", "skipped")
 
 
-def test_closed_flow_of_one_role_has_single_role_phase() -> None:
+def test_closed_flow_of_one_role_has_a_review_phase_for_a_single_role() -> None:
     alone = graph("owner-intake>end", **{"owner-intake": "owner", "end": "owner_2"})
     log = FlowLog(alone).work("owner-intake", "end").claim("end")
     assert phase(log.add(kinds.ForwardPassClosed("end"))).single_role

@@ -25,5 +25,5 @@ from perdure.session.search.words import terms
         ("", Cue(0)),
     ],
 )
-def test_text_has_the_expected_cues(text: str, cues: Cue) -> None:
+def test_time_expressions_and_questions_in_a_text_are_recognized(text: str, cues: Cue) -> None:
     assert cues_of(text, terms(text)) == cues

@@ -82,16 +82,16 @@ def read(root: Path, path: str) -> bytes:
         "in/../../file.txt",  # as the kernel reads it: up from where the link leads
     ],
 )
-def test_path_inside_is_opened(root: Path, path: str) -> None:
+def test_path_inside_the_root_folder_is_opened(root: Path, path: str) -> None:
     assert read(root, path) == b"inside"
 
 
 @pytest.mark.parametrize("path", ["in/file.txt", "in-file", "in-twice", "in-absolute/b/file.txt"])
-def test_links_to_targets_inside_the_jail_are_followed(root: Path, path: str) -> None:
+def test_links_to_targets_inside_the_root_folder_are_followed(root: Path, path: str) -> None:
     assert read(root, path) == b"deep inside"
 
 
-def test_absolute_path_inside_is_opened(root: Path) -> None:
+def test_absolute_path_inside_the_root_folder_is_opened(root: Path) -> None:
     assert read(root, f"{root}/file.txt") == b"inside"
     assert read(root, f"/{root}//a/../file.txt") == b"inside"
     assert read(root, f"{root}/a/up/file.txt") == b"inside"
@@ -181,7 +181,7 @@ ESCAPES = [
 ]
 
 
-def test_jail_opens_no_path_outside_its_root(root: Path) -> None:
+def test_path_outside_the_root_folder_is_never_opened(root: Path) -> None:
     for path in ESCAPES:
         with case(path):
             given = path.format(root=root, parent=root.parent)

@@ -64,7 +64,10 @@ def waits_in(state: FlowState, lost: Collection[str] = ()) -> tuple[FlowWait, ..
 
 
 def question_of(state: FlowState, target: str) -> EntryId:
-    """Return the inbox id of the wait of `target`: a node, a role, or the flow `ITSELF`."""
+    """Return the id under which the inbox lists the question of `target`.
+
+    `target` is a node, a role, or `ITSELF`, which stands for the flow.
+    """
     asked = state.asked.get(target, Asked(0, 0))
     id = entry_id(state.run.flow_id, asked.seq)
     # In an imported flow, one entry has the waits of all nodes.

@@ -161,7 +161,10 @@ def lost_usage(call: OpenCall, partial: Message | None, config: TurnConfig) -> U
 def answer_usage(
     model: str, tokens: int | None, answer: Message, config: TurnConfig
 ) -> tuple[Usage | None, bool]:
-    """Return the usage of a call of `tokens` tokens with `answer`, and whether it is estimated."""
+    """Return the usage of the model call that gave `answer`, and whether the usage is estimated.
+
+    `tokens` is the estimated size of the request.
+    """
     if answer.usage is None:
         return estimated_usage(model, tokens, answer, config), True
     cost = config.cost(model, answer.usage)
@@ -171,7 +174,10 @@ def answer_usage(
 def summary_counted(
     outcome: SummaryOutcome, model: str, tokens: int | None, config: TurnConfig
 ) -> SummaryOutcome:
-    """Return the outcome of a summary call of `tokens` tokens, its usage priced or estimated."""
+    """Return `outcome`, the result of a summary call, with its usage priced or estimated.
+
+    `tokens` is the estimated size of the request.
+    """
     if isinstance(outcome, inputs.NothingToSummarise):
         return outcome
     if isinstance(outcome, inputs.Summarised) and outcome.compaction.reason == "hook":

@@ -16,7 +16,7 @@ async def test_request_for_another_host_is_refused(tmp_path: Path) -> None:
             assert (got.status_code, got.json()["code"]) == (421, "host_refused")
 
 
-async def test_answers_have_security_headers(tmp_path: Path) -> None:
+async def test_http_responses_have_security_headers(tmp_path: Path) -> None:
     async with served(tmp_path) as server:
         for url in ("/healthz", "/v1/sessions", "/v1/nothing"):
             headers = (await server.http.get(url)).headers

@@ -18,7 +18,7 @@ def send_mail(to: str) -> str:
     return "sent"
 
 
-async def test_turn_continues_after_answer(tmp_path: Path) -> None:
+async def test_turn_continues_after_its_question_is_answered_over_http(tmp_path: Path) -> None:
     SENT.clear()
     agent = perdure.Agent("desk", model="scripted:desk", tools=[send_mail])
     answers = [assistant(tool_call("c1", "send_mail", {"to": "ana"})), "It is sent"]

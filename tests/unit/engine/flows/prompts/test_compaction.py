@@ -35,7 +35,7 @@ def at_build(**changes: object) -> FlowState:
     return msgspec.structs.replace(state, run=run)
 
 
-def test_frame_lists_contract_inputs_and_edges_of_running_node() -> None:
+def test_text_before_a_summary_lists_contract_inputs_and_edges_of_the_running_node() -> None:
     frame = node_frame(at_build(), "dev", B, TEXTS, ToCompact())
     assert "You are `dev` in the flow" in frame.before
     assert "## Work\n- Build it." in frame.before
@@ -44,7 +44,7 @@ def test_frame_lists_contract_inputs_and_edges_of_running_node() -> None:
     assert frame.after == "Continue the work at node `build` where it stopped."
 
 
-def test_frame_after_compaction_omits_undelivered_input() -> None:
+def test_text_before_a_summary_omits_inputs_that_are_not_delivered_yet() -> None:
     state = at_build(receiving_handoff={"owner-intake=>build": ("plan.md",)})
     assert inputs_of(state, B) == {"owner-intake=>build": "old.md"}
 

@@ -33,7 +33,7 @@ def test_staged_handoff_shows_artifact_and_target() -> None:
     assert waiting.text.endswith("wants to hand over: plan.md to build")
 
 
-def test_closed_flow_asks_for_mode_then_feedback() -> None:
+def test_closed_flow_asks_for_the_review_mode_and_then_for_feedback() -> None:
     log = FlowLog(LINE).add(ForwardPassClosed("end"))
     assert waits_in(log.state)[0].choices == ("graph-based", "parallel", "none")
     log.add(choose_improvement(log.state, "parallel", "me"))

@@ -35,7 +35,9 @@ def call(json: str) -> CallTools:
         ('{"number": 4', "error", "not a JSON object"),
     ],
 )
-async def test_model_receives_tool_result(json: str, outcome: str, told: str) -> None:
+async def test_result_of_a_tool_call_is_sent_to_the_model(
+    json: str, outcome: str, told: str
+) -> None:
     chat = await Stage(says(call(json)), says("I see.")).chat([halve])
     assert (await chat.send("go")).text == "I see."
     finished = [

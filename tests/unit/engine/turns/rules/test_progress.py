@@ -117,7 +117,7 @@ def test_call_with_side_effect_runs_alone(first: str) -> None:
 
 
 @pytest.mark.parametrize(("first", "second"), [("plain", "retry"), ("retry", "plain")])
-def test_plain_function_runs_alone(first: str, second: str) -> None:
+def test_synchronous_tool_function_runs_alone(first: str, second: str) -> None:
     tools = {**CONFIG.tools, "plain": ToolFacts("read", "retry", is_async=False)}
     course = Course(msgspec.structs.replace(CONFIG, tools=tools))
     course.happens(inputs.Answered(assistant(tool_call("a", first), tool_call("b", second))))

@@ -134,7 +134,7 @@ def test_answer_has_model_usage_and_stop_reason() -> None:
         (None, "stop"),
     ],
 )
-def test_stop_reasons_are_translated(theirs: str | None, ours: str) -> None:
+def test_stop_reasons_of_the_file_format_are_translated(theirs: str | None, ours: str) -> None:
     assert answer({"content": "x", "stop_reason": theirs}).stop_reason == ours
 
 

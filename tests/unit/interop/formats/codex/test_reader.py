@@ -62,7 +62,7 @@ def test_header_of_an_imported_file_gives_the_session_data() -> None:
     assert (header.parent, header.is_subagent) == (None, False)
 
 
-def test_conversation_is_one_chain() -> None:
+def test_conversation_in_a_codex_file_is_one_chain_of_entries() -> None:
     parsed = parse(codex_file("rollout.jsonl"))
     path = path_of(parsed)
     assert texts_on(path)[0] == "How many apples are in this picture?"
@@ -184,7 +184,7 @@ def test_codex_events_are_stored_outside_the_tree() -> None:
 # -- sessions that belong together
 
 
-async def test_agent_session_has_parent() -> None:
+async def test_session_of_a_codex_subagent_has_its_parent_session() -> None:
     store = empty_store()
     report = await imported(store, codex_file("agent.jsonl"))
     header = (await store.state(report.session)).header
