@@ -247,6 +247,20 @@ def test_dry_run_of_entries_names_the_forks_that_share_them(sample: World) -> No
     assert f"erasing needs the whole id: perdure sessions erase {SAMPLE_ID} {number}" in short.err
 
 
+def test_erasure_of_an_origins_entry_in_a_fork_names_the_command(sample: World) -> None:
+    fork = sample.ok("sessions", "fork", SAMPLE_ID, "--json").json["session"]
+
+    refused = sample.run("sessions", "erase", fork, "3", "--yes")
+
+    assert refused.code == 2
+    told = " ".join(refused.err.split())
+    command = told.split("`")[1]
+    assert command == f"perdure sessions erase {SAMPLE_ID} 3 --with-forks"
+    sample.ok(*command.split()[1:], "--yes")
+    assert "(erased)" in sample.ok("sessions", "show", fork).out
+    assert sample.run("sessions", "erase", fork, "999", "--yes").code == 3
+
+
 def test_erasure_of_a_password_warns_about_an_answer_with_the_same_password(world: World) -> None:
     world.ok("chat", "-m", "scripted:echo", "-p", "My password is hunter2secret")
     session = world.ok("sessions", "list", "--json").json[0]["id"]

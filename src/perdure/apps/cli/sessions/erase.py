@@ -175,6 +175,7 @@ async def _erase(asked: _Asked, common: CommonOptions, *, is_preview: bool) -> i
                 return await _erase_entries(opened, handle, asked, common, is_preview=is_preview)
             except EntryNotFound:
                 await _require_no_session(opened, asked.entries)
+                await _require_own(handle, asked.entries)
                 raise
         if is_preview:
             rows = await bulk_erase.reached(opened, session, asked.subject, asked.forks)
@@ -207,6 +208,18 @@ async def _require_no_session(store: Store, entries: Sequence[str]) -> None:
                 raise UsageMistake(
                     f"{each} is a session, and after the first ID come its entries: erase one "
                     "session at a time, or several with filters such as --query or --cwd"
+                )
+
+
+async def _require_own(session: Session, entries: Sequence[str]) -> None:
+    """Raises: UsageMistake if one of `entries` belongs to an origin of the fork `session`."""
+    for each in entries:
+        with suppress(EntryNotFound, AmbiguousId):
+            origin, _, number = (await session.find(each)).rpartition("/")
+            if origin != session.id:
+                raise UsageMistake(
+                    f"entry {number} belongs to {origin}, and {session.id} only shares it: "
+                    f"`perdure sessions erase {origin} {number} --with-forks` erases it in both"
                 )
 
 
