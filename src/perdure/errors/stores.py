@@ -364,7 +364,10 @@ class StoreInUse(StoreError):
     retryable = True
 
     def __init__(self, store: str, holder: str = "another program") -> None:
-        super().__init__(f"{holder} has {store} open; end it and try again (nothing was changed)")
+        has, it = ("have", "them") if holder.startswith("processes ") else ("has", "it")
+        super().__init__(
+            f"{holder} {has} {store} open; end {it} and try again (nothing was changed)"
+        )
         self.store = store
         self.holder = holder
 

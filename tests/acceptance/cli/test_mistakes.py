@@ -404,7 +404,7 @@ MISTAKES = (
     (
         "schedule add S hello --at soon",
         2,
-        "'soon' is no date or time: write 2026-11-21T09:30, tomorrow 09:30, 30m, 2h or 7d;",
+        "'soon' is no date or time: write 2026-11-21T09:30, tomorrow 09:30, 30s, 30m, 2h or 7d;",
     ),
     ("answer S/5 allow", 2, "there is no command 'answer': use `perdure inbox answer`"),
     ("schedule add S hello --at yesterday", 2, "'yesterday' has passed: write 2026-11-21T09:30,"),

@@ -192,6 +192,34 @@ def refused_while_held(path: Path, key: StoreKey | None) -> None:
     assert holder.returncode == 0
 
 
+def message_while_two_processes_hold(path: Path) -> tuple[str, list[int]]:
+    """Return the message of a rejected rekey, and the ids of the processes with the open store."""
+    command, pipe = [sys.executable, str(HOLDER), str(path)], subprocess.PIPE
+    with (
+        subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, bufsize=1) as first,
+        subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, bufsize=1) as second,
+    ):
+        for holder in (first, second):
+            assert holder.stdin is not None
+            assert holder.stdout is not None
+            holder.stdin.write("plain\n")
+            assert holder.stdout.readline() == "open\n"
+        with pytest.raises(StoreInUse) as refused:
+            rekey(path, None, SECOND, quietly)
+        for holder in (first, second):
+            holder.kill()
+    return str(refused.value), [first.pid, second.pid]
+
+
+@pytest.mark.skipif(not Path("/proc/locks").exists(), reason="locks cannot be read here")
+async def test_rekey_of_a_store_open_in_two_processes_names_both(path: Path) -> None:
+    await planted(path, None)
+    message, pids = message_while_two_processes_hold(path)
+    assert message.startswith("processes ")
+    assert all(f" {pid} (" in message for pid in pids)
+    assert f" have {path} open; end them and try again" in message
+
+
 @pytest.mark.parametrize("key", [None, FIRST])
 async def test_rekey_of_a_store_open_in_another_process_is_rejected(
     path: Path, key: StoreKey | None

@@ -13,16 +13,16 @@ from perdure.session.clock import moment_of, ms_of
 
 FORMS = "2026-11-21, 2026-11, 2026-11-21T09:30, today, yesterday, 7d, 12h, 30m or 2w"
 
-_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-_SPAN = re.compile(r"([0-9]{1,6})([mhdw])(?: ago)?")
-_EXACT = re.compile(r"[0-9]+[mh](?: ago)?")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_SPAN = re.compile(r"([0-9]{1,6})([smhdw])(?: ago)?")
+_EXACT = re.compile(r"[0-9]+[smh](?: ago)?")
 """Spans that are as long when the clocks change; a day ends at the same time of the next one."""
 
 _DAYS = {"today": 0, "yesterday": 1, "tomorrow": -1}
 _MONTH = re.compile(r"[0-9]{4}-[0-9]{2}")
 _TIME_OF_DAY = re.compile(r"(today|yesterday|tomorrow)(?: ([0-9]{1,2}):([0-9]{2}))?")
 
-COMING_FORMS = "2026-11-21T09:30, tomorrow 09:30, 30m, 2h or 7d"
+COMING_FORMS = "2026-11-21T09:30, tomorrow 09:30, 30s, 30m, 2h or 7d"
 
 
 def moment(typed: str, now: datetime) -> datetime:
@@ -67,7 +67,7 @@ def coming_moment(typed: str | datetime) -> datetime:
     except typer.BadParameter:
         told = f"{typed!r:.60} is no date or time: write {COMING_FORMS}"
         raise typer.BadParameter(told) from None
-    if re.fullmatch("[0-9]+[mhdw]", typed.strip().casefold()):
+    if re.fullmatch("[0-9]+[smhdw]", typed.strip().casefold()):
         found = seen_from + (seen_from - found)
     if found.astimezone() <= now:
         raise typer.BadParameter(f"{typed!r:.60} has passed: write {COMING_FORMS}")
@@ -75,7 +75,7 @@ def coming_moment(typed: str | datetime) -> datetime:
 
 
 def _seen_from(typed: str, now: datetime) -> datetime:
-    """Return `now` in UTC if the duration is in minutes or hours, and otherwise in local time."""
+    """Return `now` in UTC if the duration has a fixed length, and otherwise in local time."""
     if _EXACT.fullmatch(typed.strip().casefold()):
         return now.astimezone(UTC)
     return now.astimezone().replace(tzinfo=None)

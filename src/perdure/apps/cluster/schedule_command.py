@@ -63,7 +63,7 @@ async def add(
         typer.Option(
             parser=coming_moment,
             metavar="TIME",
-            help="A local time, 2026-11-21T09:30 or 'tomorrow 09:30'; or 30m, 2h, 7d from now.",
+            help="A local time, 2026-11-21T09:30, 'tomorrow 09:30'; or 30s, 30m, 2h, 7d from now.",
         ),
     ],
     common: CommonOptions,

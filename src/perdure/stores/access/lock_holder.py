@@ -61,7 +61,8 @@ def others_with(*paths: Path) -> str:
 def _process_names(pids: list[int]) -> str:
     if not pids:
         return "another process, which cannot be named here,"
-    return "process " + " and ".join(f"{pid} ({_program_of(pid)})" for pid in pids)
+    named = " and ".join(f"{pid} ({_program_of(pid)})" for pid in pids)
+    return f"{'process' if len(pids) == 1 else 'processes'} {named}"
 
 
 def _pids(path: Path, byte: int | None) -> list[int]:
