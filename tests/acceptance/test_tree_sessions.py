@@ -287,7 +287,9 @@ async def test_session_without_an_answer_is_not_stored(place: Place, store: Stor
     assert await (await place.open()).recent(scope="all") == []
 
 
-async def test_first_answer_stores_everything_once(place: Place, store: Store) -> None:
+async def test_first_answer_stores_all_entries_of_an_unsaved_session_once(
+    place: Place, store: Store
+) -> None:
     draft = await store.create(lazy=True, title="T")
     await draft.append(user("a"), user("b"))
     await draft.append(assistant("c"))

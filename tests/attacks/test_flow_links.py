@@ -260,7 +260,9 @@ def test_record_folder_through_a_link_is_refused(world: Path, case: str) -> None
     assert state() == before
 
 
-def test_draft_that_is_a_link_is_replaced_and_not_followed(world: Path) -> None:
+def test_link_in_place_of_a_temporary_workflow_file_is_replaced_and_not_followed(
+    world: Path,
+) -> None:
     link("rec/.workflow.yaml.new", "outside/new.txt")(world)
     record_of(world, "rec")
     assert not (world / "outside" / "new.txt").exists()

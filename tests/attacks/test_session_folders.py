@@ -326,7 +326,9 @@ async def test_session_file_with_a_second_link_is_neither_appended_to_nor_erased
     await store.close()
 
 
-async def test_session_file_with_leftover_draft_link_is_appended_to(tmp_path: Path) -> None:
+async def test_session_file_with_a_leftover_link_of_its_temporary_file_is_appended_to(
+    tmp_path: Path,
+) -> None:
     folder, _ = await planted(tmp_path, lambda _folder, _outside: None)
     (path,) = folder.glob("*.jsonl")
     draft = folder / ".perdure" / "new" / "1-2-draft"

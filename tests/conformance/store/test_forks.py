@@ -295,7 +295,7 @@ async def test_fork_finds_foreign_ids_of_its_origin(store: SessionStore, scope: 
     assert await store.aliases(f) == {"aaa3": "f/0"}
 
 
-async def test_foreign_id_of_a_fork_hides_the_same_foreign_id_of_its_origin(
+async def test_foreign_id_of_a_fork_takes_precedence_over_the_same_id_of_its_origin(
     store: SessionStore,
 ) -> None:
     await create(store, S, said("a", alias="same"))

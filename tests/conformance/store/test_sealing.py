@@ -75,7 +75,9 @@ async def test_transferred_stream_has_same_hashes(backend: Backend) -> None:
 
 
 @pytest.mark.needs("pointer_fork")
-async def test_forks_are_transferred_as_pointers(backend: Backend) -> None:
+async def test_transferred_forks_still_refer_to_the_entries_of_their_origin(
+    backend: Backend,
+) -> None:
     first, second = backend.new(), backend.new()
     store, copy = await first.open(), await second.open()
     await filled(store)

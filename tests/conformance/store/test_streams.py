@@ -251,7 +251,7 @@ async def test_tail_is_the_state_with_newest_entries_and_notes(store: SessionSto
     assert (await store.tail(S, 0, ["label"]))[1:] == ([], notes)
 
 
-async def test_tail_of_a_fork_has_its_own_entries_and_notes_of_its_origin(
+async def test_newest_entries_of_a_fork_are_read_with_its_own_and_inherited_labels(
     store: SessionStore,
 ) -> None:
     await create(store, S, said("0"), labelled("one", EntryId("s/0")))

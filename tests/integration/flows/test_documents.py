@@ -243,7 +243,7 @@ async def test_workflow_file_with_agents_runs_without_program_agents(
         assert "you wrote “Do check" in (await session.messages())[-1].text
 
 
-async def test_retry_limit_of_file_agent_applies(tmp_path: Path) -> None:
+async def test_retry_limit_of_an_agent_defined_in_the_workflow_file_applies(tmp_path: Path) -> None:
     own: dict[str, object] = {
         "id": "helper",
         "model": "flow",

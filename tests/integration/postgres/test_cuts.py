@@ -309,7 +309,9 @@ async def test_call_cancelled_while_it_returns_its_connection_still_returns_the_
     assert texts(await reading) == ["a"]
 
 
-async def test_drain_cancelled_at_its_lock_keeps_no_connection(single: PostgresStore) -> None:
+async def test_idle_limit_change_cancelled_at_its_lock_keeps_no_connection(
+    single: PostgresStore,
+) -> None:
     await create(single, S, said("a"))
     await quiet(single)
     await single.entries(S)

@@ -140,7 +140,7 @@ async def test_erasure_changes_few_rows_per_transaction_at_any_length(
     assert widest[1] <= widest[0]
 
 
-async def test_new_certificate_takes_same_steps_after_many_erasures(
+async def test_lookup_of_an_erasure_certificate_takes_the_same_steps_after_many_erasures(
     open_store: Opener, path: Path
 ) -> None:
     store = await open_store()

@@ -232,7 +232,7 @@ async def test_two_imports_at_once_make_one_session() -> None:
 # -- grown file
 
 
-async def test_import_in_pieces_equals_whole_import() -> None:
+async def test_repeated_imports_of_a_growing_file_equal_one_import_of_the_whole_file() -> None:
     for content in growing_files():
         with case(content):
             whole, pieces = empty_store(), empty_store()

@@ -83,7 +83,7 @@ def test_call_with_arguments_of_the_declared_types_passes() -> None:
         (lambda: Greeter("a").names(count=NOT_TEXT * 1.5), r"Greeter.names takes int as count"),
     ],
 )
-def test_mismatch_is_rejected_before_call(call: Any, told: str) -> None:
+def test_argument_of_a_wrong_type_is_rejected_before_the_call(call: Any, told: str) -> None:
     with pytest.raises(WrongArgument, match=told) as refused:
         call()
     assert isinstance(refused.value, PerdureError)

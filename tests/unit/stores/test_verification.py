@@ -222,7 +222,7 @@ def test_altered_commit_is_reported(log: Log, changes: dict[str, object]) -> Non
     assert log.places() == [3, *further[next(iter(changes))]]
 
 
-def test_entry_written_with_a_fenced_lease_is_reported(log: Log) -> None:
+def test_entry_written_with_an_outdated_lease_is_reported(log: Log) -> None:
     first, second, *others = log.commits
     log.commits[:] = [
         msgspec.structs.replace(first, epoch=2),

@@ -257,7 +257,7 @@ async def test_leaving_runtime_waits_for_turns_but_an_exception_suspends_them() 
     assert await has_open_turn(stage)
 
 
-async def test_provider_is_loaded_in_thread_and_before_lease() -> None:
+async def test_provider_library_is_loaded_in_a_thread_before_the_lease_is_taken() -> None:
     """Loading a provider's library takes seconds; meanwhile another process can use the session."""
     stage = Stage(says("one"), says("two"))
     is_loaded = threading.Event()

@@ -48,7 +48,7 @@ async def test_journal_includes_appends_of_other_processes() -> None:
     assert (await first.state()).run.running_nodes == ("o",)
 
 
-async def test_decision_on_outdated_state_is_repeated() -> None:
+async def test_decision_based_on_an_outdated_flow_state_is_computed_again() -> None:
     _, log = await journal(STARTED, CLAIMED, NodeParked("o", "o", "prompt-human"))
     seen: list[int] = []
 

@@ -126,7 +126,7 @@ async def test_turn_end_updates_flow_and_stores_artifact(
     assert end.blobs == (b"what is in a.md",)
 
 
-async def test_turn_of_other_process_is_evaluated_from_log(tmp_path: Path) -> None:
+async def test_turn_that_another_process_began_is_evaluated_from_the_log(tmp_path: Path) -> None:
     place = Place()
     turn = await place.turn(tmp_path)
     await place.commit((await turn.beside(STARTED)).writes)

@@ -253,7 +253,7 @@ async def test_reply_to_unusable_role_stays_queued_and_is_tried_once(
     assert state.run.pending_human_inputs == {}
 
 
-async def test_fault_found_before_flow_changed_is_checked_again(
+async def test_error_of_a_role_is_checked_again_if_the_flow_changed_meanwhile(
     tmp_path: Path,
 ) -> None:
     place = Place(tmp_path)

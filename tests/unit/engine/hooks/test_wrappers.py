@@ -157,7 +157,7 @@ async def test_hook_can_turn_success_into_error() -> None:
     assert (run.outcome, run.error_code, run.error) == ("error", "tool_error", "not good enough")
 
 
-async def test_failing_result_guard_withholds_result() -> None:
+async def test_failing_guard_hook_on_a_tool_result_withholds_the_result() -> None:
     def broken(point: ToolAnswered) -> None:
         raise RuntimeError("cannot tell")
 

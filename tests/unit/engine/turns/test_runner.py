@@ -84,7 +84,7 @@ async def test_late_outcome_is_not_stored_under_reused_id() -> None:
     assert {entry.kind async for entry in other.entries()} == {"message"}
 
 
-async def test_fenced_process_stores_outcome_as_late() -> None:
+async def test_process_that_lost_its_lease_stores_the_outcome_of_its_call_as_late_outcome() -> None:
     stage, gate, chat = await at_the_gate("done")
     stage.clock.set_time_of_day(stage.clock.now_ms() + 60_000)
     taken = await stage.memory.acquire_lease(S, "another", 60_000)

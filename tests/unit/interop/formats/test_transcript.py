@@ -65,7 +65,7 @@ def test_every_tree_entry_is_a_line_below_its_parent() -> None:
     assert made.leaves() == [1, 2]
 
 
-def test_parts_become_pieces_and_media_include_their_bytes() -> None:
+def test_message_parts_are_shown_and_media_include_their_bytes() -> None:
     making = Making()
     making.blobs = [b"\x89PNG"]
     here = MediaPart("image/png", f"media://{blob_hash(b'%b' % making.blobs[0])}", 4, "a.png")

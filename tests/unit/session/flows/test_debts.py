@@ -34,7 +34,7 @@ def test_flow_entry_queries_only_the_edges_of_its_nodes() -> None:
     assert len(log.run.visited_node_ids) == 299
 
 
-def test_partial_and_withdrawn_handoffs_are_owed() -> None:
+def test_missing_and_withdrawn_handoffs_of_a_node_must_still_be_made() -> None:
     log = FlowLog(graph("o>a", "o>b")).claim("o").hand("o", "a")
     assert [node.id for node in log.state.owing] == ["o"]
     log.hand("o", "b")
@@ -43,19 +43,19 @@ def test_partial_and_withdrawn_handoffs_are_owed() -> None:
     assert log.state.owing_ids == {"o"}
 
 
-def test_handoff_that_was_sent_back_is_owed_again() -> None:
+def test_handoff_that_was_sent_back_must_be_made_again() -> None:
     log = FlowLog(graph("o>a")).claim("o").hand("o", "a").claim("a", "o=>a").hand("a", "o")
     assert log.state.owing_ids == {"o"}
 
 
-def test_handoff_along_an_edge_added_later_is_owed() -> None:
+def test_handoff_along_an_edge_added_later_must_still_be_made() -> None:
     log = FlowLog(graph("o>a")).claim("o").hand("o", "a")
     assert not log.state.owing_ids
     log.add(WorkflowChanged(graph("o>a", "o>b")))
     assert log.state.owing_ids == {"o"}
 
 
-def test_flow_that_just_started_owes_no_handoff() -> None:
+def test_no_handoff_of_a_flow_that_just_started_must_be_made_yet() -> None:
     started = FlowStarted("p", "/w", "/w/r", graph("o>a"), ("o",))
     assert not FlowLog(started.graph).state.owing_ids
     assert msgspec.json.encode(FlowLog(started.graph).run.visited_node_ids) == b"[]"

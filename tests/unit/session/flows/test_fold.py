@@ -189,7 +189,7 @@ def test_role_keeps_session_and_configuration() -> None:
     assert log.state.roles["a"].model == "echo:hi"
 
 
-def test_undelivered_handoff_is_kept_and_a_withdrawn_handoff_is_owed_again() -> None:
+def test_undelivered_handoff_is_kept_and_a_withdrawn_handoff_must_be_made_again() -> None:
     log = FlowLog(LINE).claim("owner-intake").hand("owner-intake", "a", artifact="one.md")
     log.claim("owner-intake").hand("owner-intake", "a", artifact="two.md")
     assert log.run.receiving_handoff == {"owner-intake=>a": ("one.md", "two.md")}

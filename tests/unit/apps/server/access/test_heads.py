@@ -64,7 +64,7 @@ async def test_change_with_idempotency_key_also_checks_head(tmp_path: Path) -> N
         assert (await renamed(made[0])).json() == answers[made[0]].json()
 
 
-async def test_only_first_commit_of_a_change_checks_head(tmp_path: Path) -> None:
+async def test_only_the_first_commit_of_a_change_checks_the_etag(tmp_path: Path) -> None:
     async with served(tmp_path, ["one", "two"]) as server:
         session = await server.said("hi")
         url = f"/v1/sessions/{session}"

@@ -27,7 +27,7 @@ def test_answer_without_text_is_none(tmp_path: Path) -> None:
     assert kept_answer(tmp_path, "outputs/a.md", " \n") is None
 
 
-def test_draft_of_a_process_that_died_is_replaced(tmp_path: Path) -> None:
+def test_half_written_answer_file_of_a_dead_process_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "outputs").mkdir()
     (tmp_path / "outputs" / ".a.md.new").write_text("half")
     assert kept_answer(tmp_path, "outputs/a.md", "whole") is not None

@@ -99,7 +99,7 @@ def test_all_faults_are_reported_at_once_with_lines() -> None:
     )
 
 
-def test_project_supplies_fields_missing_in_record() -> None:
+def test_project_workflow_supplies_node_fields_missing_in_the_record_file() -> None:
     canonical = read_workflow(GOOD, "main")
     record = read_workflow(
         """

@@ -66,7 +66,7 @@ def test_reentered_join_waits_for_all_inputs_again() -> None:
     assert "z" in ids(log.state)
 
 
-def test_3_node_with_handoffs_to_some_successors_owes_the_other_handoffs() -> None:
+def test_3_node_with_handoffs_to_some_successors_must_still_make_the_other_handoffs() -> None:
     log = FlowLog(FORK).work("o", "a")
     assert ids(log.state) == ["o", "a"]
     assert work_of(log.state, "o").cause == "owed"
@@ -186,7 +186,7 @@ def test_configured_role_continues_with_ready_handoffs() -> None:
     assert (work.cause, work.delivered) == ("configuration", ("o=>a",))
 
 
-def test_join_that_owes_handoff_waits_for_requested_input() -> None:
+def test_join_with_a_missing_handoff_waits_for_the_input_that_it_requested() -> None:
     flow = joining(graph("o>a", "o>b", "a>j", "b>j", "j>x", "j>y", "x>z", "y>z"), "j")
     log = FlowLog(flow).work("o", "a", "b").work("a", "j").work("b", "j")
     log.claim("j", "a=>j", "b=>j").hand("j", "a")

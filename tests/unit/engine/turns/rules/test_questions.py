@@ -92,7 +92,7 @@ def test_always_grant_covers_same_calls_until_revoked() -> None:
     assert course.state.granted == set()
 
 
-def test_grants_are_passed_to_next_turn_and_can_be_revoked() -> None:
+def test_permissions_granted_in_a_turn_apply_to_the_next_turn_until_revoked() -> None:
     course = course_with(Said("run"))
     course.happens(inputs.ToolReturned("one"))
     course.happens(inputs.Answered(assistant("done")))
