@@ -496,24 +496,23 @@ class Store:
         zone: tzinfo = UTC,
         prices: Mapping[str, model_prices.Price] | None = None,
         session: str | None = None,
+        cwd: str | None = None,
     ) -> list[UsageTotal]:
         """Sum the tokens and costs of model calls by model, agent, project, day and so on.
 
-        A project is the folder of a session, a source the program from which it was imported, a
-        subject the person that it is about. Days are in `zone` and sorted by time; other groups are
-        sorted by tokens, most first. With `daily`, each group has one total for each day, oldest
-        day first. Calls before `since` and calls at or after `until` are excluded, with a
-        resolution of 15 minutes. The first call reads the sessions active since `since`; later
-        calls of this handle with the same `prices` read only new entries. With `prices`, which maps
-        a model (``provider:name``, ``provider:*``) to its price, a call without a cost in the log
-        gets a computed cost: from `prices`, or else from the public list of the extra ``models``.
-        With `session`, only the own log of this session is read. Raises: WrongArgument if `prices`
-        contains an invalid model name; SessionNotFound if `session` does not exist.
+        A project is the folder of a session, a source the program of an import, a subject the
+        person that it is about. Days are in `zone`, oldest first; other groups are sorted by
+        tokens, most first. With `daily`, each group has a total per day. Calls before `since` and
+        from `until` on are excluded (exact to 15 minutes). The first call reads the sessions active
+        since `since`; later calls with the same `prices` read only new entries. With `prices`,
+        which maps a model (``provider:name``, ``provider:*``) to its price, a call without a cost
+        in the log gets a cost from `prices`, or else from the public list of the extra ``models``.
+        With `session`, only its own log counts; with `cwd`, only sessions of that folder. Raises:
+        WrongArgument for an invalid model in `prices`; SessionNotFound if `session` does not exist.
         """
         known = None if session is None else await self._require_session(session)
-        return await self._tally(prices).usage(
-            by, _ms_or_none(since), _ms_or_none(until), zone, daily=daily, session=known
-        )
+        tally, cwd = self._tally(prices), absolute(cwd)
+        return await tally.usage(by, since, until, zone, daily=daily, session=known, cwd=cwd)
 
     async def activity(
         self,
@@ -522,12 +521,13 @@ class Store:
         since: datetime | None = None,
         until: datetime | None = None,
         zone: tzinfo = UTC,
+        cwd: str | None = None,
     ) -> list[ActivityTotal]:
         """Count messages, turns, tool calls and tokens by day or hour, oldest first.
 
         Periods without activity are omitted. The call reads the same sessions as `usage`.
         """
-        return await self._tally(None).activity(by, _ms_or_none(since), _ms_or_none(until), zone)
+        return await self._tally(None).activity(by, since, until, zone, cwd=absolute(cwd))
 
     async def edits(
         self, *, session: str | None = None, cwd: str | None = None, last: int | None = 50
@@ -661,7 +661,3 @@ async def _has_session(store: SessionStore, stream: StreamId) -> bool:
     except SessionNotFound:
         return False
     return True
-
-
-def _ms_or_none(moment: datetime | None) -> int | None:
-    return None if moment is None else ms_of(moment)

@@ -66,6 +66,18 @@ def test_usage_of_sessions_prints_short_id_day_and_title(world: World) -> None:
     assert [(each["calls"], each["sessions"]) for each in one] == [(1, 1)]
 
 
+def test_usage_and_activity_of_a_folder_come_from_its_sessions(imported: World) -> None:
+    folder = imported.ok("sessions", "show", SAMPLE_ID, "--json").json["cwd"]
+    (imported.folder / "bare").mkdir()
+    for command in (("usage", "models"), ("usage", "--session", SAMPLE_ID), ("activity",)):
+        found = imported.ok(*command, "--json").json
+        assert found
+        assert imported.ok(*command, "--cwd", folder, "--json").json == found
+        assert imported.ok(*command, "--cwd", folder.rpartition("/")[2], "--json").json == found
+        assert imported.ok(*command, "--cwd", "bare", "--json").json == []
+        assert imported.run(*command, "--cwd", "missing").code == 3
+
+
 def test_usage_by_month_counts_each_session_once(imported: World) -> None:
     days = imported.ok("usage", "--json").json
     months = imported.ok("usage", "monthly", "--json").json

@@ -11,6 +11,7 @@ from perdure.apps.chat.attachments import attach
 from perdure.apps.chat.files import files_below
 from perdure.apps.chat.slash_commands import HELP
 from perdure.apps.cli.exits import PathNotFound
+from perdure.apps.terminal.costs import cost_text
 from perdure.apps.terminal.outline import Row
 from perdure.apps.tui.completion import Offers, offers_for
 from perdure.apps.tui.gauge import Numbers, gauge_line
@@ -20,6 +21,8 @@ from perdure.apps.tui.tree_rows import folded_at, tree_state, unfolded, visible,
 from perdure.client.store import Store
 from perdure.errors import LimitExceeded, WrongArgument
 from perdure.session.ids import EntryId
+from perdure.session.messages import Usage
+from perdure.session.records import UsageTotal
 
 COMMANDS = {"/tree": "", "/thinking": "", "/attach": ""}
 FILES = ["notes.txt", "src/sea.py", "src/seaside.py"]
@@ -65,6 +68,16 @@ def test_narrow_status_line_omits_the_least_important_numbers_first() -> None:
     narrow = gauge_line(numbers, 60)
     assert len(narrow) <= 60
     assert narrow.startswith("running · anthropic:claude (high) · $0.12")
+
+
+def test_status_line_rounds_cost_as_usage_does() -> None:
+    """It showed `$0.1948555+?`, and `perdure usage` `$0.1949+`."""
+    numbers = Numbers(
+        "anthropic:claude", None, "/tmp/x", 19_485_550, 1, 1_000, 20, 50_000, 200_000, "running"
+    )
+    total = UsageTotal("x", 2, Usage(1, cost_microcents=19_485_550), 1, 1)
+    assert cost_text(total) == "$0.1949+"
+    assert " · $0.1949+? · " in gauge_line(numbers, 150)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from textual.containers import VerticalScroll
 from textual.widgets._toast import Toast
 
 from perdure import assistant, tool_call, user
+from perdure.apps.terminal.costs import rounded_dollars
 from perdure.apps.tui.gauge import gauge_line
 from perdure.apps.tui.lines_screen import LinesScreen
 from perdure.client.store import Store
@@ -297,9 +298,10 @@ async def test_status_line_prices_earlier_calls_by_the_settings(
     )
     (total,) = await store.usage()
     used = total.usage
-    cost = in_dollars(200 * used.input_tokens + 1000 * used.output_tokens)
+    microcents = 200 * used.input_tokens + 1000 * used.output_tokens
+    cost, rounded = in_dollars(microcents), rounded_dollars(microcents)
     async with chatting(store, tmp_path, session=info.id) as seen:
-        await seen.until(lambda: f" {cost} " in seen.screen)
+        await seen.until(lambda: f" {rounded} " in seen.screen)
         assert "?" not in gauge_line(seen.program.shown.gauge.numbers, 200)
         await seen.type("/cost")
         await seen.shows(f"this session cost {cost}")

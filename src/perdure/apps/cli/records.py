@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from datetime import UTC, tzinfo
+from datetime import UTC, datetime, tzinfo
 from functools import partial
 from pathlib import PurePath
 from typing import Annotated, Literal
@@ -97,6 +97,34 @@ def add_to(program: typer.Typer) -> None:
         program.command()(command)
 
 
+class UsageFilters(msgspec.Struct, frozen=True):
+    """The options that select model calls."""
+
+    session: Annotated[
+        str | None, typer.Option(metavar="ID", help="Only calls of this session.")
+    ] = None
+    cwd: FolderFilter = None
+    since: SinceOption = None
+    until: UntilOption = None
+
+    async def reader(
+        self, store: Store, since: datetime | None, prices: Mapping[str, Price]
+    ) -> Callable[..., Awaitable[list[UsageTotal]]]:
+        """Return ``store.usage`` with these filters; `since` is the default of ``--since``.
+
+        Raises: the errors of `named_session` and `named_folder`.
+        """
+        return partial(
+            store.usage,
+            session=None if self.session is None else await named_session(store, self.session),
+            cwd=await named_folder(store, self.cwd),
+            since=self.since or since,
+            until=self.until,
+            zone=_zone(),
+            prices=prices,
+        )
+
+
 async def usage(
     by: Annotated[
         Group,
@@ -107,11 +135,7 @@ async def usage(
         ),
     ] = "daily",
     *,
-    session: Annotated[
-        str | None, typer.Option(metavar="ID", help="Only calls of this session.")
-    ] = None,
-    since: SinceOption = None,
-    until: UntilOption = None,
+    filters: UsageFilters,
     is_line: Annotated[
         bool, typer.Option("--line", help="Print one short line, for a prompt; today's by default.")
     ] = False,
@@ -128,17 +152,17 @@ async def usage(
         perdure usage models --since 30d
         perdure usage monthly --since 2026-01
         perdure usage models --session 01jd
+        perdure usage --cwd .              # of the sessions of this folder
         perdure usage projects --json
         perdure usage --line               # today, for a prompt
     """
-    begin = typed_moment("today") if is_line and since is None else since
+    today = typed_moment("today") if is_line else None
     with prices_in_force() as prices:
         async with common.existing_store() as opened:
-            named = None if session is None else await named_session(opened, session)
-            read = partial(
-                opened.usage, session=named, since=begin, until=until, zone=_zone(), prices=prices
-            )
+            read = await filters.reader(opened, today, prices)
             found = await read(_GROUPS[by], daily=by == "monthly")
+            if not found:
+                await require_known(opened, await named_folder(opened, filters.cwd), None)
             found = _months(found) if by == "monthly" else found
             has_names = by == "sessions" and not common.as_json
             names = await _session_names(opened, found) if has_names else {}
@@ -322,6 +346,7 @@ async def activity(
     is_map: Annotated[
         bool, typer.Option("--map", help="A heat map: a column a week, the newest on the right.")
     ] = False,
+    cwd: FolderFilter = None,
     since: SinceOption = None,
     until: UntilOption = None,
     last: Annotated[
@@ -344,8 +369,11 @@ async def activity(
     if is_map and last is not None:
         raise UsageMistake("a heat map has no rows: leave out --last, or use --since")
     async with common.existing_store() as opened:
+        folder = await named_folder(opened, cwd)
         by = "hour" if is_hourly else "day"
-        found = await opened.activity(by, since=since, until=until, zone=_zone())
+        found = await opened.activity(by, since=since, until=until, zone=_zone(), cwd=folder)
+        if not found:
+            await require_known(opened, folder, None)
     found = found if is_map else found[-(last or _ROWS) :]
     draw = heat_map if is_map else _activity_lines
     lines = draw(found, width(), out_style()) if found else "No activity found."

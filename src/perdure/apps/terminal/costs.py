@@ -12,11 +12,11 @@ def cost_text(total: UsageTotal) -> str:
     cost = total.usage.cost_microcents or 0
     if total.unpriced_calls == total.calls > 0:
         return "?"
-    shown = in_dollars(_rounded(cost))
+    shown = rounded_dollars(cost)
     return f"{shown}+" if total.unpriced_calls else shown
 
 
-def _rounded(cost: int) -> int:
-    """Round to cents; if the amount is below a dollar, round to hundredths of a cent."""
+def rounded_dollars(cost: int) -> str:
+    """Return micro-cents as text, in cents; an amount below a dollar in hundredths of a cent."""
     step = MICROCENTS_PER_DOLLAR // (100 if cost >= MICROCENTS_PER_DOLLAR else 10_000)
-    return (cost + step // 2) // step * step
+    return in_dollars((cost + step // 2) // step * step)

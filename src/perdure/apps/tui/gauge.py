@@ -8,10 +8,10 @@ import msgspec
 from textual.timer import Timer
 from textual.widgets import Static
 
+from perdure.apps.terminal.costs import rounded_dollars
 from perdure.apps.terminal.text import one_line
 from perdure.apps.tui.text import plain
 from perdure.events.types import AnyEvent, Event
-from perdure.models.prices import in_dollars
 from perdure.session.ledger import Spending
 
 _CELLS = 10
@@ -99,7 +99,7 @@ def _price(numbers: Numbers) -> str:
     spent = Spending(numbers.cost_microcents, numbers.unpriced) + numbers.uncounted
     if spent.unpriced_calls and not spent.cost_microcents:
         return "$?"
-    return in_dollars(spent.cost_microcents) + ("+?" if spent.unpriced_calls else "")
+    return rounded_dollars(spent.cost_microcents) + ("+?" if spent.unpriced_calls else "")
 
 
 def _share(numbers: Numbers, *, is_wide: bool) -> str | None:

@@ -12,10 +12,11 @@ from perdure.client.records.copies import copied_entries, has_parent
 from perdure.client.records.sessions import newest_sessions, own_entries
 from perdure.models.price_list import PriceList
 from perdure.models.prices import Cost, CostCalculator, Price, unpriced
+from perdure.session.clock import ms_of
 from perdure.session.codec import Unknown, readable
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
-from perdure.session.info import SessionInfo
+from perdure.session.info import SessionInfo, is_found
 from perdure.session.ledger import ModelCalled, ModelFinished, TurnStarted
 from perdure.session.memory.kinds import FactsCaptured
 from perdure.session.messages import Message, Usage
@@ -155,19 +156,21 @@ class Tallies:
     async def usage(
         self,
         by: UsageGroup,
-        since: int | None,
-        until: int | None,
+        since: datetime | None,
+        until: datetime | None,
         zone: tzinfo,
         *,
         daily: bool = False,
         session: StreamId | None = None,
+        cwd: str | None = None,
     ) -> list[UsageTotal]:
         """Sum the usage of model calls; days by time, other groups by tokens, highest first."""
+        begin, end = _ms_or_none(since), _ms_or_none(until)
         groups: dict[tuple[str, str | None], tuple[_Used, set[StreamId]]] = {}
-        async for info in self._sessions(session, since):
+        async for info in self._sessions(session, cwd, begin):
             tally = await self._tally(info)
             for cell, used in tally.used.items():
-                if not _is_within(cell.quarter, since, until):
+                if not _is_within(cell.quarter, begin, end):
                     continue
                 day = _time_key("day", cell.quarter, zone) if daily else None
                 key = (_group(by, cell, info, zone), day)
@@ -182,14 +185,21 @@ class Tallies:
         return sorted(totals, key=lambda each: (each.day or "", -each.usage.total_tokens, each.key))
 
     async def activity(
-        self, by: ActivityGroup, since: int | None, until: int | None, zone: tzinfo
+        self,
+        by: ActivityGroup,
+        since: datetime | None,
+        until: datetime | None,
+        zone: tzinfo,
+        *,
+        cwd: str | None = None,
     ) -> list[ActivityTotal]:
         """Count the events of each day or hour that has any, in order of time."""
+        begin, end = _ms_or_none(since), _ms_or_none(until)
         groups: dict[str, tuple[_Count, set[StreamId]]] = {}
-        async for info in newest_sessions(self._store, since):
+        async for info in self._sessions(None, cwd, begin):
             tally = await self._tally(info)
             for quarter, count in tally.counts.items():
-                if not _is_within(quarter, since, until):
+                if not _is_within(quarter, begin, end):
                     continue
                 key = _time_key(by, quarter, zone)
                 sums, sessions = groups.get(key, (_Count(), set[StreamId]()))
@@ -201,13 +211,16 @@ class Tallies:
         return sorted(totals, key=lambda each: each.key)
 
     async def _sessions(
-        self, session: StreamId | None, since: int | None
+        self, session: StreamId | None, cwd: str | None, since: int | None
     ) -> AsyncIterator[SessionInfo]:
         if session is not None:
-            yield (await self._store.state(session)).info
+            info = (await self._store.state(session)).info
+            if is_found(info, cwd, None):
+                yield info
             return
         async for info in newest_sessions(self._store, since):
-            yield info
+            if is_found(info, cwd, None):
+                yield info
 
     async def _tally(self, info: SessionInfo) -> SessionTally:
         name = (info.id, info.created_at)  # a reused id of an erased session starts a new tally
@@ -223,6 +236,10 @@ class Tallies:
         if len(self._kept) > _MOST_KEPT:
             del self._kept[next(iter(self._kept))]
         return known
+
+
+def _ms_or_none(moment: datetime | None) -> int | None:
+    return None if moment is None else ms_of(moment)
 
 
 def _is_within(quarter: int, since: int | None, until: int | None) -> bool:

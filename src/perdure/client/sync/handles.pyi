@@ -740,19 +740,19 @@ class Store(Handle[AsyncStore]):
         zone: tzinfo = UTC,
         prices: Mapping[str, model_prices.Price] | None = None,
         session: str | None = None,
+        cwd: str | None = None,
     ) -> list[UsageTotal]:
         """Sum the tokens and costs of model calls by model, agent, project, day and so on.
 
-        A project is the folder of a session, a source the program from which it was imported, a
-        subject the person that it is about. Days are in `zone` and sorted by time; other groups are
-        sorted by tokens, most first. With `daily`, each group has one total for each day, oldest
-        day first. Calls before `since` and calls at or after `until` are excluded, with a
-        resolution of 15 minutes. The first call reads the sessions active since `since`; later
-        calls of this handle with the same `prices` read only new entries. With `prices`, which maps
-        a model (``provider:name``, ``provider:*``) to its price, a call without a cost in the log
-        gets a computed cost: from `prices`, or else from the public list of the extra ``models``.
-        With `session`, only the own log of this session is read. Raises: WrongArgument if `prices`
-        contains an invalid model name; SessionNotFound if `session` does not exist.
+        A project is the folder of a session, a source the program of an import, a subject the
+        person that it is about. Days are in `zone`, oldest first; other groups are sorted by
+        tokens, most first. With `daily`, each group has a total per day. Calls before `since` and
+        from `until` on are excluded (exact to 15 minutes). The first call reads the sessions active
+        since `since`; later calls with the same `prices` read only new entries. With `prices`,
+        which maps a model (``provider:name``, ``provider:*``) to its price, a call without a cost
+        in the log gets a cost from `prices`, or else from the public list of the extra ``models``.
+        With `session`, only its own log counts; with `cwd`, only sessions of that folder. Raises:
+        WrongArgument for an invalid model in `prices`; SessionNotFound if `session` does not exist.
         """
 
     def activity(
@@ -762,6 +762,7 @@ class Store(Handle[AsyncStore]):
         since: datetime | None = None,
         until: datetime | None = None,
         zone: tzinfo = UTC,
+        cwd: str | None = None,
     ) -> list[ActivityTotal]:
         """Count messages, turns, tool calls and tokens by day or hour, oldest first.
 
