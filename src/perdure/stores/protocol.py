@@ -483,8 +483,8 @@ class NamespaceReader(Protocol):
     def changes(self, stream: StreamId | None = None) -> AsyncIterator[None]:
         """Yield at least once after every commit by any process to `stream`; None means any stream.
 
-        The iterator also yields after removals and after commits made since this call; several
-        commits may cause one wake-up. Ends at `close`.
+        The iterator also yields once at its beginning, after removals and after commits made since
+        this call; several commits may cause one wake-up. Ends at `close`.
         """
         ...
 

@@ -84,6 +84,13 @@ async def test_commit_of_this_handle_wakes_only_watchers_of_its_stream(
         await counter.stop()
 
 
+async def test_new_watcher_wakes_once_without_a_commit(store: SessionStore) -> None:
+    await create(store, S, said("a"))
+    for _ in range(3):  # the first one starts the watching
+        async with asyncio.timeout(60):
+            await anext(aiter(store.changes(S)))
+
+
 async def test_commit_of_another_handle_wakes_only_watchers_of_its_stream(data: Data) -> None:
     here, there = await data.open(), await data.open()
     await two_streams(there)

@@ -45,6 +45,7 @@ class FollowedTurn:
         self._request = None if request is None else entry_id(environment.stream, request)
         self._turn = turn
         self._read_to = request if request is not None else (turn or 0) - 1
+        self._is_due = False
         self._state: TurnState | None = None
         self._is_told = is_told
         self._told: set[EntryId] = set()
@@ -71,15 +72,16 @@ class FollowedTurn:
         """
         environment = self._environment
         with ExitStack() as waits:
-            while True:
+            while (state := self._state) is None or state.finished is None:
+                self._mark_waiting(waits)
+                if not self._is_due:
+                    await change(self._changes, environment.store.address)
+                self._is_due = True  # until a read has succeeded
                 added = await environment.store.entries(environment.stream, after=self._read_to)
+                self._is_due = False
                 for entry in added:
                     self._take(entry)
-                state = self._state
-                if state is not None and state.finished is not None:
-                    return state
-                self._mark_waiting(waits)
-                await change(self._changes, environment.store.address)
+            return state
 
     async def stop(self) -> None:
         """Request the end of the turn in any process; close a request whose turn has not begun."""

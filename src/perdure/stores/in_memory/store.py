@@ -313,6 +313,7 @@ class MemoryStore:
         self._handle.check_open()
         changes = self._handle.memory.watches.add(self._handle.namespace, stream)
         self._handle.watches.add(changes)
+        changes.wake()
         return changes
 
     async def blob(self, digest: str) -> bytes:
