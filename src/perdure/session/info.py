@@ -20,7 +20,7 @@ from perdure.session.codec import Body, readable, role_of
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.ledger import TurnFinished, TurnStarted
-from perdure.session.messages import MESSAGE, Message
+from perdure.session.messages import MESSAGE, Message, typed_text
 from perdure.session.notes import (
     ContentErased,
     ImportSource,
@@ -56,7 +56,7 @@ IDLE_ORIGINS = tuple(origin for origin in ORIGINS["all"] if origin != "import")
 """The origins of sessions that can end as idle."""
 
 TITLE_LENGTH = 60
-"""Characters of the first user message that replace a missing title."""
+"""Characters of the first user message that replace a missing title, without attached texts."""
 
 _MASKED = 2_000
 """Characters of a message in which a secret is looked for before its start is a title."""
@@ -361,7 +361,8 @@ def _beginning(entry: Entry) -> str | None:
         return None
     if message is None:
         return None
-    text = mask_secrets(message.text.lstrip()[:_MASKED])  # before it is cut: half a key is one
+    start = typed_text(message).lstrip()[:_MASKED]
+    text = mask_secrets(start)  # before it is cut: half a key is one
     words = text.split(None, TITLE_LENGTH)  # the rest is never part of the start
     return shorten_title(" ".join(word[: TITLE_LENGTH + 1] for word in words) or None)
 

@@ -8,6 +8,7 @@ the store contains the bytes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from functools import partial
@@ -357,3 +358,22 @@ def _part_or_unknown(raw: msgspec.Raw) -> msgspec.Raw | UnknownPart:
     except msgspec.ValidationError:
         return UnknownPart(raw)
     return raw
+
+
+LONG_PASTE = 20_000
+"""Characters from which on the chat attaches a paste to a message instead of inserting it."""
+
+_ATTACHMENT = re.compile(r"([^\n]{1,400}):\n(`{3,})\n(.*)\n\2", re.DOTALL)
+
+
+def attachment_in(text: str) -> tuple[str, str] | None:
+    """Return name and content if `text`, a part of a message, is an attached text. Pure."""
+    if (found := _ATTACHMENT.fullmatch(text)) is not None:
+        return found[1], found[3]
+    return ("pasted text", text) if len(text) > LONG_PASTE else None
+
+
+def typed_text(message: Message) -> str:
+    """Return the text of `message` without the text files that were sent with it. Pure."""
+    texts = [part.text for part in message.parts if isinstance(part, TextPart) and part.text]
+    return "\n\n".join(text for n, text in enumerate(texts) if not n or not attachment_in(text))

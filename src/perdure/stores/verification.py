@@ -289,7 +289,7 @@ def info_faults(state: StreamState, computed: SessionInfo) -> Iterator[str]:
     `stream_problems` checks them. Erased streams are skipped, because the entries behind their
     fields are gone. Forks are skipped, because some entries behind their fields are in the origin.
     It is no fault if `first_text` differs only because an older version stored a credential or a
-    slash command unchanged.
+    slash command unchanged, or an attached text after the message.
     """
     kept = state.info
     if kept.status == "erased" or state.header.fork is not None or kept == computed:
@@ -298,9 +298,15 @@ def info_faults(state: StreamState, computed: SessionInfo) -> Iterator[str]:
         value, given = getattr(kept, name), getattr(computed, name)
         if value == given or name in ("messages", "entries"):
             continue
-        if name == "first_text" and (is_command(value or "") or _is_unmasked(value, given)):
+        if name == "first_text" and _is_of_older_version(value, given):
             continue
         yield mask_secrets(f"its {name} is kept as {value!r}, its entries give {given!r}")
+
+
+def _is_of_older_version(kept: str | None, computed: str | None) -> bool:
+    """Return True if an older version of perdure could compute `kept` where `computed` is right."""
+    has_attachment = kept is not None and kept.startswith(f"{computed} ")
+    return is_command(kept or "") or has_attachment or _is_unmasked(kept, computed)
 
 
 def _is_unmasked(kept: str | None, computed: str | None) -> bool:

@@ -121,10 +121,27 @@ async def test_name_removed_from_the_message_is_not_attached(store: Store, tmp_p
         await seen.until(lambda: seen.program.input.offers is not None)
         await seen.press("tab")
         await seen.shows("attached: sea.py")
+        await seen.press("ctrl+u")
+        await seen.until(lambda: "attached:" not in seen.screen)
+        await seen.press("ctrl+z")
+        await seen.shows("attached: sea.py")
+        await seen.press("ctrl+u")
         await seen.type("without it")
         await seen.shows("you wrote")
         await seen.idle()
     assert await said(store) == ["without it"]
+
+
+async def test_title_of_a_session_is_the_message_without_its_attached_files(
+    store: Store, tmp_path: Path
+) -> None:
+    (tmp_path / "sea.py").write_text("print('sea')\n")
+    async with chatting(store, tmp_path) as seen:
+        await seen.type("hello @sea.py")
+        await seen.shows("attached: sea.py", "you wrote")
+        await seen.idle()
+    (info,) = await store.recent()
+    assert info.name == "hello @sea.py"
 
 
 async def test_partial_command_is_completed_and_complete_command_is_sent(

@@ -96,6 +96,13 @@ def test_first_message_without_text_does_not_become_the_session_name() -> None:
     assert info_with(new_tree(user("  ")), new_tree(user("Hi"))).name == "Hi"
 
 
+def test_attached_text_does_not_become_a_part_of_the_session_name() -> None:
+    sea = "sea.py:\n```\nprint('sea')\n```"
+    assert info_with(new_tree(user("look", sea, "y" * 30_000))).name == "look"
+    assert info_with(new_tree(user("look", "and answer"))).name == "look and answer"
+    assert info_with(new_tree(user(sea))).name == "sea.py: ``` print('sea') ```"
+
+
 @pytest.mark.parametrize(
     "command",
     ["/mode", "/plugin:run", "<command-name>/clear</command-name> <command-args></command-args>"],

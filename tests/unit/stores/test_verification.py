@@ -349,6 +349,13 @@ def test_command_listed_by_an_older_version_is_not_reported() -> None:
     assert list(info_faults(msgspec.structs.replace(log.state, info=older), computed)) == []
 
 
+def test_attached_text_listed_by_an_older_version_is_not_reported() -> None:
+    log = Log(StreamHeader(S, 5))
+    log.append(new_tree(user("look", "sea.py:\n```\nprint('sea')\n```")))
+    assert faults_of_first_text(log, "look sea.py: ``` print('sea') ```") == []
+    assert faults_of_first_text(log, "looks sea.py")
+
+
 def test_list_data_of_erased_or_forked_entries_is_not_checked() -> None:
     fork = StreamHeader(S, 5, fork=ForkPoint(StreamId("o"), None, 3, "tree"))
     erased = StreamHeader(S, 5, title="Trip")

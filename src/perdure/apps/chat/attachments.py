@@ -29,12 +29,8 @@ _PUNCTUATION = ".,;:!?)]}>\"'`"
 _NAMED = 3
 """Missing files that a remark names."""
 
-LONG_PASTE = 20_000
-"""Characters from which on a paste is attached instead of inserted."""
-
 _CELLS = 200
 _NAME_CELLS = 40
-_ATTACHMENT = re.compile(r"([^\n]{1,400}):\n(`{3,})\n(.*)\n\2", re.DOTALL)
 
 
 AttachOption = Annotated[
@@ -163,13 +159,6 @@ def _is_in(folder: Path, name: str) -> bool:
         return bool(name) and not name.startswith("~") and is_inside and path.is_file()
     except (OSError, ValueError):
         return False
-
-
-def attachment_in(text: str) -> tuple[str, str] | None:
-    """Return name and content if `text`, a part of a message, is an attached text. Pure."""
-    if (found := _ATTACHMENT.fullmatch(text)) is not None:
-        return found[1], found[3]
-    return ("pasted text", text) if len(text) > LONG_PASTE else None
 
 
 def attached_line(attached: Sequence[Attached]) -> str:

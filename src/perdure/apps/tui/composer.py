@@ -12,7 +12,7 @@ from textual.keys import Keys
 from textual.message import Message
 from textual.widgets import TextArea
 
-from perdure.apps.chat.attachments import LONG_PASTE
+from perdure.session.messages import LONG_PASTE
 from perdure.session.printable import safe
 
 # Alt-Enter of tmux and others; Textual takes it for Enter.

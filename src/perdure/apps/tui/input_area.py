@@ -119,9 +119,11 @@ class InputArea(Vertical):
     # ------------------------------------------------------------ offers
 
     def on_text_area_changed(self, _: TextArea.Changed) -> None:
-        """Offer completions for the text before the cursor."""
+        """Offer completions for the text before the cursor, and show what goes with the text."""
         if (offers := self._offers_now()) != self.offers:
             self.offer(offers)
+        if self._mentioned:
+            self.show_attached()
 
     def _offers_now(self) -> Offers | None:
         row, column = self.composer.cursor_location
@@ -191,14 +193,18 @@ class InputArea(Vertical):
 
     def drop_unmentioned(self, text: str) -> None:
         """Remove the attached files whose ``@name`` the user deleted from the message `text`."""
-        gone = {name for name in self._mentioned if not is_mentioned(name, text)}
+        gone = self._unmentioned(text)
         attached = self._conversation.attached
         attached[:] = [each for each in attached if each.name not in gone]
         self._mentioned.clear()
 
+    def _unmentioned(self, text: str) -> set[str]:
+        return {name for name in self._mentioned if not is_mentioned(name, text)}
+
     def show_attached(self) -> None:
-        """Show the files that will be sent with the next message."""
-        attached = self._conversation.attached
+        """Show the files that will be sent with the text, not those whose name was deleted."""
+        gone = self._unmentioned(self.composer.text)
+        attached = [each for each in self._conversation.attached if each.name not in gone]
         self._attached.display = bool(attached)
         self._attached.update(plain(f"attached: {attached_line(attached)}"))
 

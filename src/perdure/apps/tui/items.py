@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias, cast
 
-from perdure.apps.chat.attachments import attachment_in
 from perdure.apps.terminal.previews import NOT_SEEN, shell_run
 from perdure.events.types import AnyEvent, Event, LiveEvent, Snapshot
+from perdure.session.messages import attachment_in
 from perdure.tools.diff import diff_of
 
 
