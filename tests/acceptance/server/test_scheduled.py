@@ -77,6 +77,18 @@ async def test_serve_sends_the_message_of_a_chat_with_an_allowed_command(world: 
     assert "overdue" not in world.ok("doctor").out
 
 
+async def test_answered_command_of_a_scheduled_message_runs_after_a_restart(world: World) -> None:
+    session = begun(world, "--allow-command", "ls")
+    await schedule_in_the_past(world, session, LS)
+    async with serving(world):
+        await until(lambda: world.ok("inbox", "--json").json != [])
+    [question] = world.ok("inbox", "--json").json
+    world.ok("inbox", "answer", question["id"], "allow")
+
+    async with serving(world):
+        await until(lambda: "seen.txt" in world.ok("sessions", "read", session).out)
+
+
 async def test_message_that_serve_cannot_send_names_the_missing_agent(world: World) -> None:
     clerk = world.folder / "clerk.agent.yaml"
     clerk.write_text("id: clerk\nmodel: scripted:echo\nsystem_prompt: Answer.\n")

@@ -184,7 +184,8 @@ async def _runtime_of(
 def configured(store: Store, idle_s: float | None = None) -> Runtime:
     """Return the runtime of ``perdure serve`` in this folder, without MODULE:FACTORY.
 
-    Scheduled messages of chats with the default agent get the permissions recorded in the session.
+    Scheduled messages and interrupted turns of chats with the default agent get the permissions
+    that are recorded in the session.
     Raises: ConfigError; InvalidAgentFile.
     """
     settings = Configuration(Path(), os.environ)
@@ -199,11 +200,11 @@ def configured(store: Store, idle_s: float | None = None) -> Runtime:
         idle_timeout_s=idle_s,
     )
     if settings.value("chat.agent") is None:
-        runtime.host.scheduled_as = _scheduled_as
+        runtime.host.as_recorded = _as_recorded
     return runtime
 
 
-def _scheduled_as(today: Agent, snapshot: Mapping[str, object]) -> Agent:
+def _as_recorded(today: Agent, snapshot: Mapping[str, object]) -> Agent:
     return as_recorded(today, snapshot) if today.id == AGENT else today
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Self
@@ -15,7 +15,7 @@ from msgspec import Meta
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.bindings import Bindings
 from perdure.client.agents.chat import Chat
-from perdure.client.agents.chats import Chats
+from perdure.client.agents.chats import Chats, recorded_agent
 from perdure.client.agents.missing_await import explains_missing_await
 from perdure.client.agents.notices import OnQuestion
 from perdure.client.agents.runners import EmbeddedRunner, RunnerName, runner_of
@@ -39,7 +39,6 @@ from perdure.session.argument_checks import takes_all_declared
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 from perdure.stores.access.lazy_modules import Later
-from perdure.stores.session_store import SessionStore
 from perdure.tools.mcp.servers import McpServer
 from perdure.tools.output import OutputT
 from perdure.tools.permissions import Scope, narrower
@@ -221,7 +220,7 @@ class Runtime:
         and the error of a session that cannot be resumed, for example ConfigError if no agent is in
         force; without `on_error`, a warning is logged. Only sessions with an open turn are read.
         """
-        return await resume_interrupted(self._store.backend, self.host.claim, self.resume, on_error)
+        return await _resume_interrupted(self, on_error)
 
     async def grant(self, session: str, agent: Agent | str, *, by: str) -> None:
         """Give a session the permissions and tools of `agent` from the next turn on, and record it.
@@ -303,6 +302,11 @@ class Runtime:
         await self.host.aclose()
 
 
+async def _resumed(runtime: Runtime, session: str) -> Chat:
+    agent = await recorded_agent(runtime.host, StreamId(session))
+    return await (runtime.resume(session) if agent is None else runtime.resume(session, agent))
+
+
 async def _recovered(chat: Chat, claim: Claim) -> None:
     """Continue the open turn, or follow it.
 
@@ -348,25 +352,23 @@ async def _first_of(running: Iterable[Turn], change: asyncio.Future[None]) -> No
 _log = logging.getLogger(__name__)
 
 
-async def resume_interrupted(
-    store: SessionStore,
-    claim: Callable[[StreamId], Claim],
-    resume: Callable[[str], Awaitable[Chat]],
-    on_error: Callable[[str, PerdureError], None] | None,
+async def _resume_interrupted(
+    runtime: Runtime, on_error: Callable[[str, PerdureError], None] | None
 ) -> list[Chat]:
-    """Call `resume` for each session with an open turn that no process runs; return the chats.
+    """Resume each session with an open turn that no process runs; return the chats.
 
     When this returns, each turn has started. `on_error` gets the id and the error of a session that
     cannot be resumed; without `on_error`, a warning is logged.
     """
+    host = runtime.host
     resumed: list[Chat] = []
-    for info, holder in await sessions_with_open_turn(store, "listed"):
+    for info, holder in await sessions_with_open_turn(host.store.backend, "listed"):
         if holder is not None and not holder.endswith(this_process()):
             continue
-        if holder is not None and led_here(claim(StreamId(info.id))) is not None:
+        if holder is not None and led_here(host.claim(StreamId(info.id))) is not None:
             continue
         try:
-            chat = await resume(info.id)
+            chat = await _resumed(runtime, info.id)
             if chat.turn is None:
                 continue  # the turn ended after the list was read
             await chat.turn.started()

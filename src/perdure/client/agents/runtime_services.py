@@ -68,10 +68,11 @@ class Host:
     """
 
     is_closed = False
-    scheduled_as: Callable[[Agent, Mapping[str, object]], Agent] | None = None
-    """Returns the agent for scheduled messages of a session, from its agent here and its snapshot.
+    as_recorded: Callable[[Agent, Mapping[str, object]], Agent] | None = None
+    """Returns an agent of this program with the rights that are recorded in a session's snapshot.
 
-    None: the agent here limits the session's agent, as in `Runtime.resume`.
+    It is used for scheduled messages, and for the turns that `Runtime.resume_all` continues. None:
+    the agent of this program limits the session's agent, as in `Runtime.resume`.
     """
 
     def __init__(  # noqa: PLR0913 - each is an option of its own, and all are named

@@ -18,11 +18,11 @@ from typing import Self
 
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.bindings import Bindings
+from perdure.client.agents.chats import recorded_agent
 from perdure.client.agents.runners import EmbeddedRunner, answering
 from perdure.client.agents.runtime import Runtime
 from perdure.client.agents.runtime_services import Host
-from perdure.client.cluster.requirements import requirement_of
-from perdure.client.conversation.authority import authority_of
+from perdure.client.cluster.requirements import requirement_for
 from perdure.client.conversation.workspace import Workspace, detect_workspace
 from perdure.client.requests.cron import Recurring
 from perdure.client.requests.schedule import ScheduledMessage, scheduled_in
@@ -278,19 +278,14 @@ class Scheduler:
 
 
 async def scheduled_agent(host: Host, session: StreamId) -> tuple[Agent | None, str]:
-    """Return the agent with which `host` answers the scheduled messages of `session`.
+    """Return the agent to resume the session with for a scheduled message, as `recorded_agent`.
 
-    None means the session's own agent, limited as in `Runtime.resume`. The text names what the
-    messages need and `host` does not have; "" if it has everything. Raises: SessionNotFound.
+    The text names what the message needs and `host` does not have; "" if it has everything.
+    Raises: SessionNotFound; ConfigError.
     """
-    known = await authority_of(host.store.backend, session)
-    snapshot = (known.bound.agent if known.bound is not None else None) or {}
-    required = requirement_of(snapshot)
-    today = host.agents.get(required.agent)
-    if today is None or host.scheduled_as is None or known.withheld is not None:
-        return None, required.missing_from(today)  # a log that is not in force gives nothing
-    agent = host.scheduled_as(today, snapshot)
-    return agent, required.missing_from(agent)
+    agent = await recorded_agent(host, session)
+    required = await requirement_for(host.store.backend, session)
+    return agent, required.missing_from(agent or host.agents.get(required.agent))
 
 
 def _session_prefix(agent: Agent, each: Recurring) -> str:
