@@ -180,6 +180,25 @@ def test_many_sessions_are_exported_as_an_archive_with_an_index(sample: World) -
         assert told in ended.err
 
 
+def test_many_sessions_are_exported_as_files_of_markdown_or_perdure(sample: World) -> None:
+    sample.ok("chat", "-p", "tea with sk-ant-api03-" + "a" * 93 + "AA")
+    words = ("export", "--all", "--format", "markdown")
+    ended = sample.ok(*words, "--redact", "secrets", "--no-instructions", "-o", "texts")
+    assert "texts: 2 sessions, " in ended.err
+    ids = {each["id"] for each in sample.ok("sessions", "list", "--json").json}
+    files = {file.stem: file.read_text() for file in (sample.folder / "texts").glob("*.md")}
+    assert files.keys() == ids
+    assert "sk-ant" not in "".join(files.values())
+    one = sample.ok("export", SAMPLE_ID, "--format", "markdown", "--no-instructions").out
+    assert files[SAMPLE_ID] == one
+    made = sample.ok("export", "--all", "--format", "perdure", "-o", "dump", "--json").json
+    assert (made["folder"], made["index"], made["sessions"]) == ("dump", None, 2)
+    there = ("--store", f"sqlite:///{sample.folder}/other.db")
+    reports = sample.ok("import", "dump", "--json", *there).lines
+    assert {each["session"] for each in reports} == ids
+    assert sample.run(*words, "-o", "dump").code == 4
+
+
 def test_archive_prints_one_line_for_each_kind_of_warning(world: World) -> None:
     sessions: list[str] = []
     for number in range(3):

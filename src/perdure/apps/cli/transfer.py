@@ -106,7 +106,10 @@ class ArchiveOptions(msgspec.Struct, frozen=True):
     """The options that select sessions for an archive."""
 
     is_all: Annotated[
-        bool, typer.Option("--all", help="Every session, as an archive of HTML pages.")
+        bool,
+        typer.Option(
+            "--all", help="Every session: an archive of HTML pages, or of files of --format."
+        ),
     ] = False
     query: Annotated[
         str | None,
@@ -198,7 +201,8 @@ async def export(  # noqa: PLR0913 - each is an option of the command
     has one branch. `perdure export ID --format workflow -o .` names the file after the session.
 
     With --all, --query, --cwd, --source or --with-forks the output is a new folder with an HTML
-    page of each session, and an index.html that lists and searches them.
+    page of each session, and an index.html that lists and searches them; or, with --format markdown
+    or perdure, with a file of each session.
 
     Examples:
         perdure export 01jd -o trip.html
@@ -206,6 +210,7 @@ async def export(  # noqa: PLR0913 - each is an option of the command
         perdure export 01jd -o trip.md --no-tools  # only what you and the model said
         perdure export 01jd -o trip.jsonl  # a bundle: everything, for another perdure
         perdure export --all -o archive --redact secrets
+        perdure export --all --format markdown -o texts
 
     Exit codes:
         2  the format cannot express the session
@@ -213,14 +218,13 @@ async def export(  # noqa: PLR0913 - each is an option of the command
     """
     sorts, named = redactions(redact), format
     format = named or _format_of(output, many)
-    if common.as_json and output in (None, _STDOUT):
-        raise UsageMistake("--json tells about a file: name one with -o FILE")
-    _require_file(output, format, many)
+    _require_file(output, format, many, as_json=common.as_json)
     options.require(format, has_all_branches=has_all_branches)
     output = None if output == _STDOUT else output
     if many.is_chosen or session is None:
         folder = _archive_folder(session, many, named, output, leaf)
-        await _export_many(common, many, folder, sorts, is_forced=is_forced)
+        selection = options.selection(None, sorts, has_all_branches=has_all_branches)
+        await _export_many(common, many, folder, format, selection, is_forced=is_forced)
         return
     _check_output(output, store_address(common.store), named, is_forced=is_forced)
     async with common.existing_store() as opened:
@@ -238,8 +242,15 @@ async def export(  # noqa: PLR0913 - each is an option of the command
         _tell(exported, file, sorts)
 
 
-def _require_file(output: Path | None, format: ExportFormat, many: ArchiveOptions) -> None:
-    """Raises: UsageMistake if the output is a folder and neither an archive nor a workflow."""
+def _require_file(
+    output: Path | None, format: ExportFormat, many: ArchiveOptions, *, as_json: bool
+) -> None:
+    """Check that the output is a file, or the folder of an archive or a workflow.
+
+    Raises: UsageMistake otherwise, or if `as_json` has no output.
+    """
+    if as_json and output in (None, _STDOUT):
+        raise UsageMistake("--json tells about a file: name one with -o FILE")
     if not many.is_chosen and output is not None and output.is_dir() and format != workflow.FORMAT:
         raise UsageMistake(f"{output} is a folder; name a file")
 
@@ -289,8 +300,11 @@ def _archive_folder(
         raise UsageMistake("--all and --with-forks exclude each other: use one of them")
     if session is not None or leaf is not None:
         raise UsageMistake("an archive has many sessions: omit the ID and --leaf")
-    if named not in (None, "html"):
-        raise UsageMistake("an archive of many sessions is made of HTML pages: omit --format")
+    if named not in (None, *archive.ENDINGS):
+        raise UsageMistake(
+            "an archive of many sessions is made of HTML pages: omit --format, or use --format "
+            "markdown or perdure"
+        )
     if output is None:
         raise UsageMistake("name the folder of the archive: -o DIR")
     if output.is_file():
@@ -314,24 +328,27 @@ async def _export_many(
     common: CommonOptions,
     many: ArchiveOptions,
     folder: Path,
-    sorts: tuple[Redaction, ...],
+    format: ExportFormat,
+    selection: ExportSelection,
     *,
     is_forced: bool,
 ) -> None:
     _check_outside(folder, store_address(common.store))
-    selection = ExportSelection(redact=sorts)
     async with common.existing_store() as opened:
         wanted = await many.rows(opened)
-        made = await archive.write_archive(opened, wanted, folder, selection, is_forced=is_forced)
+        made = await archive.write_archive(
+            opened, wanted, folder, format, selection, is_forced=is_forced
+        )
     if common.as_json:
         show_json(made)
         return
     for line in archive.warning_lines(made.warnings):
         remark(safe(line))
-    if sorts:
+    if selection.redact:
         counts = ", ".join(f"{kind} {count}" for kind, count in made.redacted.items())
         remark(f"replaced: {counts or 'nothing was found'}")
-    remark(f"{safe(made.index)}: {count_of(made.sessions, 'session')}, {size(made.bytes)}")
+    written = safe(made.index or made.folder)
+    remark(f"{written}: {count_of(made.sessions, 'session')}, {size(made.bytes)}")
 
 
 def _check_outside(output: Path, address: str) -> None:

@@ -1,10 +1,10 @@
-"""``perdure export --all -o DIR``: many sessions as pages, with a searchable index page."""
+"""``perdure export --all -o DIR``: a file of each session; pages have a searchable index page."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -25,19 +25,24 @@ from perdure.interop.formats.html.archive import (
 )
 from perdure.interop.formats.html.page import transcript_in
 from perdure.interop.formats.transcript import Transcript
+from perdure.interop.reports import ExportFormat
 from perdure.session.info import SessionInfo
 
 SEARCHED_CHARACTERS = 100_000
 """Of the text of each session, what the index searches."""
 
 
+ENDINGS: Mapping[ExportFormat, str] = {"html": ".html", "markdown": ".md", "perdure": ".jsonl"}
+"""The formats of an archive, and the endings of their files."""
+
 _COUNTED = re.compile(r" \([^()]*\)$|\d[\d,]*")
 
 
 class Archive(msgspec.Struct, frozen=True):
-    """A written archive."""
+    """A written archive. `index` is None if the archive has no pages."""
 
-    index: str
+    folder: str
+    index: str | None
     sessions: int
     bytes: int
     warnings: tuple[str, ...]
@@ -45,31 +50,42 @@ class Archive(msgspec.Struct, frozen=True):
 
 
 async def write_archive(
-    store: Store, wanted: RowFilter, folder: Path, selection: ExportSelection, *, is_forced: bool
+    store: Store,
+    wanted: RowFilter,
+    folder: Path,
+    format: ExportFormat,
+    selection: ExportSelection,
+    *,
+    is_forced: bool,
 ) -> Archive:
-    """Write a page for each session that matches `wanted` into `folder`, then the index.
+    """Write a file for each session that matches `wanted` into `folder`, then the index of pages.
 
-    If the command is interrupted, the folder has no index; repeat the command with `is_forced`.
+    `format` is one of `ENDINGS`. If the command is interrupted, the folder has no index; repeat the
+    command with `is_forced`.
     Raises: PathExists if `folder` is not empty, unless `is_forced`.
     """
     await asyncio.to_thread(_make_folder, folder, is_forced=is_forced)
     rows: list[ArchiveRow] = []
-    total = 0
+    sessions = total = 0
     warnings: list[str] = []
     counts: dict[str, int] = {}
     for row in await newest_rows(store, wanted, None):
-        page = await export_session(store.backend, row.info.id, "html", selection)
-        name = page_name(row.info.id)
-        write_file(folder / name, page.content, is_replacing=is_forced)
-        total += len(page.content)
-        warnings += [f"{row.info.id}: {warning}" for warning in page.warnings]
-        for kind, count in page.redacted.items():
+        made = await export_session(store.backend, row.info.id, format, selection)
+        name = page_name(row.info.id).removesuffix(".html") + ENDINGS[format]
+        write_file(folder / name, made.content, is_replacing=is_forced)
+        sessions, total = sessions + 1, total + len(made.content)
+        warnings += [f"{row.info.id}: {warning}" for warning in made.warnings]
+        for kind, count in made.redacted.items():
             counts[kind] = counts.get(kind, 0) + count
-        shown = await asyncio.to_thread(transcript_in, page.content)
-        rows.append(_row(row.info, name, shown, selection))
+        if format == "html":
+            shown = await asyncio.to_thread(transcript_in, made.content)
+            rows.append(_row(row.info, name, shown, selection))
+    if format != "html":
+        return Archive(str(folder), None, sessions, total, tuple(warnings), counts)
     index = render_index(rows)
     write_file(folder / INDEX, index, is_replacing=is_forced)
-    return Archive(str(folder / INDEX), len(rows), total + len(index), tuple(warnings), counts)
+    size = total + len(index)
+    return Archive(str(folder), str(folder / INDEX), sessions, size, tuple(warnings), counts)
 
 
 def warning_lines(warnings: Iterable[str]) -> Iterator[str]:
