@@ -89,6 +89,17 @@ async def test_answered_command_of_a_scheduled_message_runs_after_a_restart(worl
         await until(lambda: "seen.txt" in world.ok("sessions", "read", session).out)
 
 
+async def test_overdue_message_is_listed_although_the_settings_cannot_be_used(
+    world: World,
+) -> None:
+    await schedule_in_the_past(world, begun(world), "Hello")
+    settings = world.folder / ".config" / "perdure" / "config.toml"
+    settings.parent.mkdir(parents=True, exist_ok=True)
+    settings.write_text('[chat]\nagent = "nobody"\n')
+    [listed] = world.ok("schedule", "list", "--json").json
+    assert listed["waits_for"].startswith("`perdure serve`, which cannot start here: ")
+
+
 async def test_message_that_serve_cannot_send_names_the_missing_agent(world: World) -> None:
     clerk = world.folder / "clerk.agent.yaml"
     clerk.write_text("id: clerk\nmodel: scripted:echo\nsystem_prompt: Answer.\n")

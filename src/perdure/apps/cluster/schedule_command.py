@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from datetime import datetime
 from typing import Annotated
 
@@ -15,11 +15,12 @@ from perdure.apps.cli.store_options import CommonOptions, named_session
 from perdure.apps.server_commands.command import configured
 from perdure.apps.terminal.output import local_time, out_style, width
 from perdure.apps.terminal.text import Column, one_line, safe, table
+from perdure.client.agents.runtime import Runtime
 from perdure.client.cluster.requirements import requirement_for
 from perdure.client.cluster.scheduler import scheduled_agent
 from perdure.client.requests.schedule import ScheduledMessage
 from perdure.client.store import Store
-from perdure.errors import WrongArgument
+from perdure.errors import PerdureError, WrongArgument
 from perdure.session.clock import timestamp
 from perdure.session.ids import StreamId
 
@@ -159,21 +160,25 @@ async def cancel(
     common.show({"id": id}, f"Cancelled {id}.")
 
 
-async def _waits(store: Store, sessions: Iterable[StreamId]) -> dict[StreamId, str]:
+async def _waits(store: Store, sessions: Collection[StreamId]) -> dict[StreamId, str]:
     """Return what the overdue messages of each session wait for."""
-    waits: dict[StreamId, str] = {}
     if not sessions:
-        return waits
-    async with configured(store) as runtime:
-        for session in sessions:
-            _, missing = await scheduled_agent(runtime.host, session)
-            if (await store.backend.state(session)).open_turn is not None:
-                waits[session] = _OPEN_TURN
-            elif missing:
-                waits[session] = f"{missing}: `perdure serve` in this folder does not have it"
-            else:
-                waits[session] = _NO_PROCESS
-    return waits
+        return {}
+    try:
+        runtime = configured(store)
+    except PerdureError as error:
+        return dict.fromkeys(sessions, f"`perdure serve`, which cannot start here: {error}")
+    try:
+        return {each: await _wait_of(runtime, each) for each in sessions}
+    finally:
+        await runtime.host.aclose()  # not the runtime: closing it may call a model
+
+
+async def _wait_of(runtime: Runtime, session: StreamId) -> str:
+    if (await runtime.host.store.backend.state(session)).open_turn is not None:
+        return _OPEN_TURN
+    _, missing = await scheduled_agent(runtime.host, session)
+    return f"{missing}: `perdure serve` in this folder does not have it" if missing else _NO_PROCESS
 
 
 def _data(message: ScheduledMessage, agent: str) -> dict[str, object]:
