@@ -61,14 +61,14 @@ class HeldWatch:
         self.is_cancelled = asyncio.Event()
 
     def silent(self, changes: Callable[..., AsyncIterator[None]]) -> Callable[..., Any]:
-        """Return the method `changes`, from which the watch gets no change."""
+        """Return the method `changes`, from which the watch gets only the first wake-up."""
 
-        async def none() -> AsyncGenerator[None]:
-            await asyncio.Event().wait()
+        async def one() -> AsyncGenerator[None]:
             yield
+            await asyncio.Event().wait()
 
         def either(*args: Any) -> AsyncIterator[None]:
-            return none() if is_watch() else changes(*args)
+            return one() if is_watch() else changes(*args)
 
         return either
 

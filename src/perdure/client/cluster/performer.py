@@ -269,13 +269,13 @@ class Performer:
         changes = self._store.changes(work.stream)
         while turn.is_running:
             await asyncio.sleep(STOP_LOOK_S)
+            await change(changes, self._store.address)
             with suppress(StoreUnavailable):
                 stop = await self._requested_stop(work, request)
                 if stop is not None and stop.is_cancel:
                     turn.cancel()
                 elif stop is not None:
                     turn.abort()
-            await change(changes, self._store.address)
 
     async def _requested_stop(self, work: Work, request: int | None) -> TurnStopRequested | None:
         """Return the newest stop request for the open turn, which answers `request` if given."""
