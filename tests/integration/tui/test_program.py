@@ -8,6 +8,33 @@ from perdure.client.store import Store
 from tests.fakes.screens import chatting
 
 
+async def test_fork_after_branch_says_that_it_has_all_branches_and_how_to_fork_one(
+    store: Store, tmp_path: Path
+) -> None:
+    async with chatting(store, tmp_path, size=(120, 40)) as seen:
+        await seen.type("first")
+        await seen.shows("you wrote “first”")
+        await seen.idle()
+        origin = seen.program.conversation.chat
+        assert origin is not None
+        await seen.type("/fork")
+        await seen.shows(", a fork of ")
+        assert "with all its branches" not in seen.transcript
+        await seen.type("second")
+        await seen.shows("you wrote “second”")
+        await seen.idle()
+        leaf = f"{origin.id}/2"
+        await seen.type(f"/branch {leaf}")
+        await seen.shows("/tree has the branch that was left")
+        await seen.type("/fork")
+        await seen.shows(f"with all its branches; /fork {leaf} shares only this branch")
+        await seen.type(f"/fork {leaf}")
+        await seen.until(lambda: "with all its branches" not in seen.transcript)
+        await seen.shows(", a fork of ")
+    whole, only = sorted((await store.recent(2)), key=lambda info: -info.messages)
+    assert (whole.messages, only.messages) == (4, 1)
+
+
 async def test_message_is_answered_and_rendered_as_markdown(store: Store, tmp_path: Path) -> None:
     scenario = 'sequence:\n  - text: "# Land\\n\\n**ahoy** and `code`\\n"\n'
     async with chatting(store, tmp_path, scenario=scenario) as seen:

@@ -35,11 +35,13 @@ from perdure.apps.wiring import model_choices
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.chat import Chat
 from perdure.client.memory.last_turn import last_turn_of
+from perdure.client.session import Session
 from perdure.errors import WrongArgument
 from perdure.interop.redaction.placeholders import REDACTIONS
 from perdure.interop.reports import ExportFormat, Redaction
 from perdure.models.catalogue import require_model_name
 from perdure.models.protocol import ThinkingLevel
+from perdure.session.tree import branch_to
 from perdure.tools.permissions import ApprovalMode
 
 _FOUND = 10
@@ -51,7 +53,8 @@ HELP = """/tree                  the tree of this session
 /branch ENTRY          continue from an entry ("root": before the first)
 /label ENTRY [TEXT]    label an entry, or remove its label
 /compact [FOCUS]       summarize older messages
-/fork [ENTRY]          continue in a copy of this session
+/fork [ENTRY]          continue in a copy of this session;
+                       with ENTRY: only of the branch that ends there
 /new                   begin a new session
 /resume [ID]           continue another session; without ID: choose one;
                        --agent AGENT: with this agent, if it has none here
@@ -261,7 +264,7 @@ class SlashCommands:
         fork = await chat.session.fork(at)
         kept = chat.agent.permissions  # what /approve narrowed is not in the log
         await self._place.go_on(await self._place.answering.go_on(fork.id, at_most=kept))
-        self._place.remark(f"going on in {fork.id}, a fork of {chat.id}")
+        self._place.remark(await _fork_remark(fork, chat))
 
     async def _new(self, _: str) -> None:
         if not self._is_free():
@@ -433,6 +436,16 @@ class SlashCommands:
         if self._place.chat is None:
             raise WrongArgument("no messages yet: send a message first")
         return self._place.chat
+
+
+async def _fork_remark(fork: Session, origin: Chat) -> str:
+    """Return the remark about a new fork; it says if the fork has more than its branch."""
+    told = f"going on in {fork.id}, a fork of {origin.id}"
+    entries = await fork.tree_entries()
+    if len(branch_to(fork.leaf, {each.id: each for each in entries})) == len(entries):
+        return told
+    only = f"; /fork {fork.leaf} shares only this branch" if fork.leaf else ""
+    return f"{told} with all its branches{only}"
 
 
 def _require(rest: str, told: str) -> None:
