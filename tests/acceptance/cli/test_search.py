@@ -51,6 +51,16 @@ def test_search_without_hits_exits_with_success(imported: World) -> None:
     assert imported.ok("sessions", "search", "zzyzx", "--json").json == []
 
 
+@pytest.mark.parametrize("typed", ["authentcation", "auhtentication", "login authenticaton"])
+def test_search_that_finds_nothing_suggests_similar_words(world: World, typed: str) -> None:
+    world.ok("chat", "-p", "The login needs Authentication, not authorization")
+    ended = world.ok("sessions", "search", typed)
+    assert ended.out == ""
+    assert ended.err.startswith("Nothing found. Similar words: authentication")
+    assert world.ok("sessions", "search", typed, "--role", "tool").err == "Nothing found.\n"
+    assert world.ok("sessions", "search", typed, "--json").err == ""
+
+
 def test_search_command_filters_reduce_the_hits(imported: World) -> None:
     def found(*options: str) -> int:
         return len(

@@ -19,13 +19,15 @@ _OF_ACTIVITY = frozenset({"user", "assistant"})
 """The roles of messages whose time is the time of the newest activity of their session."""
 
 
-async def newest_hits(store: Store, query: SearchQuery, *, scope: SessionScope) -> list[Hit]:
+async def newest_hits(store: Store, query: SearchQuery | None, *, scope: SessionScope) -> list[Hit]:
     """Return the newest texts that match the filters of `query`, newest first.
 
     Without roles, only messages match. Only sessions of `scope` match. A text that several sessions
     contain because one was forked or copied from the other is returned once, in the oldest of these
-    sessions.
+    sessions. Without a query, no session can match.
     """
+    if query is None:
+        return []
     infos = await store.recent(None, scope=scope)
     found: dict[object, tuple[Found, SessionInfo]] = {}
     for info in infos:

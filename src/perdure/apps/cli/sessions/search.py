@@ -14,6 +14,7 @@ from rich.cells import cell_len
 from perdure.apps.cli.exits import UsageMistake
 from perdure.apps.cli.moments import SinceOption, UntilOption
 from perdure.apps.cli.options import MOST, FolderFilter, SourceFilter
+from perdure.apps.cli.sessions.near_words import near_words
 from perdure.apps.cli.sessions.newest import newest_hits
 from perdure.apps.cli.store_options import (
     CommonOptions,
@@ -159,24 +160,26 @@ async def search(
         remark("a quotation mark is not closed, so it is ignored: close it to find the exact words")
     async with common.existing_store() as opened:
         sought = await filters.query(opened, text, limit)
-        if sought is None:
-            found = []
-        elif query:
-            found = await _matches(opened, sought)
-        else:
-            found = await newest_hits(opened, sought, scope="all" if filters.session else "listed")
-        shown = await _with_sessions(opened, found)
+        scope = "all" if filters.session else "listed"
+        find = _matches(opened, sought) if query else newest_hits(opened, sought, scope=scope)
+        shown = await _with_sessions(opened, await find)
+        near: list[str] = []
         if not shown:
             await require_known(opened, await named_folder(opened, filters.cwd), filters.source)
+            if query and not common.as_json:
+                near = await near_words(opened, sought)
     if common.as_json:
         show_json([hit_data(each) for each in shown])
     elif shown:
         show_lines(hit_lines(shown, width(), out_style()))
     else:
-        remark(await nothing_found(common.store, common.namespace))
+        told = await nothing_found(common.store, common.namespace)
+        remark(f"{told} Similar words: {safe(', '.join(near))}" if near else told)
 
 
-async def _matches(store: Store, query: SearchQuery) -> list[Hit]:
+async def _matches(store: Store, query: SearchQuery | None) -> list[Hit]:
+    if query is None:
+        return []
     # Without a writable index, the search reads the texts that are not indexed.
     with suppress(StoreReadOnly, StoreFull, StoreUnavailable):
         await store.index(progress_bar("index"))

@@ -1,0 +1,66 @@
+"""Words in the log that resemble the words of a search that finds nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from difflib import get_close_matches
+
+import msgspec
+
+from perdure.client.lookup.search_hits import hits_in_force
+from perdure.client.store import Store
+from perdure.session.search.query import sought_in
+from perdure.session.search.values import SearchQuery
+from perdure.session.search.words import terms
+
+_SHORTEST = 4
+"""Letters of the shortest word that is compared."""
+
+_MOST_WORDS = 4
+_MOST_NEAR = 3
+_READ = 200
+_LIKE = 0.7
+
+
+async def near_words(store: Store, query: SearchQuery | None) -> list[str]:
+    """Return words of texts that match the filters of `query`, for the words that no text has.
+
+    Only words with the same first two letters are compared. Without a query, no session can match.
+    """
+    if query is None:
+        return []
+    words = [
+        phrase.terms[0]
+        for phrase in sought_in(query.text).phrases
+        if len(phrase.terms) == 1 and not phrase.is_prefix and len(phrase.terms[0]) >= _SHORTEST
+    ]
+    found: dict[str, None] = {}
+    for word in list(dict.fromkeys(words))[:_MOST_WORDS]:
+        if not await _hits(store, query, f'"{word}"', 1):
+            found.update(dict.fromkeys(await _near(store, query, word)))
+    return list(found)
+
+
+async def _near(store: Store, query: SearchQuery, word: str) -> list[str]:
+    for begin in _beginnings(word):
+        known: set[str] = set()
+        for snippet in await _hits(store, query, f"{begin}*", _READ):
+            known.update(snippet)
+        if near := get_close_matches(word, sorted(known), _MOST_NEAR, _LIKE):
+            return near
+    return []
+
+
+def _beginnings(word: str) -> Iterator[str]:
+    """Yield the beginnings to look for: a longer beginning occurs in fewer other words."""
+    yield from (word[:size] for size in sorted({len(word) * 2 // 3, 3, 2}, reverse=True))
+
+
+async def _hits(store: Store, query: SearchQuery, text: str, limit: int) -> list[list[str]]:
+    """Return the matching words of each hit."""
+    wanted = msgspec.structs.replace(query, text=text, limit=limit)
+    hits = await hits_in_force(store.backend, wanted)
+    return [
+        [term for first, last in hit.marks for term in terms(hit.snippet[first:last])]
+        for hit in hits
+    ]
