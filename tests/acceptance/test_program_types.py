@@ -66,6 +66,6 @@ def test_programs_pass_mypy_strict(programs: list[Path], tmp_path: Path) -> None
     checked("mypy", "--strict", *EXAMPLES, *programs, *tests)
 
 
-@pytest.mark.full_only
+@pytest.mark.all_only
 def test_programs_of_guides_pass_basedpyright(programs: list[Path]) -> None:
     checked("basedpyright", *programs)  # `make check` checks those of `examples`

@@ -540,7 +540,7 @@ def noted(what: str) -> None:
 
 TestFlows = FlowWorld.TestCase
 TestFlows.settings = settings(
-    max_examples=max(6, settings().max_examples // 8),
+    max_examples=max(4, settings().max_examples // 8),
     stateful_step_count=20,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

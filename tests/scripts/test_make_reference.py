@@ -32,6 +32,7 @@ def test_reference_describes_every_parameter_of_an_agent() -> None:
     assert vars(perdure).get("__all__") == listed
 
 
+@pytest.mark.all_only
 def test_reference_lists_the_fields_of_every_payload() -> None:
     module = make_reference.documented("perdure.event_types")
     described = {member.name: member.docstring for member in module.classes}

@@ -44,7 +44,7 @@ from tests.conformance.store.building import (
 )
 from tests.conformance.store.random_log import check_it_finds_what_memory_finds
 from tests.fakes.clock import START_MS
-from tests.fakes.samples import case
+from tests.fakes.samples import case, with_larger
 
 pytestmark = pytest.mark.needs("search")
 
@@ -418,8 +418,9 @@ async def test_short_text_is_its_own_snippet(store: SessionStore) -> None:
 
 
 @pytest.mark.full_only
-async def test_every_backend_finds_the_same_hits_as_memory(store: SessionStore) -> None:
-    await check_it_finds_what_memory_finds(store, seed=1)
+@pytest.mark.parametrize("step", with_larger(3, 1))
+async def test_every_backend_finds_the_same_hits_as_memory(store: SessionStore, step: int) -> None:
+    await check_it_finds_what_memory_finds(store, seed=1, step=step)
 
 
 # ---------------------------------------------------------------- the index

@@ -26,6 +26,7 @@ from perdure.session.messages import Message, ToolCallPart, ToolResultPart, assi
 from perdure.stores.jsonl.index import Log
 from perdure.stores.jsonl.store import DialectName
 from tests.conformance.store.building import append, create, labelled, said, texts
+from tests.fakes.samples import with_larger
 from tests.fakes.session_files import context_of, file_of
 from tests.fakes.session_tools import tool
 from tests.integration.jsonl.conftest import opened
@@ -81,11 +82,15 @@ def written(dialect: DialectName) -> Written:
 
 
 @pytest.mark.parametrize("dialect", ["operator", "pi"])
-def test_commit_cut_at_any_byte_is_whole_or_absent(dialect: DialectName, tmp_path: Path) -> None:
+@pytest.mark.parametrize("step", with_larger(7, 1))
+def test_commit_cut_at_any_byte_is_whole_or_absent(
+    dialect: DialectName, tmp_path: Path, step: int
+) -> None:
     name, before, after = written(dialect)
     path = tmp_path / name
 
-    for end in range(len(before), len(after) + 1):
+    last = len(after) - 20
+    for end in (*range(len(before), last, step), *range(last, len(after) + 1)):
         path.write_bytes(after[:end])
         log = Log(path, CODECS[dialect])
         assert log.refresh()

@@ -72,7 +72,7 @@ class Cancelling:
         await self._cancelling
 
 
-@pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.full_only), 5])
+@pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.all_only), 5])
 @pytest.mark.parametrize("kind", ["model_finished", "tool_finished"])
 async def test_outcome_survives_cancellations_at_each_step_of_its_commit(
     address: str, kind: str, times: int, monkeypatch: pytest.MonkeyPatch
