@@ -26,6 +26,8 @@ SERVER = multiprocessing.get_context("forkserver")
 SERVER.set_forkserver_preload(
     [
         "perdure.client.agents.runtime",
+        "perdure.client.cluster.dbos_queue",
+        "perdure.client.cluster.worker",
         "perdure.client.flows.flows",
         "perdure.client.open",
         "perdure.models.scenario_yaml",
@@ -39,6 +41,7 @@ SERVER.set_forkserver_preload(
         "tests.crash.children.mover",
         "tests.crash.children.turn",
         "tests.fakes.built_commands",
+        "tests.fakes.worker_program",
     ]
 )
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
+import gc
 import os
 import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from perdure.__main__ import run
 from perdure.stores.cluster.protocol import PROTOCOL
+from tests.fakes.forked import SERVER, take_streams
 from tests.fakes.worker_program import FOLDER
 
 ROOT = Path(__file__).parents[2]
@@ -30,10 +34,50 @@ runpy.run_module("perdure", run_name="__main__", alter_sys=True)
 """Runs the command line as a version with another protocol number."""
 
 
+class ForkedWorker:
+    """A worker in a fork of a process that has loaded its modules, like a ``Popen``."""
+
+    def __init__(self, words: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
+        self._process = SERVER.Process(
+            target=_work, args=(list(words), dict(environment), str(log)), daemon=True
+        )
+        self._process.start()
+        assert self._process.pid is not None
+        self.pid = self._process.pid
+
+    def poll(self) -> int | None:
+        return self._process.exitcode
+
+    def wait(self, timeout: float) -> int:
+        self._process.join(timeout)
+        assert self._process.exitcode is not None, "it did not end"
+        return self._process.exitcode
+
+    def send_signal(self, number: signal.Signals) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+
+def _work(words: list[str], environment: dict[str, str], log: str) -> None:
+    gc.freeze()
+    written = os.open(log, os.O_WRONLY | os.O_APPEND)
+    os.dup2(written, 1)
+    os.dup2(written, 2)
+    os.close(written)
+    take_streams()
+    faulthandler.enable(2)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(ROOT)
+    sys.argv = ["perdure", *words]
+    sys.exit(run())
+
+
 class WorkerProcess:
     """One ``perdure worker``; the arguments `within` precede its command.
 
-    `factory` is a function of ``worker_program``, or ``MODULE:FUNCTION``.
+    `factory` is a function of ``worker_program``, or ``MODULE:FUNCTION``. With `is_forked`, the
+    worker is a fork, which is sooner ready; a test of the start itself starts an interpreter.
     """
 
     def __init__(
@@ -44,26 +88,25 @@ class WorkerProcess:
         *options: str,
         protocol: int = PROTOCOL,
         within: Sequence[str] = (),
+        is_forked: bool = False,
     ) -> None:
         program = ("-m", "perdure") if protocol == PROTOCOL else ("-c", _OTHER.format(protocol))
         named = factory if ":" in factory else f"tests.fakes.worker_program:{factory}"
         self.log = folder / f"worker-{time.monotonic_ns()}.log"
+        words = ("worker", named, "--store", address, *options)
+        environment = {**os.environ, FOLDER: str(folder), "PERDURE_RUNNER": ""}
+        self._process: subprocess.Popen[bytes] | ForkedWorker
         with self.log.open("w") as log:
-            self._process = subprocess.Popen(
-                (
-                    *(*within, sys.executable, *program, "worker"),
-                    *(named, "--store", address, *options),
-                ),
-                cwd=ROOT,
-                env={
-                    **os.environ,
-                    FOLDER: str(folder),
-                    "PERDURE_RUNNER": "",
-                    "PYTHONFAULTHANDLER": "1",
-                },
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
+            if is_forked:
+                self._process = ForkedWorker(words, environment, self.log)
+            else:
+                self._process = subprocess.Popen(
+                    (*within, sys.executable, *program, *words),
+                    cwd=ROOT,
+                    env={**environment, "PYTHONFAULTHANDLER": "1"},
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                )
         self.pid = self._process.pid
 
     def is_ready(self) -> bool:
@@ -113,10 +156,20 @@ def workers(
     *options: str,
     factory: str = "runtime",
     protocol: int = PROTOCOL,
+    is_forked: bool = True,
 ) -> Generator[list[WorkerProcess]]:
-    """Yield `count` workers with the version `protocol` that accept work."""
+    """Yield `count` workers with the version `protocol` that accept work.
+
+    Workers with another version are not forked: the modules have loaded the number. A fork does not
+    run what is registered with `atexit`.
+    """
     started = [
-        WorkerProcess(address, folder, factory, *options, protocol=protocol) for _ in range(count)
+        WorkerProcess(
+            *(address, folder, factory, *options),
+            protocol=protocol,
+            is_forked=is_forked and protocol == PROTOCOL,
+        )
+        for _ in range(count)
     ]
     try:
         until = time.monotonic() + READY_S
