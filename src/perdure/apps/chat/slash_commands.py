@@ -74,6 +74,8 @@ HELP = """/tree                  the tree of this session
 /export FILE           write FILE.html, FILE.md or FILE.jsonl;
                        --redact secrets,paths masks them
 /quit                  exit; the session can be resumed
+@FILE                  send a file with the message: AGENTS.md and
+                       CLAUDE.md are read only if you name them
 !COMMAND               run it in your shell; the model sees the output
 !!COMMAND              run it in your shell; the model does not see it"""
 
