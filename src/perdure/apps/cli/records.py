@@ -261,7 +261,9 @@ def usage_table(
     if table_width(columns, least) > width:
         rows = [_usage_row(each, by, names, _short) for each in totals]
         if names:
-            columns = (columns[0], *columns[2:])
+            # The id of a subagent is longer than 36 characters.
+            session = Column(_HEADINGS[by], "strong", gives_way=True, is_path=True)
+            columns = (session, *columns[2:])
             rows = [(row[0], *row[2:]) for row in rows]
     return table(columns, rows, width, style)
 

@@ -73,3 +73,12 @@ def test_usage_of_sessions_fits_80_columns() -> None:
     heading, line = usage_table("sessions", [total], names, 120, Style())
     assert "LAST USED" in heading
     assert "123,456,789" in line
+
+
+def test_usage_of_subagents_fits_80_columns_and_keeps_end_of_id() -> None:
+    id = "5a1d0c9e-0000-4000-8000-00000000c005:agent-1"
+    total = UsageTotal(id, 10_234, Usage(12_345_678, 1_234_567, 123_456_789, 9_345_678), 1, 1)
+    names = {id: (id, "2026-11-29", "Count the rows of the orchard")}
+    _, line = usage_table("sessions", [total], names, 80, Style())
+    assert cell_len(line) <= 80
+    assert ":agent-1  Count" in line
