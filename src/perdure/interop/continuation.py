@@ -97,9 +97,10 @@ async def original_of(
     command = form.command(id)
     if {each.format for each in originals} != {program}:
         return None
-    if "{file}" not in command and (not id or id not in source.name):
-        return None  # the file of a subagent, which has the id of another session
-    return OriginalFile(source.name, command, header.cwd, originals[-1])
+    if "{file}" not in command and (not id[:1].isalnum() or id not in source.name):
+        return None  # the file of a subagent, which has the id of another session, or a bad id
+    cwd = header.cwd if header.cwd and header.cwd.isprintable() else None
+    return OriginalFile(source.name, command, cwd, originals[-1])
 
 
 def _is_own(entry: Entry) -> bool:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import msgspec
 import pytest
 
 from perdure.errors import FormatError
-from perdure.interop.continuation import PROGRAMS, Program, continuation_of
+from perdure.interop.continuation import PROGRAMS, Program, continuation_of, original_of
 from perdure.interop.formats.operator.reader import parse as parse_operator
 from perdure.interop.imports import import_source
 from perdure.session.codec import new_tree
@@ -109,3 +111,30 @@ async def test_reimported_continuation_counts_no_answer_twice(program: Program) 
     ]
     assert {said.text for said in answers} == {"A heron."}
     assert sum(said.usage.total_tokens for said in answers if said.usage is not None) == 990
+
+
+@pytest.mark.parametrize(
+    ("id", "name", "cwd"),
+    [("-x", "-x.jsonl", "/srv"), ("a1", "other.jsonl", "/srv"), ("a1", "a1.jsonl", "/srv\n/x")],
+)
+async def test_original_has_no_id_that_is_an_option_and_no_unprintable_folder(
+    id: str, name: str, cwd: str
+) -> None:
+    record = {
+        "type": "user",
+        "uuid": "u",
+        "sessionId": id,
+        "cwd": cwd,
+        "message": {"role": "user", "content": "hi"},
+    }
+    store = empty_store()
+    content = json.dumps(record).encode() + b"\n"
+    report = await import_source(
+        store, content, name=name, clock=ManualClock(), random=SeededRandom()
+    )
+    found = await original_of(store, report.session, "claude-code")
+    if name == "a1.jsonl":
+        assert found is not None
+        assert (found.command, found.cwd) == (("claude", "--resume", "a1"), None)
+    else:
+        assert found is None
