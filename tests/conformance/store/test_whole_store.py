@@ -235,7 +235,7 @@ async def test_closing_store_ends_waiting_for_changes(
 
     await store.close()
 
-    assert await asyncio.wait_for(waiting, 60) == 0
+    assert await asyncio.wait_for(waiting, 60) <= 1  # each iterator yields once at its beginning
 
 
 async def test_closing_finishes_pending_commits(data: Data) -> None:
