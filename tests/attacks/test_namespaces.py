@@ -230,6 +230,7 @@ CALLS: dict[str, list[Call]] = {
     "retention.set_policy": [lambda s, _: s.retention.set_policy(Retention(max_sessions=3))],
     "maintenance.segment_states": [lambda s, _: s.maintenance.segment_states()],
     "state": [lambda s, id: s.state(id)],
+    "tail": [lambda s, id: s.tail(id, 9, ("label", "question")), lambda s, id: s.tail(id, 0)],
     "tree": [lambda s, id: s.tree(id)],
     "maintenance.check_writable": [lambda s, _: s.maintenance.check_writable()],
     "maintenance.vacuum": [lambda s, _: s.maintenance.vacuum()],

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol
 
 from perdure.errors import SessionNotFound
 from perdure.session.ids import StreamId
@@ -270,18 +270,6 @@ class MaintenanceService(Protocol):
 
     async def measure(self, since: int) -> StoreFigures:
         """Return the figures of ``store stats``; `since` is in Unix milliseconds."""
-        ...
-
-
-@runtime_checkable
-class NamespaceLister(Protocol):
-    """A `MaintenanceService` that can list all namespaces of its store.
-
-    A PostgreSQL login sees only its own namespace.
-    """
-
-    async def namespaces(self) -> list[str]:
-        """Return the names of all namespaces of the store, oldest first."""
         ...
 
 

@@ -216,17 +216,17 @@ def test_search_without_words_filters_branches_tools_and_summaries(imported: Wor
     assert len(listed(imported, "--role", "summary")) > 0
 
 
-def test_empty_list_names_the_namespaces_that_have_sessions(imported: World) -> None:
+def test_empty_list_of_a_namespace_counts_the_sessions_in_default(imported: World) -> None:
     there = World(imported.folder, {"PERDURE_NAMESPACE": "shop"})
 
     empty = there.ok("sessions", "list").out
 
     assert "No sessions in the namespace shop yet." in empty
-    assert "Other namespaces have sessions: default (" in empty
-    assert "; add `--namespace default`." in empty
+    assert "The namespace default has " in empty
+    assert "add `--namespace default` to list them" in empty
     assert "`--namespace default`" in there.ok("sessions", "list", "--query", "zyzzyva").out
     assert there.ok("sessions", "list", "--json").json == []
     there.ok("chat", "-p", "tea")
-    assert "namespaces" not in there.ok("sessions", "list").out
+    assert "namespace default" not in there.ok("sessions", "list").out
     third = World(imported.folder, {"PERDURE_NAMESPACE": "third"})
-    assert ", shop (1); add for example `--namespace default`." in third.ok("sessions", "list").out
+    assert "shop" not in third.ok("sessions", "list").out  # perhaps another tenant's

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shlex
 import sys
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
@@ -37,7 +36,7 @@ from perdure.apps.store_access import (
     store_address,
     writable_store,
 )
-from perdure.apps.terminal.output import remark, show_result
+from perdure.apps.terminal.output import count_of, remark, show_result
 from perdure.apps.terminal.text import one_line, safe
 from perdure.client.lookup.session_files import find_file
 from perdure.client.lookup.store_files import (
@@ -51,7 +50,6 @@ from perdure.client.store import Store
 from perdure.errors import AmbiguousId, NotImported, PerdureError, SessionNotFound
 from perdure.interop.reports import Format
 from perdure.session.ids import StreamId
-from perdure.stores.session_store import NamespaceLister
 
 _ENDINGS = (".json", ".jsonl")
 _LIKE = 0.5
@@ -64,9 +62,6 @@ _TITLES = 3
 """The most sessions that a message names, each with its title in `_TITLE_CELLS`."""
 
 _TITLE_CELLS = 40
-
-_NAMESPACES = 10
-"""The most namespaces that a message names."""
 
 
 class CommonOptions(msgspec.Struct, frozen=True):
@@ -134,29 +129,20 @@ async def nothing_found(store: str | None, namespace: str) -> str:
     return f"{told}."
 
 
-async def other_namespaces(store: str | None, opened: Store) -> str:
-    """Return a sentence that names other namespaces of `opened` with sessions; "" if none has any.
+async def sessions_in_default(store: str | None, opened: Store) -> str:
+    """Return a sentence on the sessions of the default namespace; "" if there is none elsewhere.
 
-    `store` is the value of --store. If the store cannot list namespaces, only the default namespace
-    is checked.
+    `store` is the value of --store. Other namespaces may belong to other tenants: nothing of them
+    is shown.
     """
-    service = opened.backend.maintenance
-    names = await service.namespaces() if isinstance(service, NamespaceLister) else [NAMESPACE]
-    counts: dict[str, int] = {}
-    for name in names:
-        if name == opened.backend.namespace:
-            continue
-        with suppress(PerdureError):  # with routes, that namespace may be in no database
-            async with existing_store(existing_address(store), name) as other:
-                counts[name] = len(await other.recent(None))
-    found = sorted((name for name in counts if counts[name]), key=lambda name: -counts[name])
-    if not found:
+    if opened.backend.namespace == NAMESPACE:
         return ""
-    told = ", ".join(f"{safe(name)} ({counts[name]:,})" for name in found[:_NAMESPACES])
-    more = ", …" if len(found) > _NAMESPACES else ""
-    add = "add" if len(found) == 1 else "add for example"
-    advice = f"{add} `--namespace {safe(shlex.quote(found[0]))}`"
-    return f"Other namespaces have sessions: {told}{more}; {advice}."
+    count = 0
+    with suppress(PerdureError):  # with routes, that namespace may be in no database
+        async with existing_store(existing_address(store), NAMESPACE) as other:
+            count = len(await other.recent(None))
+    told = f"The namespace {NAMESPACE} has {count_of(count, 'session')}"
+    return f"{told}; add `--namespace {NAMESPACE}` to list them." if count else ""
 
 
 def existing_address(store: str | None) -> str:

@@ -320,8 +320,5 @@ class SqliteMaintenance:
             lambda tables, _: stats.measure(tables, path, since, self._handle.namespace)
         )
 
-    async def namespaces(self) -> list[str]:
-        return await self._handle.read(lambda tables, _: segments.namespaces(tables))
-
     async def salvage_namespace(self) -> SalvagedNamespace:
         raise Unsupported("salvage", "sqlite")  # `repair` reads the pages of the file instead

@@ -18,8 +18,8 @@ from perdure.apps.cli.store_options import (
     named_folder,
     named_session,
     opened_session,
-    other_namespaces,
     require_known,
+    sessions_in_default,
 )
 from perdure.apps.session_rows import (
     RowFilter,
@@ -175,7 +175,7 @@ async def list_sessions(
         if not rows:
             await require_known(opened, wanted.cwd, wanted.source)
             if not common.as_json and filters.forks_of is None:
-                others = await other_namespaces(common.store, opened)
+                others = await sessions_in_default(common.store, opened)
     lines = () if common.as_json else _lines(rows, ids, has_models=has_models)
     none = _none_found(wanted, common.namespace) if filters.forks_of is None else "No forks found."
     none = [none, others] if others else none
