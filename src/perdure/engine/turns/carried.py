@@ -42,14 +42,13 @@ async def carrying_from(
     tail: list[Entry] = []
     last, size = head, PAGE
     while last >= 0:
-        if not page:
-            first = max(last - size + 1, 0)
-            page = await store.entries(stream, after=first - 1, limit=last - first + 1)
+        first = page[0].seq if page else max(last - size + 1, 0)
+        page = page or await store.entries(stream, after=first - 1, limit=last - first + 1)
         start = _start_in(page)
         tail = [*page[start or 0 :], *tail]
         if start is not None:
             break
-        last, size, page = page[0].seq - 1, size * 4, ()
+        last, size, page = first - 1, size * 4, ()
     return tail
 
 

@@ -43,15 +43,16 @@ async def open_request(
 ) -> OpenRequest | None:
     """Return the request at seq `request`; None if it is answered or erased.
 
-    `page` are the newest entries of `stream`, if they were read, and at most `FEW`.
+    `page` are the newest entries of `stream`, if they were read.
     """
     found = [entry for entry in page if entry.seq >= request]
-    if not found or found[0].seq > request:
+    is_whole = bool(found) and found[0].seq == request
+    if not is_whole:
         found = await store.entries(stream, after=request - 1, limit=FEW)
     if not found or found[0].is_erased:
         return None
     entry, *following = found
-    if len(found) == FEW:
+    if len(found) == FEW and not is_whole:
         following = await _of_kinds(store, stream, request, (*_CLOSING, TurnStopRequested.kind))
     if _closing(following, entry.id) is not None:
         return None
@@ -87,13 +88,17 @@ def _newest_stop(entries: Sequence[Entry], about: set[EntryId]) -> TurnStopReque
     return None
 
 
-async def require_unanswered(
-    store: LogReader, stream: StreamId, request: int | None, head: int
+async def require_open(
+    store: LogReader, stream: StreamId, request: int | None, page: Sequence[Entry]
 ) -> None:
-    """Raises: RequestAnswered if a turn has answered `request`; `head` is the newest seq."""
-    if request is None or request == head:  # nothing follows the request
+    """Raises: RequestAnswered if `request` is answered, erased or stopped.
+
+    `page` are the newest entries of `stream`, if they were read.
+    """
+    if request is None:
         return
-    if await closing_entry(store, stream, request) is not None:
+    found = await open_request(store, stream, request, page)
+    if found is None or found.stop is not None:
         raise RequestAnswered(stream, request)
 
 

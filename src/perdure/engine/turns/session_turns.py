@@ -24,7 +24,7 @@ from perdure.engine.turns.recovery import (
     lost_effect,
     open_turn,
 )
-from perdure.engine.turns.requests import require_unanswered
+from perdure.engine.turns.requests import require_open
 from perdure.engine.turns.runner import StopRequest, TurnRunner
 from perdure.engine.turns.state import TurnState
 from perdure.errors import HeadConflict, InvalidTransition, LeaseHeld, StoreBehind, TurnOpen
@@ -157,7 +157,7 @@ class SessionTurns:
         `request` is the seq of the ``turn_requested`` that the turn answers.
         Raises: LeaseHeld if another process runs a turn; TurnOpen if an interrupted turn must be
         resumed first; LeaseLost if another process takes over the session; RequestAnswered if
-        another turn has answered `request`.
+        `request` is answered, erased or stopped.
         """
         await self._load_models()
         recalled = await self._recall(message)
@@ -171,7 +171,7 @@ class SessionTurns:
                 at = standing or await self._standing(leadership)
                 if standing is None:
                     await follow(at.head)
-                await require_unanswered(self.environment.store, self._stream, request, at.head)
+                await require_open(self.environment.store, self._stream, request, at.page)
                 so_far = await self._known.so_far(at.head, at.page)
                 inherited = await self._known.branch.settings_at(at.leaf, at.pins)
                 settings = await self._switches.in_force(inherited)

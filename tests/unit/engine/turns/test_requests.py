@@ -18,7 +18,7 @@ from perdure.engine.turns.requests import (
     open_request,
     refuse_request,
     requested_stop,
-    require_unanswered,
+    require_open,
 )
 from perdure.errors import RequestAnswered
 from perdure.session.codec import new_side
@@ -74,14 +74,39 @@ async def test_rejected_request_is_closed_with_its_reason(store: Store) -> None:
     async with Runtime(store, agents=[AGENT]) as runtime:
         chat = await runtime.start(AGENT)
         request = await append(chat, store, TurnRequested(SAID))
-        await require_unanswered(store.backend, chat.id, request, request)
+        await require_open(store.backend, chat.id, request, ())
         for _ in range(2):  # the second time changes nothing
             await refuse_request(runtime.host.claim(chat.id), request, "config", "no agent")
         refusals = [each async for each in chat.session.entries(kind=TurnRefused.kind)]
         assert [each.about for each in refusals] == [entry_id(chat.id, request)]
-        head = (await store.backend.state(chat.id)).head
         with pytest.raises(RequestAnswered):
-            await require_unanswered(store.backend, chat.id, request, head)
+            await require_open(store.backend, chat.id, request, ())
+
+
+@pytest.mark.parametrize("has_page", [False, True])
+async def test_stopped_or_erased_request_is_not_open(store: Store, has_page: bool) -> None:
+    async with Runtime(store, agents=[AGENT]) as runtime:
+        chat = await runtime.start(AGENT)
+        stopped = await append(chat, store, TurnRequested(SAID))
+        erased = await append(chat, store, TurnRequested(SAID))
+        await append(chat, store, TurnStopRequested(), about=stopped)
+        await chat.session.erase_entries([entry_id(chat.id, erased)], by="me")
+        page = (await store.backend.tail(chat.id, 64))[1] if has_page else []
+        for request in (stopped, erased):
+            with pytest.raises(RequestAnswered):
+                await require_open(store.backend, chat.id, request, page)
+
+
+async def test_request_erased_while_its_session_is_resumed_begins_no_turn(store: Store) -> None:
+    async with Runtime(store, agents=[AGENT]) as runtime:
+        chat = await runtime.start(AGENT)
+        request = await append(chat, store, TurnRequested(SAID))
+        await chat.session.erase_entries([entry_id(chat.id, request)], by="me")
+        with answering(chat.id, request):
+            turn = chat.send(SAID)
+        with pytest.raises(RequestAnswered):
+            await turn
+        assert [each async for each in chat.session.entries(kind=TurnStarted.kind)] == []
 
 
 async def test_newest_stop_request_for_a_turn_or_its_request_is_found(store: Store) -> None:
