@@ -43,3 +43,11 @@ async def test_cancelled_close_raises_its_cancellation_and_ends_the_watches() ->
         await closing
     with pytest.raises(StopAsyncIteration):
         await anext(changes)
+
+
+async def test_new_iterator_yields_although_the_server_accepts_no_listener() -> None:
+    database = Database(route_of("postgresql://127.0.0.1:1/none"), "default", "normal")
+    watcher = Watcher(database, SeededRandom())
+
+    await asyncio.wait_for(anext(watcher.watch()), 60)
+    await watcher.close()

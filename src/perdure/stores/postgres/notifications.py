@@ -119,8 +119,7 @@ class Watcher:
         changes = self._watches.add(self._database.namespace, stream)
         if self._listening is None:
             self.listen()
-        else:
-            changes.wake()  # a spurious wake-up is better than a missed one
+        changes.wake()  # also while the server accepts no connection that listens
         return changes
 
     def wake(self, streams: Collection[StreamId]) -> None:
