@@ -22,7 +22,8 @@ from perdure.errors import StoreReadOnly, StoreUnavailable
 from perdure.models.scenario import Scenario
 from perdure.models.scripted import ScriptedModel
 from perdure.session.codec import new_side
-from perdure.session.ledger import ToolFinished, TurnRequested
+from perdure.session.ids import entry_id
+from perdure.session.ledger import ToolFinished, TurnRequested, TurnStopRequested
 from perdure.stores.cluster.protocol import Work
 from perdure.stores.protocol import Commit, Write
 from tests.fakes.chats import MODEL, calls, says
@@ -186,6 +187,36 @@ async def test_worker_job_ends_after_errors_that_leave_its_turn_open(
         release.set()
         assert await asyncio.wait_for(work, ENDS_S) == "left open"
         assert failures == MAX_LEFT_OPEN
+
+
+class FailingWatch(HeldWatch):
+    """The first read of the watch for stops fails."""
+
+    def wrapped(self, state: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        async def wrapper(*args: Any) -> Any:
+            if is_watch() and not self.is_reading.is_set():
+                self.is_reading.set()
+                raise StoreUnavailable("", "the server was restarted")
+            return await state(*args)
+
+        return wrapper
+
+
+async def test_stop_request_is_obeyed_although_the_first_look_for_it_fails(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def nothing() -> None:
+        return None
+
+    watch = FailingWatch(nothing)
+    async with performing(store, watch, monkeypatch) as (work, _):
+        (session, *_) = await store.recent(status="interrupted")
+        assert session.open_turn is not None
+        stop = new_side(TurnStopRequested(), entry_id(session.id, session.open_turn))
+        write = Write(stream=session.id, entries=(stop,))
+        await store.backend.commit(Commit(writes=(write,), at=store.outside.clock.now_ms()))
+        assert await asyncio.wait_for(work, ENDS_S) == "continued"
+        assert watch.is_reading.is_set()
 
 
 @pytest.mark.parametrize("times", [1, 2, 5])

@@ -266,12 +266,15 @@ class Performer:
 
     async def _obey_stops(self, work: Work, turn: Turn, request: int | None) -> None:
         """Stop `turn`, which answers `request`, when an entry of another process requests it."""
-        changes = self._store.changes(work.stream)
+        changes, is_due = self._store.changes(work.stream), False
         while turn.is_running:
             await asyncio.sleep(STOP_LOOK_S)
-            await change(changes, self._store.address)
+            if not is_due:
+                await change(changes, self._store.address)
+            is_due = True  # until a look has succeeded
             with suppress(StoreUnavailable):
                 stop = await self._requested_stop(work, request)
+                is_due = False
                 if stop is not None and stop.is_cancel:
                     turn.cancel()
                 elif stop is not None:
