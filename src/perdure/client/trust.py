@@ -55,12 +55,14 @@ class TrustFolder:
         self._folder = folder
         self._endorsed: tuple[int, frozenset[str]] | None = None
 
-    def marks(self, *, is_trusted: bool) -> Marks:
+    def marks(self, *, is_trusted: bool, makes_key: bool = True) -> Marks:
         """Return the marks of a store; if the key is missing, the first marked entry creates it.
 
         If the key cannot be created, only this process recognizes the entries that it has written.
+        With `makes_key` False, nothing is created: without a key, no entry is recognized.
         """
-        return Marks(self._any_key, is_trusted=is_trusted, endorsed=self._read_endorsed)
+        key = self._any_key if makes_key else self._key_or_random
+        return Marks(key, is_trusted=is_trusted, endorsed=self._read_endorsed)
 
     async def trust(
         self, store: SessionStore, at: int, streams: Iterable[StreamId]
@@ -97,6 +99,9 @@ class TrustFolder:
         except OSError:
             return None
         return key if len(key) == KEY_BYTES else None
+
+    def _key_or_random(self) -> bytes:
+        return self._key() or os.urandom(KEY_BYTES)
 
     def _any_key(self) -> bytes:
         try:
@@ -160,10 +165,10 @@ def trust_folder() -> TrustFolder:
     return TrustFolder(data_folder(os.environ, sys.platform) / "perdure" / "trust")
 
 
-def own_marks(*, is_trusted: bool) -> Marks:
-    """Return the marks of this user's perdure for a store."""
+def own_marks(*, is_trusted: bool, makes_key: bool = True) -> Marks:
+    """Return the marks of this user's perdure for a store, as `TrustFolder.marks`."""
     try:
-        return trust_folder().marks(is_trusted=is_trusted)
+        return trust_folder().marks(is_trusted=is_trusted, makes_key=makes_key)
     except ConfigError:  # then only this process recognizes its own writes
         key = os.urandom(KEY_BYTES)
         return Marks(lambda: key, is_trusted=is_trusted)

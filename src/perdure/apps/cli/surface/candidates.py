@@ -114,7 +114,7 @@ class StoreLookup:
             return await _grants(store.backend, await options.named_session(store, session))
 
         async def look_quickly(log: QuickReads) -> list[Candidate]:
-            log.marks = trust.own_marks(is_trusted=False)
+            log.marks = trust.own_marks(is_trusted=False, makes_key=False)
             return await _grants(log, await log.find(session))
 
         return self._ask(look, look_quickly)
@@ -198,7 +198,7 @@ async def _questions_in_force(log: QuickReads) -> list[OpenQuestion] | None:
     """Return the open questions of sessions; None if the store has flows, which may also ask."""
     if await log.notes_of_all(protocol.FLOW_KINDS):
         return None
-    log.marks = trust.own_marks(is_trusted=False)
+    log.marks = trust.own_marks(is_trusted=False, makes_key=False)
     asking = await log.open_of_all(notes.Question.kind)
     return await authority.questions_in_force(log, asking, clock.SystemClock().now_ms())
 
