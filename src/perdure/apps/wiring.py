@@ -13,9 +13,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-import msgspec
-
-from perdure.client.agents.agent import Agent, agent_of
+from perdure.client.agents.agent import Agent
 from perdure.client.agents.providers import default_models, provider_states
 from perdure.client.clock import SystemClock
 from perdure.engine.turns.config import MemoryConfig
@@ -26,7 +24,6 @@ from perdure.models.scenario import Scenario
 from perdure.models.scripted import ScriptedModel
 from perdure.tools.builtin.catalogue import BUILTIN
 from perdure.tools.permissions import Permissions
-from perdure.tools.registry import ToolRegistry
 from perdure.tools.spec import ToolSpec
 
 AGENT = "assistant"
@@ -101,18 +98,6 @@ def chat_agent(
         permissions=allowed,
         memory=REMEMBERED,
         **settings,
-    )
-
-
-def as_recorded(today: Agent, snapshot: Mapping[str, object]) -> Agent:
-    """Return `today` with the built-in tools and the permissions of a session's own agent.
-
-    A person gave the session these permissions (``/allow``, ``--allow-command``). The session must
-    be in force. Raises: ConfigError if the snapshot cannot be read.
-    """
-    kept = agent_of(snapshot, ToolRegistry(tuple(BUILTIN.values())))
-    return msgspec.structs.replace(
-        today.with_tools(kept.registry.tools), permissions=kept.permissions
     )
 
 

@@ -62,40 +62,51 @@ async def schedule_in_the_past(world: World, session: str, text: str) -> str:
         return (await store.schedule.add(session, text, at=PAST)).id
 
 
-async def test_serve_sends_the_message_of_a_chat_with_an_allowed_command(world: World) -> None:
+def settings(world: World, text: str) -> None:
+    file = world.folder / ".config" / "perdure" / "config.toml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+
+
+async def test_message_that_needs_a_command_is_sent_once_the_settings_allow_it(
+    world: World,
+) -> None:
     session = begun(world, "--allow-command", "ls", "--approve", "auto")
     message = await schedule_in_the_past(world, session, LS)
-    listed = world.ok("schedule", "list")
-    assert f"{message} waits for a process that sends it" in " ".join(listed.out.split())
+    listed = " ".join(world.ok("schedule", "list").out.split())
+    assert f"{message} waits for the tool run_command" in listed
+    assert "add the commands that may run to chat.allowed_commands in your settings" in listed
     assert "1 scheduled message overdue" in world.ok("doctor").out
-
     async with serving(world) as errors:
-        await until(lambda: world.ok("schedule", "list", "--json").json == [])
-        await until(lambda: "seen.txt" in world.ok("sessions", "read", session).out)
+        await until(lambda: f"{message} waits: this process does not have" in errors.read_text())
         offered = "offers assistant (new sessions: scripted:echo, no language model); scheduled"
         assert offered in errors.read_text()
+    assert len(world.ok("schedule", "list", "--json").json) == 1
+
+    settings(world, '[chat]\nallowed_commands = ["ls"]\napproval = "auto"\n')
+    async with serving(world):
+        await until(lambda: world.ok("schedule", "list", "--json").json == [])
+        await until(lambda: "seen.txt" in world.ok("sessions", "read", session).out)
     assert "overdue" not in world.ok("doctor").out
 
 
-async def test_answered_command_of_a_scheduled_message_runs_after_a_restart(world: World) -> None:
-    session = begun(world, "--allow-command", "ls")
-    await schedule_in_the_past(world, session, LS)
-    async with serving(world):
-        await until(lambda: world.ok("inbox", "--json").json != [])
+async def test_rights_recorded_in_a_session_do_not_widen_those_of_serve(world: World) -> None:
+    """A turn that serve continues runs no command that its settings do not allow."""
+    session = begun(world, "--allow-command", "touch made")
+    call = '/tool run_command {"command": "touch made"}'
+    world.run("chat", "--session", session, "-p", call)
     [question] = world.ok("inbox", "--json").json
     world.ok("inbox", "answer", question["id"], "allow")
-
     async with serving(world):
-        await until(lambda: "seen.txt" in world.ok("sessions", "read", session).out)
+        await until(lambda: world.ok("sessions", "list", "--interrupted", "--json").json == [])
+    assert not (world.folder / "made").exists()
 
 
 async def test_overdue_message_is_listed_although_the_settings_cannot_be_used(
     world: World,
 ) -> None:
     await schedule_in_the_past(world, begun(world), "Hello")
-    settings = world.folder / ".config" / "perdure" / "config.toml"
-    settings.parent.mkdir(parents=True, exist_ok=True)
-    settings.write_text('[chat]\nagent = "nobody"\n')
+    settings(world, '[chat]\nagent = "nobody"\n')
     [listed] = world.ok("schedule", "list", "--json").json
     assert listed["waits_for"].startswith("`perdure serve`, which cannot start here: ")
 

@@ -17,7 +17,8 @@ from perdure.apps.terminal.output import local_time, out_style, width
 from perdure.apps.terminal.text import Column, one_line, safe, table
 from perdure.client.agents.runtime import Runtime
 from perdure.client.cluster.requirements import requirement_for
-from perdure.client.cluster.scheduler import scheduled_agent
+from perdure.client.cluster.scheduler import missing_for
+from perdure.client.inbox.consent import COMMANDS
 from perdure.client.requests.schedule import ScheduledMessage
 from perdure.client.store import Store
 from perdure.errors import PerdureError, WrongArgument
@@ -43,6 +44,9 @@ def add_to(program: typer.Typer) -> None:
 
 
 _OPEN_TURN = "the end of the session's open turn: `perdure inbox` shows its question, if it has one"
+_COMMANDS_HERE = (
+    "add the commands that may run to chat.allowed_commands in your settings, and start it again"
+)
 _NO_PROCESS = (
     "a process that sends it: start `perdure serve` in this folder; if it runs already, its log "
     "(PERDURE_LOG=warning) has the reason"
@@ -177,8 +181,11 @@ async def _waits(store: Store, sessions: Collection[StreamId]) -> dict[StreamId,
 async def _wait_of(runtime: Runtime, session: StreamId) -> str:
     if (await runtime.host.store.backend.state(session)).open_turn is not None:
         return _OPEN_TURN
-    _, missing = await scheduled_agent(runtime.host, session)
-    return f"{missing}: `perdure serve` in this folder does not have it" if missing else _NO_PROCESS
+    missing = await missing_for(runtime.host, session)
+    if not missing:
+        return _NO_PROCESS
+    advice = f"; {_COMMANDS_HERE}" if COMMANDS in missing else ""
+    return f"{missing}: `perdure serve` in this folder does not have it{advice}"
 
 
 def _data(message: ScheduledMessage, agent: str) -> dict[str, object]:

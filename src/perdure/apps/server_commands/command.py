@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated
@@ -30,8 +30,7 @@ from perdure.apps.server_commands.token_location import tokens_of
 from perdure.apps.settings.layers import Configuration
 from perdure.apps.terminal.output import remark, show
 from perdure.apps.terminal.text import safe
-from perdure.apps.wiring import AGENT, as_recorded, models
-from perdure.client.agents.agent import Agent
+from perdure.apps.wiring import models
 from perdure.client.agents.runtime import Runtime
 from perdure.client.memory import embedding
 from perdure.client.store import Store
@@ -184,14 +183,12 @@ async def _runtime_of(
 def configured(store: Store, idle_s: float | None = None) -> Runtime:
     """Return the runtime of ``perdure serve`` in this folder, without MODULE:FACTORY.
 
-    Scheduled messages and interrupted turns of chats with the default agent get the permissions
-    that are recorded in the session.
     Raises: ConfigError; InvalidAgentFile.
     """
     settings = Configuration(Path(), os.environ)
     allowed = permissions_of(os.environ, configuration=settings)
     chosen = cast_for(None, settings, os.environ, allowed, is_permitting=False)
-    runtime = Runtime(
+    return Runtime(
         store,
         [chosen.agent, *(each for each in chosen.others if each.id != chosen.agent.id)],
         models=models(),
@@ -199,13 +196,6 @@ def configured(store: Store, idle_s: float | None = None) -> Runtime:
         mcp_servers=chosen.servers,
         idle_timeout_s=idle_s,
     )
-    if settings.value("chat.agent") is None:
-        runtime.host.as_recorded = _as_recorded
-    return runtime
-
-
-def _as_recorded(today: Agent, snapshot: Mapping[str, object]) -> Agent:
-    return as_recorded(today, snapshot) if today.id == AGENT else today
 
 
 def _offered(runtime: Runtime) -> str:

@@ -15,7 +15,6 @@ from perdure.client.agents.delegation.restriction import missing_version, resume
 from perdure.client.agents.runtime_services import Host
 from perdure.client.agents.turn import Turn
 from perdure.client.conversation.agent_binding import Binding, tool_names
-from perdure.client.conversation.authority import authority_of
 from perdure.client.conversation.workspace import Workspace, kept_workspace
 from perdure.client.session import Session
 from perdure.engine.turns.config import Budget
@@ -103,22 +102,6 @@ class Chats:
         place = ChatWorkspace(workspace, agent, running, staged, session.head)
         its = self._host
         return Chat(handle, agent, place, running, self._running, host=its, order=order)
-
-
-async def recorded_agent(host: Host, session: StreamId) -> Agent | None:
-    """Return the agent of `host` with the rights that are recorded in the session.
-
-    None means that `host` gives no such rights; neither does a log that is not in force here.
-    Raises: SessionNotFound; ConfigError if the session's agent cannot be read.
-    """
-    if host.as_recorded is None:
-        return None
-    known = await authority_of(host.store.backend, session)
-    if known.bound is None or known.withheld is not None:
-        return None
-    snapshot = known.bound.agent or {}
-    today = host.agents.get(str(snapshot.get("id")))
-    return None if today is None else host.as_recorded(today, snapshot)
 
 
 def _changes_text(snapshot: Mapping[str, object], today: Agent | None, tools: ToolRegistry) -> str:

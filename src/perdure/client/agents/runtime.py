@@ -15,7 +15,7 @@ from msgspec import Meta
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.bindings import Bindings
 from perdure.client.agents.chat import Chat
-from perdure.client.agents.chats import Chats, recorded_agent
+from perdure.client.agents.chats import Chats
 from perdure.client.agents.missing_await import explains_missing_await
 from perdure.client.agents.notices import OnQuestion
 from perdure.client.agents.runners import EmbeddedRunner, RunnerName, runner_of
@@ -302,11 +302,6 @@ class Runtime:
         await self.host.aclose()
 
 
-async def _resumed(runtime: Runtime, session: str) -> Chat:
-    agent = await recorded_agent(runtime.host, StreamId(session))
-    return await (runtime.resume(session) if agent is None else runtime.resume(session, agent))
-
-
 async def _recovered(chat: Chat, claim: Claim) -> None:
     """Continue the open turn, or follow it.
 
@@ -368,7 +363,7 @@ async def _resume_interrupted(
         if holder is not None and led_here(host.claim(StreamId(info.id))) is not None:
             continue
         try:
-            chat = await _resumed(runtime, info.id)
+            chat = await runtime.resume(info.id)
             if chat.turn is None:
                 continue  # the turn ended after the list was read
             await chat.turn.started()

@@ -68,12 +68,6 @@ class Host:
     """
 
     is_closed = False
-    as_recorded: Callable[[Agent, Mapping[str, object]], Agent] | None = None
-    """Returns an agent of this program with the rights that are recorded in a session's snapshot.
-
-    It is used for scheduled messages, and for the turns that `Runtime.resume_all` continues. None:
-    the agent of this program limits the session's agent, as in `Runtime.resume`.
-    """
 
     def __init__(  # noqa: PLR0913 - each is an option of its own, and all are named
         self,

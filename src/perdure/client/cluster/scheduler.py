@@ -18,7 +18,6 @@ from typing import Self
 
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.bindings import Bindings
-from perdure.client.agents.chats import recorded_agent
 from perdure.client.agents.runners import EmbeddedRunner, answering
 from perdure.client.agents.runtime import Runtime
 from perdure.client.agents.runtime_services import Host
@@ -233,7 +232,7 @@ class Scheduler:
         seq = entry_place(message.id)[1]
         claim = self._host.claim(message.session)
         try:
-            agent, missing = await scheduled_agent(self._host, message.session)
+            missing = await missing_for(self._host, message.session)
             if missing:
                 self._tell_missing(message, missing)
                 return
@@ -242,8 +241,7 @@ class Scheduler:
                 return
             if await is_led_elsewhere(claim):
                 return
-            given = () if agent is None else (agent,)
-            chat = await self._runtime.resume(message.session, *given)
+            chat = await self._runtime.resume(message.session)
             if chat.turn is not None:
                 await chat.turn.settled()
             with answering(message.session, seq):
@@ -277,15 +275,13 @@ class Scheduler:
         )
 
 
-async def scheduled_agent(host: Host, session: StreamId) -> tuple[Agent | None, str]:
-    """Return the agent to resume the session with for a scheduled message, as `recorded_agent`.
+async def missing_for(host: Host, session: StreamId) -> str:
+    """Return what the scheduled messages of `session` need and `host` does not have; "" if nothing.
 
-    The text names what the message needs and `host` does not have; "" if it has everything.
-    Raises: SessionNotFound; ConfigError.
+    Raises: SessionNotFound.
     """
-    agent = await recorded_agent(host, session)
     required = await requirement_for(host.store.backend, session)
-    return agent, required.missing_from(agent or host.agents.get(required.agent))
+    return required.missing_from(host.agents.get(required.agent))
 
 
 def _session_prefix(agent: Agent, each: Recurring) -> str:
