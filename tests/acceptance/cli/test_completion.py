@@ -132,9 +132,10 @@ def test_completion_of_questions_offers_those_of_the_inbox(world: World, tmp_pat
     assert offered.splitlines() == ["words", f"{asked['id']}\tMay write_file run? made"]
     stranger = World(world.folder, {"XDG_DATA_HOME": str(tmp_path / "stranger")})
     store = f"sqlite:///{world.file}"
-    assert stranger.ok("inbox", "--json", "--store", store).json == []
     hidden = stranger.ok("__complete", "fish", "inbox", "answer", "--store", store, "").out
     assert hidden.splitlines() == ["words"]
+    assert not (tmp_path / "stranger").exists()  # completion creates nothing
+    assert stranger.ok("inbox", "--json", "--store", store).json == []
 
 
 def test_fish_completes_session_ids(imported: World) -> None:
