@@ -22,7 +22,7 @@ class SessionHasForks(StoreError):
     """Forks share entries of the session; nothing was erased.
 
     With `is_all_shared`, the request was to keep shared entries, and forks share every entry that
-    the request named.
+    the request named and that is not erased already.
     """
 
     code = "session_has_forks"

@@ -233,6 +233,23 @@ async def test_erasure_of_only_kept_entries_is_rejected(opened: Store) -> None:
 
 
 @erases
+async def test_erasure_of_erased_and_kept_entries_is_rejected(opened: Store) -> None:
+    session = await opened.create(id="s")
+    shared = await session.append(user(CANARY))
+    await session.fork(id="f")
+    own = await session.append(user("two"))
+    done = await session.erase_entries([own])
+
+    with pytest.raises(SessionHasForks, match="share all entries to erase") as refused:
+        await session.erase_entries([own, shared], forks="keep")
+
+    assert refused.value.forks == ("f",)
+    assert [each.id for each in await opened.erasures()] == [done.id]
+    assert await said(session) == [CANARY]
+    await require_sound(opened, 1)
+
+
+@erases
 async def test_entries_not_erasable_alone_are_rejected(opened: Store) -> None:
     session = await opened.create(id="s")
     message = await session.append(user("a"))

@@ -95,9 +95,10 @@ def entry_erasures(
     if request.forks == "keep":
         kept = {entry.id for fork in sharing for entry in seen[fork].tree if entry.id in asked}
     erased = asked - kept
-    if not erased and any(not own[seq].is_erased for seq in seqs_in(kept, stream)):
+    live = {entry.id for entry in own.values() if not entry.is_erased}
+    if kept & live and not erased & live:
         raise SessionHasForks(stream, tuple(sorted(sharing)), is_all_shared=True)
-    requested = sum(not entry.is_erased for entry in own.values() if entry.id in erased)
+    requested = len(erased & live)
     notes = [entry for entry in seen[stream].notes if entry.stream == stream]
     erased |= _same_content([entry for entry in own.values() if entry.id in erased], notes)
     trees = {id_: seen[id_].tree for id_ in (stream, *reach.forks)}
