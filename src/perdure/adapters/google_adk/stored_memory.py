@@ -7,8 +7,8 @@ session, which belongs to the memory.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final
 
@@ -29,6 +29,8 @@ from perdure.errors import (
     SessionNotFound,
     WrongArgument,
 )
+
+_logger = logging.getLogger(__name__)
 
 ADDED: Final = "adk.memory.session"
 """`Note.note_type`: a session of the store was added, up to an entry."""
@@ -142,8 +144,16 @@ class StoredMemory:
             and event.id == memory_id
         ]
         if copies:
-            with suppress(SessionHasForks):  # forks keep all copies
+            try:
                 await session.erase_entries(copies, forks="keep", by=BY)
+            except SessionHasForks as error:
+                _logger.warning(
+                    "memory %s is not found any more, but its content stays: forks (%s) of session "
+                    '%s share it; erase it there with forks="erase"',
+                    memory_id,
+                    ", ".join(error.forks),
+                    session.id,
+                )
 
     async def _scope(self, session: perdure.Session) -> _Scope:
         await session.info()

@@ -101,6 +101,23 @@ async def test_deleted_memory_is_erased_and_not_added_again(
     assert leaks_in(file, "SECRET", pages) == []
 
 
+async def test_deletion_of_a_memory_shared_with_a_fork_logs_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with perdure.open("memory:") as store:
+        memory = PerdureMemoryService(store)
+        event = said("The harbour is closed.")
+        await memory.add_events_to_memory(**APP, events=[event])
+        (info,) = await store.recent(scope="all")
+        fork = await (await store.open(info.id)).fork()
+        await memory.delete_memory(**APP, memory_id=event.id)
+        assert await found(memory, "harbour") == []
+        assert [message.text for message in await fork.messages()] == ["The harbour is closed."]
+    (warning,) = caplog.messages
+    assert f"memory {event.id} " in warning
+    assert f"forks ({fork.id}) of session {info.id} share it" in warning
+
+
 async def test_deleted_event_is_found_after_explicit_add(store_address: str) -> None:
     event = said("The harbour is closed.")
     session = Session(**APP, id="elsewhere", events=[event])
