@@ -228,6 +228,23 @@ def test_dry_run_and_erasure_count_the_same_entries(sample: World) -> None:
         assert (kept in shown, kept in told.err) == ((session != SAMPLE_ID,) * 2)
 
 
+def test_dry_run_and_erasure_leave_out_erased_entries(sample: World) -> None:
+    sample.ok("sessions", "fork", SAMPLE_ID, "12")
+    number = sample.ok("sessions", "read", SAMPLE_ID, "--json").json[-1]["id"].rpartition("/")[2]
+    for each, options in (("3", ("--with-forks",)), (number, ())):
+        sample.ok("sessions", "erase", SAMPLE_ID, each, "--yes", *options)
+        again = ("sessions", "erase", SAMPLE_ID, each, "--dry-run", *options)
+        assert f"0 entries of {SAMPLE_ID}\n" in sample.ok(*again).out
+        assert sample.ok(*again, "--json").json == []
+
+    chosen = ("sessions", "erase", SAMPLE_ID, "--keep-for-forks")
+    shown = sample.ok(*chosen, "--dry-run").out
+    certificate = sample.ok(*chosen, "--yes", "--json").json
+
+    (line,) = certificate["sessions"]
+    assert f"1 session, {line['entries']} entries\n" in shown
+
+
 def test_dry_run_of_entries_names_the_forks_that_share_them(sample: World) -> None:
     fork = sample.ok("sessions", "fork", SAMPLE_ID, "12", "--json").json["session"]
     number = sample.ok("sessions", "read", SAMPLE_ID, "--json").json[-1]["id"].rpartition("/")[2]

@@ -115,7 +115,8 @@ async def preview_of(
     kept = Counter[str]()
     if forks == "keep" and left:
         kept.update(id.rpartition("/")[0] for id in await kept_entries(store, left))
-    counts = {row.info.id: row.info.entries - kept[row.info.id] for row in rows}
+    gone = _gone(await store.erasures())
+    counts = {id: row.info.entries - kept[id] - gone[id] for id, row in zip(ids, rows, strict=True)}
     lines = [_row_line(row, counts[row.info.id]) for row in rows[:_LISTED]]
     if len(rows) > _LISTED:
         lines.append(f"  … and {len(rows) - _LISTED:,} more")
@@ -125,6 +126,17 @@ async def preview_of(
     lines += _fork_lines(left, forks, kept)
     lines += origin_lines([row.info for row in rows if row.info.id in erased], ids)
     return Preview(erased, lines)
+
+
+def _gone(earlier: Sequence[Certificate]) -> Counter[str]:
+    """Return how many entries of each session have nothing left to erase after `earlier`.
+
+    These are the erased entries, and one entry that records each erasure.
+    """
+    gone = Counter[str]()
+    for line in (line for each in earlier for line in each.sessions):
+        gone[line.session] = 0 if line.is_whole else gone[line.session] + line.entries + 1
+    return gone
 
 
 def _row_line(row: SessionRow, entries: int) -> str:

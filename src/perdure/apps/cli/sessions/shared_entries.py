@@ -50,7 +50,10 @@ def remaining_forks(infos: Iterable[SessionInfo], erased: Collection[StreamId]) 
 
 
 async def kept_entries(store: Store, forks: Forks) -> set[EntryId]:
-    """Return the entries of the sessions in `forks` that stay because these forks share them."""
+    """Return the entries of the sessions in `forks` that stay because these forks share them.
+
+    Entries that are erased already are omitted.
+    """
     log = store.backend
     seen: dict[StreamId, VisibleEntries] = {}
     for fork in dict.fromkeys(fork for each in forks.values() for fork in each):
@@ -64,7 +67,8 @@ async def kept_entries(store: Store, forks: Forks) -> set[EntryId]:
         for entry in tree
         if entry.stream in forks and entry.id not in kept
     }
-    return kept - summaries_of(erased, trees)
+    gone = {entry.id for tree in trees.values() for entry in tree if entry.is_erased}
+    return kept - summaries_of(erased, trees) - gone
 
 
 class EntryForks(msgspec.Struct, frozen=True):
@@ -75,9 +79,10 @@ class EntryForks(msgspec.Struct, frozen=True):
 
     def erasable(self, entries: Sequence[Entry], policy: ForkPolicy) -> Sequence[Entry]:
         """Return the `entries` that an erasure with `policy` erases."""
-        if policy == "erase" or not self.shared:
-            return entries
-        return [each for each in entries if policy == "keep" and each.id not in self.shared]
+        if policy == "refuse" and self.shared:
+            return ()
+        staying = self.shared if policy == "keep" else ()
+        return [each for each in entries if not each.is_erased and each.id not in staying]
 
     def lines(self, policy: ForkPolicy) -> Sequence[str]:
         """Return the line about the forks; none if no fork shares an entry."""
