@@ -317,3 +317,37 @@ def test_erasure_of_a_short_text_gives_no_warning(world: World) -> None:
     erased = world.ok("sessions", "erase", session, "2", "--yes")
 
     assert "entry" not in erased.err
+
+
+def test_preview_of_filters_lists_the_forks_that_are_erased_too(sample: World) -> None:
+    elsewhere = sample.folder / "elsewhere"
+    elsewhere.mkdir()
+    fork = sample.ok("sessions", "fork", SAMPLE_ID, "--cwd", str(elsewhere), "--json").json[
+        "session"
+    ]
+    [info] = [
+        each for each in sample.ok("sessions", "list", "--json").json if each["id"] == SAMPLE_ID
+    ]
+    chosen = ("sessions", "erase", "--cwd", info["cwd"], "--with-forks")
+    shown = sample.ok(*chosen, "--dry-run").out
+    assert SAMPLE_ID in shown
+    assert fork in shown
+    assert "2 sessions, " in shown
+    told = sample.ok(*chosen, "--yes").out
+    assert told.startswith("erased 2 sessions, ")
+
+
+def test_preview_of_an_erased_session_lists_the_forks_that_are_left(sample: World) -> None:
+    fork = sample.ok("sessions", "fork", SAMPLE_ID, "12", "--json").json["session"]
+    sample.ok("chat", "-m", "scripted:echo", "--session", fork, "-p", "one more")
+    sample.ok("sessions", "erase", SAMPLE_ID, "--keep-for-forks", "--yes")
+    chosen = ("sessions", "erase", SAMPLE_ID, "--with-forks", "--dry-run")
+    shown = sample.ok(*chosen).out
+    assert fork in shown
+    assert f"and the entries that the erased session {SAMPLE_ID} kept for its forks" in shown
+    assert sample.ok(*chosen, "--json").json == [fork]
+    everything = sample.ok("sessions", "erase", "--everything", "--dry-run").out
+    assert "not erased" not in everything
+    refused = sample.run("sessions", "erase", fork, f"{SAMPLE_ID}/3", "--dry-run")
+    assert refused.code == 2
+    assert f"`perdure sessions erase {SAMPLE_ID} --with-forks` erases what is left" in refused.err

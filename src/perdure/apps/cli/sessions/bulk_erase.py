@@ -75,8 +75,25 @@ async def reached(
     The result includes child sessions; it includes forks only if the forks are erased, too.
     """
     infos = await store.recent(None, scope="all")
-    found = {info.id for info in infos if _is_named(info, session, subject)}
-    has_forks = session is None or forks == "erase"
+    found = {str(info.id) for info in infos if _is_named(info, session, subject)}
+    if session is not None:
+        found.add(session)  # also an erased session, whose forks may remain
+    return await _included(store, infos, found, has_forks=session is None or forks == "erase")
+
+
+async def including(
+    store: Store, rows: Sequence[SessionRow], forks: ForkPolicy
+) -> list[SessionRow]:
+    """Return `rows` and the other sessions that erasing each of `rows` includes."""
+    infos = await store.recent(None, scope="all")
+    found = {str(row.info.id) for row in rows}
+    return await _included(store, infos, found, has_forks=forks == "erase")
+
+
+async def _included(
+    store: Store, infos: Sequence[SessionInfo], found: set[str], *, has_forks: bool
+) -> list[SessionRow]:
+    """Return the sessions of `found`, with their children and, if `has_forks`, their forks."""
     while more := [
         info.id
         for info in infos
@@ -100,11 +117,17 @@ class Preview(msgspec.Struct, frozen=True):
 
 
 async def preview_of(
-    store: Store, rows: Sequence[SessionRow], forks: ForkPolicy, *, is_one: bool = False
+    store: Store,
+    rows: Sequence[SessionRow],
+    forks: ForkPolicy,
+    *,
+    is_one: bool = False,
+    is_everything: bool = False,
 ) -> Preview:
     """Return the sessions to erase, newest first, their counts, and the entries that remain.
 
     With `is_one`, one erasure includes all `rows`: forks of one of them prevent the whole erasure.
+    With `is_everything`, nothing of the namespace remains.
     """
     infos = await store.recent(None, scope="all")
     ids = [row.info.id for row in rows]
@@ -112,6 +135,9 @@ async def preview_of(
     blocked = set(left) if forks == "refuse" else set[str]()
     if is_one and blocked:
         blocked = set(ids)
+    for row in sorted(rows, key=lambda row: row.info.created_at):
+        if row.info.parent in blocked and not shares_with_parent(row.info):
+            blocked.add(row.info.id)
     kept = Counter[str]()
     if forks == "keep" and left:
         kept.update(id.rpartition("/")[0] for id in await kept_entries(store, left))
@@ -124,7 +150,8 @@ async def preview_of(
     entries = count_of(sum(counts[id] for id in erased), "entry", "entries")
     lines.append(f"{count_of(len(erased), 'session')}, {entries}")
     lines += _fork_lines(left, forks, kept)
-    lines += origin_lines([row.info for row in rows if row.info.id in erased], ids)
+    if not is_everything:
+        lines += origin_lines([row.info for row in rows if row.info.id in erased], ids)
     return Preview(erased, lines)
 
 

@@ -141,19 +141,21 @@ async def _erase_many(
         rows = await bulk_erase.selected(opened, wanted)
         if not rows:
             await require_known(opened, wanted.cwd, wanted.source)
-        preview = await bulk_erase.preview_of(opened, rows, asked.forks)
+        included = await bulk_erase.including(opened, rows, asked.forks)
+        preview = await bulk_erase.preview_of(opened, included, asked.forks)
         if is_preview or not rows:
             _show_preview(common, preview.ids, preview.lines)
             return DONE
         if not common.as_json:
             for line in preview.lines:
                 remark(line)
-        confirm_erasure(f"these {count_of(len(rows), 'session')}", is_sure=asked.is_sure)
+        if preview.ids:  # otherwise each erasure says why it is refused
+            told = f"these {count_of(len(preview.ids), 'session')}"
+            confirm_erasure(told, is_sure=asked.is_sure)
         done, failures = await bulk_erase.erase_rows(opened, rows, asked.forks, asked.by)
     common.show(
         [_data(certificate) for certificate in done],
-        f"erased {count_of(len(done), 'session')}, {_entries_of(done)}: see `perdure sessions "
-        "erasures`",
+        f"erased {_sessions_of(done)}, {_entries_of(done)}: see `perdure sessions erasures`",
     )
     return FAILED if failures or not all(each.is_complete for each in done) else DONE
 
@@ -171,6 +173,7 @@ async def _erase(asked: _Asked, common: CommonOptions, *, is_preview: bool) -> i
         session = None if named[0] is None else await _whole(opened, asked, is_preview=is_preview)
         if session is not None and asked.entries:
             handle = await opened.open(session)
+            await _require_own(handle, [each for each in asked.entries if "/" in each])
             try:
                 return await _erase_entries(opened, handle, asked, common, is_preview=is_preview)
             except EntryNotFound:
@@ -179,8 +182,13 @@ async def _erase(asked: _Asked, common: CommonOptions, *, is_preview: bool) -> i
                 raise
         if is_preview:
             rows = await bulk_erase.reached(opened, session, asked.subject, asked.forks)
-            preview = await bulk_erase.preview_of(opened, rows, asked.forks, is_one=True)
-            _show_preview(common, preview.ids, preview.lines)
+            preview = await bulk_erase.preview_of(
+                opened, rows, asked.forks, is_one=True, is_everything=asked.is_everything
+            )
+            kept = ()
+            if session is not None and not any(row.info.id == session for row in rows):
+                kept = (f"and the entries that the erased session {session} kept for its forks",)
+            _show_preview(common, preview.ids, (*preview.lines, *kept))
             return DONE
         confirm_erasure(
             session or named[1] or f"all of namespace {common.namespace}", is_sure=asked.is_sure
@@ -219,7 +227,9 @@ async def _require_own(session: Session, entries: Sequence[str]) -> None:
             if origin != session.id:
                 raise UsageMistake(
                     f"entry {number} belongs to {origin}, and {session.id} only shares it: "
-                    f"`perdure sessions erase {origin} {number} --with-forks` erases it in both"
+                    f"`perdure sessions erase {origin} {number} --with-forks` erases it in both; "
+                    f"if {origin} was erased, `perdure sessions erase {origin} --with-forks` "
+                    f"erases what is left of it, and its forks"
                 )
 
 
@@ -383,6 +393,11 @@ def _lines(certificate: Certificate, file: Path | None) -> Iterator[str]:
         yield f"The certificate is in {safe(str(file))}"
     if not certificate.is_complete:
         yield "The erasure is not complete: run the same command again."
+
+
+def _sessions_of(certificates: Sequence[Certificate]) -> str:
+    whole = {line.session for each in certificates for line in each.sessions if line.is_whole}
+    return count_of(len(whole), "session")
 
 
 def _entries_of(certificates: Sequence[Certificate]) -> str:
