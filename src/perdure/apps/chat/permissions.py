@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import msgspec
 import typer
@@ -13,7 +13,7 @@ import typer
 from perdure.apps.settings.document import commands_and_hosts
 from perdure.apps.settings.layers import Configuration
 from perdure.errors import PerdureError
-from perdure.secrets.mask import mask_secrets
+from perdure.secrets.mask import MASK, mask_secrets
 from perdure.session.printable import safe
 from perdure.tools.builtin.shell import argv_in
 from perdure.tools.commands import canonical, is_allowed
@@ -127,25 +127,37 @@ def command_lines(permissions: Permissions) -> Iterator[str]:
 
 
 def refusal_lines(args: Mapping[str, object], permissions: Permissions) -> Iterator[str]:
-    """Return how to allow the command in `args`, and what is allowed.
+    """Return how to allow the command in `args`, and what is allowed; secrets are masked.
 
     Nothing is returned if the command is allowed, so it was refused for another reason. A command
-    that would be a pattern as a rule is not repeated.
+    that would be a pattern as a rule is not repeated, nor one with a secret: `args` come from an
+    event, so they contain `MASK` in place of it.
     """
+    exact, globs = permissions.allowed_commands, permissions.allowed_command_globs
+    if has_secret := MASK in str(args):
+        args = {name: _unmarked(value) for name, value in args.items()}
+        exact = tuple(str(_unmarked(mask_secrets(rule))) for rule in exact)
     try:
         argv = argv_in(args)
     except (PerdureError, KeyError):
         return
-    if is_allowed(argv, permissions.allowed_commands, permissions.allowed_command_globs):
+    if is_allowed(argv, exact, globs):
         return
     line = canonical(argv)
     is_plain = line.isprintable() and len(line) <= _MAX_LINE and mask_secrets(line) == line
-    if is_plain and not {"*", "?"} & {*line}:
+    if is_plain and not has_secret and not {"*", "?"} & {*line}:
         option = f"--allow-command {shlex.quote(line)}"
         yield f"not allowed: {line}; /allow {line} or {option} allows it"
     else:
         yield "the command is not allowed: /allow COMMAND or --allow-command allows one"
-    yield from command_lines(permissions)
+    yield from map(mask_secrets, command_lines(permissions))
+
+
+def _unmarked(value: object) -> object:
+    """Return `value` with a word in place of each `MASK`, whose brackets would need a shell."""
+    if isinstance(value, list):
+        return [_unmarked(each) for each in cast("list[object]", value)]
+    return value.replace(MASK, "redacted") if isinstance(value, str) else value
 
 
 def permissions_of(
