@@ -107,6 +107,35 @@ async def test_edit_mentions_accept_edits_and_key_a_says_why_always_is_not_offer
         await seen.shows("It is changed.")
 
 
+@pytest.mark.parametrize(
+    ("is_inline", "size"),
+    [(False, (40, 10)), (True, (40, 12)), (True, (40, 10)), (False, (60, 12))],
+)
+async def test_answer_keys_of_an_edit_are_visible_in_a_small_terminal(
+    *,
+    is_inline: bool,
+    size: tuple[int, int],
+    store: Store,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ChatProgram, "is_inline", property(lambda _: is_inline))
+    name = f"{'long-' * 12}name.txt"
+    (tmp_path / name).write_text("the sea\n")
+    scenario = WRITES.replace("notes.txt", name)
+    async with chatting(store, tmp_path, scenario=scenario, size=size) as seen:
+        await seen.type("change it")
+        await asked(seen)
+        for key in ("a", "s"):
+            assert "[y] allow once" in seen.screen
+            assert "[n] deny" in seen.screen
+            await seen.press(key)
+            await seen.pilot.pause()
+        assert "[y] allow once" in seen.screen
+        await seen.press("n")
+        await seen.idle()
+
+
 async def test_edit_of_a_hidden_file_does_not_mention_accept_edits(
     store: Store, tmp_path: Path
 ) -> None:

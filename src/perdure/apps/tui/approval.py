@@ -113,11 +113,16 @@ class Approval(Vertical, can_focus=True):
         always = self.query_one("#always", Static)
         always.display = is_pinned
         always.update(pinned)
+        rows -= is_pinned * height
         hints = [f"  {line}" for each in self._hints for line in wrap(each, room)]
+        is_small = rows - max(len(hints) - 1, 0) <= _LEAST_ROWS
+        hints = [] if is_small else hints  # the answers have to stay visible
         self.query_one("#hint").display = bool(hints)
         self.query_one("#hint", Static).update(Content("\n").join(map(plain, hints)))
-        self.query_one("#answers").set_class(bool(hints), "-after-hint")  # without the empty line
-        rows = max(rows - is_pinned * height - max(len(hints) - 1, 0), _LEAST_ROWS)
+        self.query_one("#answers").set_class(
+            is_small or bool(hints), "-after-hint"
+        )  # without the empty line
+        rows = max(rows - max(len(hints) - 1, 0), _LEAST_ROWS)
         content = facts_content(self._lines[:-1] if is_pinned else self._lines, room)
         self._length = content.plain.count("\n") + 1
         is_longer = self._length > rows
