@@ -199,6 +199,22 @@ def test_many_sessions_are_exported_as_files_of_markdown_or_perdure(sample: Worl
     assert sample.run(*words, "-o", "dump").code == 4
 
 
+def test_forced_archive_says_how_many_other_files_remain_in_the_folder(sample: World) -> None:
+    pages = sample.folder / "pages"
+    sample.ok("export", "--all", "-o", "pages")
+    refused = sample.run("export", "--all", "-o", "pages")
+    assert "add --force to write into it and keep its other files" in refused.err
+    assert "still contains" not in sample.ok("export", "--all", "-o", "pages", "--force").err
+    (pages / "older.html").write_text("older")
+    words = ("export", "--all", "-o", "pages", "--force")
+    told = "pages still contains 1 other file, not written by this export"
+    assert told in sample.ok(*words).err
+    assert sample.ok(*words, "--json").json["others"] == 1
+    texts = sample.ok(*words, "--format", "markdown")
+    assert "still contains 3 other files" in texts.err
+    assert (pages / "older.html").read_text() == "older"
+
+
 def test_archive_prints_one_line_for_each_kind_of_warning(world: World) -> None:
     sessions: list[str] = []
     for number in range(3):

@@ -347,6 +347,9 @@ async def _export_many(
     if selection.redact:
         counts = ", ".join(f"{kind} {count}" for kind, count in made.redacted.items())
         remark(f"replaced: {counts or 'nothing was found'}")
+    if made.others:
+        files = count_of(made.others, "other file")
+        remark(f"{safe(made.folder)} still contains {files}, not written by this export")
     written = safe(made.index or made.folder)
     remark(f"{written}: {count_of(made.sessions, 'session')}, {size(made.bytes)}")
 

@@ -39,7 +39,10 @@ _COUNTED = re.compile(r" \([^()]*\)$|\d[\d,]*")
 
 
 class Archive(msgspec.Struct, frozen=True):
-    """A written archive. `index` is None if the archive has no pages."""
+    """A written archive. `index` is None if the archive has no pages.
+
+    `others` counts the files in the folder that are not of this archive.
+    """
 
     folder: str
     index: str | None
@@ -47,6 +50,7 @@ class Archive(msgspec.Struct, frozen=True):
     bytes: int
     warnings: tuple[str, ...]
     redacted: dict[str, int]
+    others: int
 
 
 async def write_archive(
@@ -64,7 +68,7 @@ async def write_archive(
     command with `is_forced`.
     Raises: PathExists if `folder` is not empty, unless `is_forced`.
     """
-    await asyncio.to_thread(_make_folder, folder, is_forced=is_forced)
+    others = await asyncio.to_thread(_make_folder, folder, is_forced=is_forced)
     rows: list[ArchiveRow] = []
     sessions = total = 0
     warnings: list[str] = []
@@ -73,6 +77,7 @@ async def write_archive(
         made = await export_session(store.backend, row.info.id, format, selection)
         name = page_name(row.info.id).removesuffix(".html") + ENDINGS[format]
         write_file(folder / name, made.content, is_replacing=is_forced)
+        others.discard(name)
         sessions, total = sessions + 1, total + len(made.content)
         warnings += [f"{row.info.id}: {warning}" for warning in made.warnings]
         for kind, count in made.redacted.items():
@@ -81,11 +86,12 @@ async def write_archive(
             shown = await asyncio.to_thread(transcript_in, made.content)
             rows.append(_row(row.info, name, shown, selection))
     if format != "html":
-        return Archive(str(folder), None, sessions, total, tuple(warnings), counts)
+        return Archive(str(folder), None, sessions, total, tuple(warnings), counts, len(others))
     index = render_index(rows)
     write_file(folder / INDEX, index, is_replacing=is_forced)
-    size = total + len(index)
-    return Archive(str(folder), str(folder / INDEX), sessions, size, tuple(warnings), counts)
+    size, remain = total + len(index), len(others - {INDEX})
+    file = str(folder / INDEX)
+    return Archive(str(folder), file, sessions, size, tuple(warnings), counts, remain)
 
 
 def warning_lines(warnings: Iterable[str]) -> Iterator[str]:
@@ -104,10 +110,14 @@ def warning_lines(warnings: Iterable[str]) -> Iterator[str]:
         yield f"{text}: {many}{session}"
 
 
-def _make_folder(folder: Path, *, is_forced: bool) -> None:
+def _make_folder(folder: Path, *, is_forced: bool) -> set[str]:
+    """Make the folder, and return the names in it."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if any(folder.iterdir()) and not is_forced:
-        raise PathExists(str(folder))
+    names = {each.name for each in folder.iterdir()}
+    if names and not is_forced:
+        remedy = "choose another name, or add --force to write into it and keep its other files"
+        raise PathExists(str(folder), remedy)
+    return names
 
 
 def _row(info: SessionInfo, name: str, shown: Transcript, selection: ExportSelection) -> ArchiveRow:
