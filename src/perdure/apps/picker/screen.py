@@ -121,7 +121,7 @@ _AROUND = 5
 
 _FACTS_CELLS = 34
 _ENDINGS = {"ended": "  (ended)", "importing": "  (import not finished)"}
-HINT = 'Enter select · Esc cancel · "…" exact words · Tab '
+HINTS = ("Enter select", "Esc cancel", '"…" exact words')
 
 
 def view_lines(state: State, columns: int, rows: int, style: Style) -> Iterator[str]:
@@ -138,9 +138,18 @@ def view_lines(state: State, columns: int, rows: int, style: Style) -> Iterator[
         yield ""
     yield style.paint(("─" if style.is_unicode else "-") * columns, "faint")
     yield from _choice_details(state.choice, columns, style)
-    hint = HINT + ("this folder" if state.is_everywhere else "all folders")
-    hint = hint if style.is_unicode else hint.replace("·", "-").replace("…", "...")
-    yield style.paint(clip(hint, columns), "faint")
+    yield style.paint(clip(_key_line(state, columns, style), columns), "faint")
+
+
+def _key_line(state: State, columns: int, style: Style) -> str:
+    """Return the keys. In a narrow terminal, the hints before Tab are left out from the last."""
+    tab = "Tab this folder" if state.is_everywhere else "Tab all folders"
+    for count in range(len(HINTS), -1, -1):
+        line = " · ".join((*HINTS[:count], tab))
+        line = line if style.is_unicode else line.replace("·", "-").replace("…", "...")
+        if cell_len(line) <= columns:
+            return line
+    return tab
 
 
 def _query_line(state: State, columns: int, style: Style) -> str:

@@ -78,5 +78,14 @@ def test_keys_of_the_picker_fit_80_columns() -> None:
         assert '"…" exact words' in keys
 
 
+def test_tab_is_named_at_40_columns() -> None:
+    for shown in (state(3), after(state(3), "everywhere")):
+        assert isinstance(shown, State)
+        for is_unicode in (True, False):
+            keys = list(view_lines(shown, 40, 12, Style(is_unicode=is_unicode)))[-1]
+            assert keys.startswith("Enter select")
+            assert keys.endswith(f"Tab {'this folder' if shown.is_everywhere else 'all folders'}")
+
+
 def test_end_of_typed_text_is_visible() -> None:
     assert "the end" in next(view_lines(state(3, "x" * 200 + "the end"), 60, 12, PLAIN))
