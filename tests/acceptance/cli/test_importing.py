@@ -199,6 +199,17 @@ def test_import_of_a_store_names_the_command_that_copies_it(world: World, has_ke
     assert theirs in mine.ok("sessions", "show", theirs).out
 
 
+def test_import_of_a_store_among_other_paths_imports_the_others(world: World) -> None:
+    mate = f"sqlite:///{world.folder / 'their.db'}"
+    world.ok("chat", "-p", "tea", "--store", mate)
+
+    ended = world.run("import", "their.db", str(SAMPLE))
+
+    assert ended.code == 1
+    assert re.search(r"1 session, \d+ entries added, 1 file failed", ended.out)
+    world.ok("sessions", "show", SAMPLE_ID)
+
+
 def test_key_for_a_plain_store_names_the_command_without_the_key(world: World) -> None:
     world.ok("chat", "-p", "tea")
     keyed = replace(world, extra={"PERDURE_KEY": "ab" * 32})

@@ -108,13 +108,15 @@ def _check_no_address(paths: list[Path]) -> None:
 
 
 def _check_no_store(paths: Sequence[Path], address: str, namespace: str) -> None:
-    """Raises: UsageMistake, with the command that copies its sessions, for a store in `paths`."""
-    for path in paths:
-        if is_store_file(path) and not is_part_of(path, address):
-            raise UsageMistake(
-                f"{path} is a store of perdure; to add its sessions to yours: "
-                f"{copy_command(path, address, namespace)}"
-            )
+    """Raises: UsageMistake, with the command that copies its sessions, for a store alone.
+
+    Among several paths, the import of a store fails, and the others are imported.
+    """
+    if len(paths) == 1 and is_store_file(paths[0]) and not is_part_of(paths[0], address):
+        raise UsageMistake(
+            f"{paths[0]} is a store of perdure; to add its sessions to yours: "
+            f"{copy_command(paths[0], address, namespace)}"
+        )
 
 
 PathsArgument = Annotated[
