@@ -86,7 +86,7 @@ def clip_path(path: str, width: int) -> str:
         return path
     name = path.rpartition("/")[2]
     wanted = min(max(cell_len(name) + 1, (width - 1) * 2 // 3), width - 1)
-    end = path[len(path) - wanted :]
+    end = path[max(len(path) - wanted, 0) :]
     while cell_len(end) > wanted:
         end = end[1:]
     space = width - 1 - cell_len(end)

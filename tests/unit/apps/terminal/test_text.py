@@ -114,3 +114,5 @@ def test_path_is_cut_in_the_middle_and_keeps_file_name() -> None:
     assert clip_path(path, 12) == "p…/dark.json"
     assert clip_path(path, 6) == "….json"
     assert clip_path("文件夹/很长的文件夹名字/文件.py", 16) == "文件…字/文件.py"
+    assert clip_path("文件夹文件夹.py", 14) == "…件夹文件夹.py"
+    assert clip_path("a/文件夹文件夹.py", 16) == "…文件夹文件夹.py"
