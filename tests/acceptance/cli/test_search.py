@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 
@@ -205,6 +206,25 @@ def test_search_without_words_lists_own_prompts_newest_first(world: World) -> No
         ended = world.run("sessions", "search", *words)
         assert ended.code == 2
         assert "missing argument QUERY" in ended.err
+
+
+def test_search_without_words_keeps_equal_messages_of_one_session(world: World) -> None:
+    records = [
+        {
+            "type": "user",
+            "uuid": uuid,
+            "parentUuid": parent,
+            "sessionId": "twice",
+            "timestamp": "2026-01-01T10:00:00.000Z",
+            "message": {"role": "user", "content": "go on"},
+        }
+        for uuid, parent in (("u1", None), ("u2", "u1"))
+    ]
+    lines = [json.dumps(each) for each in records]
+    (world.folder / "twice.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    world.ok("import", "twice.jsonl")
+
+    assert listed(world, "--role", "user") == ["go on", "go on"]
 
 
 def test_search_without_words_filters_branches_tools_and_summaries(imported: World) -> None:

@@ -24,29 +24,29 @@ async def newest_hits(store: Store, query: SearchQuery | None, *, scope: Session
 
     Without roles, only messages match. Only sessions of `scope` match. A text that several sessions
     contain because one was forked or copied from the other is returned once, in the oldest of these
-    sessions. Without a query, no session can match.
+    sessions; equal texts of one session are all returned. Without a query, no session can match.
     """
     if query is None:
         return []
     infos = await store.recent(None, scope=scope)
-    found: dict[object, tuple[Found, SessionInfo]] = {}
+    found: dict[object, tuple[list[Found], SessionInfo]] = {}
     for info in infos:
         if query.sessions and info.id not in query.sessions:
             continue
-        if _is_too_old(info, query, found.values()):
+        if _is_too_old(info, query, (each for same, _ in found.values() for each in same)):
             break
+        own: dict[object, list[Found]] = {}
         for each in await _texts(store, info, query):
-            key = each.at, each.what.role, each.what.text
+            own.setdefault((each.at, each.what.role, each.what.text), []).append(each)
+        for key, same in own.items():
             if key not in found or info.created_at < found[key][1].created_at:
-                found[key] = each, info
-    texts = [each for each, _ in found.values()]
+                found[key] = same, info
+    texts = [each for same, _ in found.values() for each in same]
     texts.sort(key=lambda each: (each.at, each.stream, each.position), reverse=True)
     return await _hits(store, texts, query)
 
 
-def _is_too_old(
-    info: SessionInfo, query: SearchQuery, found: Iterable[tuple[Found, SessionInfo]]
-) -> bool:
+def _is_too_old(info: SessionInfo, query: SearchQuery, found: Iterable[Found]) -> bool:
     """Return whether neither `info` nor a session with older activity can have a hit."""
     if not query.roles or not _OF_ACTIVITY.issuperset(query.roles):
         return False
@@ -54,7 +54,7 @@ def _is_too_old(
         return True
     if query.is_on_branch is not None:
         return False
-    times = sorted((each.at for each, _ in found), reverse=True)
+    times = sorted((each.at for each in found), reverse=True)
     return len(times) >= query.limit and info.updated_at < times[query.limit - 1]
 
 
