@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Literal, get_args
 
 import msgspec
@@ -97,10 +97,18 @@ async def original_of(
     command = form.command(id)
     if {each.format for each in originals} != {program}:
         return None
-    if "{file}" not in command and (not id[:1].isalnum() or id not in source.name):
+    is_bad = not id[:1].isalnum() or not id.isprintable()
+    if "{file}" not in command and (is_bad or id not in source.name):
         return None  # the file of a subagent, which has the id of another session, or a bad id
-    cwd = header.cwd if header.cwd and header.cwd.isprintable() else None
-    return OriginalFile(source.name, command, cwd, originals[-1])
+    return OriginalFile(source.name, command, _safe_folder(header.cwd), originals[-1])
+
+
+def _safe_folder(cwd: str | None) -> str | None:
+    """Return the folder of a session if it is absolute and printable, so no option; else None."""
+    if cwd is None or not cwd.isprintable():
+        return None
+    is_whole = PurePosixPath(cwd).is_absolute() or PureWindowsPath(cwd).is_absolute()
+    return cwd if is_whole else None
 
 
 def _is_own(entry: Entry) -> bool:
@@ -121,8 +129,8 @@ async def continuation_of(
 ) -> Continuation:
     """Return the session `stream` for `program`, up to its current leaf or up to `leaf`.
 
-    `cwd` is the folder for a session that has no folder, or whose folder name has control
-    characters. The same leaf always gives the same file.
+    `cwd` is the folder for a session that has no folder, or whose folder is not absolute or has
+    control characters. The same leaf always gives the same file.
     Raises: SessionNotFound or Erased if the session is missing or was erased. Raises FormatError
     for a session without messages.
     """
@@ -132,9 +140,8 @@ async def continuation_of(
     conversation = conversation_of(bundle)
     if not conversation.said:
         raise FormatError(stream, f"it has no messages for {program} to continue")
-    if conversation.cwd is None or not conversation.cwd.isprintable():
-        conversation = msgspec.structs.replace(conversation, cwd=cwd)
-    folder = conversation.cwd or cwd
+    folder = _safe_folder(conversation.cwd) or cwd
+    conversation = msgspec.structs.replace(conversation, cwd=folder)
     form = _FORMS[program]
     return Continuation(
         program,

@@ -82,14 +82,15 @@ async def test_session_without_messages_is_refused() -> None:
         await continuation_of(store, SESSION, "codex", cwd="/srv")
 
 
-async def test_folder_with_control_characters_is_not_used() -> None:
+@pytest.mark.parametrize("cwd", ["/srv\n; rm -r x", "-rf", "srv; rm -r x"])
+async def test_folder_with_control_characters_or_relative_is_not_used(cwd: str) -> None:
     store = empty_store()
-    header = StreamHeader(SESSION, START_MS, cwd="/srv\n; rm -r x")
+    header = StreamHeader(SESSION, START_MS, cwd=cwd)
     await store.commit(Commit(writes=(Write(stream=SESSION, create=header),), at=START_MS))
     await append(store, new_tree(user("Hello")), stream=SESSION)
     made = await continuation_of(store, SESSION, "claude-code", cwd="/srv/birds")
     assert made.cwd == "/srv/birds"
-    assert b"rm -r" not in made.exported.content
+    assert json.dumps(cwd).encode() not in made.exported.content
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -115,7 +116,14 @@ async def test_reimported_continuation_counts_no_answer_twice(program: Program) 
 
 @pytest.mark.parametrize(
     ("id", "name", "cwd"),
-    [("-x", "-x.jsonl", "/srv"), ("a1", "other.jsonl", "/srv"), ("a1", "a1.jsonl", "/srv\n/x")],
+    [
+        ("-x", "-x.jsonl", "/srv"),
+        ("a\x1b1", "a\x1b1.jsonl", "/srv"),
+        ("a\n1", "a\n1.jsonl", "/srv"),
+        ("a1", "other.jsonl", "/srv"),
+        ("a1", "a1.jsonl", "/srv\n/x"),
+        ("a1", "a1.jsonl", "-rf"),
+    ],
 )
 async def test_original_has_no_id_that_is_an_option_and_no_unprintable_folder(
     id: str, name: str, cwd: str
