@@ -67,6 +67,8 @@ _HEADINGS: Mapping[Group, str] = {
     "programs": "PROGRAM",
     "sessions": "SESSION",
 }
+_OF_TIME: frozenset[Group] = frozenset({"daily", "monthly"})
+"""Groups whose names are short and never cut: days without their last digits look equal."""
 _NUMBERS = ("CALLS", "INPUT", "OUTPUT", "CACHED", "WRITTEN", "COST")
 _CELLS = 60
 _LEAST_NAME = 20
@@ -251,7 +253,7 @@ def usage_table(
     If it would leave too few cells for the names, numbers are short, and LAST USED is omitted.
     """
     columns = (
-        Column(_HEADINGS[by], "strong", gives_way=not names),
+        Column(_HEADINGS[by], "strong", gives_way=not names and by not in _OF_TIME),
         *((Column("LAST USED", "faint"), Column("TITLE", gives_way=True)) if names else ()),
         *(Column(each, is_right=True) for each in _NUMBERS),
     )

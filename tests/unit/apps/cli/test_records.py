@@ -82,3 +82,10 @@ def test_usage_of_subagents_fits_80_columns_and_keeps_end_of_id() -> None:
     _, line = usage_table("sessions", [total], names, 80, Style())
     assert cell_len(line) <= 80
     assert ":agent-1  Count" in line
+
+
+def test_usage_by_day_in_a_narrow_terminal_keeps_the_whole_day() -> None:
+    total = UsageTotal("2026-11-29", 10_234, Usage(12_345_678, 1_234_567, 123_456_789), 1, 1)
+    for width in (40, 60):
+        _, line = usage_table("daily", [total], {}, width, Style())
+        assert line.startswith("2026-11-29  ")
