@@ -32,6 +32,9 @@ from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.stores.key import KEY_BYTES, StoreKey
 from perdure.stores.maintenance.file_lock import in_turn
 
+KEYFILE = "KEYFILE"
+"""Stands in a command for a file that the user writes."""
+
 _HEADER_BYTES = 100
 """Size of the header of an SQLite file; bytes 68 to 71 are its application id."""
 
@@ -63,14 +66,21 @@ def is_store_file(path: Path) -> bool:
 
 
 def copy_command(file: Path, target: str, namespace: str) -> str:
-    """Return the command that copies the plain store in `file` to `namespace` of `target`."""
+    """Return the command that copies the plain store in `file` to `namespace` of `target`.
+
+    The command takes the key in the environment away, since the store in `file` has none, and
+    gives it to `target`. For the key in $PERDURE_KEY it names `KEYFILE`, which the user writes.
+    """
     is_local = database_file(target) is not None or bool(own_folders(target))
     words = ["perdure", "store", "copy", target if is_local else "ADDRESS"]
     words += ["--store", file_address(file)]
     if namespace != NAMESPACE:
         words += ["--namespace", NAMESPACE, "--target-namespace", namespace]
-    if key := os.environ.get("PERDURE_KEY_FILE"):
-        words = ["env", "-u", "PERDURE_KEY_FILE", *words, "--target-key-file", key]
+    keys = [name for name in ("PERDURE_KEY", "PERDURE_KEY_FILE") if name in os.environ]
+    if keys:
+        unset = [word for name in keys for word in ("-u", name)]
+        named = None if "PERDURE_KEY" in keys else os.environ["PERDURE_KEY_FILE"]
+        words = ["env", *unset, *words, "--target-key-file", named or KEYFILE]
     return shlex.join(words)
 
 

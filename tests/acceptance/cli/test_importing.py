@@ -199,6 +199,33 @@ def test_import_of_a_store_names_the_command_that_copies_it(world: World, has_ke
     assert theirs in mine.ok("sessions", "show", theirs).out
 
 
+@pytest.mark.parametrize("has_file", [False, True])
+def test_copy_command_for_a_key_in_a_variable_names_a_file_for_it(
+    world: World, has_file: bool
+) -> None:
+    """The key was not unset, and without it the copy created a plain store."""
+    mate = f"sqlite:///{world.folder / 'their.db'}"
+    theirs = world.ok("chat", "-p", "tea", "--store", mate, "--json").lines[0]["sessionId"]
+    keys = {"PERDURE_KEY": "ab" * 32, **({"PERDURE_KEY_FILE": "other"} if has_file else {})}
+    mine = replace(world, extra=keys)
+
+    told = " ".join(mine.run("import", "their.db").err.split())
+
+    assert "to yours, write your key to KEYFILE (chmod 600) and run: env -u PERDURE_KEY " in told
+    command = shlex.split(told.partition("and run: ")[2])
+    start = command.index("perdure")
+    unset = [word for name in keys for word in ("-u", name)]
+    assert command[:start] == ["env", *unset]
+    assert command[-2:] == ["--target-key-file", "KEYFILE"]
+    plain = replace(mine, extra=dict.fromkeys(keys))
+    assert plain.run(*command[start + 1 :]).code == 2  # there is no KEYFILE yet
+    key = world.folder / "KEYFILE"
+    key.write_text(keys["PERDURE_KEY"])
+    key.chmod(0o600)
+    plain.ok(*command[start + 1 :])
+    assert theirs in mine.ok("sessions", "show", theirs).out
+
+
 def test_import_of_a_store_among_other_paths_imports_the_others(world: World) -> None:
     mate = f"sqlite:///{world.folder / 'their.db'}"
     world.ok("chat", "-p", "tea", "--store", mate)

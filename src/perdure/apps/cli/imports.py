@@ -28,7 +28,13 @@ from perdure.apps.cli.exits import (
 from perdure.apps.cli.histories import known_histories, places
 from perdure.apps.cli.options import named_path, only_subject
 from perdure.apps.cli.store_options import CommonOptions
-from perdure.apps.store_access import copy_command, is_store_file, scratch_store, store_address
+from perdure.apps.store_access import (
+    KEYFILE,
+    copy_command,
+    is_store_file,
+    scratch_store,
+    store_address,
+)
 from perdure.apps.terminal.line_input import interrupts
 from perdure.apps.terminal.output import (
     count_of,
@@ -113,9 +119,11 @@ def _check_no_store(paths: Sequence[Path], address: str, namespace: str) -> None
     Among several paths, the import of a store fails, and the others are imported.
     """
     if len(paths) == 1 and is_store_file(paths[0]) and not is_part_of(paths[0], address):
+        command = copy_command(paths[0], address, namespace)
+        has_file = not command.endswith(f" {KEYFILE}")
+        needed = "" if has_file else f", write your key to {KEYFILE} (chmod 600) and run"
         raise UsageMistake(
-            f"{paths[0]} is a store of perdure; to add its sessions to yours: "
-            f"{copy_command(paths[0], address, namespace)}"
+            f"{paths[0]} is a store of perdure; to add its sessions to yours{needed}: {command}"
         )
 
 
