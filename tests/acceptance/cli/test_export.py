@@ -180,6 +180,19 @@ def test_many_sessions_are_exported_as_an_archive_with_an_index(sample: World) -
         assert told in ended.err
 
 
+def test_archive_with_an_empty_or_unknown_filter_is_refused(sample: World) -> None:
+    for words, code, told in (
+        (("--all", "--cwd", "nowhere"), 3, "no such file or folder: "),
+        (("--query", "tide", "--source", "codx"), 2, "did you mean codex?"),
+        (("--query", ""), 2, "--query is empty; name what to export, or leave it out"),
+        (("--all", "--source", " "), 2, "--source is empty; name what to export"),
+    ):
+        ended = sample.run("export", *words, "-o", "pages")
+        assert (ended.code, ended.out) == (code, "")
+        assert told in " ".join(ended.err.split())
+        assert not (sample.folder / "pages").exists()
+
+
 def test_many_sessions_are_exported_as_files_of_markdown_or_perdure(sample: World) -> None:
     sample.ok("chat", "-p", "tea with sk-ant-api03-" + "a" * 93 + "AA")
     words = ("export", "--all", "--format", "markdown")

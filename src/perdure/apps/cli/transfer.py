@@ -17,6 +17,7 @@ from perdure.apps.cli.store_options import (
     named_folder,
     named_session,
     opened_session,
+    require_known,
 )
 from perdure.apps.session_rows import RowFilter, with_all_forks
 from perdure.apps.store_access import store_address
@@ -129,8 +130,16 @@ class ArchiveOptions(msgspec.Struct, frozen=True):
         return self.is_all or any(each is not None for each in named)
 
     async def rows(self, store: Store) -> RowFilter:
-        """Return the sessions for the archive. Raises: SessionNotFound, UsageMistake."""
+        """Return the sessions for the archive.
+
+        Raises: SessionNotFound; UsageMistake or PathNotFound for a filter that is empty, or that
+        no session can match.
+        """
+        for option, text in (("--query", self.query), ("--source", self.source)):
+            if text is not None and not text.strip():
+                raise UsageMistake(f"{option} is empty; name what to export, or leave it out")
         cwd = await named_folder(store, self.cwd)
+        await require_known(store, cwd, self.source)
         filters = RowFilter(query=self.query, cwd=cwd, source=self.source)
         if self.with_forks is None:
             return filters
