@@ -69,7 +69,8 @@ def copy_command(file: Path, target: str, namespace: str) -> str:
     """Return the command that copies the plain store in `file` to `namespace` of `target`.
 
     The command takes the key in the environment away, since the store in `file` has none, and
-    gives it to `target`. For the key in $PERDURE_KEY it names `KEYFILE`, which the user writes.
+    gives it to an SQLite `target`. For a key in $PERDURE_KEY it names `KEYFILE`, which the user
+    writes.
     """
     is_local = database_file(target) is not None or bool(own_folders(target))
     words = ["perdure", "store", "copy", target if is_local else "ADDRESS"]
@@ -79,8 +80,10 @@ def copy_command(file: Path, target: str, namespace: str) -> str:
     keys = [name for name in ("PERDURE_KEY", "PERDURE_KEY_FILE") if name in os.environ]
     if keys:
         unset = [word for name in keys for word in ("-u", name)]
+        words = ["env", *unset, *words]
+    if keys and database_file(target) is not None:
         named = None if "PERDURE_KEY" in keys else os.environ["PERDURE_KEY_FILE"]
-        words = ["env", *unset, *words, "--target-key-file", named or KEYFILE]
+        words += ["--target-key-file", named or KEYFILE]
     return shlex.join(words)
 
 

@@ -226,6 +226,20 @@ def test_copy_command_for_a_key_in_a_variable_names_a_file_for_it(
     assert theirs in mine.ok("sessions", "show", theirs).out
 
 
+def test_copy_command_for_a_target_without_encryption_names_no_key(world: World) -> None:
+    mate = f"sqlite:///{world.folder / 'their.db'}"
+    theirs = world.ok("chat", "-p", "tea", "--store", mate, "--json").lines[0]["sessionId"]
+    mine = ("--store", f"jsonl:///{world.folder}/mine")
+    keyed = replace(world, extra={"PERDURE_KEY": "ab" * 32})
+
+    told = " ".join(keyed.run("import", "their.db", *mine).err.split())
+
+    command = shlex.split(told.partition("to yours: ")[2])
+    assert command[:4] == ["env", "-u", "PERDURE_KEY", "perdure"]
+    world.ok(*command[4:])
+    assert theirs in world.ok("sessions", "show", theirs, *mine).out
+
+
 def test_import_of_a_store_among_other_paths_imports_the_others(world: World) -> None:
     mate = f"sqlite:///{world.folder / 'their.db'}"
     world.ok("chat", "-p", "tea", "--store", mate)
