@@ -147,7 +147,8 @@ class Sums(Protocol):
     def add(self, counts: Counts, named: Mapping[int, float]) -> Having:
         """Add the counts of a class of words.
 
-        `named` maps a session to the weight of the class in that session, if the weight is not 1.
+        `named` maps sessions to the weight that these words have there. In all other sessions, the
+        weight is 1.
         """
         ...
 

@@ -119,9 +119,8 @@ class Approval(Vertical, can_focus=True):
         hints = [] if is_small else hints  # the answers have to stay visible
         self.query_one("#hint").display = bool(hints)
         self.query_one("#hint", Static).update(Content("\n").join(map(plain, hints)))
-        self.query_one("#answers").set_class(
-            is_small or bool(hints), "-after-hint"
-        )  # without the empty line
+        has_no_gap = is_small or bool(hints)  # no empty line above the answers
+        self.query_one("#answers").set_class(has_no_gap, "-after-hint")
         rows = max(rows - max(len(hints) - 1, 0), _LEAST_ROWS)
         content = facts_content(self._lines[:-1] if is_pinned else self._lines, room)
         self._length = content.plain.count("\n") + 1
