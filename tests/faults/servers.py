@@ -160,6 +160,9 @@ class Servers:
         while any(_runs(pid) for pid in processes):
             assert time.monotonic() < until
             time.sleep(0.01)
+        # Until a killed server is reaped, its lock on the socket looks like that of a running one.
+        for left in self._sockets(number).glob(".s.PGSQL.*"):
+            left.unlink()
 
     def _start(self, number: int) -> None:
         options = (
@@ -185,7 +188,8 @@ class Servers:
                 command, stdout=output, stderr=output, check=False, cwd=self._folder
             )
         if done.returncode:
-            sys.stderr.write(log.read_text()[-2000:])
+            logs = [log, *self._folder.glob("server?/log")]
+            sys.stderr.writelines(each.read_text(errors="replace")[-2000:] for each in logs)
             done.check_returncode()
 
     def _configure(self, statement: str) -> None:
