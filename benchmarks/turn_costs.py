@@ -237,15 +237,15 @@ async def _memory(run: Run, server: PostgresServer) -> list[Figure]:
         workers(1, address, Path(folder), *options, factory=FACTORY) as (worker,),
     ):
         async with perdure.open(address) as store, runtime(store, "workers") as turns:
-            started_kb = _resident_kb(worker.pid)
+            started_kb = resident_kb(worker.pid)
             await _sessions(turns, count)
-            warm_kb = _resident_kb(worker.pid)
+            warm_kb = resident_kb(worker.pid)
             await _sessions(turns, count)
-            idle_kb = _resident_kb(worker.pid)
+            idle_kb = resident_kb(worker.pid)
             for _ in range(count):
                 (await turns.start(LONG)).send(message(0))
             await until(all_run)
-            open_kb = _resident_kb(worker.pid)
+            open_kb = resident_kb(worker.pid)
             await turns.suspend()  # closing would wait for the tools
     return [
         Figure("memory of a worker", "after its start", started_kb / 1024, "MiB"),
@@ -263,7 +263,8 @@ async def _sessions(turns: Runtime, count: int) -> None:
         await asyncio.gather(*(one(number) for number in range(first, first + AT_ONCE)))
 
 
-def _resident_kb(pid: int) -> float:
+def resident_kb(pid: int) -> float:
+    """Return the memory of a process in kilobytes."""
     status = Path(f"/proc/{pid}/status").read_text()
     return float(status.partition("VmRSS:")[2].split()[0])
 
