@@ -42,5 +42,5 @@ class Direct:
         return result
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._tables.db.close()

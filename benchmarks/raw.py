@@ -107,7 +107,7 @@ class RawServer:
         return [row[0] for row in await cursor.fetchall()][::-1]
 
     async def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         await self._db.close()
 
     def _next(self, session: int, count: int) -> list[int]:

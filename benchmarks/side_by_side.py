@@ -37,9 +37,12 @@ class Meter:
         if cpu is not None:
             self.cpu[name] = min(cpu, self.cpu.get(name, cpu))
 
-    def growth(self, early: str, late: str, share_of: Meter | None = None) -> float:
-        """Return the CPU of `late` divided by that of `early`, both without that of `share_of`."""
-        less = {} if share_of is None else share_of.cpu
+    def growth(self, early: str, late: str, baseline: Meter | None = None) -> float:
+        """Return the CPU time of the row `late` divided by the CPU time of the row `early`.
+
+        The CPU time that `baseline` needs for the same row is subtracted from each.
+        """
+        less = {} if baseline is None else baseline.cpu
         return (self.cpu[late] - less.get(late, 0)) / (self.cpu[early] - less.get(early, 0))
 
 

@@ -76,7 +76,7 @@ def has_no_step(state: dict[str, Any]) -> None:
 
 
 def has_an_old_schema(state: dict[str, Any]) -> None:
-    """Approve by the tool's name, as old schemas did."""
+    """Change the state to an old schema, which stores approvals under the name of the tool."""
     state["$schemaVersion"] = "1.14"
     state["context"].pop("function_tool_approvals", None)
     state["context"]["approvals"] = {

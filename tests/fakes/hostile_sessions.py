@@ -158,7 +158,7 @@ def snapshot(bait: Bait, id: str = "helper", **permissions: Any) -> dict[str, ob
 
 
 def in_trap(bait: Bait) -> dict[str, object]:
-    """Return the workspace that a form claims."""
+    """Return the workspace that a forged session names as its own: the folder of the trap."""
     return {"working_dir": str(bait.trap), "scope": "full"}
 
 

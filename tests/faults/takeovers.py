@@ -108,7 +108,7 @@ class Watcher:
         return time.monotonic() - began
 
     async def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         if self._db is not None:
             await self._db.close()
 

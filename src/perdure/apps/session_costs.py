@@ -56,9 +56,9 @@ async def uncounted_spending(store: Store, chat: Chat, prices: Mapping[str, Pric
     """Return the part of the cost reported by `cost_lines` that `Chat.spent` does not include.
 
     The missing part is the cost of imported messages, and of calls whose price was unknown when
-    they were made. Calls whose price was unknown when they were made are subtracted from
-    `unpriced_calls`. The first call of this function reads the log. `prices` has the same meaning
-    as in `Store.usage`.
+    they were made. In the result, `unpriced_calls` can be negative: a call that had no price when
+    it was made, but has one in `prices`, counts as -1. The first call of this function reads the
+    log. `prices` has the same meaning as in `Store.usage`.
     """
     while True:
         counted = await chat.spent()

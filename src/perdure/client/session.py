@@ -525,8 +525,8 @@ class Session:
 
         The messages since its start, or since it was closed before, become an episode
         (`Store.memory`) with the given `summary`. Shape: None when the session was already closed.
-        Raises: TurnOpen while a turn runs; FlowRefusal for the role of a flow that is not
-        completed.
+        Raises: TurnOpen while a turn runs; FlowRefusal for a flow, and for the session of a role
+        until its flow is completed.
         """
         require_text("reason", reason)
         require_text("summary", summary)
@@ -538,7 +538,7 @@ class Session:
         A partial answer remains on the branch; tool calls without a result are recorded as aborted,
         and questions are withdrawn. Shape: True if a turn was open. Raises: LeaseHeld while the
         process of the turn is alive, or while its state is unknown and the lease has not expired;
-        FlowRefusal for the role of a flow that is not completed.
+        FlowRefusal for a flow, and for the session of a role until its flow is completed.
         """
         writer = self._writer
         await writer.require_no_role(await self._reader.look(), "abandon")

@@ -168,7 +168,7 @@ class IdempotencyMismatch(StoreError):
 
 
 class StoreTooNew(StoreError):
-    """A newer perdure wrote the store; it was not changed."""
+    """A newer version of perdure wrote the store. The store was not changed."""
 
     code = "store_too_new"
 
@@ -183,7 +183,7 @@ class StoreTooNew(StoreError):
 
 
 class StoreTooOld(StoreError):
-    """An unreleased perdure wrote the store; it was not changed.
+    """A perdure from before the first release wrote the store. The store was not changed.
 
     With `can_be_copied`, ``perdure store copy`` copies the sessions of the old store into a new
     store.
@@ -209,7 +209,7 @@ class StoreTooOld(StoreError):
 
 
 class NotAStore(StoreError):
-    """The file or address is not a perdure store; it was not changed."""
+    """The file or address is not a perdure store. It was not changed."""
 
     code = "not_a_store"
 

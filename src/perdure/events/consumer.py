@@ -1,8 +1,9 @@
 """State of a consumer that misses no event, although its connection may break or lose events.
 
-A consumer applies new events, skips repeated events, and reconnects after `resume_after` if an
-event is missing. A consumer therefore applies every event of the log exactly once. The consumer's
-state is a few numbers, regardless of the session's length.
+A consumer applies new events and skips repeated events. If an event is missing, the consumer
+reconnects and continues with the events after the seq `resume_after`. A consumer therefore applies
+every event of the log exactly once. The consumer's state is a few numbers, regardless of the
+session's length.
 """
 
 from __future__ import annotations
@@ -47,7 +48,10 @@ class Follower:
 
     @property
     def resume_after(self) -> int:
-        """Return the seq after which to reconnect; a partly received entry is sent again."""
+        """Return the seq after which a new connection must continue.
+
+        A partly received entry is sent again.
+        """
         return self._seq - 1 if self._has_more else self._seq
 
     def take(self, event: Told) -> Verdict:

@@ -18,7 +18,7 @@ from perdure.workflow.templates import neutralise, with_context, without_context
         ("", ""),
     ],
 )
-def test_template_braces_in_plain_text_are_separated(said: str, written: str) -> None:
+def test_adjacent_opening_braces_in_plain_text_get_a_space_between(said: str, written: str) -> None:
     assert neutralise(said) == written
 
 

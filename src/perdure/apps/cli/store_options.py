@@ -214,8 +214,8 @@ async def named_session(store: Store, named: str) -> StreamId:
 async def find_session(store: Store, typed: str) -> StreamId:
     """Return the session with the id `typed`, or the only session whose id begins with `typed`.
 
-    Raises: SessionNotFound if no id matches; TitleGiven instead if `typed` is a part of titles;
-    AmbiguousId if several ids match.
+    Raises: AmbiguousId if several ids match; SessionNotFound if no id matches, or its subclass
+    TitleGiven if the title of a session contains `typed`.
     """
     try:
         return await store.find(typed)

@@ -434,8 +434,8 @@ class Session(Handle[AsyncSession]):
 
         The messages since its start, or since it was closed before, become an episode
         (`Store.memory`) with the given `summary`. Shape: None when the session was already closed.
-        Raises: TurnOpen while a turn runs; FlowRefusal for the role of a flow that is not
-        completed.
+        Raises: TurnOpen while a turn runs; FlowRefusal for a flow, and for the session of a role
+        until its flow is completed.
         """
 
     def abandon_turn(self) -> bool:
@@ -444,7 +444,7 @@ class Session(Handle[AsyncSession]):
         A partial answer remains on the branch; tool calls without a result are recorded as aborted,
         and questions are withdrawn. Shape: True if a turn was open. Raises: LeaseHeld while the
         process of the turn is alive, or while its state is unknown and the lease has not expired;
-        FlowRefusal for the role of a flow that is not completed.
+        FlowRefusal for a flow, and for the session of a role until its flow is completed.
         """
 
     def reopen(self) -> Entry | None:
@@ -1325,7 +1325,7 @@ class Runtime(Handle[AsyncRuntime]):
         move to another workspace is stored when this returns. Raises: SessionNotFound; ConfigError
         if no agent is given and none is in force, or for more permissions than the agent has;
         McpUnavailable if a server of its tools is missing; TurnOpen if the session would move
-        during a turn; FlowRefusal for the role of a flow that is not completed.
+        during a turn; FlowRefusal for the session of a role until its flow is completed.
         """
 
     def resume_all(

@@ -40,7 +40,10 @@ _log = logging.getLogger(__name__)
 
 
 class Registered(ShortRepr, frozen=True):
-    """A hook of a point; if `is_guard` is None, the point decides."""
+    """A hook that is registered at a point.
+
+    `is_guard` tells whether a failure of the hook blocks the action; None: as the point says.
+    """
 
     hook: Hook
     is_guard: bool | None

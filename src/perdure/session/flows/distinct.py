@@ -50,8 +50,8 @@ def distinct(items: tuple[str, ...]) -> Distinct:
 def own_places(items: tuple[str, ...]) -> dict[str, int]:
     """Return a lookup table of `items` that can be extended.
 
-    The result is the table of `items` itself if no other tuple has extended that table. If another
-    tuple has extended the table, the result is a new table.
+    If `items` is a `Distinct` whose table contains only its own items, the result is that table. A
+    plain tuple, or a table to which a longer tuple has added items, gets a new table.
     """
     if isinstance(items, Distinct) and len(items.places) == len(items):
         return items.places

@@ -98,7 +98,7 @@ def public_address(conninfo: str) -> str:
 
 
 def _split(address: str) -> tuple[str, dict[str, str]]:
-    """Return `address` without the options that only perdure reads, and these options, decoded.
+    """Split `address` into an address for libpq and perdure's own options with decoded values.
 
     The rest of the address remains unchanged, and errors contain no part of it, because it may be a
     password.

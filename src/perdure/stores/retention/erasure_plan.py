@@ -1,6 +1,7 @@
-"""Plan the erasure of each stream, in steps that query the backend for visible entries.
+"""Plan the erasure of each stream.
 
-The functions are pure: a backend reads the data and executes the plan.
+The functions are pure: a generator yields its questions, such as which entries a fork can read.
+A backend answers the questions and executes the plan.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Errors of the library name calls, and errors of the command line name commands."""
+"""Library errors suggest Python calls; the command line replaces the calls with commands."""
 
 from __future__ import annotations
 

@@ -14,11 +14,11 @@ FlowMode = Literal["workflow", "takeover", "greenfield", "update"]
 class NewFlow(Input, frozen=True, kw_only=True):
     """Starts a flow in the folder `workspace` of the server's machine.
 
-    `mode` has four values. workflow runs the file `workflow`, a path in that folder. takeover and
-    greenfield let the owner set up an existing or a new project; first, missing files of the
-    project are written. update runs `workflow` to bring the project from one version to another. If
-    you choose the `id`, you can repeat the request safely: a second flow with the same id is
-    rejected.
+    `mode` is one of four values. "workflow" runs the file at the path `workflow` in `workspace`.
+    "takeover" sets up an existing project, and "greenfield" sets up a new one: the server writes
+    the missing files of the project, and the role "owner" does the rest. "update" runs `workflow`
+    to bring the project from one version to another. If you choose the `id`, you can repeat the
+    request safely: a second flow with the same id is rejected.
     """
 
     workspace: str
