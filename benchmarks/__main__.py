@@ -1,6 +1,6 @@
 """`python -m benchmarks [NAME ...] [--quick] [--seed N]`: the table, and the figures as JSON.
 
-Without names, all benchmarks run, which takes about ten minutes.
+Without names, all benchmarks run, which takes about twenty minutes.
 Times depend on the machine and the moment: compare the store only with the raw driver in the same
 run.
 """

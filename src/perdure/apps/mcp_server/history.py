@@ -130,7 +130,7 @@ class History:
         return _answer(found, "Nothing contains these words.")
 
     async def list_sessions(self, query: str = "", limit: int = 20) -> str:
-        """List sessions, the last active first; `query` is a part of their title or folder."""
+        """List sessions, the last active first; `query` is a part of their title or id."""
         wanted = _within(limit, MOST_LISTED)
         shown = await self.newest(wanted, query)
         return _answer(map(_listed, shown), "There are no such sessions.")
