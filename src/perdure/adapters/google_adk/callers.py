@@ -1,8 +1,8 @@
 """Sets the author of a tool result that another program appended without an author.
 
-If the running agent made a tool call, the ADK finds the call of a user's result by the call's id.
-The ADK quotes the calls of another program as text, and matches these calls with results of the
-same author.
+If the running agent made a tool call, the ADK finds the call by its id when the user sends the
+result. The ADK quotes calls of other authors as text, and matches such a call only with a result
+that has the same author.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from google.adk.events import Event
 
 
 class Callers:
-    """The tool calls of the events added so far, and the author that each result needs."""
+    """Collects the authors of tool calls, and sets the author of results that have none."""
 
     def __init__(self) -> None:
         self._authors: dict[str, str] = {}
         self._unknown: set[str] = set()
 
     def add(self, event: Event, *, is_said: bool, is_unsigned: bool) -> None:
-        """Add the tool calls of `event`; a result without an author gets the author of its call.
+        """Add the tool calls of `event`; set the author of a result that has no author.
 
         `is_said` is True if another program wrote the event. `is_unsigned` is True if the event is
-        a tool result without an author.
+        a tool result without an author; the result gets the author of its call.
         """
         for call in event.get_function_calls():
             if call.id:

@@ -34,9 +34,10 @@ _HANDLE = re.compile(r"media://sha256-[0-9a-f]{64}")
 
 _Role = Literal["user", "assistant", "tool"]
 _CONTENT_ROLES: Mapping[str, str] = {"user": "user", "assistant": "model", "tool": "user"}
-"""Role of a message -> that of the content, where it is not stored."""
+"""Maps the role of a message to the role of the event's content, which is not stored in this case.
+"""
 _NONE: Mapping[str, object] = {"agent_state": None, "long_running_tool_ids": None}
-"""Fields that a dump always holds, and their defaults."""
+"""Fields that `Event.model_dump` always returns, with their default values."""
 
 Entry = perdure.Message | perdure.InFlightMessage | perdure.Custom
 _Part = (
@@ -92,14 +93,14 @@ class _Actions(msgspec.Struct, gc=False):
 
 
 class _Event(msgspec.Struct, gc=False):
-    """The fields of every event that affect the state of its session."""
+    """The fields of an event that affect the state of its session."""
 
     timestamp: float | None = None
     actions: _Actions | None = None
 
 
 class StoredEvent(msgspec.Struct, frozen=True, gc=False):
-    """The JSON data of an event, and the handles of its content that is stored beside the log.
+    """The JSON data of an event, and the handles of its content that is stored outside the log.
 
     `media` contains the handle of each media content, and the object whose ``data`` field gets the
     content. `whole` is the handle of the whole event's JSON. `is_said` is True if the event comes
@@ -115,7 +116,7 @@ class StoredEvent(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def delta(self) -> Fields:
-        """The changes of the state that the event makes."""
+        """The changes that the event makes to the state of its session."""
         actions: Fields = self.fields.get("actions") or {}
         return actions.get("state_delta") or {}
 
@@ -124,7 +125,7 @@ _decoder = msgspec.json.Decoder(_Stored)
 
 
 def fields_of(event: Event) -> Fields:
-    """Return `event` as JSON data, without fields that have their default."""
+    """Return `event` as JSON data, without fields that have their default value."""
     dumped = event.model_dump(mode="json", exclude_defaults=True)
     actions = dumped.get("actions")
     for place in (dumped, actions or {}):
@@ -146,7 +147,7 @@ def event_of(entry: perdure.Entry) -> StoredEvent | None:
     """Return the event that `entry` was made from.
 
     A message of another program becomes an event with the content of the message. Returns None for
-    an erased entry, and for an entry that is no message and was not made from an event. Raises:
+    an erased entry, and for an entry that is neither a message nor made from an event. Raises:
     FormatError if the JSON does not have the shape of an event.
     """
     if entry.is_erased or entry.kind not in ("message", "custom"):
@@ -179,7 +180,7 @@ def event_of(entry: perdure.Entry) -> StoredEvent | None:
 
 
 def checked(entry: perdure.Entry, fields: Fields) -> Fields:
-    """Return the JSON data of an event in `entry`.
+    """Return `fields`, the JSON data of the event in `entry`.
 
     Raises: FormatError if the data is not an event.
     """
@@ -191,7 +192,7 @@ def checked(entry: perdure.Entry, fields: Fields) -> Fields:
 
 
 def event_with(contents: Mapping[str, bytes], stored: StoredEvent, entry: perdure.Entry) -> Event:
-    """Return the event of `entry`. Raises: FormatError if the ADK rejects the event."""
+    """Return the event of `entry` with its media. Raises: FormatError if the ADK rejects it."""
     try:
         return validated(stored, contents)
     except ValidationError as error:
@@ -252,7 +253,7 @@ def _role_of(fields: Fields, parts: list[Fields]) -> _Role | None:
 
 
 def _part(role: _Role, part: Fields, id: str) -> tuple[object, Fields] | None:
-    """Return `part` as a message part, and the values it cannot store; None if it stores none."""
+    """Return `part` as a message part, and its remaining values; None if no part type fits."""
     rest = dict(part)
     if role == "tool":
         return _result(rest, rest.pop("function_response"), id)

@@ -1,4 +1,4 @@
-"""The marker of an ADK session: identifies the state of the store when the session was read.
+"""The marker of an ADK session, which identifies the state of the store at the time of the read.
 
 The ADK's own services store the marker in a private attribute of `Session`. If a release of the ADK
 lacks the private attribute, setting the attribute either adds it or fails, and the failure is
@@ -28,5 +28,5 @@ def mark(session: Session, marker: str) -> None:
 
 
 def marker_at(created_at: float, head: int) -> str:
-    """Return the marker of an ADK session that was read at `head`."""
+    """Return the marker for an ADK session that was read when its log ended at `head`."""
     return f"{created_at}/{head}"

@@ -14,7 +14,7 @@ from perdure.adapters.google_adk.stored_memory import StoredMemory, event_from
 from perdure.adapters.store_loop import StoreLoop
 
 _PROGRAM = "__program__"
-"""The session of memories that a program wrote, and of events without a session."""
+"""Session id for memories that a program wrote, and for events without a session."""
 
 
 class PerdureMemoryService(BaseMemoryService):
@@ -30,7 +30,7 @@ class PerdureMemoryService(BaseMemoryService):
         self._loop = StoreLoop(store)
 
     async def add_session_to_memory(self, session: Session) -> None:
-        """Add a session, up to its newest event.
+        """Add the events of a session to the memory, up to its newest event.
 
         Durable: the change is stored when this call returns.
         """
@@ -46,7 +46,7 @@ class PerdureMemoryService(BaseMemoryService):
         session_id: str | None = None,
         custom_metadata: Mapping[str, object] | None = None,
     ) -> None:
-        """Add a copy of each new event, and add deleted events again.
+        """Add a copy of each event that is not in the memory yet; add deleted events again.
 
         Durable: the change is stored when this call returns.
         """

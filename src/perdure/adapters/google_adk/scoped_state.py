@@ -20,7 +20,7 @@ from perdure.errors import EntryNotFound, Erased, HeadConflict, SessionExists, S
 _Fields = dict[str, Any]
 
 ScopedWrite = tuple[perdure.Session, list[perdure.types.Item], perdure.AppendOptions]
-"""A change of the state, for `Store.commit`."""
+"""One write to pass to `Store.commit`; it stores a change of the state."""
 
 
 class ScopedState:
@@ -46,7 +46,7 @@ class ScopedState:
         return self._fold.values
 
     async def write(self, change: _Fields) -> ScopedWrite:
-        """Return the arguments of `Store.commit` that make it store `change`."""
+        """Return the write to pass to `Store.commit` to store `change`."""
         session = await self._create()
         return session, [perdure.Note(CHANGE, stored_json(change))], {}
 
@@ -117,7 +117,7 @@ class ScopedState:
 
 
 async def newest_snapshot(session: perdure.Session) -> perdure.Entry | None:
-    """Return the newest note that stores the whole state, from the session's own log."""
+    """Return the newest note with the whole state; None if it is not in the session's own log."""
     try:
         entry = await session.entry(SNAPSHOT)
     except EntryNotFound:

@@ -75,7 +75,7 @@ class PerdureSessionService(BaseSessionService):
         return dict(await self._loop.call(state.values()))
 
     async def append_event(self, session: Session, event: Event) -> Event:
-        """Append an event, and its changes of the state in the same commit.
+        """Append an event, and store its state changes in the same commit.
 
         Durable: the change is stored when this call returns. Raises: StaleSessionError;
         SessionNotFoundError.
@@ -88,7 +88,7 @@ class PerdureSessionService(BaseSessionService):
         return self._commit_event_to_session(session, event)
 
     async def add_copy(self, session: Session) -> int:
-        """Add a session of another service, with its state; return how many events were new.
+        """Copy a session of another service, with its state; return the number of new events.
 
         Events whose ids the session already has are not added again.
         Durable: the change is stored when this call returns.

@@ -1,4 +1,4 @@
-"""State of sessions, users and apps: computed from its changes, with snapshots."""
+"""Computes the state of sessions, users and apps from its changes and from snapshots."""
 
 from __future__ import annotations
 
@@ -13,30 +13,31 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 Fields = dict[str, Any]
 Metadata = Mapping[str, object]
-"""Of a session of the store."""
+"""The metadata of a session of the store."""
 
 SNAPSHOT: Final = "adk.state"
-"""`Note.note_type` of the whole state, and the alias of the newest one."""
+"""`Note.note_type` of a note that stores the whole state; also the alias of the newest such note.
+"""
 CHANGE: Final = "adk.state.change"
 """`Note.note_type` of a change of the state of a user or an app."""
 
 CREATED_AT: Final = "created_at"
-"""Metadata: when it was created. A session that was deleted and created again has another time.
+"""Metadata key of the session's creation time, which changes if the session is created again.
 
 Units: Unix seconds.
 """
 
 INITIAL_STATE: Final = "state"
-"""Metadata: the JSON text of the state that the session was created with."""
+"""Metadata key of the state that the session was created with, as JSON text."""
 
 SNAPSHOT_AFTER: Final = 64
-"""Entries after which the whole state is stored again."""
+"""Number of events or changes after which the whole state is stored again."""
 
 _logger = logging.getLogger(__name__)
 
 
 class ScopedChanges(msgspec.Struct, frozen=True):
-    """Changes of the state, separated by owner, with keys that have no scope prefix."""
+    """Changes of the state of a session, its user and its app; the keys have no scope prefix."""
 
     session: Fields
     user: Fields
@@ -63,7 +64,7 @@ class StateFold(msgspec.Struct):
 
 
 def changes_of(state: Mapping[str, Any]) -> ScopedChanges:
-    """Return the changes in `state`, separated by scope, without temporary changes."""
+    """Split `state` into session, user and app state; omit temporary keys."""
     changes = ScopedChanges({}, {}, {})
     for key, value in state.items():
         if key.startswith(State.APP_PREFIX):
@@ -76,7 +77,7 @@ def changes_of(state: Mapping[str, Any]) -> ScopedChanges:
 
 
 def initial_changes(metadata: Metadata) -> ScopedChanges:
-    """Return the state that a session was created with, by scope."""
+    """Return the state that a session was created with, split into session, user and app."""
     given = metadata.get(INITIAL_STATE)
     return changes_of(json.loads(given) if isinstance(given, str) else {})
 
@@ -88,7 +89,7 @@ def created_at(metadata: Metadata) -> float:
 
 
 def merged(session: Fields, user: Fields, app: Fields) -> Fields:
-    """Return the state that an agent sees, as new objects."""
+    """Merge the three states into the one that an agent sees; copy all values."""
     shown = {key: _copied(value) for key, value in session.items()}
     shown.update((State.APP_PREFIX + key, _copied(value)) for key, value in app.items())
     shown.update((State.USER_PREFIX + key, _copied(value)) for key, value in user.items())
@@ -105,7 +106,7 @@ def _copied(value: Any) -> Any:
 
 
 def jsonable(state: Mapping[str, Any]) -> Fields:
-    """Return `state` as JSON data; other values become text, as in the ADK's own services."""
+    """Return `state` as JSON data; convert values that are not JSON to text, as the ADK does."""
     try:
         return cast("Fields", to_jsonable_python(dict(state)))
     except (PydanticSerializationError, ValueError):

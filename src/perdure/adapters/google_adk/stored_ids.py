@@ -11,11 +11,11 @@ SESSION: Final = "adk"
 APP_STATE: Final = "adk-app"
 USER_STATE: Final = "adk-user"
 MEMORY: Final = "adk-memory"
-"""Prefixes of the ids of what belongs to an app, or to a user of an app."""
+"""Prefixes of the ids of sessions that store an app's state, a user's state or a user's memory."""
 
 
 def stored_id(kind: str, *names: str) -> str:
-    """Return the session id of `names`, such as an app, a user and a session.
+    """Return the session id for `names`, such as an app, a user and a session.
 
     Shape: different names never get the same id. A name that is too long, or contains characters
     other than letters, digits and ``._@-``, is replaced by its hash.

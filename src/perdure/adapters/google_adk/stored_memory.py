@@ -33,19 +33,20 @@ from perdure.errors import (
 _logger = logging.getLogger(__name__)
 
 ADDED: Final = "adk.memory.session"
-"""`Note.note_type`: a session of the store was added, up to an entry."""
+"""`Note.note_type` of a note that records that a session was added, and up to which entry."""
 DELETED: Final = "adk.memory.deleted"
-"""`Note.note_type`: an event is not found any more."""
+"""`Note.note_type` of a note that hides an event from searches."""
 RESTORED: Final = "adk.memory.restored"
-"""`Note.note_type`: a program added an event again after its deletion."""
+"""`Note.note_type` of a note that records that a deleted event was added again."""
 
 BY: Final = "perdure.adapters.google_adk"
 
 FOUND: Final = 10
-"""Memories that a search returns at most, as the ADK's own services do."""
+"""Maximum number of memories that a search returns, the same as in the ADK's own services."""
 
 _MORE = 4
-"""Hits are read for so many times as many memories: some are of events that were not added."""
+"""A search requests `FOUND` times this many hits, because some hits are events that were not added.
+"""
 
 
 class _Scope(msgspec.Struct):
@@ -82,7 +83,7 @@ class StoredMemory:
     async def add_events(
         self, session_id: str, events: Sequence[Event], *, is_restoring: bool = True
     ) -> None:
-        """Add copies of new `events`; with `is_restoring`, also add deleted events again."""
+        """Add copies of new `events`; also add deleted events again if `is_restoring` is True."""
         session = await self._create()
         scope = await self._scope(session)
         for event in events:

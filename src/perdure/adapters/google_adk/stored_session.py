@@ -1,7 +1,8 @@
 """One session of the ADK, stored as a session of the store: each event is an entry.
 
-The marker of an ADK session is the head at which the session was read. The commit of an event fails
-if another entry of the conversation was appended since the session was read.
+The marker of an ADK session contains the head of the stored session at the time of the read. The
+commit of an event fails if another entry of the conversation was appended since the session was
+read.
 """
 
 from __future__ import annotations
@@ -52,16 +53,16 @@ from perdure.errors import (
 _ROUNDING_S = 0.001
 
 _SAID_AT_S = 1.0
-"""A time that differs from that of the commit by more is stored in the message."""
+"""The event's time is stored in its message if it differs from the commit time by this or more."""
 
 _FEW = 64
-"""Entries that are read at first for the events after a time."""
+"""Number of newest entries that are read first if the events after a given time are wanted."""
 
 _BATCH = 500
-"""Copied events in one commit."""
+"""Maximum number of copied events in one commit."""
 
 _UNFIT = (InvalidEntry, LimitExceeded, OverflowError, WrongArgument, ValueError)
-"""Raised for what no message can hold, such as half of a character pair."""
+"""Errors raised for data that no message can store, such as an unpaired surrogate."""
 
 _STALE = (
     "The session has been modified in storage since it was loaded. Please reload the session "
@@ -104,7 +105,7 @@ class StoredSession:
     # ------------------------------------------------------------ reading
 
     async def fold(self, head: int) -> StateFold:
-        """Return the session's own state at `head` (its newest entry) or at a later entry."""
+        """Return the session's own state at `head`, its newest entry, or at an even newer entry."""
         async with self._lock:
             return await self._current(head)
 
@@ -139,7 +140,7 @@ class StoredSession:
             last *= 2
 
     async def _newest(self, last: int | None) -> tuple[list[perdure.Entry], int]:
-        """Return the newest entries, oldest first, and the head of the session."""
+        """Return the newest `last` entries (None: all), oldest first, and the session's head."""
         if last is not None:
             newest = self.session.entries(newest_first=True, limit=last)
             entries = [entry async for entry in newest]
@@ -201,11 +202,12 @@ class StoredSession:
     async def append(
         self, session: Session, fields: Fields, user: ScopedState, app: ScopedState
     ) -> None:
-        """Append the event `fields` if `session` is up to date, and update its marker.
+        """Append the event with the JSON data `fields`, and update the marker of `session`.
 
-        If `session` has no marker, the time of its newest event decides whether it is up to date.
-        Changes of the state of the user and the app are in the same commit as the event.
-        Durable: the change is stored when this call returns. Raises: StaleSessionError.
+        `session` must be up to date: its marker is compared with the store, or the time of its
+        newest event if it has no marker. Changes of the state of the user and the app are in the
+        same commit as the event. Durable: the change is stored when this call returns. Raises:
+        StaleSessionError.
         """
         async with self._lock:  # parallel agents of one run share `session`
             marker = marker_of(session)
@@ -224,7 +226,7 @@ class StoredSession:
     async def append_copies(
         self, events: Sequence[Fields], state: Fields, updated_at: float
     ) -> None:
-        """Append events copied from another store, then the `state` that results from them."""
+        """Append events copied from another store, then a note with their resulting `state`."""
         async with self._lock:
             for batch in _batches(events):
                 made = [_at(entry_of(fields), fields["timestamp"]) for fields in batch]
@@ -296,7 +298,7 @@ class StoredSession:
         return head
 
     async def _above_rewind(self, fields: Fields) -> perdure.types.Parent:
-        """Return the parent entry of the event; for a rewind, that of the first removed event."""
+        """Return the parent for an event; a rewind gets the parent of the first removed event."""
         actions: Fields = fields.get("actions", {})
         invocation = actions.get("rewind_before_invocation_id")
         if invocation:
@@ -320,7 +322,7 @@ class StoredSession:
 
 
 def snapshot_note(fold: StateFold) -> perdure.Note:
-    """Return the log note that stores the whole state; the alias of the note is `SNAPSHOT`."""
+    """Return a note that stores the whole state; to append with the alias `SNAPSHOT`."""
     return perdure.Note(
         SNAPSHOT, stored_json({"state": fold.values, "updated_at": fold.updated_at})
     )
@@ -347,7 +349,7 @@ def _is_snapshot(entry: perdure.Entry) -> bool:
 
 
 def _at(entry: Entry, timestamp: float) -> Entry:
-    """Return `entry`, with the time `timestamp` if `entry` is a message of an earlier time."""
+    """Return `entry`; set its time to `timestamp` if `entry` is a message of another time."""
     if isinstance(entry, perdure.Custom) or abs(time.time() - timestamp) < _SAID_AT_S:
         return entry
     return msgspec.structs.replace(entry, said_at=round(timestamp * 1000))

@@ -32,12 +32,12 @@ from perdure.adapters.stored_json import json_text
 from perdure.errors import Erased, HeadConflict, SessionExists, SessionNotFound, WrongArgument
 
 CREATED: Final = "adk.created"
-"""`Note.note_type` of the commit that a creation with state of the user or the app ends with."""
+"""`Note.note_type` of a note that records that a new session's user and app state was committed."""
 
 BY: Final = "perdure.adapters.google_adk"
 
 _CACHED: Final = 256
-"""Sessions, and states of users, whose newest state is cached."""
+"""Maximum number of sessions, and of user states, whose newest state is cached."""
 
 
 class StoredSessions:
@@ -111,7 +111,7 @@ class StoredSessions:
         return found
 
     async def _listed(self, info: perdure.SessionInfo) -> StateFold | None:
-        """Return the state of a listed session; None if the session was deleted meanwhile.
+        """Return the state of the session `info`; None if the session was deleted meanwhile.
 
         A session without entries is not opened: the header contains the whole state of the session.
         """
@@ -156,7 +156,7 @@ class StoredSessions:
             raise SessionNotFoundError(f"Session {session.id} not found.") from error
 
     async def add_copy(self, theirs: Session) -> int:
-        """Add a session of another service and its state; skip events that are already stored."""
+        """Copy `theirs`, a session of another service; return the number of new events."""
         names = (theirs.app_name, theirs.user_id, theirs.id)
         stored = await self.current(*names)
         is_new = stored is None
@@ -213,11 +213,10 @@ class StoredSessions:
         return stored
 
     async def _settle(self, stored: StoredSession) -> None:
-        """Commit the initial state of the user and of the app that came with a new session.
+        """Commit the user and app state that was given when a session was created.
 
-        The metadata of a new session contains the initial state of the user and the app from the
-        start. If the process is killed before the state is committed, a later call commits it from
-        the metadata.
+        The metadata of the session contains this state. If the process is killed before this
+        commit, a later call commits the state from the metadata.
         """
         changes = stored.initial
         if stored.session.head >= 0 or not (changes.user or changes.app):
@@ -271,7 +270,7 @@ def _made(metadata: Metadata, fold: StateFold, user: Fields, app: Fields) -> Ses
 
 
 def _described(id: str, metadata: Metadata) -> Metadata:
-    """Return the metadata of the session `id`.
+    """Return `metadata`, the metadata of the session `id`.
 
     Raises: WrongArgument if the session was not created for the ADK.
     """

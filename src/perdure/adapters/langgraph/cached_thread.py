@@ -1,4 +1,4 @@
-"""The cache of a thread, valid for one head of the thread's session."""
+"""The cache of a LangGraph thread, valid until the session of the thread grows."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from perdure.errors import Erased, SessionNotFound
 V = TypeVar("V")
 
 _CACHED: Final = 64
-"""Checkpoints of a thread, and their writes, that are cached."""
+"""Maximum number of cached checkpoints of a thread, and of cached lists of pending writes."""
 
 
 class CachedThread:
     """The newest state of a thread that this process has read or written.
 
     Shape: `head` is the head of the session when the cached data was read. An append that expects
-    the head `head` never uses outdated cached data; a read calls `look` first.
+    the session to end at `head` never uses outdated cached data. A read calls `look` first.
     """
 
     def __init__(self, store: perdure.Store, reader: CheckpointReader, lock: asyncio.Lock) -> None:
@@ -64,7 +64,7 @@ class CachedThread:
         self._placed.clear()
 
     async def get(self, ns: str, id: str | None) -> StoredCheckpoint | None:
-        """Return a checkpoint as of the last `look`; without an id, the newest of its namespace."""
+        """Return a checkpoint as of the last `look`; if `id` is None, the newest of `ns`."""
         if id is None:
             id = await self.newest_id(ns)
         return None if id is None else await self.checkpoint(ns, id)
@@ -94,7 +94,7 @@ class CachedThread:
         return found
 
     async def tail(self, ns: str, id: str) -> str | None:
-        """Return the entry of the newest pending writes of a checkpoint."""
+        """Return the id of the entry that stores the newest pending writes of a checkpoint."""
         if (ns, id) not in self.tails and not self._has_all_tails:
             entry = await self._reader.entry(writes_alias(ns, id))
             self.tails[ns, id] = None if entry is None else entry.id

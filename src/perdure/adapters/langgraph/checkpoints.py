@@ -35,12 +35,12 @@ from perdure.adapters.langgraph.values import (
 from perdure.errors import EntryNotFound
 
 COPIED: Final = "langgraph_copied_from"
-"""Metadata of a copied thread: the session it shares entries with."""
+"""Metadata key of a copied thread: the id of the session that it shares entries with."""
 
 T = TypeVar("T")
 
 _KNOWN: Final = 64
-"""Checkpoints of a thread whose values are cached."""
+"""Maximum number of checkpoints of a thread whose values are cached."""
 
 
 class StoredCheckpoint(msgspec.Struct, frozen=True):
@@ -60,13 +60,13 @@ class StoredCheckpoint(msgspec.Struct, frozen=True):
 
 
 class History(msgspec.Struct, frozen=True):
-    """Checkpoints, newest id first, and all entries of the session's tree by id."""
+    """The checkpoints of a session, newest id first, and its tree entries by entry id."""
 
     keys: Mapping[Key, perdure.Entry]
     tree: Mapping[str, perdure.Entry]
 
     def above(self, entry: perdure.Entry) -> perdure.Entry | None:
-        """Return the next checkpoint on the path towards the root, of any namespace."""
+        """Return the nearest checkpoint above `entry` on the path to the root, of any namespace."""
         while entry.parent_id is not None:
             entry = self.tree[entry.parent_id]
             if place_in(entry) is not None:
@@ -119,10 +119,10 @@ class CheckpointReader:
         return History(keys, {entry.id: entry for entry in entries})
 
     def _is_newer(self, entry: perdure.Entry, note: perdure.Entry) -> bool:
-        """Return whether a checkpoint was stored after `note` recorded the deletion of its id.
+        """Return whether `entry` stored a checkpoint after `note` recorded the deletion of its id.
 
-        Entries of the origin stay in a fork, and entries that forks show stay in the origin, so a
-        deletion must be recorded in a note.
+        A deletion is recorded in a note because a fork cannot erase entries of its origin, and the
+        origin keeps entries that its forks show.
         """
         return entry.stream == self.session.id and entry.seq > note.seq
 
@@ -148,7 +148,7 @@ class CheckpointReader:
         return found
 
     async def read(self, entry: perdure.Entry, history: History | None = None) -> StoredCheckpoint:
-        """Return the checkpoint of `entry`; `history`, if given, contains it.
+        """Return the checkpoint in `entry`. If `history` is given, it must contain the checkpoint.
 
         Raises: LookupError if data of the checkpoint was erased.
         """
@@ -186,7 +186,7 @@ class CheckpointReader:
         return values
 
     async def metadata(self, entry: perdure.Entry) -> dict[str, Any]:
-        """Return the metadata of the checkpoint of `entry`, without reading the channel values."""
+        """Return the metadata of the checkpoint in `entry`, without reading the channel values."""
         body = checkpoint_in(entry)
         if body is None:
             raise LookupError(entry.id)
@@ -199,7 +199,7 @@ class CheckpointReader:
         return body.state["type"], decoded(body.state, contents)
 
     def whole(self, read: StoredCheckpoint) -> tuple[Checkpoint, CheckpointMetadata]:
-        """Return a checkpoint with its values, and its metadata, both as copies."""
+        """Return copies of a checkpoint with its values, and of its metadata."""
         found = self._serde.loads_typed(read.state)
         values = {
             channel: self._serde.loads_typed((value.type, value.data))
@@ -271,7 +271,7 @@ class CheckpointReader:
                 contents[handle] = await self._store.content(handle)
 
     async def entry(self, alias: str) -> perdure.Entry | None:
-        """Return the newest entry with `alias`; None if there is none, or it was erased."""
+        """Return the newest entry with `alias`; None if it is erased or does not exist."""
         try:
             entry = await self.session.entry(alias)
         except EntryNotFound:

@@ -43,7 +43,7 @@ class CheckpointBody(msgspec.Struct, frozen=True, gc=False):
 
 
 class WritesBody(msgspec.Struct, frozen=True, gc=False):
-    """The data of a note of pending writes; `before` is the id of the previous one."""
+    """The data of a note that stores pending writes; `before` is the id of the previous one."""
 
     ns: str
     checkpoint: str
@@ -52,14 +52,14 @@ class WritesBody(msgspec.Struct, frozen=True, gc=False):
 
 
 class NewestBody(msgspec.Struct, frozen=True, gc=False):
-    """The data of the note on a namespace's newest checkpoint; None if it has no checkpoint."""
+    """The data of a note that names a namespace's newest checkpoint, or None if it has none."""
 
     ns: str
     checkpoint: str | None
 
 
 class DeletedBody(msgspec.Struct, frozen=True, gc=False):
-    """The data of a note on a deleted checkpoint; the note hides the checkpoint in forks."""
+    """The data of a note that records a deleted checkpoint, and hides it in forks."""
 
     ns: str
     checkpoint: str
@@ -77,7 +77,7 @@ class Place(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def key(self) -> Key:
-        """Both names."""
+        """The namespace and the id, as a tuple."""
         return self.ns, self.id
 
 
@@ -92,12 +92,12 @@ _checkpoint = msgspec.json.Decoder(CheckpointBody)
 
 
 def checkpoint_in(entry: perdure.Entry) -> CheckpointBody | None:
-    """Return the data of a checkpoint's entry; None if `entry` is erased or no checkpoint."""
+    """Return the checkpoint data in `entry`; None if `entry` is erased or not a checkpoint."""
     return _decoded(entry, _checkpoint)
 
 
 def place_in(entry: perdure.Entry) -> Place | None:
-    """Return the namespace and id of a checkpoint's entry without decoding the values, or None."""
+    """Return the namespace and id of the checkpoint in `entry`, or None; does not decode values."""
     return _decoded(entry, _place)
 
 
@@ -113,7 +113,7 @@ def _decoded(entry: perdure.Entry, decoder: msgspec.json.Decoder[T]) -> T | None
 
 
 def note_in(entry: perdure.Entry, shape: type[T]) -> T | None:
-    """Return the data of a note; warn and return None if the data does not have this `shape`."""
+    """Return the data of a note as a `shape`; warn and return None if the data does not fit."""
     note = perdure.body_of(entry)
     try:
         return msgspec.convert(note.data if isinstance(note, perdure.Note) else None, shape)
@@ -128,7 +128,7 @@ def newest_note(ns: str, id: str | None) -> perdure.Note:
 
 
 def writes_note(ns: str, id: str, before: str | None, writes: list[list[object]]) -> perdure.Note:
-    """Return the note of pending writes of the checkpoint `id`."""
+    """Return a note that stores pending writes of the checkpoint `id`."""
     data: Record = {"ns": ns, "checkpoint": id, "before": before, "writes": writes}
     return perdure.Note(WRITES, data)
 
@@ -139,10 +139,10 @@ def checkpoint_alias(ns: str, id: str) -> str:
 
 
 def newest_alias(ns: str) -> str:
-    """Return the alias of the note of the newest checkpoint."""
+    """Return the alias of the note that names the newest checkpoint of `ns`."""
     return f"langgraph-newest/{ns}/"
 
 
 def writes_alias(ns: str, id: str) -> str:
-    """Return the alias of the notes of pending writes."""
+    """Return the alias of the notes that store pending writes of a checkpoint."""
     return f"langgraph-writes/{ns}/{id}"

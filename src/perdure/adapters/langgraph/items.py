@@ -1,4 +1,4 @@
-"""LangGraph items as entries: people can read them, a recall finds them, and nothing is lost."""
+"""Converts LangGraph items to entries that people can read and `recall` can find, and back."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from perdure.adapters.stored_json import json_text
 Namespace = tuple[str, ...]
 
 ITEM: Final = "langgraph.item"
-"""`Custom.custom_type` of an item that no search finds, and the key of `Message.foreign`."""
+"""`Custom.custom_type` of an item that no search finds, and the item's key in `Message.foreign`."""
 DELETED: Final = "langgraph.item.deleted"
 """`Note.note_type` of a deletion."""
 
@@ -34,7 +34,7 @@ class _Value(msgspec.Struct, gc=False):
 
 
 class _Kept(msgspec.Struct, gc=False):
-    """The data of an item in its entry; if `value` is None, the text of the entry is the value."""
+    """The data of an item in its entry. If `value` is None, the entry's text is the value."""
 
     key: str
     created_at: int
@@ -193,7 +193,7 @@ def _compare(value: object, operator: str, other: object) -> bool:
 
 
 def similarity(one: Vector, other: Vector) -> float:
-    """Return the cosine of the angle between two vectors; 0 if a vector has length zero."""
+    """Return the cosine of the angle between two vectors; 0 if a vector contains only zeros."""
     lengths = (sum(x * x for x in one) * sum(x * x for x in other)) ** 0.5
     return sum(map(float.__mul__, one, other)) / lengths if lengths else 0.0
 

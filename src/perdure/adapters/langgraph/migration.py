@@ -12,7 +12,7 @@ from perdure.adapters.langgraph.saver import PerdureSaver
 from perdure.adapters.langgraph.store import PerdureStore
 
 _PAGE: Final = 100
-"""Namespaces and items that are read at a time; the items become one commit."""
+"""Number of namespaces or items read at a time; the items are written in one commit."""
 
 T = TypeVar("T")
 
@@ -20,11 +20,11 @@ T = TypeVar("T")
 def copy_checkpoints(
     source: BaseCheckpointSaver[Any], target: PerdureSaver, thread_id: str | None = None
 ) -> int:
-    """Copy checkpoints and writes of `source`, of one thread or all; return the count.
+    """Copy checkpoints and writes of `source`; return the number of copied checkpoints.
 
-    Repeating a call copies only the missing checkpoints. `source` is not changed. The copied
-    pending writes have no task path, but keep their order. Durable: the change is stored when this
-    call returns.
+    If `thread_id` is None, all threads are copied. Repeating a call copies only the missing
+    checkpoints. `source` is not changed. The copied pending writes have no task path, but keep
+    their order. Durable: the change is stored when this call returns.
     """
     wanted: Any = None if thread_id is None else {"configurable": {"thread_id": thread_id}}
     copied = 0
@@ -47,7 +47,7 @@ def copy_checkpoints(
 
 
 def copy_items(source: BaseStore, target: PerdureStore, prefix: tuple[str, ...] = ()) -> int:
-    """Copy the items of `source` in namespaces that begin with `prefix`; return the count.
+    """Copy items of `source` in namespaces that begin with `prefix`; return the number copied.
 
     Repeating a call copies only items that are new or have another value. `source` is not changed;
     no other program must write to it during the copy. The copies get the time of the copy, and the

@@ -24,18 +24,18 @@ from perdure.adapters.session_ids import id_part
 from perdure.errors import EntryNotFound, Erased, SessionExists, SessionNotFound
 
 PREFIX: Final = "lgs"
-"""Sessions of namespaces have ids that begin with it and a colon."""
+"""The session id of a namespace begins with this prefix and a colon."""
 
 NAMESPACE: Final = "langgraph_namespace"
-"""Metadata: the labels of the namespace."""
+"""Metadata key of the labels of the namespace."""
 
 _BY: Final = "perdure.adapters.langgraph"
 _CACHED: Final = 1024
-"""Namespaces whose items are cached."""
+"""Maximum number of namespaces whose items are cached."""
 
 
 class Change:
-    """A new value of an item (None deletes the item), and the texts by which a search finds it."""
+    """A new value of an item, and the texts by which a search finds it; None deletes the item."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class StoredNamespace:
         self._erasing = asyncio.Lock()
 
     async def refresh(self, entries: int) -> None:
-        """Read the entries added since the last call, if the number `entries` has changed."""
+        """Read the entries added since the last call. `entries` is the session's entry count."""
         async with self._lock:
             if entries != self._head + 1:
                 await self._read()

@@ -36,7 +36,9 @@ from perdure.errors import WrongArgument
 
 _MORE = 4
 _SOME = 50
-"""A recall returns so many times as many hits, and these: older versions are among them."""
+"""A recall requests `_MORE` hits per wanted item plus `_SOME`, because older versions are hits,
+too.
+"""
 
 
 class PerdureStore(BaseStore):
@@ -132,9 +134,9 @@ class PerdureStore(BaseStore):
     async def _by_recall(
         self, op: SearchOp, found: Sequence[tuple[StoredNamespace, StoredItem]]
     ) -> list[tuple[tuple[StoredNamespace, StoredItem], float | None]]:
-        """Return the items of `found` that match a recall, best first.
+        """Return the items of `found` that a recall of the query finds, best match first.
 
-        Entries that were found only because they are near a match are left out.
+        Entries that the recall returned only as neighbours of a match are left out.
         """
         assert op.query is not None
         wanted = {
@@ -215,7 +217,7 @@ def _fits(item: StoredItem, namespace: StoredNamespace, wanted: Mapping[str, Any
 def _by_vectors(
     found: Sequence[tuple[StoredNamespace, StoredItem]], query: Vector
 ) -> list[tuple[tuple[StoredNamespace, StoredItem], float | None]]:
-    """Return the items, the one with the most similar vector first, those without vectors last."""
+    """Sort items by the similarity of their vectors to `query`; items without vectors are last."""
     scored: list[tuple[tuple[StoredNamespace, StoredItem], float | None]] = []
     scored += [
         (each, max(similarity(query, vector) for vector in each[1].vectors))

@@ -1,9 +1,9 @@
-"""A thread of LangGraph as a session: a checkpoint is an entry below the entry of its parent.
+"""Stores a LangGraph thread as a session: each checkpoint is an entry below its parent's entry.
 
 The alias of each checkpoint's entry contains the checkpoint's namespace and id. For each namespace,
 one note records its newest checkpoint. Each note of pending writes refers to the previous note of
-pending writes about the same checkpoint. Each append states the session's expected head, so a
-cached state is never older than the log to which it is appended.
+pending writes about the same checkpoint. Each append states the expected head of the session and
+fails if the log has grown, so nothing is computed from an outdated cache.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from perdure.errors import HeadConflict, InvalidEntry, WrongArgument
 T = TypeVar("T")
 
 Whole = Literal["values", "with messages"]
-"""What a checkpoint stored again repeats: its values, or also the readable messages above it."""
+"""What is stored with a checkpoint that is stored again: its values, or also readable messages."""
 
 
 class Thread:
@@ -74,7 +74,7 @@ class Thread:
         metadata: CheckpointMetadata,
         changed: Collection[str],
     ) -> None:
-        """Store `checkpoint` below `parent`.
+        """Store `checkpoint` in namespace `ns`; `parent` is the id of its parent checkpoint.
 
         Channels not in `changed` may refer to values of the parent checkpoint.
 
@@ -206,7 +206,7 @@ class Thread:
     # ------------------------------------------------------------ copying and deleting
 
     async def adopt(self, origin: Thread) -> None:
-        """Append to this fork the notes on newest checkpoints and `origin`'s pending writes."""
+        """Append the notes on newest checkpoints, and `origin`'s pending writes, to this fork."""
         shown = (await origin.reader.history()).keys
         keys = list((await self.reader.history()).keys)
         gone = [key for key in keys if key not in shown]
@@ -218,7 +218,7 @@ class Thread:
                 await self.put_writes(ns, id, writes)
 
     async def keep(self, kept: Collection[Key]) -> None:
-        """Delete every checkpoint except `kept`, and its writes, to free their storage.
+        """Delete all checkpoints except `kept`, and their writes, to free storage.
 
         First the kept checkpoints are stored again, without references to parts of deleted
         checkpoints. The entries of deleted checkpoints are erased only after the kept checkpoints
@@ -234,9 +234,10 @@ class Thread:
             await self.cached.refresh()
 
     async def _keep(self, kept: Collection[Key], known: Collection[Key]) -> None:
-        """Delete the `known` checkpoints that are not `kept`; keep those of other processes.
+        """Delete the checkpoints that are in `known` but not in `kept`.
 
-        Raises: HeadConflict if another process wrote in the meantime; nothing is erased then.
+        Checkpoints that another process stored since `known` was read are kept. Raises:
+        HeadConflict if another process wrote during this call; in this case nothing is erased.
         """
         old = list((await self.reader.history()).keys)
         entries = await self.session.tree_entries()
@@ -257,7 +258,10 @@ class Thread:
         await self._put(ns, read.parent, again, metadata, (), whole=whole)
 
     async def _forget(self, gone: Sequence[Key], old: Sequence[Key], kept: Sequence[Key]) -> None:
-        """Append notes on the newest kept checkpoints, and notes hiding deleted ones in forks."""
+        """Append notes that name the newest of `kept`, and notes that hide `gone` in forks.
+
+        `old` contains the checkpoints before the deletion.
+        """
         items: list[perdure.types.Item] = []
         aliases: list[str | None] = []
         for ns in sorted({ns for ns, _ in old}):

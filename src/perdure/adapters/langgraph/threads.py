@@ -24,18 +24,19 @@ from perdure.adapters.session_ids import session_id_of
 from perdure.errors import Erased, SessionExists, SessionNotFound, WrongArgument
 
 PREFIX: Final = "lg"
-"""Sessions of threads have ids that begin with it, the number of deletions if any, and a colon."""
+"""The session id of a thread begins with this, the number of earlier deletions if any, and a colon.
+"""
 
 THREAD: Final = "langgraph_thread"
-"""Metadata: the id of the thread."""
+"""Metadata key of the id of the thread."""
 
 _BY: Final = "perdure.adapters.langgraph"
 
 _THREADS: Final = 128
-"""Threads whose newest checkpoints are cached."""
+"""Maximum number of threads whose newest checkpoints are cached."""
 
 _GENERATIONS: Final = 10_000
-"""Sessions that one thread can have had: an erased one keeps its id."""
+"""Maximum number of session ids of one thread, because the id of an erased session stays taken."""
 
 
 class Threads:
@@ -78,7 +79,7 @@ class Threads:
         before: RunnableConfig | None,
         limit: int | None,
     ) -> Sequence[CheckpointTuple]:
-        """Return the checkpoints that match, newest id first."""
+        """Return the checkpoints that match `config`, `wanted` and `before`, newest id first."""
         thread_id = None if config is None else config.get("configurable", {}).get("thread_id")
         threads = await self._thread_ids() if thread_id is None else [str(thread_id)]
         ns = None if config is None else _ns_of(config)
@@ -163,7 +164,7 @@ class Threads:
             return
 
     async def copy(self, source: str, target: str) -> None:
-        """Copy the checkpoints and writes of a thread; fork its session if `target` has none."""
+        """Copy the checkpoints and writes of a thread; fork its session if `target` is new."""
         thread = await self._current(source)
         if thread is None or source == target:
             return
@@ -197,13 +198,13 @@ class Threads:
                 return
 
     async def delete_runs(self, run_ids: Sequence[str]) -> None:
-        """Erase the checkpoints of runs."""
+        """Erase the checkpoints that belong to the runs `run_ids`."""
         runs = set(run_ids)
         for thread_id in await self._thread_ids() if runs else ():
             await self._keep(thread_id, lambda metadata: metadata.get("run_id") not in runs)
 
     async def prune(self, thread_ids: Sequence[str], strategy: str) -> None:
-        """Keep only the newest checkpoint of each namespace; "delete" deletes all checkpoints."""
+        """Delete all but the newest checkpoint of each namespace; strategy "delete" deletes all."""
         if strategy not in {"keep_latest", "delete"}:
             raise ValueError(f"prune has the strategies keep_latest and delete, not {strategy!r}")
         for thread_id in thread_ids:
@@ -214,7 +215,7 @@ class Threads:
                 self._threads.pop(thread_id, None)
 
     async def _keep(self, thread_id: str, is_kept: Callable[[dict[str, Any]], bool]) -> None:
-        """Delete those checkpoints of a thread for whose metadata `is_kept` returns False."""
+        """Delete the checkpoints of a thread whose metadata `is_kept` rejects."""
         thread = await self._current(thread_id)
         if thread is None:
             return
@@ -277,7 +278,10 @@ class Threads:
         return thread
 
     async def _free_id(self, thread_id: str) -> str:
-        """Return a free id for a session of the thread. A fork cannot reuse an erased id."""
+        """Return an unused session id for the thread.
+
+        A fork cannot reuse the id of an erased session.
+        """
         for generation in range(_GENERATIONS):
             id = _session_id(thread_id, generation)
             try:
@@ -290,7 +294,7 @@ class Threads:
 
 
 def _session_id(thread_id: str, generation: int) -> str:
-    """Return the id of the session that the thread has after `generation` deletions."""
+    """Return the session id of the thread; `generation` counts its earlier deletions."""
     return session_id_of(f"{PREFIX}{generation or ''}", thread_id)
 
 

@@ -17,19 +17,19 @@ import msgspec
 import perdure
 
 _INLINE = 4096
-"""Longer whole values are stored beside the log, once for all equal ones."""
+"""Whole values longer than this are stored outside the log, and equal values only once."""
 
 _FARTHEST = 64
-"""A value stored farther up the path is stored again."""
+"""A value that is stored more than this many checkpoints up the path is stored again."""
 
 _SHORTEST = 256
-"""Shorter values are always stored whole."""
+"""Values shorter than this are always stored whole."""
 
 _LINKS = 32
-"""Tails after which a value may be stored whole again."""
+"""Number of tails after which a value may be stored whole again."""
 
 _SHARE = 8
-"""A value is stored whole when its tails together exceed this fraction of it (1 / 8)."""
+"""After `_LINKS` tails, a value is stored whole if all its tails exceed 1/8 of its length."""
 
 Record = dict[str, object]
 """A channel value as JSON data."""
@@ -38,9 +38,9 @@ Record = dict[str, object]
 class ChannelValue(msgspec.Struct, frozen=True):
     """A serialized value, and how it is stored.
 
-    Shape: the value is stored in the checkpoint that is `back` checkpoints earlier on the path. To
-    read the value from that checkpoint, `span` more checkpoints are needed; they add `links` tails,
-    which have `linked` bytes in total.
+    Shape: the value is stored in the checkpoint that is `back` checkpoints earlier on the path.
+    Reading the value there needs `span` more checkpoints, because it consists of a whole value and
+    `links` tails, which have `linked` bytes in total.
     """
 
     type: str
@@ -117,7 +117,7 @@ def _text(data: bytes) -> str:
 
 
 def encoded(data: bytes) -> Record:
-    """Return bytes as JSON data; large values become content that is stored beside the log."""
+    """Return bytes as JSON data; large values become content that is stored outside the log."""
     if len(data) > _INLINE:
         return {"content": perdure.content(data)}
     return {"data": _text(data)}
@@ -140,7 +140,7 @@ def continued(
     above: Mapping[str, ChannelValue],
     contents: Mapping[str, bytes],
 ) -> dict[str, ChannelValue] | None:
-    """Return the values of `records`, given the values of the next checkpoint up the path.
+    """Return the values of `records`; `above` are the values of the next checkpoint up the path.
 
     Returns None if a record needs the values of a checkpoint that is further up the path.
     """
@@ -161,10 +161,10 @@ def continued(
 def whole_records(
     path: Sequence[Mapping[str, Mapping[str, Any]]], channel: str
 ) -> tuple[int, list[Mapping[str, Any]]]:
-    """Return how far up the path the newest record of `channel` is, and its records, newest first.
+    """Return the distance to the newest record of `channel`, and its records, newest first.
 
-    `path` contains the records of each checkpoint, oldest first.
-    Raises: LookupError if the path is too short.
+    The distance is a number of checkpoints. `path` contains the records of each checkpoint, oldest
+    first. Raises: LookupError if the path is too short.
     """
     record = path[-1][channel]
     back = cast("int", record.get("back", 0))

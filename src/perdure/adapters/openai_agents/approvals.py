@@ -1,4 +1,4 @@
-"""Approvals that a paused run of the SDK waits for, as questions in the inbox, with their answers.
+"""Asks for the approvals that a paused run of the SDK needs as questions in the inbox.
 
 Before a state is stored, questions about calls that it does not contain are withdrawn; after that,
 the questions of the state are asked. If the process is killed after questions were withdrawn and
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 ALLOW: Final = "allow"
 CHOICES: Final = (ALLOW, "deny")
-"""The answers to a question of ours."""
+"""The possible answers to a question that this adapter asks."""
 
 SUPPORTED: Final = "openai-agents>=0.24,<0.25"
-"""The releases of the SDK that the extra installs. They have the private names below."""
+"""The releases of the SDK that the extra installs. They have the private attributes used below."""
 
 _DECISIONS: Final = ("approvals", "function_tool_approvals", "hosted_mcp_approvals")
-"""Fields of the context of a stored state with what the program, or a person, decided."""
+"""Fields in the context of a stored state that contain decisions of the program or of a person."""
 
 _ENTRIES = 64
-"""Messages in which the call that a question is about is looked for."""
+"""Number of newest messages that are searched for the call that a question is about."""
 
 
 class WantedApproval(msgspec.Struct, frozen=True):
@@ -87,7 +87,7 @@ def decide(state: RunState[Any, Any], answers: Mapping[str, perdure.types.Answer
 async def asked_about(
     session: perdure.Session, state: perdure.Entry, data: Mapping[str, Any]
 ) -> dict[str, list[perdure.Entry]]:
-    """Return the questions about each call that the stored `state` waits for, by their digests.
+    """Return the questions about the calls that the stored `state` waits for, by digest.
 
     `data` is the content of the log note that stores the state. The result includes closed
     questions.
@@ -127,7 +127,7 @@ async def answers_to(
 
 
 async def is_answer_unused(session: perdure.Session, question: perdure.Entry) -> bool:
-    """Return True if `question` has an answer and its call has no later result.
+    """Return whether `question` has an answer and its call has no result after the question.
 
     A person may answer a question while the run continues. Another run may use the id of the call
     again.
@@ -158,7 +158,7 @@ def _hash(value: object) -> str:
 
 
 def without_decisions(text: str) -> str:
-    """Return the state `text` without approvals and rejections, also in nested agents."""
+    """Return the stored state `text` without approvals and rejections, including nested agents."""
     try:
         state = json.loads(text)
     except ValueError:  # the SDK rejects it, too
@@ -196,7 +196,7 @@ def _decision(state: Any, item: ToolApprovalItem) -> bool | None:
 
 
 def _private(state: Any, name: str) -> Any:
-    """Return the private attribute `name` of `state`; no public call returns its value."""
+    """Return the private attribute `name` of `state`, which has no public equivalent."""
     try:
         return getattr(state, name)
     except AttributeError as error:

@@ -36,9 +36,9 @@ _TEXTS: Mapping[object, str] = {
     "summary_text": "text",
     "reasoning_text": "text",
 }
-"""Type of a content part -> the field of its text."""
+"""Maps the type of a content part to the name of the field that contains its text."""
 _BYTES: Mapping[object, str] = {"input_image": "image_url", "input_file": "file_data"}
-"""Type of a content part -> the field of its ``data:`` address."""
+"""Maps the type of a content part to the name of the field that contains its ``data:`` URL."""
 _Role = Literal["user", "system", "assistant", "tool"]
 _Part = perdure.TextPart | perdure.ThinkingPart | perdure.ToolCallPart | perdure.ToolResultPart
 
@@ -54,16 +54,16 @@ _ANSWERS: tuple[tuple[str, ...], ...] = (
     ("id", "type", "role", "content", "status"),
     ("id", "type", "role", "status", "content"),
 )
-"""The usual keys of an answer."""
+"""The usual keys of an assistant message, in their usual orders."""
 _OUTPUTS: tuple[Item, ...] = (
     {"annotations": [], "text": "", "type": "output_text", "logprobs": []},
     {"annotations": [], "text": "", "type": "output_text"},
     {"type": "output_text", "text": "", "annotations": []},
 )
-"""The usual parts of its content."""
+"""The usual content parts of an assistant message, without their text."""
 
 Place = list[str | int]
-"""Where a value of an item is: keys and indexes from the item down."""
+"""The path to a value inside an item, as keys and indexes."""
 
 Entry = perdure.Message | perdure.InFlightMessage | perdure.Custom
 
@@ -72,10 +72,10 @@ class OpenAIItem(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """An item of the OpenAI Agents SDK, as `Message.foreign` stores it.
 
     `taken` lists the texts and media that only the message contains: for each, the number of the
-    message part and the place in the item. For an assistant message of a common form,
+    message part and the path in the item. For an assistant message of a common form,
     `openai_answer` replaces the item. `openai_answer` contains an index in `_ANSWERS`, an index in
-    `_OUTPUTS`, the item's id and the status. With `openai_answer`, the texts of the log message are
-    the content of the item.
+    `_OUTPUTS`, the item's id and the status. If `openai_answer` is set, the texts of the message
+    are the content of the item.
     """
 
     openai_item: Item | None = None
@@ -103,9 +103,9 @@ class _Stored(msgspec.Struct, gc=False):
 
 
 class ItemParts(msgspec.Struct, frozen=True, gc=False):
-    """An item made from an entry, and the places in it whose bytes are stored outside the log.
+    """An item made from an entry, and the paths in it whose bytes are stored outside the log.
 
-    `wanted` lists the handle, the media type and the place of each value; an empty place means the
+    `wanted` lists the handle, the media type and the path of each value. An empty path means the
     whole item, as JSON.
     """
 
@@ -132,7 +132,7 @@ def entry_of(item: Item) -> Entry:
 
 
 def opaque_item(item: Item) -> perdure.Custom:
-    """Return `item` as a `Custom` entry. Raises: as `opaque_entry`."""
+    """Return `item` as a `Custom` entry. Raises: the errors of `opaque_entry`."""
     return opaque_entry(CUSTOM_TYPE, item)
 
 
@@ -166,7 +166,7 @@ def items_of(entry: perdure.Entry) -> list[ItemParts]:
 
 
 def filled(parts: ItemParts, contents: Mapping[str, bytes]) -> Item:
-    """Return the item of `parts` with its bytes; `contents` maps handles to bytes."""
+    """Return the item of `parts` with its bytes inserted; `contents` maps handles to bytes."""
     item = parts.item
     for handle, mime_type, place in parts.wanted:
         if not place:
@@ -218,7 +218,7 @@ def _message(item: Item) -> Entry | None:
 
 
 def _answer(item: Item) -> tuple[int, int, str, str] | None:
-    """Return a common answer in the form of `OpenAIItem.openai_answer`; None for other items."""
+    """Return the `OpenAIItem.openai_answer` of a common assistant message; None for other items."""
     keys, id, status = tuple(item), item.get("id"), item.get("status")
     if keys not in _ANSWERS or item["role"] != "assistant":
         return None
@@ -296,7 +296,7 @@ class _Media(msgspec.Struct, frozen=True):
 def _contents(
     item: Item, field: str, content: Sequence[object]
 ) -> tuple[list[str | _Media], OpenAIItem]:
-    """Return the texts and media of `content`, and the content without them."""
+    """Return the texts and media of `content`, and `item` without them."""
     parts: list[str | _Media] = []
     taken: list[list[Any]] = []
     kept = list(content)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _TABLE = re.compile(r"\w{1,128}", re.ASCII)
 
 _EVERY = 2**31 - 1
-"""More than any session has: without a limit that of its settings would apply."""
+"""A limit above the size of any session; without a limit, the session's own limit would apply."""
 
 _Row = tuple[int, str, str, str]
 """The id, session id, JSON and time of an item."""
@@ -62,7 +62,7 @@ async def import_sqlite(
 
 
 async def copy_session(source: Session, target: PerdureSession) -> int:
-    """Copy the items of any session of the SDK, such as `SQLAlchemySession`; return the count.
+    """Copy the items of any SDK session, such as `SQLAlchemySession`; return the number copied.
 
     Repeating the call copies only items that were added at the end of `source` since the last copy.
     If the session has branches, only its current branch is copied.

@@ -42,16 +42,17 @@ if TYPE_CHECKING:  # importing the framework takes seconds, and the program has 
     from agents.memory.session_settings import SessionSettings
 
 PREFIX: Final = "oa"
-"""Sessions of the SDK have ids that begin with it and a colon."""
+"""The stored id of an SDK session begins with this prefix and a colon."""
 
 RUN_STATE: Final = "openai.run_state"
-"""`Note.note_type` of the state of a paused run, and the beginning of its alias."""
+"""`Note.note_type` of a note that stores the state of a paused run; its alias begins with it."""
 
 _GENERATIONS: Final = 1000
-"""Sessions that one id can have had: an erased one whose entries a fork shows keeps its id."""
+"""Maximum number of ids of one session: an erased id stays taken if a fork shows its entries."""
 
 _TAIL = 8
-"""Entries that `pop_item` reads at first: the last is the newest item, nearly always."""
+"""Number of newest entries that `pop_item` reads first; the last is nearly always the newest item.
+"""
 
 T = TypeVar("T")
 
