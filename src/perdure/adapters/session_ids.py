@@ -1,4 +1,4 @@
-"""Session ids for the ids of other programs, which may be any text."""
+"""Converts the ids of other programs, which may be any text, to session ids."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PART = re.compile(r"(?!h\.)[A-Za-z0-9._@-]{1,40}")
 
 
 def session_id_of(prefix: str, foreign_id: str) -> str:
-    """Return the session id of `foreign_id`: ``prefix:foreign_id``, or a hash if it is invalid.
+    """Return ``prefix:foreign_id``, with a hash in place of a `foreign_id` that is not valid.
 
     Shape: different ids of one `prefix` never get the same session id. A hash begins with ``h:``; a
     `foreign_id` that itself begins with ``h:`` is hashed, too.
@@ -26,10 +26,9 @@ def session_id_of(prefix: str, foreign_id: str) -> str:
 
 
 def id_part(name: str) -> str:
-    """Return `name`, or its hash, for use as one part of an id with parts separated by colons.
+    """Return `name`, or its hash if needed, as one part of an id whose parts colons separate.
 
-    Shape: two different names never result in the same part of an id. A part has at most 40
-    characters.
+    Shape: two different names never result in the same part. A part has at most 40 characters.
     """
     if _PART.fullmatch(name):
         return name

@@ -1,4 +1,4 @@
-"""JSON values of other programs in entries, also those that the log cannot store as JSON."""
+"""Stores JSON of other programs in entries, even values that the log cannot store as JSON."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ import perdure
 T = TypeVar("T")
 
 INLINE_BYTES = 65_536
-"""JSON in an entry of the tree, at most; longer is stored beside the log."""
+"""Maximum size of JSON in a tree entry; longer JSON is stored outside the log."""
 _NOTE_BYTES = 4096
-"""JSON in a note, at most; longer is stored beside the log, once for all equal ones."""
+"""Maximum size of JSON in a note; longer JSON is stored outside the log, equal JSON only once."""
 _HUGE = re.compile(rb"[:,\[]-?[0-9]{19}")
-"""A number that may have more than 64 bits."""
+"""Matches a number that may have more than 64 bits."""
 
 _logger = logging.getLogger(__name__)
 
 
 def is_plain(value: object) -> bool:
-    """Return whether a message can store `value`: JSON that is unchanged after a round trip."""
+    """Return whether a message can store `value` as JSON that decodes to an equal value."""
     try:
         encoded = msgspec.json.encode(value)
         if b'"data:' in encoded or _HUGE.search(encoded):
@@ -35,7 +35,7 @@ def is_plain(value: object) -> bool:
 
 
 def opaque_entry(custom_type: str, value: object) -> perdure.Custom:
-    """Return a `Custom` entry that stores `value` as JSON text, with every character escaped.
+    """Return a `Custom` entry that stores `value` as JSON text with only ASCII characters.
 
     Raises: TypeError, ValueError for a value that is not JSON.
     """
@@ -60,7 +60,7 @@ def json_text(value: object) -> str:
 
 
 def stored_json(value: object) -> dict[str, object]:
-    """Return the data of a note that contains `value`."""
+    """Return the data for a note that stores `value`."""
     return json_data(json_text(value), _NOTE_BYTES)
 
 

@@ -33,7 +33,7 @@ def progress_bar(name: str) -> Callable[[int, int], None]:
 
 
 def line(name: str, done: int, total: int) -> str:
-    """Return the text of the bar in one state."""
+    """Return the text of the bar `name` when `done` of `total` units are done."""
     share = min(1.0, done / total) if total else 1.0
     cells = min(_BAR_CELLS, max(5, shutil.get_terminal_size().columns - len(name) - 30))
     full = int(share * cells)
@@ -41,4 +41,4 @@ def line(name: str, done: int, total: int) -> str:
 
 
 def _untold(_done: int, _total: int) -> None:
-    """Ignore the progress, because there is no terminal."""
+    """Ignore the progress; used if there is no terminal."""

@@ -1,4 +1,4 @@
-"""Tokens and cost of a session, of imported and own calls, as lines for people."""
+"""Reports tokens and cost of a session, including imported calls, as lines for people."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _CELLS = 60
 def prices_in_force() -> Generator[dict[str, Price]]:
     """Yield the prices from the settings.
 
-    Prices of the public list are in the user's cache folder.
+    Prices from the public price list are read from the user's cache folder.
     """
     today = moment_of(SystemClock().now_ms()).date().isoformat()
     with kept_prices(prices_file(os.environ), today):
@@ -46,7 +46,10 @@ def prices_file(environment: Mapping[str, str]) -> Path:
 
 
 def sum_of(found: Sequence[UsageTotal]) -> UsageTotal:
-    """Return the sum over all groups; a session may be in several groups."""
+    """Return the sum of all groups.
+
+    Its session count is 0, because a session may be in several groups.
+    """
     calls = sum(each.calls for each in found)
     unpriced = sum(each.unpriced_calls for each in found)
     return UsageTotal("total", calls, sum((each.usage for each in found), Usage()), unpriced, 0)
@@ -55,10 +58,10 @@ def sum_of(found: Sequence[UsageTotal]) -> UsageTotal:
 async def uncounted_spending(store: Store, chat: Chat, prices: Mapping[str, Price]) -> Spending:
     """Return the part of the cost reported by `cost_lines` that `Chat.spent` does not include.
 
-    The missing part is the cost of imported messages, and of calls whose price was unknown when
-    they were made. In the result, `unpriced_calls` can be negative: a call that had no price when
-    it was made, but has one in `prices`, counts as -1. The first call of this function reads the
-    log. `prices` has the same meaning as in `Store.usage`.
+    `Chat.spent` omits the cost of imported messages, and of calls whose price was unknown when they
+    were made. In the result, `unpriced_calls` can be negative: a call that had no price when it was
+    made, but has one in `prices`, counts as -1. The first call of this function reads the log.
+    `prices` has the same meaning as in `Store.usage`.
     """
     while True:
         counted = await chat.spent()
@@ -73,7 +76,7 @@ async def uncounted_spending(store: Store, chat: Chat, prices: Mapping[str, Pric
 async def cost_lines(store: Store, session: StreamId, prices: Mapping[str, Price]) -> list[str]:
     """Return cost and tokens of `session` and the agents it invoked, as `perdure usage` does.
 
-    If a cost is unknown, it is not reported as 0. `prices` has the same meaning as in
+    An unknown cost is reported as unknown, not as 0. `prices` has the same meaning as in
     `Store.usage`.
     """
     return list(_cost_lines(await _totals(store, session, prices)))

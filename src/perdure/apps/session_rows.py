@@ -22,11 +22,14 @@ from perdure.stores.copy import with_forks
 from perdure.stores.protocol import SessionScope
 
 SessionState = Literal["running", "waiting", "interrupted", "scheduled", "idle", "ended"]
-"""``running``: a turn runs in some process. ``waiting``: it waits for a person. ``interrupted``: a
-turn is open that no process runs. ``scheduled``: its first message is not due yet."""
+"""``running``: some process runs a turn of the session.
+
+``waiting``: the turn waits for a person. ``interrupted``: a turn is open and no process runs it.
+``scheduled``: the first message is not due yet.
+"""
 
 _LEAST_READ = 50
-"""Sessions that a filtered list reads at a time."""
+"""Minimum number of sessions that a filtered list reads at a time."""
 
 
 class SessionRow(msgspec.Struct, frozen=True):
@@ -46,7 +49,7 @@ class RowParts(msgspec.Struct, frozen=True, kw_only=True):
     folder: str | None = None
 
     def match(self, info: SessionInfo) -> bool:
-        """Return whether `info` contains all parts except the agent's part (not checked)."""
+        """Return whether `info` contains all texts; the text for the agent is not checked."""
         return (
             _contains(info.subject, self.subject)
             and _contains(info.source, self.source)
@@ -88,11 +91,10 @@ async def newest_rows(
     has_models: bool = False,
     has_agents: bool = True,
 ) -> list[SessionRow]:
-    """Return `limit` sessions that match `wanted`, newest activity first, beginning at `after`.
+    """Return at most `limit` sessions that match `wanted`, newest activity first, after `after`.
 
-    With `has_models`, each row contains the session's model. Without `has_agents`, agents are read
-    only if a filter needs them.
-    Raises: as `Store.recent`.
+    If `has_models` is True, each row contains the session's model. If `has_agents` is False, agents
+    are read only if a filter needs them. Raises: the errors of `Store.recent`.
     """
     recent = partial(
         store.recent,
@@ -126,7 +128,7 @@ async def newest_rows(
 
 
 def _is_narrow(wanted: RowFilter) -> bool:
-    """Return True if some rows can be dropped only after they were read."""
+    """Return whether some filter of `wanted` is applied after the rows were read."""
     times = wanted.since or wanted.until
     return bool(wanted.agents or wanted.model or wanted.state or times or wanted.hides_ended) or (
         wanted.parts != RowParts() or wanted.among is not None
@@ -138,7 +140,7 @@ def _contains(text: str | None, part: str | None) -> bool:
 
 
 def _is_match(info: SessionInfo, wanted: RowFilter) -> bool:
-    """Return whether `info` matches those filters that need no further read."""
+    """Return whether `info` matches the filters that need no further read."""
     if wanted.since is not None and info.updated_at < ms_of(wanted.since):
         return False
     if wanted.until is not None and info.updated_at >= ms_of(wanted.until):
@@ -172,7 +174,8 @@ async def _row(
 async def agents_of(store: Store, infos: Sequence[SessionInfo]) -> dict[StreamId, str | None]:
     """Return session id -> agent for the sessions in `infos`, in one read, like `agent_of`.
 
-    If the log of a fork names no agent, the agent of its origin is used; this needs another read.
+    If the log of a fork names no agent, the result contains the agent of its origin, which takes
+    another read.
     """
     if not infos:
         return {}
@@ -242,7 +245,7 @@ async def states_of(store: Store, infos: Iterable[SessionInfo]) -> dict[str, Ses
 async def waiting_sessions(store: Store) -> set[str]:
     """Return the sessions whose turn waits for a person.
 
-    A session whose invoked agent waits for a person is one of them.
+    This includes sessions whose invoked agent waits for a person.
     """
     waiting: set[str] = set()
     for asked in await store.questions():
@@ -271,8 +274,7 @@ def is_fork(info: SessionInfo) -> bool:
 async def with_all_forks(store: Store, chosen: Iterable[StreamId]) -> list[StreamId]:
     """Return the `chosen` sessions and all their forks, including forks of forks.
 
-    A fork that was copied (in session files, every fork is a copy) refers to its origin only as its
-    parent.
+    A copied fork records its origin only as its parent; in session files, every fork is a copy.
     Shape: each origin comes before its forks.
     """
     infos = await store.backend.sessions(limit=None, scope="all")
@@ -285,7 +287,7 @@ async def with_all_forks(store: Store, chosen: Iterable[StreamId]) -> list[Strea
 
 
 async def short_ids(store: Store, ids: Sequence[str]) -> dict[str, str]:
-    """Return the shortest unique prefix of each of `ids` in the store: 8 or more characters."""
+    """Return the shortest unique prefix of each id, with 8 or more characters."""
     ordered = sorted(set(ids))
     found: dict[str, str] = {}
     for before, id, after in zip(["", *ordered], ordered, [*ordered[1:], ""], strict=False):

@@ -1,8 +1,7 @@
 """Finds and opens the store of a command, and creates it if requested.
 
-Commands that only read create no store. Commands that only read require that the store exists
-(`cli/store_options.py`). For `init` and completion, a missing store counts as an empty store in
-memory.
+Commands that only read never create a store: they require that it exists (`cli/store_options.py`).
+For `init` and completion, a missing store counts as an empty store in memory.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from perdure.stores.key import KEY_BYTES, StoreKey
 from perdure.stores.maintenance.file_lock import in_turn
 
 KEYFILE = "KEYFILE"
-"""Stands in a command for a file that the user writes."""
+"""Placeholder in a printed command for a key file that the user creates."""
 
 _HEADER_BYTES = 100
 """Size of the header of an SQLite file; bytes 68 to 71 are its application id."""
@@ -54,7 +53,7 @@ def file_address(file: Path) -> str:
 
 
 def is_store_file(path: Path) -> bool:
-    """Whether `path` is the file of an SQLite store of perdure that is not encrypted."""
+    """Return whether `path` is an SQLite store of perdure that is not encrypted."""
     if not path.is_file():
         return False
     try:
@@ -68,9 +67,9 @@ def is_store_file(path: Path) -> bool:
 def copy_command(file: Path, target: str, namespace: str) -> str:
     """Return the command that copies the plain store in `file` to `namespace` of `target`.
 
-    The command takes the key in the environment away, since the store in `file` has none, and
-    gives it to an SQLite `target`. For a key in $PERDURE_KEY it names `KEYFILE`, which the user
-    writes.
+    The command removes the key from its environment, because the store in `file` has no key, and
+    uses the key for an SQLite `target`. If the key is in $PERDURE_KEY, the command names `KEYFILE`,
+    which the user must create.
     """
     is_local = database_file(target) is not None or bool(own_folders(target))
     words = ["perdure", "store", "copy", target if is_local else "ADDRESS"]
@@ -88,7 +87,7 @@ def copy_command(file: Path, target: str, namespace: str) -> str:
 
 
 def is_missing(address: str) -> bool:
-    """Whether the address is that of a file or folder that does not exist."""
+    """Return whether `address` names a file or folder that does not exist."""
     file = database_file(address)
     if file is not None:
         return not file.exists()
@@ -129,7 +128,7 @@ async def existing_store(named: str | None, namespace: str = NAMESPACE) -> Async
 
 
 def scratch_store() -> AbstractAsyncContextManager[Store]:
-    """Open a new empty store in memory, for an ``async with``; nothing of it is kept."""
+    """Open a new empty store in memory, for an ``async with``; its content is not saved."""
     return open_store("memory:")
 
 
@@ -137,7 +136,7 @@ def scratch_store() -> AbstractAsyncContextManager[Store]:
 async def copied_store(named: str | None, namespace: str = NAMESPACE) -> AsyncGenerator[Store]:
     """Open the store that a copy reads from, for an ``async with``; it must exist.
 
-    Raises: as `open_copied`.
+    Raises: the errors of `open_copied`.
     """
     address = store_address(named)
     async with open_copied(address, namespace=namespace, lock_timeout_s=_lock_timeout_s()) as store:
@@ -154,7 +153,7 @@ _REFUSED = "the keyring did not take the key, so the store is plain; see `perdur
 
 
 def is_at_terminal() -> bool:
-    """Whether there is a terminal at which a person can answer questions."""
+    """Return whether there is a terminal at which a person can answer questions."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
@@ -169,7 +168,7 @@ def ask_consent() -> bool:
 
 
 def offered_key(address: str, ask: Callable[[], bool] = ask_consent) -> StoreKey | None:
-    """Return a key for a new store at `address`, which is stored in the keyring.
+    """Return a key from the keyring for a new store at `address`, if the person agrees.
 
     Returns None if the store gets no key of its own.
     Raises: the errors of `configured_key`.
@@ -182,7 +181,7 @@ def offered_key(address: str, ask: Callable[[], bool] = ask_consent) -> StoreKey
 
 @contextmanager
 def _interruptible() -> Generator[None]:
-    """Let Ctrl-C end a blocking call; the loop's handler would only cancel the waiting task."""
+    """Let Ctrl-C end a blocking call; the event loop's handler would only cancel the task."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield
@@ -191,7 +190,7 @@ def _interruptible() -> Generator[None]:
 
 
 def _kept_key(address: str) -> StoreKey | None:
-    """Return the store's key from the keyring; None if no keyring can be used."""
+    """Return the store's key from the keyring, or add a new one; None if that is impossible."""
     folder = Path(address.removeprefix(_SQLITE)).absolute().parent
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -35,14 +35,14 @@ change, run or send, the person may have to approve first; when they refuse, do 
 way. Say what you looked at and what you changed, and say so when you do not know."""
 
 READING: tuple[str, ...] = ("read_file", "list_directory", "search_files", "git_status")
-"""Tools every chat has. They only read, and only where the session's scope allows."""
+"""Tools of every chat that only read, and only files that the session's scope allows."""
 
 CHANGING: tuple[str, ...] = ("write_file", "edit_file", "git_commit", "read_media")
-"""Tools every chat has, too; all but the last are approved first."""
+"""More tools of every chat; all calls except those of the last tool need approval."""
 
 
 REMEMBERED = MemoryConfig(episodic_top_k=0)
-"""A chat recalls facts that a person remembered. Texts of other sessions stay where they are."""
+"""Lets a chat recall facts that a person stored, but no texts of other sessions."""
 
 
 class ScenarioNotFound(ConfigError):
@@ -52,7 +52,7 @@ class ScenarioNotFound(ConfigError):
 
 
 def models(scenario: Scenario | None = None) -> ModelRouter:
-    """Return the available models: those whose keys are in the environment, or only `scenario`."""
+    """Return the models whose keys are in the environment, or only the model of `scenario`."""
     clock = SystemClock()
     if scenario is not None:
         return ModelRouter({"scripted": ScriptedModel(scenario, clock=clock)})
@@ -60,7 +60,7 @@ def models(scenario: Scenario | None = None) -> ModelRouter:
 
 
 def require_providers(names: Iterable[str | None]) -> None:
-    """Raises: ConfigError if a model has an unknown provider; the provider's key is not needed."""
+    """Raises: ConfigError if a name in `names` has an unknown provider. No key is needed."""
     router = models()
     for name in names:
         if name is not None:
@@ -84,7 +84,7 @@ def chat_agent(
     permissions: Permissions | None = None,
     **settings: Any,
 ) -> Agent:
-    """Return the agent of ``perdure chat``: its model, the built-in tools and `tools`.
+    """Return the agent of ``perdure chat``, with `model`, the built-in tools and `tools`.
 
     Without a `model`, the agent can only resume sessions that already have a model. Tools that
     cannot be used with `permissions` are not offered. `settings` are further fields of `Agent`.

@@ -101,13 +101,14 @@ class PerdureSession:
         return self._id_of(0) if self._session is None else self._session.id
 
     def _id_of(self, generation: int) -> str:
-        """Return the session id to use after `generation` sessions of this id were erased."""
+        """Return the session id to use; `generation` counts the erased sessions of this id."""
         return session_id_of(f"{PREFIX}{generation or ''}", self.session_id)
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
-        """Return the newest `limit` items, oldest first, without reading earlier ones.
+        """Return the newest `limit` items, oldest first; earlier items are not read.
 
-        Without a limit, the limit of `session_settings` applies. A negative limit means no limit.
+        If `limit` is None, the limit in `session_settings` applies. A negative limit means all
+        items.
         """
         if limit is None and self.session_settings is not None:
             limit = self.session_settings.limit
@@ -133,7 +134,7 @@ class PerdureSession:
         )
 
     async def pop_item(self) -> TResponseInputItem | None:
-        """Remove the newest item and return it. Concurrent processes get different items."""
+        """Remove the newest item and return it. Concurrent callers get different items."""
         return await self._loop.finish(self._pop())
 
     async def clear_session(self) -> None:
@@ -141,10 +142,11 @@ class PerdureSession:
         await self._loop.finish(self._erase() if self._is_erasing else self._clear())
 
     async def save_state(self, state: RunState[Any, Any] | None, **options: Any) -> None:
-        """Store the state of a paused run with the session; None removes it.
+        """Store the state of a paused run with the session; None removes the stored state.
 
-        Each call waiting for approval becomes a question; questions about other calls are
-        withdrawn. `RunState.to_string` gets `options`. Durable: the state is stored on return.
+        Each call that waits for approval becomes a question. Questions about other calls are
+        withdrawn. `options` are passed to `RunState.to_string`. Durable: the state is stored when
+        this call returns.
         """
         wanted = approvals.undecided(state)
         text = None if state is None else state.to_string(**options)
@@ -158,7 +160,7 @@ class PerdureSession:
         Only one process may resume a stored state.
 
         A state from an import or an untrusted store is loaded without its decisions, so the resumed
-        run asks again. The context is imported, too: pass `context_override` if tools trust it.
+        run asks again. Its context is loaded: pass `context_override` if tools trust the context.
         """
         stored = await self._loop.call(self._state())
         if stored is None:
@@ -205,7 +207,7 @@ class PerdureSession:
         ]
 
     async def _newest_entries(self, last: int | None) -> list[perdure.Entry]:
-        """Return the newest entries, with one read unless the session was erased."""
+        """Return the newest `last` entries; this takes one read unless the session was erased."""
         if (session := self._session) is not None:
             try:
                 return await session.path(last=last)
@@ -286,7 +288,7 @@ class PerdureSession:
                 return
 
     async def _open(self) -> perdure.Session | None:
-        """Return the current session, also after another process erased the earlier one."""
+        """Return the current session, even if another process erased it and created a new one."""
         ids, self._session = (() if self._session is None else (self._session.id,)), None
         for id in chain(ids, map(self._id_of, range(_GENERATIONS))):  # nearly always the first
             try:
@@ -347,7 +349,7 @@ async def _append_state(
 
 
 async def _state_in(session: perdure.Session) -> tuple[perdure.Entry, dict[str, Any]] | None:
-    """Return the note of the newest stored state, and its data."""
+    """Return the note that stores the newest state, and the data of the note."""
     try:
         entry = await session.entry(f"{RUN_STATE}:{session.id}")
     except EntryNotFound:
@@ -359,7 +361,7 @@ async def _state_in(session: perdure.Session) -> tuple[perdure.Entry, dict[str, 
 
 
 def _at(entry: Entry, moment: datetime | None) -> Entry:
-    """Return `entry`, with the time `moment` if `entry` is a message."""
+    """Return `entry`; if it is a message, set its time to `moment`."""
     if moment is None or isinstance(entry, perdure.Custom):
         return entry
     return msgspec.structs.replace(entry, said_at=round(moment.timestamp() * 1000))
@@ -383,7 +385,7 @@ def _plain(items: Sequence[TResponseInputItem]) -> list[Item]:
 async def _newest(
     session: perdure.Session,
 ) -> tuple[perdure.Entry, list[ItemParts], perdure.Entry] | None:
-    """Return the newest entry that has items, its items, and the leaf."""
+    """Return the newest entry that contains items, its items, and the leaf."""
     last = _TAIL
     while True:
         entries = await session.path(last=last)
@@ -401,7 +403,7 @@ async def _leave(
     kept: Sequence[ItemParts],
     leaf: perdure.Entry,
 ) -> None:
-    """Move the leaf before `entry`, and append the items in `kept` again. Raises: LeafConflict."""
+    """Move the leaf to the parent of `entry`, and append `kept` again. Raises: LeafConflict."""
     if not kept:
         await session.branch(entry.parent_id, expected_leaf=leaf)
         return

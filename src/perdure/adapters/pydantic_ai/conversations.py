@@ -42,17 +42,17 @@ from perdure.errors import (
 )
 
 PREFIX: Final = "pai"
-"""Sessions of conversations have ids that begin with it, a number if any, and a colon."""
+"""The session id of a conversation begins with this prefix, a number if needed, and a colon."""
 
 RECORD: Final = "pydantic_ai.record"
-"""`Note.note_type` of a conversation's record, and the beginning of its alias."""
+"""`Note.note_type` of the note with a conversation's record; the note's alias begins with it."""
 
 _BY: Final = "perdure.adapters.pydantic_ai"
 
 _record: TypeAdapter[ConversationRecord] = TypeAdapter(ConversationRecord)
 
 _HOMES: Final = 10_000
-"""Entries whose session is cached."""
+"""Maximum number of entries whose session is cached."""
 
 
 class Conversations:
@@ -63,9 +63,10 @@ class Conversations:
         self._homes: dict[str, str] = {}
 
     async def _open(self, conversation_id: str) -> tuple[perdure.Session | None, str]:
-        """Return the session of a conversation and its id; if there is none, None and a free id.
+        """Return the session of a conversation and its id; if it has none, None and an unused id.
 
-        A fork cannot have the id of an erased session, so its id gets a number.
+        A fork cannot reuse the id of an erased session, so in this case the unused id contains a
+        number.
         """
         found: perdure.Session | None = None
         for number in count(1):
@@ -152,7 +153,8 @@ class Conversations:
     ) -> perdure.Session:
         """Create the session of `record`: a fork if its history begins in another session.
 
-        Raises: ConversationConflict if no session contains the preceding entry.
+        `new` are the first entries to append. Raises: ConversationConflict if no session contains
+        the entry that precedes them.
         """
         metadata = {"framework": "pydantic-ai", "conversation_id": record.conversation_id}
         before = new[0].parent_id if new else record.head_id
@@ -198,9 +200,9 @@ class Conversations:
         self._remember(session, [record.head_id])
 
     async def _move(self, session: perdure.Session, leaf: perdure.Entry | None) -> None:
-        """Move the leaf of `session` to the branch that the newest record describes.
+        """Move the leaf of `session` to `leaf`, unless a turn is open.
 
-        The record of the conversation is valid even if the leaf was not moved.
+        The record of the conversation is valid even if the leaf is not moved.
         """
         try:
             await session.branch(leaf)
@@ -247,7 +249,7 @@ class Conversations:
     # ------------------------------------------------------------ histories
 
     async def _place(self, entry_id: str) -> tuple[perdure.Session, perdure.Entry] | None:
-        """Return the entry with this id of Pydantic AI, and a session that shows it."""
+        """Return a session that shows the Pydantic AI entry `entry_id`, and the entry in it."""
         home = self._homes.get(entry_id)
         session = None if home is None else await self._session(home)
         if session is not None:
@@ -263,7 +265,7 @@ class Conversations:
         return None
 
     async def _sessions_with(self, entry_id: str) -> AsyncIterator[perdure.Session]:
-        """Yield the sessions that may show an entry: the conversation's own first, then all."""
+        """Yield sessions that may show an entry: first the one that stores it, then all."""
         try:
             entry = await self._store.entry(entry_id)
             session = await self._session(entry.stream)

@@ -91,7 +91,7 @@ class PerdureDurability(BaseDurabilityCapability[AgentDepsT]):
         return None if current_run() is None else conversation_id_from_run_id(run_id)
 
     async def get_run_start_time(self, run_id: str) -> datetime | None:
-        """Return when the run was first started; the timeout of the run counts from then."""
+        """Return the time at which the run was first started; its timeout counts from this time."""
         run = current_run()
         if run is None:
             return None
@@ -169,7 +169,7 @@ class _LedgerBackend(JournalCallableOperationBackend[_Config]):
 
 
 def unknown_outcome(policy: OnUnknown | None, failure: str | None) -> dict[str, Any] | None:
-    """Return the outcome of a call that began and did not end; None to repeat the call.
+    """Return the outcome to use for a call that did not end; None if the call must be repeated.
 
     Shape: the outcome has the format of tool results in Pydantic AI's journals. `failure` is the
     text of the error with which the call ended in an earlier process.
@@ -188,7 +188,7 @@ def unknown_outcome(policy: OnUnknown | None, failure: str | None) -> dict[str, 
 
 
 def checked_policy(config: Mapping[str, Any]) -> _Config:
-    """Return `config` if it is a policy of a tool. Raises: WrongArgument."""
+    """Return `config` if it is a valid policy of a tool. Raises: WrongArgument otherwise."""
     unknown = set(config) - {"on_unknown"}
     policy: object = config.get("on_unknown", "never")
     if unknown or policy not in _POLICIES:

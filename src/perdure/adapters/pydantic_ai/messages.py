@@ -3,7 +3,7 @@
 A request of Pydantic AI can contain texts of several roles. The texts of each role become one
 message, which every reader of the session shows. `Message.foreign` of the last message stores the
 whole Pydantic AI message, without the long texts and pictures that the entry itself contains.
-`StoredMessage.taken` records the places of the texts and pictures that were left out.
+`StoredMessage.taken` records where the texts and pictures that were left out belong.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ import perdure
 from perdure.adapters.stored_json import opaque_entry
 
 CUSTOM_TYPE: Final = "pydantic_ai.message"
-"""`Custom.custom_type` of a message that no message of ours can represent."""
+"""`Custom.custom_type` of a Pydantic AI message that no perdure message can represent."""
 
 FORMAT: Final = "pydantic_ai"
-"""Key of `Message.foreign`."""
+"""Key in `Message.foreign` of the stored Pydantic AI message."""
 
 _PICTURES = ("image/", "audio/", "video/", "application/pdf")
 
 Fields = dict[str, Any]
 Place = list[str | int]
-"""Where a value of a message is: keys and indexes from the message down."""
+"""The path to a value inside a message, as keys and indexes."""
 
 Item = perdure.Message | perdure.InFlightMessage | perdure.Custom
 _Role = Literal["user", "system", "tool"]
 _Said = tuple[str | perdure.InlineMedia | perdure.ToolResultPart, Place | None]
-"""A part of a message, and the place of the value that only the part keeps."""
+"""A part of a message, and the path to the value that is stored only in this part."""
 
 
 class StoredMessage(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -67,7 +67,7 @@ class _Stored(msgspec.Struct):
 
 
 class FoundMessage(msgspec.Struct, frozen=True):
-    """A message read from an entry. `wanted` maps each handle to the place that gets the bytes."""
+    """A message read from an entry. `wanted` lists handles and the paths where their bytes go."""
 
     id: str
     parent: str | None
@@ -110,7 +110,7 @@ def readable(message: ModelMessage) -> list[Item]:
 
 
 def opaque_item(entry: ConversationEntry) -> perdure.Custom:
-    """Return `entry` as a `Custom` entry that stores it as JSON, with every character escaped."""
+    """Return a `Custom` entry that stores `entry` as JSON text with only ASCII characters."""
     stored = {"id": entry.id, "parent": entry.parent_id, "message": dumped(entry.message)}
     return opaque_entry(CUSTOM_TYPE, stored)
 
@@ -134,7 +134,7 @@ def found_in(entry: perdure.Entry) -> FoundMessage | None:
 
 
 def entry_with(found: FoundMessage, contents: Mapping[str, bytes]) -> ConversationEntry:
-    """Return the entry of Pydantic AI with its bytes; `contents` maps handles to bytes."""
+    """Return the Pydantic AI entry with its bytes inserted; `contents` maps handles to bytes."""
     for handle, place in found.wanted:
         if not place:
             found = FoundMessage(**json.loads(contents[handle]))
@@ -148,7 +148,7 @@ def entry_with(found: FoundMessage, contents: Mapping[str, bytes]) -> Conversati
 
 
 def _requests(message: Fields) -> Iterator[tuple[_Role, list[_Said]]]:
-    """Yield each role of a request, with the consecutive parts of that role."""
+    """Yield the parts of a request, grouped by role; only consecutive parts form a group."""
     role: _Role | None = None
     said: list[_Said] = []
     for number, part in enumerate(message["parts"]):
@@ -197,7 +197,7 @@ def _prompt(content: object, place: Place) -> Iterator[_Said]:
 
 
 def _media(fields: Fields) -> perdure.InlineMedia | None:
-    """Return a binary content as media; None if the media cannot be converted back to it."""
+    """Return binary content as media; None if converting back would not give the same content."""
     data, mime_type = fields.get("data"), fields.get("media_type")
     if fields.get("kind") != "binary" or not isinstance(data, str) or not data:
         return None

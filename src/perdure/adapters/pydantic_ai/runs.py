@@ -1,7 +1,7 @@
 """Durable runs: a ledger of model calls and tool calls, stored in a separate session.
 
-Each call is noted before it begins (its intent) and after it ends (its outcome). If a run starts
-again with the same id, calls that ended are not repeated: their stored outcomes are returned. Each
+A note is appended before each call (its intent) and after it (its outcome). If a run starts again
+with the same id, calls that ended are not repeated, and their stored outcomes are returned. Each
 note is appended only if the session still has the expected head. If two processes run the same
 durable run, the slower process stops.
 """
@@ -27,7 +27,7 @@ from perdure.errors import (
 )
 
 PREFIX: Final = "pai-run"
-"""Sessions of runs have ids that begin with it and a colon."""
+"""The session id of a run begins with this prefix and a colon."""
 
 INTENT: Final = "pydantic_ai.started"
 OUTCOME: Final = "pydantic_ai.finished"
@@ -35,13 +35,13 @@ FAILURE: Final = "pydantic_ai.failed"
 """`Note.note_type` of the entries of the ledger."""
 
 OnUnknown = Literal["never", "retry", "ask"]
-"""What happens to a tool call that began and has no known outcome."""
+"""The policy for a tool call that began and has no known outcome."""
 
 _current: ContextVar[DurableRun | None] = ContextVar("perdure_pydantic_ai_run", default=None)
 
 
 def current_run() -> DurableRun | None:
-    """Return the durable run in which the caller runs."""
+    """Return the durable run that the calling code is part of; None outside of a run."""
     return _current.get()
 
 
@@ -50,7 +50,7 @@ class DurableRun:
 
     Inside the run, agents with `PerdureDurability` store every model call and tool call. The code
     inside the ``async with`` block can be started again with the same `id`, in this process or
-    another. Calls that ended in an earlier start of the run are not made again. The code must make
+    another. Calls that ended before the run was started again are not repeated. The code must make
     the same calls in the same order, as with every durable engine. `store` is a `perdure.Store` or
     a `perdure.blocking.Store`. Only one process executes a run at a time.
     """
@@ -86,7 +86,7 @@ class DurableRun:
             self._token = None
 
     def number_of(self, name: str) -> int:
-        """Return how many earlier calls had this `name` in this process."""
+        """Return how often this method was called with this `name` before in this process."""
         number = self._numbers.get(name, 0)
         self._numbers[name] = number + 1
         return number
@@ -102,9 +102,9 @@ class DurableRun:
     ) -> tuple[object, bool]:
         """Return the outcome of `unit`, and whether `body` ran in this call.
 
-        `unknown` decides about a call that failed or did not end in an earlier process. `unknown`
-        receives the error text, if any, and returns the outcome to use, or None to repeat the call.
-        `before` and `after` provide messages that show the call to readers of the session.
+        If `unit` failed or did not end in an earlier process, `unknown` is called with the error
+        text, if any. It returns the outcome to use, or None to repeat the call. `before` and
+        `after` provide messages that show the call to readers of the session.
         """
         if unit in self._outcomes:
             return await self._outcome(unit), False

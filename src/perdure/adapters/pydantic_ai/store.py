@@ -19,9 +19,9 @@ class PerdureConversationStore(ConversationStore):
     """A `ConversationStore` of Pydantic AI in a store of perdure.
 
     `store` is a `perdure.Store`, which works only on the event loop that opened it, or a
-    `perdure.blocking.Store`, which works on any event loop and thread. Saving a conversation makes
-    one commit. Branches stay in the session; a fork shares the entries of its origin. The scope of
-    a conversation is the subject of its session. Deleting a conversation erases its messages,
+    `perdure.blocking.Store`, which works on any event loop and thread. Each save of a conversation
+    is one commit. Branches stay in the session; a fork shares the entries of its origin. The scope
+    of a conversation is the subject of its session. Deleting a conversation erases its messages,
     except those that a fork shows.
     """
 
@@ -71,7 +71,7 @@ class PerdureConversationStore(ConversationStore):
     async def read_history(
         self, head_id: str | None, *, limit: int | None = None
     ) -> list[ConversationEntry]:
-        """Return the entries up to `head_id`, or the last `limit` of them, without reading others.
+        """Return the entries up to `head_id`, or the last `limit` of them; reads no other entries.
 
         Raises: LookupError.
         """

@@ -1,4 +1,4 @@
-"""Files that the user sends with a message: media as message parts, texts as quotations."""
+"""Files that the user sends with a message: media as message parts, texts as code blocks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MENTION = re.compile(r"(?<!\S)[(\[{<\"'`]*@(\S{1,400})")
 _QUOTED = re.compile(r"(?<!\S)[(\[{<]*@\"([^\"\n]{1,400})\"")
 _PUNCTUATION = ".,;:!?)]}>\"'`"
 _NAMED = 3
-"""Missing files that a remark names."""
+"""Maximum number of missing files that a remark names."""
 
 _CELLS = 200
 _NAME_CELLS = 40
@@ -127,7 +127,7 @@ def attach_mentioned(
 
 
 _INSTRUCTIONS = ("AGENTS.md", "CLAUDE.md")
-"""Files with instructions that other programs read."""
+"""Files with instructions for agents that other programs read, but perdure does not."""
 
 
 def unread_instructions(folder: Path, said: str) -> str | None:
@@ -152,7 +152,7 @@ def _mention_of(name: str) -> re.Pattern[str]:
 
 
 def _is_in(folder: Path, name: str) -> bool:
-    """Whether `name` is a file inside `folder`, also when symbolic links are resolved."""
+    """Return whether `name` is a file inside `folder`, even after resolving symbolic links."""
     path = folder / name
     try:
         is_inside = path.resolve().is_relative_to(folder.resolve())
@@ -169,7 +169,7 @@ def attached_line(attached: Sequence[Attached]) -> str:
 
 
 def detach(attached: list[Attached], name: str) -> list[Attached]:
-    """Remove the file `name` from `attached`, or every file if `name` is empty; return them.
+    """Remove the file `name` (all files if empty) from `attached`; return the removed files.
 
     Raises: WrongArgument if there is no such file.
     """
@@ -182,7 +182,7 @@ def detach(attached: list[Attached], name: str) -> list[Attached]:
 
 
 def _begins_name(folder: Path, word: str) -> bool:
-    """Whether a file in `folder` has a name with blanks that begins with `word`."""
+    """Return whether the name of a file in `folder` begins with `word` and a blank."""
     try:
         names = [each.name for each in (folder / word).parent.iterdir()]
     except (OSError, ValueError):
@@ -191,7 +191,7 @@ def _begins_name(folder: Path, word: str) -> bool:
 
 
 def _is_file(folder: Path, name: str) -> bool:
-    """Whether `name` is a file, also outside `folder`."""
+    """Return whether `name`, relative to `folder`, is a file; it may be outside `folder`."""
     try:
         return (folder / Path(name).expanduser()).is_file()
     except (OSError, ValueError, RuntimeError):

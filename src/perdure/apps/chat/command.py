@@ -74,7 +74,7 @@ from perdure.tools.permissions import Permissions
 from perdure.workflow.templates import context_names
 
 _PROGRAM = "perdure.apps.tui.program"
-"""Loaded when it is shown: Textual takes longer to load than any command."""
+"""The module of the full-screen chat, imported only on use because Textual takes long to load."""
 
 PromptOption = Annotated[
     str | None,
@@ -127,9 +127,9 @@ DisplayOption = Annotated[
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """The parsed arguments of ``perdure chat``. `typed` is `prompt` without the piped text.
+    """The parsed arguments of ``perdure chat``; `typed` is `prompt` without the piped text.
 
-    `place` contains the options that a command needs to resume the session.
+    `place` contains the options with which a later command finds the session.
     """
 
     session: str | None
@@ -246,7 +246,7 @@ def display_mode(wanted: str, *, is_asked: bool) -> str:
 
 
 def with_piped_text(prompt: str | None) -> str | None:
-    """Return `prompt` followed by the text that is piped into the command; None without a prompt.
+    """Return `prompt` followed by the text that is piped into the command; None if it is None.
 
     Raises: LimitExceeded if the text is too large for a message.
     """
@@ -269,7 +269,7 @@ def _variables_in(words: Sequence[str]) -> dict[str, str]:
 
 
 def _checked(wanted: Wanted) -> Wanted:
-    """Return `wanted`; reject contradicting options. Raises: UsageMistake, PathNotFound."""
+    """Return `wanted`. Raises: UsageMistake if options contradict each other; PathNotFound."""
     is_named = wanted.session is not None
     if is_named + wanted.continues + wanted.is_picking > 1:
         raise UsageMistake("--session, --continue and --pick exclude each other; keep one")
@@ -316,7 +316,7 @@ async def _talk(answering: AnswerOptions, wanted: Wanted, *, is_agent_named: boo
 
 
 async def _needing_model(answering: AnswerOptions) -> list[StreamId]:
-    """Return the sessions that cannot be resumed, because they need a model and none was chosen.
+    """Return the sessions that cannot be resumed because the user chose no model for them.
 
     An imported session has no model of its own before its first turn here.
     Raises: ModelMissing if no session can be picked.
@@ -367,7 +367,7 @@ _UNSENT = "your message was not sent"
 
 @contextmanager
 def _unsent_remark() -> Generator[None]:
-    """Print that the message was not sent, before the error that prevents it."""
+    """If an error is raised inside, print that the message was not sent, and raise it again."""
     try:
         yield
     except (PerdureError, Left):
@@ -394,7 +394,7 @@ async def _after_interrupted(
 async def _one_turn(
     answering: AnswerOptions, prompt: str, wanted: Wanted, session: StreamId | None
 ) -> int:
-    """Complete the interrupted turn if there is one; then send `prompt` and print the answer."""
+    """Finish the interrupted turn of `session`, if any; then send `prompt` and print the answer."""
     teller = _teller(wanted)
     given = tuple(attach(name, Path()) for name in wanted.files)
     if session is None:
@@ -444,7 +444,7 @@ def cast_for(
     *,
     is_permitting: bool,
 ) -> Cast:
-    """Return the agent `named`, or the configured or default agent, and the other known agents.
+    """Return the agent `named` (None: the configured or default one) and the other known agents.
 
     `allowed` are the permissions of the agent; `is_permitting` is True if the command line set
     them.

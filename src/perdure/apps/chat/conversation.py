@@ -1,4 +1,4 @@
-"""The conversation that every kind of display shows: messages, commands, turns, questions.
+"""Runs a chat independently of its display: messages, commands, turns and questions.
 
 A `Display` shows the conversation: line by line, or as a full-screen program. Input has the same
 meaning line by line and in the full-screen program: a message, a command with a slash, or
@@ -40,14 +40,14 @@ from perdure.errors import PerdureError, TurnFailed
 from perdure.session.kinds import CustomMessage
 
 SHORT_ANSWERS = {"y": "allow", "yes": "allow", "n": "deny", "no": "deny"}
-"""Typed instead of a choice of the question."""
+"""Short answers that a person can type in place of a choice of the question."""
 
 _SHELL_MARKS = ("!", "!!")
-"""Before a command of the user."""
+"""Prefixes of a shell command of the user."""
 
 
 class Display(Protocol):
-    """Where a conversation is shown."""
+    """A display that shows a conversation and asks its questions."""
 
     @property
     def teller(self) -> Teller:
@@ -67,7 +67,7 @@ class Display(Protocol):
         ...
 
     async def begin_turn(self, chat: Chat) -> None:
-        """A turn begins."""
+        """Called when a turn begins."""
         ...
 
     async def end_turn(self, chat: Chat) -> None:
@@ -103,7 +103,7 @@ class Conversation:
 
     @property
     def display(self) -> Display:
-        """Where this conversation is shown."""
+        """The display that shows this conversation."""
         return self._display
 
     def remark(self, text: str) -> None:
@@ -113,7 +113,7 @@ class Conversation:
     # ------------------------------------------------------------ sessions
 
     async def open(self, session: str) -> None:
-        """Continue in `session`; resume its interrupted turn first."""
+        """Continue the chat in `session`; resume its interrupted turn first."""
         await self.go_on(await self.answering.go_on(session, self._cwd))
 
     async def begin_anew(self) -> None:
@@ -122,7 +122,7 @@ class Conversation:
         await self._display.show_session(None)
 
     async def go_on(self, resumed: Resumed) -> None:
-        """Continue in another session; resume its interrupted turn first."""
+        """Continue in the session `resumed`; finish its interrupted turn first."""
         chat = self.chat = resumed.chat
         await self._display.show_session(chat)
         if resumed.turn is not None:
@@ -168,7 +168,7 @@ class Conversation:
             raise
 
     async def add_file(self, name: str) -> Attached:
-        """Send the file `name` with the next message. Raises: as `attach`."""
+        """Attach the file `name` to the next message. Raises: the errors of `attach`."""
         attached = await asyncio.to_thread(attach, name, self.folder)
         self.attached.append(attached)
         return attached
@@ -176,7 +176,7 @@ class Conversation:
     async def permit(self, typed: TypedPermissions) -> Agent:
         """Change the permissions of the session, or of the next session; return its agent.
 
-        Raises: as `AnswerOptions.permit`.
+        Raises: the errors of `AnswerOptions.permit`.
         """
         self.chat = await self.answering.permit(self.chat, typed)
         return self.answering.agent if self.chat is None else self.chat.agent
@@ -230,10 +230,10 @@ class Conversation:
         await self._perform(chat, chat.send(said))
 
     async def steer(self, text: str) -> None:
-        """Send `text` and the attached files to the running turn. Errors are remarks.
+        """Send `text` and the attached files to the running turn. Errors are printed as remarks.
 
-        If the turn has just ended, `take_late` returns the text. If this call is cancelled, it ends
-        only after the text was sent, or after the text was stored for `take_late`.
+        If the turn has just ended, the text is stored, and `take_late` returns it. A cancelled call
+        ends only after the text was sent or stored.
         """
         chat = self.chat
         assert chat is not None
@@ -257,7 +257,7 @@ class Conversation:
         self._late.append(text)
 
     def take_late(self) -> list[str]:
-        """Return the next inputs: commands, and texts that the turn did not receive in time."""
+        """Remove and return the inputs to process next: commands, and texts that came too late."""
         late, self._late = self._late, []
         return late
 
@@ -306,11 +306,11 @@ class Conversation:
 
 
 def is_command(word: str) -> bool:
-    """Whether `word` looks like a command; False for paths and commands of the offline model."""
+    """Return whether `word` looks like a chat command; ``/tool`` is for the offline model."""
     return word.startswith("/") and word[1:].isalpha() and word != "/tool"
 
 
 def is_shell_command(text: str) -> bool:
-    """Whether `text` is ``!COMMAND`` or ``!!COMMAND``, or only ``!`` or ``!!``; not ``!!!``."""
+    """Return whether `text` is ``!COMMAND``, ``!!COMMAND``, ``!`` or ``!!``; ``!!!`` is not."""
     is_bare = text.strip() in _SHELL_MARKS
     return is_bare or (text.startswith("!") and bool(text.strip("! \n")))

@@ -1,4 +1,4 @@
-"""The files of a session's folder, for completion."""
+"""Lists the files of a session's folder for the completion of file names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SKIPPED = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".ve
 
 
 def files_below(folder: Path) -> list[str]:
-    """Return at most `MOST_FILES` names of files in `folder`, fewest folders deep first.
+    """Return at most `MOST_FILES` names of files below `folder`, the least nested first.
 
     Skips version control, installed packages, and names with control characters.
     """

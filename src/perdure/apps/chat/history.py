@@ -24,7 +24,7 @@ from perdure.session.messages import MESSAGE, TextPart
 
 _SESSIONS = 10
 _LOOKED_AT = 200
-"""Messages of one session that are read for its newest user messages."""
+"""Number of newest messages of a session that are searched for user messages."""
 
 
 _INPUTS = 100
@@ -49,7 +49,7 @@ async def earlier_inputs(store: Store, folder: Path) -> list[str]:
 
 
 _DRAFT_DAYS = 30
-"""Older drafts are removed."""
+"""Unsent texts older than this many days are removed."""
 
 
 class Drafts:
@@ -69,7 +69,7 @@ class Drafts:
     def take(self, session: str, known: str = "") -> str:
         """Remove and return the unsent texts of `session` from processes that have ended.
 
-        The texts are joined, oldest first, without the text `known`.
+        The texts are joined, oldest first. A text that is equal to `known` is omitted.
         """
         found: list[tuple[float, str]] = []
         with suppress(OSError):

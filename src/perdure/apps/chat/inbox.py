@@ -20,12 +20,13 @@ _ANSWER_CELLS = 60
 
 
 async def use_inbox(store: Store, words: str, remark: Callable[[str], None]) -> None:
-    """List open questions; an id in `words` shows a question; an id and an answer answer it.
+    """List the open questions, or show or answer one, depending on `words`.
 
-    Raises: QuestionNotFound if no open question matches; AmbiguousId if several match.
-    Raises: AlreadyAnswered or QuestionClosed if the question is no longer open; InvalidEntry if the
-    answer does not fit.
-    Raises: UsageMistake if a call is allowed without the number of its question.
+    Without `words`, all open questions are listed. An id shows its question in full; an id and an
+    answer answer it. Raises: QuestionNotFound if no open question matches; AmbiguousId if several
+    match. Raises: AlreadyAnswered or QuestionClosed if the question is no longer open; InvalidEntry
+    if the answer does not fit. Raises: UsageMistake if a call is allowed without the number of its
+    question.
     """
     asked = await store.questions()
     id, _, answer = words.partition(" ")
@@ -45,7 +46,7 @@ async def use_inbox(store: Store, words: str, remark: Callable[[str], None]) -> 
 
 
 async def _answer(store: Store, typed: str, answer: str, asked: list[OpenQuestion]) -> str:
-    """Answer the question that `typed` names; return the output.
+    """Answer the question that `typed` names; return the text to print.
 
     The answer to a question with choices may include a note.
     """

@@ -30,7 +30,7 @@ Ending = Literal["completed", "waiting", "failed", "stopped", "not interrupted"]
 class ResumedTurn(msgspec.Struct, frozen=True):
     """How the interrupted turn of a session ended.
 
-    `detail` is the text of the answer, of the question or of the error.
+    `detail` is the text of the turn's answer, question or error.
     """
 
     session: StreamId
@@ -43,9 +43,9 @@ async def resume_turns(
 ) -> AsyncIterator[ResumedTurn]:
     """Resume the interrupted turn of each of `sessions` until it ends or waits for a person.
 
-    Without sessions, resumes every interrupted turn. If Ctrl-C stops a turn, no further turn is
-    resumed. A turn whose model cannot be called here stays interrupted. `scenario` is a scenario
-    for the scripted model.
+    If `sessions` is empty, every interrupted turn is resumed. If Ctrl-C stops a turn, no further
+    turn is resumed. A turn whose model cannot be called here stays interrupted. `scenario` is a
+    scenario for the scripted model.
     """
     settings = Configuration(Path(), os.environ)
     allowed = permissions_of(os.environ, None, None, None, None, configuration=settings)

@@ -45,13 +45,13 @@ from perdure.session.ids import StreamId
 
 TREE_LINES = 60
 LISTED = 10
-"""Sessions that /resume lists."""
+"""Number of sessions that /resume lists."""
 
 _CELLS = 100
 
 
 def leaving_remark(session: StreamId, place: Sequence[str]) -> str:
-    """Return the command that resumes `session`, with the options that it needs. Pure."""
+    """Return a line with the command that resumes `session`; `place` are its options. Pure."""
     words = ("perdure", "chat", "--session", session, *place)
     return f"{safe(shlex.join(words))}  continues it"
 
@@ -82,7 +82,7 @@ class LineChat:
     async def run(self, session: str | None) -> int:
         """Chat until the user leaves, and return the exit code.
 
-        For piped input, the exit code is that of the last message that failed.
+        For piped input, the exit code is that of the last message that failed, or 0.
         """
         conversation = self._conversation
         try:
@@ -117,7 +117,7 @@ class LineChat:
         self.teller.remark(f"{where}. /help says what else you can type.")
 
     async def _set_up_editor(self) -> None:
-        """Set the keys that recall earlier input of the folder and complete commands and files."""
+        """Set up the editor to recall earlier input and to complete commands and files."""
         editor, conversation = self._editor, self._conversation
         if editor is None:
             return
@@ -158,12 +158,12 @@ class LineChat:
         return None
 
     async def begin_turn(self, chat: Chat) -> None:
-        """From now on, pass typed lines to the turn."""
+        """Begin to pass typed lines to the turn."""
         if self._lines.is_terminal:
             self._steering = asyncio.create_task(self._pass_lines())
 
     async def end_turn(self, chat: Chat) -> None:
-        """Read typed lines as messages again; lines that the turn did not receive come first."""
+        """Read typed lines as messages again, first the lines that the turn did not receive."""
         if self._steering is not None:
             await cancel_tasks((self._steering,))
             self._steering = None
@@ -198,7 +198,7 @@ class LineChat:
     # ------------------------------------------------------------ lines
 
     async def _line(self, prompt: str) -> str | None:
-        """Return the next line typed at `prompt`; None at the end of input. Ctrl-C twice leaves."""
+        """Return the next line typed at `prompt`; None at end of input. Two Ctrl-C raise Left."""
         presses = 0
         is_left = asyncio.Event()
 
@@ -230,7 +230,7 @@ class LineChat:
             show(prompt, end="", is_flushed=True)
 
     async def _next_message(self, prompt: str) -> str | None:
-        """Return the next line: first a line that was typed during the turn but not sent."""
+        """Return the next line; lines that were typed during a turn but not sent come first."""
         if self._lines.has_waiting:
             return await self._lines.next()
         return await self._next(prompt)
@@ -263,7 +263,7 @@ class LineChat:
     async def _with_rest(self, line: str) -> str:
         """Return `line` and the lines that follow immediately, because they were pasted together.
 
-        If the turn ends first, the pasted lines become the next messages.
+        If the turn ends before all lines are read, they become the next messages.
         """
         lines = [line]
         try:
@@ -276,7 +276,7 @@ class LineChat:
         return whole if whole.strip() else ""
 
     async def _edited_answer(self, editor: LineEditor, prompt: str) -> str | None:
-        """Return an answer that was typed after the question; pasted lines are no answer."""
+        """Return an answer typed after the question was shown; "" if several lines were pasted."""
         if self._steering is not None:
             await cancel_tasks((self._steering,))
         try:
@@ -287,7 +287,7 @@ class LineChat:
                 self._steering = asyncio.create_task(self._pass_lines())
 
     async def _explain(self, asked: Asked, said: str) -> None:
-        """Print `asked` in full if `said` asks for it; otherwise print the valid answers."""
+        """Print `asked` in full if `said` is `SHOW`; otherwise print the valid answers."""
         if said == SHOW and asked.arguments is not None:
             for told in await self._conversation.whole_question(asked):
                 self.teller.remark(told)

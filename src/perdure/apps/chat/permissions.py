@@ -20,7 +20,7 @@ from perdure.tools.commands import canonical, is_allowed
 from perdure.tools.permissions import ApprovalMode, Permissions, Scope
 
 SEARCH_SECRET = "PERDURE_SECRET_SEARCH"  # noqa: S105 - the name of a variable
-"""The environment variable with the token for it, where it wants one."""
+"""The environment variable with the token of the search endpoint, if the endpoint needs one."""
 
 PATTERNS = (
     "* is any text within one argument, ** at the end is any further arguments; "
@@ -30,7 +30,7 @@ PATTERNS = (
 NO_COMMANDS = "run_command is not offered: /allow COMMAND or --allow-command names what may run"
 
 _MAX_LINE = 200
-"""Characters of a command that a remark repeats."""
+"""Maximum length of a command that a remark repeats."""
 
 ApproveOption = Annotated[
     ApprovalMode | None,
@@ -76,10 +76,10 @@ class TypedPermissions(msgspec.Struct, frozen=True):
         return self != TypedPermissions()
 
     def apply_to(self, kept: Permissions) -> Permissions:
-        """Return the permissions `kept`, with values replaced by those of the command line.
+        """Return `kept` changed by the permissions of the command line.
 
-        A command or host on the command line is added to those allowed already. If every given
-        command or host is allowed already, only the given ones remain allowed.
+        Commands on the command line are added to the allowed ones. If all of them are allowed
+        already, only they remain allowed. The same applies to hosts.
         """
         named = commands_and_hosts(self.commands, self.domains)
         lines, globs = set(kept.allowed_commands), set(kept.allowed_command_globs)
@@ -127,11 +127,11 @@ def command_lines(permissions: Permissions) -> Iterator[str]:
 
 
 def refusal_lines(args: Mapping[str, object], permissions: Permissions) -> Iterator[str]:
-    """Return how to allow the command in `args`, and what is allowed; secrets are masked.
+    """Return lines that say how to allow the command in `args`, and list allowed commands.
 
-    Nothing is returned if the command is allowed, so it was refused for another reason. A command
-    that would be a pattern as a rule is not repeated, nor one with a secret: `args` come from an
-    event, so they contain `MASK` in place of it.
+    Nothing is returned if the command is allowed, because it was refused for another reason. The
+    lines do not repeat a command that a rule would read as a pattern, or that contains a secret.
+    Secrets are masked: `args` come from an event, so they contain `MASK` in place of a secret.
     """
     exact, globs = permissions.allowed_commands, permissions.allowed_command_globs
     if has_secret := MASK in str(args):
@@ -154,7 +154,7 @@ def refusal_lines(args: Mapping[str, object], permissions: Permissions) -> Itera
 
 
 def _unmarked(value: object) -> object:
-    """Return `value` with a word in place of each `MASK`, whose brackets would need a shell."""
+    """Return `value` with a plain word in place of each `MASK`, which contains brackets."""
     if isinstance(value, list):
         return [_unmarked(each) for each in cast("list[object]", value)]
     return value.replace(MASK, "redacted") if isinstance(value, str) else value
@@ -169,7 +169,7 @@ def permissions_of(
     *,
     configuration: Configuration | None = None,
 ) -> Permissions:
-    """Return the permissions of a new chat, from the command line or else from the settings.
+    """Return the permissions of a new chat from the command line; the settings are the default.
 
     A command that contains ``*`` or ``?`` is a pattern. `configuration` is by default the
     configuration of this folder.

@@ -32,7 +32,7 @@ from perdure.tools.builtin.delegation import INVOKE_AGENT
 from perdure.tools.paths.floors import is_hidden
 
 SHOW = "show"
-"""Typed instead of an answer, it prints all of a question."""
+"""A person can type this in place of an answer to see the whole question."""
 ELSEWHERE = "it was answered elsewhere"
 EDITS_HINT = "/approve accept-edits, after this turn, allows edits without a question"
 NO_ALWAYS = (
@@ -45,7 +45,7 @@ class Asked(msgspec.Struct, frozen=True):
     """A question that a turn waits for.
 
     `asker` is the invoked agent that asks the question; None for the chat's own agent. `hint` is a
-    line for the person about the question, but not a part of it.
+    line about the question that is shown to the person.
     """
 
     id: str
@@ -119,7 +119,7 @@ class QuestionLoop:
                 await cancel_tasks((asking, elsewhere))
 
     async def below(self) -> None:
-        """Get answers to the questions of invoked agents, until this call is cancelled.
+        """Ask the questions of the agents that the turn invoked, until this call is cancelled.
 
         Raises: NeedsAnswer if there is no person to ask.
         """
@@ -157,13 +157,13 @@ class QuestionLoop:
 
 
 async def pending_questions(chat: Chat) -> tuple[Asked, ...]:
-    """Return the open questions of the turns of the chat's own session."""
+    """Return the open questions of turns in the chat's own session, without invoked agents."""
     asked = await chat.session.questions()
     return tuple(_to_asked(each) for each in asked if each.question.topic != PROGRAM)
 
 
 def question_in(event: AnyEvent) -> Asked | None:
-    """Return the question of `event`, if a turn asks it."""
+    """Return the question in `event`; None if it contains no question of a turn."""
     if not isinstance(event, Event) or event.type != "inbox:question":
         return None
     if event.payload["topic"] == PROGRAM:
@@ -172,7 +172,7 @@ def question_in(event: AnyEvent) -> Asked | None:
 
 
 def question_lines(asked: Asked) -> Iterator[str]:
-    """Return the lines that show `asked` line by line."""
+    """Return the lines that show `asked` in a line-by-line chat."""
     yield asked.question_text
     yield from approval_lines(asked)
     if asked.hint is not None:
@@ -180,7 +180,7 @@ def question_lines(asked: Asked) -> Iterator[str]:
 
 
 def answer_lines(asked: Asked, said: str) -> Iterator[str]:
-    """Return the valid answers to `asked`, after `said` was none of them."""
+    """Return lines with the valid answers to `asked`; the person typed `said`, which is invalid."""
     if said == "always" and "allow" in asked.choices:
         yield NO_ALWAYS
     more = f", or {SHOW} to see all of it" if asked.arguments is not None else ""
@@ -213,7 +213,7 @@ def _to_asked(waiting: OpenQuestion, asker: str | None = None) -> Asked:
 
 
 def _is_edit(asked: Asked, agent: Agent) -> bool:
-    """Return whether `agent` would not ask the question in the mode ``accept-edits``.
+    """Return whether the mode ``accept-edits`` would make the question of `agent` unnecessary.
 
     The permissions of an invoked agent, and of an agent from a file, are not extended in a chat.
     """

@@ -21,7 +21,10 @@ else:
 
 _MEANINGS: dict[str, Meaning] = {"completed": "good", "waiting": "warning", "failed": "bad"}
 _CELLS = 200
-"""Cells of an answer or a question; an error says what to do, so it is printed whole."""
+"""Maximum width of a printed answer or question.
+
+An error is printed in full, as it says what to do.
+"""
 
 
 def add_to(sessions: typer.Typer) -> None:

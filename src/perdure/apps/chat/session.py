@@ -1,4 +1,4 @@
-"""Start and resume sessions for chats, and the errors of starting and resuming."""
+"""Starts and resumes sessions for chats, and defines the errors that can occur."""
 
 from __future__ import annotations
 
@@ -97,11 +97,11 @@ class ModelMissing(ConfigError):
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """The agent of new chats, the agents that can be resumed or invoked, prices, and servers.
+    """The agent of new chats, the agents to resume or invoke, model prices, and MCP servers.
 
-    `lowered` lists the ids of a project's agents. A project's agents have the permissions of new
-    chats, but a session keeps the permissions it was started with. If `is_model_named` is false,
-    `agent` has no model of its own: it can only resume sessions that have a model.
+    `lowered` lists the ids of the project's agents. They get the permissions of new chats, but a
+    session keeps the permissions with which it was started. If `is_model_named` is false, `agent`
+    has no model of its own: it can only resume sessions that have a model.
     """
 
     agent: Agent
@@ -114,7 +114,7 @@ class Cast:
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """A resumed session. `turn` was interrupted and runs again; entries after `head` are new."""
+    """A resumed session. Its interrupted `turn` runs again and adds entries after `head`."""
 
     chat: Chat
     turn: Turn | None
@@ -164,9 +164,9 @@ class AnswerOptions:
         )
 
     async def begin(self, cwd: Path | None, said: str) -> Chat:
-        """Start a session in `cwd` or the current folder; `said` is its first message.
+        """Start a session in `cwd` or the current folder; `said` will be its first message.
 
-        Raises: ModelMissing without a chosen model; ModelNotHere if it cannot be called here;
+        Raises: ModelMissing if no model is chosen; ModelNotHere if it cannot be called here;
         LimitExceeded or SecretPasted if the session would reject the message. If an error is
         raised, no session is created.
         """
@@ -196,12 +196,12 @@ class AnswerOptions:
         The session keeps its agent, tools and permissions. The command line can restrict the
         permissions; it can extend them only with a grant, which is recorded. `at_most`, or else the
         permissions that `permit` set, limit the agent's permissions. `cwd` and the variables change
-        the workspace of the session. A session whose agent is not in force here gets the agent
-        `agent_id`, or that of this command, and works in `cwd` or the current folder. Only `cwd`
-        changes the folder of the session in lists.
-        Raises: SessionNotFound for an unknown id; ModelMissing without a chosen model; ModelNotHere
-        if it cannot be called here; LeaseHeld if another process runs the session; TurnOpen for a
-        grant or a move during a turn; FlowRefusal for a role of an uncompleted flow.
+        the workspace of the session. If the agent of the session is not in force here, the session
+        gets the agent `agent_id`, or the agent of this command, and works in `cwd` or the current
+        folder. Only `cwd` changes the folder that lists show for the session. Raises:
+        SessionNotFound for an unknown id; ModelMissing without a chosen model; ModelNotHere if it
+        cannot be called here; LeaseHeld if another process runs the session; TurnOpen for a grant
+        or a move during a turn; FlowRefusal for a role of an uncompleted flow.
         """
         handle = await self.store.open(session)
         header = (await self.store.backend.state(handle.id)).header
@@ -245,7 +245,7 @@ class AnswerOptions:
     async def _as_typed(
         self, session: StreamId, agent: Agent, at_most: Permissions | None
     ) -> Agent:
-        """Return `agent` with the permissions of the command line; record wider ones as a grant."""
+        """Return `agent` with the command line's permissions; record an extension as a grant."""
         allowed = self._typed.apply_to(agent.permissions)
         if at_most is not None:
             allowed = within(allowed, at_most)
@@ -259,7 +259,7 @@ class AnswerOptions:
     async def _permitted(
         self, session: StreamId | None, agent: Agent, allowed: Permissions
     ) -> Agent:
-        """Return `agent` with the permissions `allowed`; record a grant if they are wider."""
+        """Return `agent` with the permissions `allowed`; record a grant if they extend its own."""
         if is_within(allowed, agent.permissions):
             return msgspec.structs.replace(agent, permissions=allowed)
         names = dict.fromkeys((*agent.registry.names, *(t.name for t in builtin_tools(allowed))))
@@ -271,7 +271,7 @@ class AnswerOptions:
         return agent
 
     async def permit(self, chat: Chat | None, typed: TypedPermissions) -> Chat | None:
-        """Change the permissions of `chat` and return it; None means the next session.
+        """Change the permissions of `chat` and return it; if it is None, of the next session.
 
         Wider permissions are recorded as a grant. Raises: ConfigError if the permissions are wider
         and the agent is from a file; TurnOpen while a turn is open.
@@ -293,7 +293,7 @@ class AnswerOptions:
         return await self.runtime.resume(chat.id, agent)
 
     def _agent_of(self, known: Authority, named: str | None) -> Agent:
-        """Return the agent for a resumed session, from the file with its id or the snapshot."""
+        """Return the agent for a resumed session, from its agent file or the stored snapshot."""
         if known.bound is None or known.withheld is not None:
             return self.agent if named is None else self.runtime.host.agent(named)
         snapshot = known.bound.agent or {}
@@ -314,7 +314,7 @@ class AnswerOptions:
         )
 
     def require_choice(self, what: str = "a new session") -> None:
-        """Raise an error unless a model was chosen for `what`. Raises: ModelMissing."""
+        """Raises: ModelMissing if no model was chosen for `what`."""
         if not self._is_model_named:
             raise ModelMissing(what, model_choices(os.environ))
 
@@ -339,7 +339,7 @@ class AnswerOptions:
         return self._router.info(model).context_window
 
     async def _require_loaded(self, model: str) -> None:
-        """Like `require`, but load the provider's library on a thread: loading takes seconds."""
+        """Check `model` like `require`; load the provider's library, which is slow, on a thread."""
         await self._router.load([model])
         await asyncio.to_thread(self.require, model)
 
@@ -373,7 +373,7 @@ class AnswerOptions:
 
 
 def _unnamed_folder(known: Authority, info: SessionInfo) -> Path | None:
-    """Return the folder that a session moves to without --cwd; None if it does not move.
+    """Return the folder to which a session moves if --cwd is not given; None if it stays.
 
     An imported session that continued elsewhere moves back if the user is in its recorded folder.
     """
@@ -386,7 +386,7 @@ def _unnamed_folder(known: Authority, info: SessionInfo) -> Path | None:
 
 
 async def _is_interrupted(store: Store, session: Session) -> bool:
-    """Whether `session` has an open turn that no process runs and that a resume continues here.
+    """Return whether a resume here would continue an open turn of `session` that no process runs.
 
     The turn of an imported session does not continue: it ends when the session is resumed.
     """
@@ -399,7 +399,7 @@ async def _is_interrupted(store: Store, session: Session) -> bool:
 
 
 async def _next_model(store: Store, session: Session, *, is_interrupted: bool) -> str | None:
-    """Return the model that `session` was switched to or its interrupted turn called, or None."""
+    """Return the model set for `session`, or called by its interrupted turn, or None."""
     window = await store.backend.context_window(session.id, session.leaf, 1)
     switched = await switched_in(store.backend, window)
     if switched is not None or not is_interrupted:
@@ -420,7 +420,7 @@ def _configured_cast(model: str | None, permissions: Permissions | None) -> Cast
 
 @asynccontextmanager
 async def _advice_for(command: str) -> AsyncGenerator[None]:
-    """Name the option -m of `command` if a model cannot be called here."""
+    """Add `command` to a ModelNotHere error, so that its text names the command's option -m."""
     try:
         yield
     except ModelNotHere as error:
@@ -459,13 +459,13 @@ async def compact_session(
 
 
 async def kept_tokens(store: Store, session: str) -> int:
-    """Return about how many of the newest tokens of the session a compaction does not summarize."""
+    """Return about how many tokens at the session's end a compaction does not summarize."""
     agent = _configured_cast(None, None).agent
     return (await _compaction_of(store, StreamId(session), agent)).keep_recent_tokens
 
 
 async def _compaction_of(store: Store, session: StreamId, agent: Agent) -> CompactionSettings:
-    """Return the compaction settings of the session's agent; if it has none, those of `agent`."""
+    """Return the compaction settings of the session's agent; those of `agent` if it has none."""
     known = await authority_of(store.backend, session)
     if known.bound is None or known.bound.agent is None or known.withheld is not None:
         return agent.compaction

@@ -18,7 +18,8 @@ from perdure.session.messages import TextPart
 from perdure.tools.processes import run_program
 
 MOST_CHARACTERS = 30_000
-"""Of an output that is recorded; of a longer one the beginning and the end."""
+"""Maximum length of a recorded output; of a longer output, the beginning and the end are recorded.
+"""
 
 TIMEOUT_S = 600.0
 

@@ -45,9 +45,9 @@ from perdure.session.tree import branch_to
 from perdure.tools.permissions import ApprovalMode
 
 _FOUND = 10
-"""Hits that /memory prints."""
+"""Maximum number of hits that /memory prints."""
 _RECENT = 20
-"""Sessions whose models /model lists."""
+"""Number of newest sessions whose models /model lists."""
 
 HELP = """/tree                  the tree of this session
 /branch ENTRY          continue from an entry ("root": before the first)
@@ -90,11 +90,11 @@ _EXPORT_USAGE = "/export FILE.html, FILE.md or FILE.jsonl [--redact secrets,path
 
 
 LEAVING = ("/quit", "/exit")
-"""Typed alone, they leave the chat."""
+"""Commands that leave the chat if they are typed alone."""
 
 
 _ALONE = ("/help", "/tree", "/new", "/context", "/cost", "/agent")
-"""They have no arguments: text behind them would be lost."""
+"""Commands without arguments; any text after them is reported, because it would be lost."""
 
 
 class Presentation(Protocol):
@@ -114,7 +114,7 @@ class Presentation(Protocol):
 
 
 class Place(Protocol):
-    """The conversation in which commands are typed."""
+    """The conversation in which a command is typed."""
 
     @property
     def chat(self) -> Chat | None:
@@ -164,7 +164,7 @@ _MEANT: Mapping[str, str] = {
     "/sessions": "/resume chooses a session",
     "/usage": "/cost shows the tokens and the cost",
 }
-"""A command of other programs -> what does it here."""
+"""Maps a command of other programs to a text about the command that does the same here."""
 
 
 def unknown_command(word: str, known: Collection[str]) -> str:
@@ -189,7 +189,7 @@ def _alone(word: str) -> str:
 
 
 class SlashCommands:
-    """Runs the commands of a chat at `place`."""
+    """Runs the commands that are typed in the conversation `place`."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -391,7 +391,7 @@ class SlashCommands:
         await self._permit(TypedPermissions(commands=(line,)))
 
     async def _permit(self, typed: TypedPermissions) -> None:
-        """Change the permissions of this session, or of the next session before it begins."""
+        """Change the permissions of this session; of the next session if none has begun."""
         if self._is_free():
             agent = await self._place.permit(typed)
             for told in permission_lines(agent.permissions):
@@ -441,7 +441,7 @@ class SlashCommands:
 
 
 async def _fork_remark(fork: Session, origin: Chat) -> str:
-    """Return the remark about a new fork; it says if the fork has more than its branch."""
+    """Return the remark about a new fork, which also says if it shares more than one branch."""
     told = f"going on in {fork.id}, a fork of {origin.id}"
     entries = await fork.tree_entries()
     if len(branch_to(fork.leaf, {each.id: each for each in entries})) == len(entries):
@@ -451,7 +451,7 @@ async def _fork_remark(fork: Session, origin: Chat) -> str:
 
 
 def _require(rest: str, told: str) -> None:
-    """Raise an error if nothing follows the command. Raises: WrongArgument(told)."""
+    """Raises: WrongArgument with the text `told` if nothing follows the command."""
     if not rest:
         raise WrongArgument(told)
 

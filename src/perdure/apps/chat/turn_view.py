@@ -70,7 +70,7 @@ async def resuming_remark(chat: Chat, requested: str | None) -> str:
 
 
 def pasted_remark(text: str, chat: Chat) -> str | None:
-    """Return a remark if `text` contains a credential that no error reports; otherwise None."""
+    """Return a remark if `text` contains a credential that causes no error; otherwise None."""
     told = _PASTED.get(chat.agent.on_pasted)
     kinds = credentials_in(text) if told else ()
     return told.format(", ".join(kinds)) if told and kinds else None
@@ -79,11 +79,11 @@ def pasted_remark(text: str, chat: Chat) -> str | None:
 def remark_moved(
     store: Store, chat: Chat, withheld: Withheld | None, recorded: str | None, *, is_first: bool
 ) -> None:
-    """Print which settings and folder of a resumed session are not in force here.
+    """Print why settings of a resumed session are not in force, and in which folder it works.
 
     `store` contains the session. `recorded` is the folder of the session in lists; None if the user
-    named a folder. When the session is resumed later in the folder where its tools work, no folder
-    is printed.
+    named a folder. No folder is printed if the session is resumed again in the folder where its
+    tools work.
     """
     if withheld is not None:
         address = shlex.quote(safe(store.backend.address))
@@ -101,7 +101,7 @@ def remark_moved(
 
 
 async def remark_unpriced(runtime: Runtime, agent: Agent, caps: Agent) -> None:
-    """Print a warning if `agent` has a budget (in `caps`) and a model without a known price."""
+    """Print a warning if `caps` sets a budget and a model of `agent` has no known price."""
     warning = await runtime.host.unpriced_warning(agent, runtime.host.budget_of(caps))
     if warning is not None:
         remark(f"{warning}; its price goes into [models.prices] of your settings")
@@ -128,7 +128,7 @@ async def show_turn(
     pending: Sequence[Asked] = (),
     ask: Ask | None = None,
 ) -> Reply | None:
-    """Print the events of `turn` after seq `after`; return its end, or None if it was stopped.
+    """Print the events of `turn` after seq `after`; return its reply, or None if it was stopped.
 
     `pending` contains the turn's questions that were asked before. Questions of invoked agents are
     asked in the same way as those of the chat's own agent.
@@ -208,7 +208,7 @@ async def _print_events(
 
 
 def _command_hints(event: AnyEvent, agent: Agent) -> Iterator[str]:
-    """Return how to allow the command that the model called in vain.
+    """Return lines that say how to allow the command that the model was not allowed to run.
 
     The permissions of an agent from a file are not extended in a chat, so there are no hints.
     """

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.2, 5.0
 REMARK_S = 60.0
-"""How often the same reason is printed again."""
+"""Interval after which the same reason is printed again."""
 
 
 async def when_available(make: Callable[[], Awaitable[T]], stopping: asyncio.Event) -> T | None:

@@ -22,7 +22,7 @@ from perdure.client.store import Store
 from perdure.errors import ConfigError
 
 DRAIN_S = 25.0
-"""Less than the 30 s after which Kubernetes kills a container."""
+"""Default time to drain, which is less than the 30 s after which Kubernetes kills a container."""
 
 
 def add_to(program: typer.Typer) -> None:
@@ -106,7 +106,7 @@ def _check_database(store: Store, runtimes: Mapping[str, Runtime]) -> None:
 async def _opened(
     opened: AsyncExitStack, named: str | None, namespace: str, stopping: asyncio.Event
 ) -> Store | None:
-    """Open the store in `opened` as soon as its server is available; None if stopped before."""
+    """Open the store, to be closed with `opened`, when its server is up; None if stopped before."""
     return await when_available(
         lambda: opened.enter_async_context(writable_store(named, namespace)), stopping
     )
@@ -115,7 +115,7 @@ async def _opened(
 async def _begun(
     opened: AsyncExitStack, running: Worker, drain_s: float, stopping: asyncio.Event
 ) -> str | None:
-    """Start the worker in `opened`, and return its id; None if it was stopped before its start."""
+    """Start the worker, to be stopped with `opened`; return its id, or None if stopped before."""
     return await when_available(
         lambda: opened.enter_async_context(running.taking(drain_s)), stopping
     )

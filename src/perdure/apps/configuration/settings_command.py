@@ -1,4 +1,4 @@
-"""``perdure config``: the value of each setting, where it comes from, and overridden values."""
+"""``perdure config``: shows each setting, its source, and the values that it overrides."""
 
 from __future__ import annotations
 

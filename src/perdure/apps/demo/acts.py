@@ -58,7 +58,7 @@ async def _import_file(store: Store, file: Path) -> ImportReport:
 
 
 async def _unaccounted_lines(store: Store, report: ImportReport, content: bytes) -> list[int]:
-    """Return the numbers of lines that are not stored and not listed as unreadable."""
+    """Return the numbers of lines that are neither stored nor reported as unreadable."""
     entries = await store.backend.entries(report.session)
     starts = {source.offset for entry in entries if (source := source_of(entry.body)) is not None}
     malformed = {number for source in _sources(entries) for number in source.malformed}
@@ -80,7 +80,7 @@ def _sources(entries: list[Entry]) -> list[ImportSource]:
 
 
 async def _kept_bytes(store: Store, report: ImportReport) -> bytes:
-    """Return the bytes of the imported file as they are stored."""
+    """Return the stored original of the imported file."""
     sources = _sources(await store.backend.entries(report.session))
     return b"".join([await store.backend.blob(source.blob) for source in sources])
 
@@ -107,7 +107,7 @@ async def _draw(play: Play, limit: int) -> None:
 
 
 async def hand_over(play: Play) -> None:
-    """Bind the demonstration's agent and model to the session."""
+    """Give the session the agent and the model of the demonstration."""
     async with runtime_of(play) as runtime:
         chat = await runtime.resume(play.session.id, "demo")
         await chat.set_model(MODEL)
@@ -193,7 +193,7 @@ async def check_hashes(play: Play) -> None:
 
 
 def commands_to_try(session: str, address: str) -> list[str]:
-    """Return commands to try next, which call the program as the user did."""
+    """Return commands to try next; they call perdure in the same way as the user did."""
     program = program_name()
     return [
         f"export PERDURE_STORE={shlex.quote(address)}",

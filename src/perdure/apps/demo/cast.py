@@ -34,16 +34,16 @@ SCENARIO = DATA / "demo.yaml"
 MODEL = "scripted:demo"
 NOTEBOOK = "notebook.txt"
 ADDRESS = "PERDURE_STORE"
-"""What in its environment tells a process where the store is."""
+"""The environment variable that contains the address of the store."""
 
 ASKS_FOR_A_LINE = "Before we go on, please write down where we are."
 REMEMBERED = "write down where we are"
-"""Words of that message to search for later."""
+"""Words of the message above, for which the demonstration searches later."""
 
 ASKS_THE_OTHER_WAY = "Let us go the other way from here."
 
 FOREVER_S = 60.0
-"""How long the tool of the process that is to be killed takes to answer."""
+"""How long the tool pauses in the process that will be killed."""
 
 
 def line_tool(folder: Path, pause_s: float = 0.0) -> ToolSpec:
@@ -132,7 +132,7 @@ class Stage:
             self._show(f"{INDENT}{line}".rstrip())
 
     def claim(self, text: str, *, holds: bool) -> None:
-        """Record whether a claim is true, and print `text` with a mark for true or false."""
+        """Record the claim `text`, and print it with a mark; `holds` is True if it is true."""
         self.claims.append(Claim(text, holds))
         marks = ("✓", "✗ NOT SO:") if self.style.is_unicode else ("+", "- NOT SO:")
         mark = self.style.paint(marks[0], "good") if holds else self.style.paint(marks[1], "bad")

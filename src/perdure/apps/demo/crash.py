@@ -72,7 +72,7 @@ async def runtime_of(play: Play) -> AsyncGenerator[Runtime]:
 async def kill_in_the_middle(play: Play) -> int | None:
     """Continue the session in another process, and kill that process inside its tool call.
 
-    Returns the seq of the last entry before the process started; None if the process did not reach
+    Returns the seq of the last entry before that process started; None if the process did not reach
     its tool call.
     """
     stage = play.stage
@@ -102,7 +102,7 @@ async def kill_in_the_middle(play: Play) -> int | None:
 
 
 async def _inside_tool(play: Play, child: asyncio.subprocess.Process, head: int) -> bool:
-    """Print new entries of the log until the process's tool has had its side effect."""
+    """Print new log entries until the tool has had its side effect; False if that never happens."""
     deadline = play.store.outside.clock.steady_s() + PATIENCE_S
     shown = head
     while play.store.outside.clock.steady_s() < deadline and child.returncode is None:
@@ -140,7 +140,7 @@ async def read_the_evidence(play: Play, head: int) -> None:
 
 
 async def resume(play: Play, head: int) -> None:
-    """Resume the turn in this process: ask, as the tool's policy requires, and finish."""
+    """Resume the turn in this process, answer the question about the tool call, and finish."""
     stage = play.stage
     async with runtime_of(play) as runtime:
         chat = await runtime.resume(play.session.id)

@@ -35,5 +35,5 @@ CLERK = Agent("clerk", model=ECHO, instructions="You take orders.", tools=(take_
 
 
 def runtime(store: Store) -> Runtime:
-    """Return the runtime of a worker."""
+    """Return the runtime that a worker uses for `store`."""
     return Runtime(store, [CLERK])

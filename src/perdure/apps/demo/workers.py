@@ -40,7 +40,7 @@ WORKERS = 3
 ORDERS = tuple(f"order {number}" for number in range(1, 10))
 PATIENCE_S = 60.0
 KILLED = ORDERS[-1]
-"""The order whose tool call its worker does not survive."""
+"""The order during whose tool call the worker is killed."""
 
 _POLL_S = 0.05
 _ID = re.compile(r"^worker (\w+)$", re.MULTILINE)
@@ -79,7 +79,7 @@ class Shift(msgspec.Struct, frozen=True):
 
 
 def require_shared(address: str) -> None:
-    """Raises: UsageMistake if several machines cannot share the store at this address."""
+    """Raises: UsageMistake if the store at `address` cannot be shared by several machines."""
     if address.partition(":")[0] in _LOCAL:
         raise UsageMistake(
             f"{address} is no PostgreSQL: --cluster needs --store postgresql://…, or no --store"
@@ -119,7 +119,7 @@ def postgres(folder: Path) -> Generator[str]:
 
 
 class _LastError(logging.Handler):
-    """Keeps the last error logged by the server's package, whose exceptions give no reason."""
+    """Stores the last error that the server's package logged; its exceptions give no reason."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -136,7 +136,7 @@ class _LastError(logging.Handler):
 
 
 def _reason(error: Exception, logged: str) -> str:
-    """Return the last errors and hints of the failed program, or its last lines, on one line."""
+    """Return the reason of a failure on one line: the last errors and hints, or the last lines."""
     told = getattr(error, "stderr", None) or logged.rpartition("stderr:\n")[2]
     lines = [line.strip() for line in told.splitlines() if line.strip(" -")]
     reasons = [line for line in lines if _REASON.search(line)] or lines
@@ -254,7 +254,7 @@ async def _kill(shift: Shift) -> bool:
 
 
 async def _take_over(shift: Shift, turns: Mapping[str, tuple[Chat, Turn]]) -> None:
-    """Answer the questions of workers that continue the killed worker's turns, until all end."""
+    """Wait for the other workers to finish all turns, and answer the questions that they ask."""
     clock, asked_s = shift.store.outside.clock, dict[str, float]()
     killed_s = clock.steady_s()
 
@@ -276,7 +276,7 @@ async def _take_over(shift: Shift, turns: Mapping[str, tuple[Chat, Turn]]) -> No
 
 
 async def _answer(shift: Shift, name: str, question: OpenQuestion) -> None:
-    """Check whether the order `name` was taken, and answer the question as a person would."""
+    """Answer the question as a person would, after checking whether the order `name` was taken."""
     is_there = any(order == name for _, order in shift.taken())
     choice, found = ("done", "has") if is_there else ("retry", "lacks")
     shift.stage.say(f"Was {name} taken? {NOTEBOOK} {found} it, so the answer is: {choice}")
@@ -285,7 +285,7 @@ async def _answer(shift: Shift, name: str, question: OpenQuestion) -> None:
 
 
 async def _count(shift: Shift, turns: Sequence[Turn]) -> None:
-    """Compare the side effects of the tools with the log."""
+    """Check the answers, the side effects of the tools, and the hashes of the log."""
     answered = [not turn.is_running and (await turn).end == "stop" for turn in turns]
     shift.stage.claim(
         f"{sum(answered)} of {len(turns)} turns ended with an answer", holds=all(answered)

@@ -69,8 +69,8 @@ async def role_compacted(
 ) -> tuple[Entry | None] | None:
     """Compact `session` if a role of `flow` owns it; otherwise, return None.
 
-    Returns the compaction in a tuple, which contains None if there was nothing to compact.
-    Raises: as `Flow.compact`.
+    Returns the compaction in a tuple, which contains None if there was nothing to compact. Raises:
+    the errors of `Flow.compact`.
     """
     async with flows_of(store) as flows:
         try:
@@ -86,7 +86,7 @@ async def role_compacted(
 
 
 async def _model_of(typed: RunSettings) -> str | None:
-    """Return the model for a summary: `typed`, or the role's model if `typed` is None.
+    """Return the model that `typed` names for a summary; None means the role's own model.
 
     Raises: ConfigError.
     """

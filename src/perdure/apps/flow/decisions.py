@@ -1,6 +1,6 @@
-"""Commands for people's decisions in a flow, from any process.
+"""Commands with which people make decisions in a flow, from any process.
 
-A decision is in the log when its command returns.
+When a command returns, its decision is stored in the log.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Decide = Callable[[Flow], Awaitable[FlowState]]
 
 
 async def _decide(common: CommonOptions, flow: str, decide: Decide, told: str) -> None:
-    """Open the flow, record a person's decision, and print the decision."""
+    """Open the flow, record a person's decision with `decide`, and print `told`."""
     async with opened_flow(common, flow) as (_, handle):
         state = await decide(handle)
     if common.as_json:
@@ -233,7 +233,7 @@ async def consent(
 
 
 def _check_named(names: Sequence[str] | None, option: str) -> None:
-    """Raises: UsageMistake when one of `names` is empty."""
+    """Raises: UsageMistake if one of `names` is empty."""
     if any(not name.strip() for name in names or ()):
         raise UsageMistake(f'{option} is empty; name what to allow, e.g. {option} "make test"')
 
@@ -283,7 +283,7 @@ async def configure(
 
 
 def _check_tools(role: str, names: Sequence[str]) -> None:
-    """Raises: ConfigError for a tool that roles in flows from the command line cannot have."""
+    """Raises: ConfigError for a tool that is not built in, as roles cannot get it here."""
     unknown = [name for name in names if name not in BUILTIN]
     if unknown:
         told = no_tool(role, unknown, BUILTIN)

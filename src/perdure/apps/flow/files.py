@@ -1,4 +1,4 @@
-"""Read the files of a workflow: the result is its graph or its errors."""
+"""Reads the files of a workflow, and returns its graph or its errors."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def faults_of(
 
 
 def _undescribed(graph: Graph, library: Library) -> Iterator[str]:
-    """Name the roles without a folder, if the project describes its roles in folders."""
+    """Yield the roles that have no folder, if the project describes roles in folders."""
     roles = library.project / DOCS / "roles"
     for role in dict.fromkeys(base_role(role) for role in graph.roles) if roles.is_dir() else ():
         if not (roles / role).is_dir():

@@ -1,4 +1,4 @@
-"""``perdure flow list``: the flows of a namespace, and the state of each. Loads no agent."""
+"""``perdure flow list``: lists the flows of a namespace with their states. Loads no agent."""
 
 from __future__ import annotations
 

@@ -84,8 +84,8 @@ async def import_folder(
 ) -> FolderOutcome:
     """Import the flow in `folder`; if that fails, the outcome contains the `error`.
 
-    Only the `readable` files are read; by default, all files in `folder` are readable. A flow that
-    was erased is imported again only if `again` is set; the flow then keeps its id.
+    If `readable` is given, only files that it accepts are read. A flow that was erased is imported
+    again only if `again` is set; the flow then keeps its id.
     """
     try:
         read = await asyncio.to_thread(read_folder, folder, readable)
@@ -120,7 +120,7 @@ def _order(read: FlowFolder, graph: Graph) -> Graph | None:
 
 
 def _graph(folder: Path, read: FlowFolder) -> Graph:
-    """Return the flow's workflow from its record. Blocks.
+    """Return the workflow in the record of the flow. Blocks.
 
     The project's canonical workflow is used only if reading the project's workspace is allowed.
     """

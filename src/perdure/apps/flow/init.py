@@ -86,7 +86,7 @@ FILES: tuple[tuple[str, str], ...] = (
     ("developer.md", "a-docs/roles/developer/main.md"),
     ("reviewer.md", "a-docs/roles/reviewer/main.md"),
 )
-"""Template -> its place in the project."""
+"""Maps each template to its path in the project."""
 
 _LAID_OUT = (
     "Write what you agreed on into a-docs: conventions.md, the index, and of each role that is "

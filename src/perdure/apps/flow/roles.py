@@ -128,7 +128,7 @@ def model_of_roles(model: str | None, others: Sequence[str] = ()) -> str:
 
 
 async def models_before(store: Store, state: FlowState) -> tuple[str, ...]:
-    """Return the models of roles that have begun, in their order."""
+    """Return the models of the roles that have begun, in the order of `state.sessions`."""
     found: list[str] = []
     lost = await lost_roles(store.backend, state)
     for role, session in state.sessions.items():

@@ -205,7 +205,7 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def _start_and_run(common: CommonOptions, file: Path, said: Given, shown: Shown) -> int:
-    """Start and run a flow of `file`, and return the exit code."""
+    """Start a flow of the workflow in `file`, run it, and return the exit code."""
     document = await asyncio.to_thread(document_in, file)
     if document is not None and (
         is_choosing(said.configuring) or said.roles or said.acting.offered
@@ -310,7 +310,7 @@ async def resumed_flow(
     *,
     is_for_one_call: bool = False,
 ) -> AsyncGenerator[Flow]:
-    """Open the flow at `state` with its stored settings, changed by the `typed` settings.
+    """Open the flow of `state` with its stored settings, changed by the settings `typed`.
 
     With `is_for_one_call`, the changed settings are not stored. With `is_for_one_call`, a model in
     `typed` applies only to this call, and only to roles whose model no other setting determines.
@@ -375,7 +375,7 @@ async def run_and_show(store: Store, flow: Flow, shown: Shown) -> int:
 
 
 async def _show_end(store: Store, flow: Flow, *, is_drawn: bool, as_json: bool) -> int:
-    """Show the state of `flow` after this process stopped running it, and return the exit code."""
+    """Show the state of `flow` after this process has stopped running it; return the exit code."""
     state = await flow.state()
     waiting = await flow.waiting()
     outputs = await outputs_of(store.backend, state)

@@ -54,7 +54,7 @@ def typed_settings(
 
 
 def new_settings(typed: RunSettings, environment: Mapping[str, str]) -> RunSettings:
-    """Return the settings of a new flow from the command line, `typed`.
+    """Return the settings of a new flow; `typed` are the settings of the command line.
 
     Commands and hosts that `typed` does not contain come from the user's settings.
 
@@ -75,7 +75,7 @@ def new_settings(typed: RunSettings, environment: Mapping[str, str]) -> RunSetti
 def resumed_settings(
     kept: RunSettings | None, typed: RunSettings, environment: Mapping[str, str]
 ) -> RunSettings:
-    """Return the stored settings `kept`, changed by the command line.
+    """Return the stored settings `kept`, changed by `typed`, the command line's settings.
 
     A model on the command line replaces a stored scenario, and a scenario replaces a stored model.
     If all given commands and hosts are already allowed, only the given ones stay allowed;
@@ -102,7 +102,7 @@ def resumed_settings(
 def permissions_in(settings: RunSettings, environment: Mapping[str, str]) -> Permissions:
     """Return the permissions of roles.
 
-    The consent setting of the flow decides which calls need no question.
+    The consent setting of the flow decides which calls run without a question.
 
     Raises: ConfigError.
     """
@@ -135,7 +135,7 @@ def scenario_of(settings: RunSettings) -> Scenario | None:
 
 
 def scenario_folder(scenario: Scenario) -> str | None:
-    """Return the only visible folder that all `write_file` calls of `scenario` use.
+    """Return the visible folder to which all `write_file` calls of `scenario` write.
 
     Returns None if there is no single visible folder.
     """
@@ -184,7 +184,7 @@ async def grant_added(store: Store, state: FlowState, acting: RoleOptions, by: s
 
 
 def _with_added(kept: Permissions, today: Permissions) -> Permissions:
-    """Return `kept` with the commands and hosts of `today` added."""
+    """Return the permissions `kept`, with the commands and hosts of `today` added."""
     hosts = today.allowed_domains
     return msgspec.structs.replace(
         kept,

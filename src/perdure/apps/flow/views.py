@@ -46,7 +46,7 @@ from perdure.session.flows.run import FlowState
 from perdure.session.ids import StreamId
 
 LOOKS = 3
-"""How often a flow is seen without a process before that is reported."""
+"""Number of checks that must find no process running a flow before this is reported."""
 
 BETWEEN_LOOKS_S = 0.1
 
@@ -132,7 +132,7 @@ async def _picture(store: Store, flow: Flow) -> None:
 
 
 async def _is_left_alone(flow: Flow) -> bool:
-    """Whether the flow can continue although no process runs it."""
+    """Return whether the flow could continue but no process runs it."""
     for _ in range(LOOKS):  # a process that waits for people starts within that time
         if not can_continue(await flow.state()) or await flow.workers():
             return False
@@ -210,7 +210,7 @@ async def graph(
 
 
 async def graph_faults(state: FlowState) -> tuple[str, ...]:
-    """Return the errors in a workflow file that was not used yet.
+    """Return the errors in the changed workflow file that the flow does not use yet.
 
     The result is empty if the flow already uses the file, or can no longer use it.
     """

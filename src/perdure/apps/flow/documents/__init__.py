@@ -1,1 +1,1 @@
-"""Workflow documents on the command line: starting and resuming them, and their outputs."""
+"""Starts and resumes workflow documents on the command line, and prints their outputs."""

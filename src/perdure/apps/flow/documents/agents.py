@@ -1,8 +1,8 @@
-"""The agents of a workflow document: from the document, from agent files, or created for the run.
+"""Finds the agents of a workflow document in the document or in agent files, or creates them.
 
 The command line limits the permissions of an agent from the document. Nodes may refer to an
 undefined agent, as nodes in exports of imported sessions do. If the command line names a model,
-each undefined agent is created; it gets those existing tools that its nodes name.
+each undefined agent is created, with the built-in tools that its nodes name.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ given; your answer, as you write it, is what the next step gets."""
 
 
 class Cast(msgspec.Struct, frozen=True):
-    """The agents, and the workflow that they can run.
+    """The agents of a document, and the workflow that these agents can run.
 
     `remarks` list the differences between this workflow and the file.
     """
@@ -94,7 +94,7 @@ def _model_for_all(acting: RoleOptions) -> str | None:
 
 
 def _make_agent(found: LocatedWorkflow, ref: str, model: str, acting: RoleOptions) -> Agent:
-    """Create an undefined agent with those existing tools that the agent's nodes name."""
+    """Create the undefined agent `ref`, with the built-in tools that its nodes name."""
     named = [
         tool
         for node in found.workflow.nodes
@@ -117,7 +117,7 @@ def _make_agent(found: LocatedWorkflow, ref: str, model: str, acting: RoleOption
 def _without_unknown(
     found: LocatedWorkflow, made: Mapping[str, Agent]
 ) -> tuple[LocatedWorkflow, tuple[str, ...]]:
-    """Remove unknown tools from the nodes of `made` agents; return the new workflow and remarks."""
+    """Remove unknown tools from nodes of `made` agents; return the new workflow and remarks."""
     missing: dict[str, None] = {}
     nodes = list(found.workflow.nodes)
     for number, node in enumerate(nodes):
@@ -133,10 +133,10 @@ def _without_unknown(
 
 
 def recast(document: DocumentBound, acting: RoleOptions, *, is_foreign: bool) -> tuple[Agent, ...]:
-    """Return the agents of an existing flow; missing parts come from agent files.
+    """Return the agents of an existing flow, from agent files or from the stored snapshots.
 
-    The agents of a flow that was received from elsewhere get only the permissions of the command
-    line and the settings.
+    `is_foreign` means that the flow comes from elsewhere: its agents get at most the permissions of
+    the command line and the settings.
 
     Raises: ConfigError if this version cannot read the agents, or if another model is requested,
     because the models were set when the flow began.

@@ -84,7 +84,7 @@ def faults_in(found: LocatedWorkflow, workspace: Path) -> tuple[tuple[str, ...],
 
 
 def output_lines(outputs: Mapping[str, object], style: Style) -> Iterator[str]:
-    """Format `outputs`, each below the name of the output."""
+    """Format `outputs` as lines: for each output its name, then its value."""
     for name, value in outputs.items():
         yield ""
         yield style.paint(safe(name), "strong")
@@ -93,7 +93,7 @@ def output_lines(outputs: Mapping[str, object], style: Style) -> Iterator[str]:
 
 
 def output_data(state: FlowState, outputs: Mapping[str, object]) -> dict[str, object]:
-    """Return the outputs as a JSON field; a flow of roles has no such field."""
+    """Return a dict with `outputs` for JSON output; an empty dict for a flow of roles."""
     return {} if state.document is None else {"outputs": dict(outputs)}
 
 

@@ -1,1 +1,1 @@
-"""How a flow is displayed: its graph, its feeds, and what waits for people."""
+"""Displays a flow: its graph, its feeds, and the questions for people."""

@@ -49,7 +49,7 @@ def picture(
     width: int,
     said: Mapping[str, str] | None = None,
 ) -> Iterator[str]:
-    """Format all information about a flow."""
+    """Format a flow: its header, its graph with the texts `said`, and what waits for people."""
     yield from head(state, style)
     yield ""
     yield from lines(state.graph, style, width, state, said)

@@ -26,7 +26,7 @@ from perdure.session.flows.fold import flow_state, state_after
 from perdure.session.flows.run import FlowState
 
 PAUSE_S = 0.1
-"""Between two pictures at least, whatever happens."""
+"""Minimum time between two pictures. Units: seconds."""
 
 
 class Followed:
@@ -68,7 +68,7 @@ class Followed:
 
     @property
     def newest_lines(self) -> dict[str, str]:
-        """For each role instance, the newest line of its feed."""
+        """Return the newest line of the feed of each role instance."""
         return {role: newest_words([*items.values()]) for role, items in self._items.items()}
 
 

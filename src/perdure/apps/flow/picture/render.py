@@ -16,7 +16,7 @@ from perdure.session.flows.run import AwaitingHuman, FlowState
 GraphFormat = Literal["text", "mermaid", "dot"]
 
 _QUIET: tuple[NodeStanding, ...] = ("pending", "completed")
-"""A node that stands so shows no words of its role."""
+"""Statuses in which a node is shown without the newest text of its role."""
 
 _SHADES: dict[NodeStanding, str] = {
     "pending": "#eeeeee",
@@ -157,7 +157,7 @@ SYMBOLS: dict[NodeStanding, tuple[str, str]] = {
     "backward": ("↩", "<"),
     "completed": ("✓", "+"),
 }
-"""State of a node -> its symbol, and its symbol in ASCII."""
+"""Maps the status of a node to its symbol, and to its symbol in ASCII."""
 
 COLOURS: dict[NodeStanding, Meaning] = {
     "pending": "faint",
@@ -190,7 +190,7 @@ def standing(state: FlowState, node: FlowNode) -> NodeStanding:
 
 
 def overlaid(state: FlowState, waiting: Iterable[FlowWait]) -> FlowState:
-    """Return `state` with every node whose role asks for consent changed to waiting for a person.
+    """Return `state` with nodes whose roles ask for consent marked as waiting for a person.
 
     In the flow's own state, a node whose role asks for consent counts as running, because the
     question belongs to the node's turn.
@@ -227,7 +227,7 @@ def _after(state: FlowState, id: str) -> tuple[str, ...]:
 def along(state: FlowState, source: str, target: str) -> tuple[str, bool]:
     """Return the newest artifact sent from `source` to `target`, and whether it is unread.
 
-    Shape: the artifact is "" if nothing was sent.
+    Shape: the first value is the artifact's name, or "" if nothing was sent.
     """
     key = edge_key(source, target)
     sent = state.run.history_handoff.get(key, ())
