@@ -34,7 +34,7 @@ class ShellRun(msgspec.Struct, frozen=True):
 
     @property
     def ending(self) -> str:
-        """Return a text that describes how the command ended."""
+        """A text that describes how the command ended."""
         return "timed out" if self.code is None else f"exit code {self.code}"
 
     def message(self, *, in_context: bool) -> CustomMessage:

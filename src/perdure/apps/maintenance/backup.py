@@ -103,7 +103,7 @@ async def back_up(
 
 
 async def _remember(address: str, namespace: str, key: StoreKey | None, backup: Backup) -> None:
-    """Record the backup in the store, unless the store is read-only."""
+    """Record the backup in the store, unless it is read-only, full, or cannot record backups."""
     with suppress(StoreReadOnly, StoreFull, Unsupported):
         async with open_store(address, namespace=namespace, key=key) as store:
             await store.backend.retention.remember_backup(backup)
@@ -145,7 +145,7 @@ async def _collect(
 
 
 def check_copied(done: CopyReport, store: str) -> None:
-    """Raises: StoreCorrupt or CopyConflict if the copy is incomplete."""
+    """Raises: StoreCorrupt or CopyConflict if the report `done` shows an incomplete copy."""
     for each in done.streams:
         if each.outcome == "damaged":
             raise StoreCorrupt(store, f"session {each.stream}: {each.reason}")
@@ -185,10 +185,11 @@ def _manifest_of(file: Path, key: StoreKey | None, address: str) -> Manifest:
 
 @contextmanager
 def _partial(folder: Path) -> Generator[Path]:
-    """Create a folder to be renamed to `folder` later; first delete one that a killed backup left.
+    """Yield a temporary folder, which is renamed to `folder` at the end.
 
-    Raises: StoreExists if `folder` exists or another backup writes to it; StoreFull if the disk is
-    full; StoreUnavailable if the folder cannot be written.
+    Files that a killed backup left in the temporary folder are deleted first. Raises: StoreExists
+    if `folder` exists or another backup writes to it; StoreFull if the disk is full;
+    StoreUnavailable if the folder cannot be written.
     """
     try:
         _check_free(folder)

@@ -74,15 +74,13 @@ async def rekey_store(
 ) -> None:
     """Encrypt the store at `address` with `new_key`; None decrypts it.
 
-    The current key is `key`; without it, the key that `perdure.open` finds. The caller must store
-    the new key before the call, because only the new key opens the store afterwards. The call needs
-    disk space for a copy of the store.
-    Durable: the new key is in use when this call returns; after a kill, either the old or the new
-    key opens the complete store.
-    Raises: StoreInUse if another process has the store open; KeyMissing or KeyWrong if the current
-    key does not open the store.
-    Raises: ValueError if the new key is invalid; Unsupported if the store has no encryption; the
-    errors of `perdure.open`.
+    `key` is the current key; if it is None, the key that `perdure.open` finds is used. The caller
+    must store the new key before the call, because only the new key opens the store afterwards. The
+    call needs disk space for a copy of the store. Durable: the new key is in use when this call
+    returns. After a kill, either the old or the new key opens the whole store. Raises: StoreInUse
+    if another process has the store open; KeyMissing or KeyWrong if the current key does not open
+    the store. Raises: ValueError if the new key is invalid; Unsupported if the store has no
+    encryption; the errors of `perdure.open`.
     """
     address, path = place_of(address, "encryption")
     new = StoreKey.of(new_key) if isinstance(new_key, bytes | str) else new_key
@@ -188,7 +186,7 @@ def _generate_key(address: str, file: Path | None) -> Change:
 
 
 def _settle(address: str, change: Change) -> None:
-    """Store the new key in the keyring, or remove the old key from it."""
+    """Store the new key in the keyring; if it is elsewhere, remove the old key from the keyring."""
     if change.place == "keyring" and change.key is not None:
         keep_key(address, change.key)
     else:

@@ -55,7 +55,7 @@ from perdure.stores.session_store import SessionStore
 from perdure.stores.verification import is_content_lost
 
 _HOLDING = ("sqlite", "postgres", "postgresql")
-"""Schemes of stores that can say of an entry that its body is gone, and outlast the repair."""
+"""Schemes of persistent stores that can record that the body of an entry is lost."""
 
 
 async def repair_store(
@@ -70,16 +70,15 @@ async def repair_store(
 
     Every readable entry keeps its id, its position and its digest. If only the body of an entry is
     damaged, its digest and the hash chain stay the same. A placeholder replaces a lost entry, and
-    the hash chain is computed again from that entry on. The search index is rebuilt. The damaged
-    store is moved aside; if `to` is given, the damaged store is not changed. A store without damage
-    is not changed. For an SQLite file, all namespaces are repaired. For any other store, only
-    `namespace` is repaired, and always into an empty store at `to`. `on_progress` receives the
-    progress of each step: checking the store, copying it, checking the copy.
-    Durable: the repaired store is on disk when this call returns; after a kill, the store is
-    unchanged.
-    Raises: StoreInUse if another process has the store open; StoreExists if `to` is not empty;
-    KeyMissing if there is no key; KeyWrong if `key` decrypts no page of the file; ConfigError if
-    `to` is missing or unsuitable; Unsupported if the store cannot be repaired.
+    the hashes of the chain are recomputed from this entry on. The search index is rebuilt. The
+    damaged store is moved to another folder; if `to` is given, it stays unchanged. A store without
+    damage is not changed. For an SQLite file, all namespaces are repaired. For any other store,
+    only `namespace` is repaired, and always into an empty store at `to`. `on_progress` receives the
+    progress of each step: the check of the store, the copy, and the check of the copy. Durable: the
+    repaired store is on disk when this call returns; after a kill, the store is unchanged. Raises:
+    StoreInUse if another process has the store open; StoreExists if `to` is not empty; KeyMissing
+    if there is no key; KeyWrong if `key` decrypts no page of the file; ConfigError if `to` is
+    missing or unsuitable; Unsupported if the store cannot be repaired.
     """
     address = routed(address_or_default(address, os.environ, sys.platform), namespace)
     _check_target(address, to)
@@ -132,7 +131,7 @@ async def _elsewhere(
     key: bytes | str | StoreKey | None,
     on_progress: Report | None,
 ) -> RepairReport:
-    """Write the readable data of the namespace at `address` to a new store at `to`."""
+    """Write the readable data of a namespace of the store at `address` to the empty store `to`."""
     kind = address.partition(":")[0]
     async with open_store(address, namespace=namespace) as source:
         backend = source.backend
@@ -154,7 +153,7 @@ async def _write_repaired(
     target: SessionStore,
     on_progress: Report | None,
 ) -> RepairReport:
-    """Write the salvaged data into `target`, each origin before its forks, and check `target`."""
+    """Write salvaged streams to `target`, each origin before its forks, then check `target`."""
     if await target.maintenance.segment_states():
         raise StoreExists(target.address)
     named = {*parents_in(row for each in found.streams for row in each.rows.values())}
@@ -191,7 +190,7 @@ async def _write_repaired(
 
 
 class _Contents:
-    """The contents of a damaged store; each content is yielded once.
+    """Reads the contents of a damaged store, such as images, each one once.
 
     `lost` lists the contents that are damaged.
     """
@@ -202,7 +201,7 @@ class _Contents:
         self.lost: list[str] = []
 
     async def of(self, sealed: StreamSegment) -> AsyncIterator[bytes]:
-        """Yield the contents, such as images, to which the entries in `sealed` refer."""
+        """Yield the contents that entries in `sealed` refer to and that were not read before."""
         names = {
             name.decode()
             for row in sealed.entries()
@@ -282,9 +281,9 @@ def _repair_lines(done: RepairReport) -> Iterator[str]:
 
 
 def _losses(losses: Iterable[Problem]) -> Iterator[tuple[str, str]]:
-    """Yield place and problem of each loss.
+    """Yield the place and the problem of each loss.
 
-    Consecutive entries with the same problem are one loss.
+    Consecutive entries with the same problem are reported as one loss.
     """
     runs: list[tuple[Problem, int | None]] = []
     for loss in losses:

@@ -68,7 +68,7 @@ class RestoreReport(msgspec.Struct, frozen=True):
 
 
 class _Bound(msgspec.Struct, frozen=True):
-    """Where a restore ends: at a time, or at an entry of a namespace; None restores everything."""
+    """The end of a restore: a time, or an entry of `namespace`; None restores everything."""
 
     until: datetime | str | None
     namespace: str
@@ -94,16 +94,15 @@ async def restore_backup(
     """Restore the backup in `folder` to `address`, after checking the backup against its manifest.
 
     `until` is a time, or the id of an entry in `namespace`. The restored store ends with the last
-    commit up to the time `until`, or with the commit of the entry `until`. An existing store is an
-    error; with `is_forced`, the existing store is moved aside. If `address` is not an SQLite store,
-    the sessions are copied into it, and its existing sessions remain.
-    Durable: the restored store is on disk when this call returns; after a kill, the existing store
-    is unchanged.
-    Raises: BackupDamaged if the backup does not match its manifest; EntryNotFound if `until` names
-    no entry.
-    Raises: StoreExists if a store is at `address`; StoreInUse if another process has that store
-    open; CopyConflict if one of its sessions differs from the backup.
-    Raises: KeyMissing or KeyWrong if no key opens the backup; the errors of `perdure.open`.
+    commit up to the time `until`, or with the commit of the entry `until`. If a store exists at
+    `address`, the call fails; if `is_forced` is True, the existing store is moved to another
+    folder. If `address` is not an SQLite store, the sessions are copied into it, and its existing
+    sessions remain. Durable: the restored store is on disk when this call returns; after a kill,
+    the existing store is unchanged. Raises: BackupDamaged if the backup does not match its
+    manifest; EntryNotFound if `until` names no entry. Raises: StoreExists if a store is at
+    `address`; StoreInUse if another process has that store open; CopyConflict if one of its
+    sessions differs from the backup. Raises: KeyMissing or KeyWrong if no key opens the backup; the
+    errors of `perdure.open`.
     """
     address = routed(address_or_default(address, os.environ, sys.platform), namespace)
     if not address.startswith(SQLITE) and is_forced:
@@ -136,7 +135,7 @@ def _path_of(address: str) -> Path | None:
 
 @contextmanager
 def _alone(path: Path) -> Generator[None]:
-    """Lock `path` against other restores, because they would use the same temporary files.
+    """Lock `path` against concurrent restores, which would use the same temporary files.
 
     Raises: StoreInUse, StoreUnavailable.
     """
@@ -208,7 +207,7 @@ async def _into_other(fetched: _Fetched, address: str, bound: _Bound) -> Restore
 
 
 async def _earlier(fetched: _Fetched, path: Path, bound: _Bound) -> Path:
-    """Create a store next to `path` with the content that the backup had at an earlier time."""
+    """Create a store next to `path` that contains the backup's data up to `bound`."""
     earlier: Path = upkeep_of_sqlite("restore").earlier_store(path)
     await asyncio.to_thread(upkeep_of_sqlite("restore").remove_with_logs, earlier)
     moments = await asyncio.to_thread(_moments, fetched, bound)
@@ -243,7 +242,7 @@ def _counted(file: Path, key: StoreKey | None) -> tuple[int, int]:
 
 
 def _moments(fetched: _Fetched, bound: _Bound) -> list[tuple[str, list[SegmentState]]]:
-    """Return each namespace of the backup with the head of each stream."""
+    """Return the namespaces of the backup, each with the state of its streams at `bound`."""
     content = upkeep_of_sqlite("backup").Content(fetched.path, fetched.key)
     try:
         if isinstance(bound.until, str):
@@ -258,7 +257,7 @@ def _moments(fetched: _Fetched, bound: _Bound) -> list[tuple[str, list[SegmentSt
 
 
 def _clear_beside(path: Path) -> None:
-    """Remove the temporary files of a restore that lie next to the store."""
+    """Remove the temporary files that a restore creates next to the store."""
     restoring = upkeep_of_sqlite("restore")
     for left in (restoring.unfinished_restore(path), restoring.earlier_store(path)):
         restoring.remove_with_logs(left)

@@ -36,8 +36,8 @@ from perdure.stores.session_store import SessionStore
 async def figures(store: Store, *, days: int = DAYS) -> StoreFigures:
     """Return sizes, the largest sessions, and the growth over the last `days` days.
 
-    The figures cover the open namespace; file sizes cover all namespaces. For stores in memory and
-    session files, all data is read to compute the figures; other stores maintain them.
+    The figures cover the open namespace; file sizes cover all namespaces. Stores in memory and
+    session files compute the figures from all data. Other stores maintain the figures.
     """
     since = store.outside.clock.now_ms() - days * DAY_MS
     with suppress(Unsupported):

@@ -16,18 +16,18 @@ from perdure.errors import KeyMissing, Unsupported
 from perdure.stores.key import StoreKey
 
 Report = Callable[[int, int], None]
-"""Called on a thread with the bytes that are written, and their total."""
+"""Callback that a worker thread calls with the number of bytes written, and their total."""
 
 SQLITE = "sqlite:///"
 
 
 def upkeep_of_sqlite(name: str) -> Any:
-    """Load a module of the SQLite backend only when it is needed."""
+    """Import the module `name` of the SQLite backend, which is loaded only on use."""
     return importlib.import_module(f"perdure.stores.sqlite.maintenance.{name}")
 
 
 async def is_encrypted(address: str | None = None) -> bool:
-    """Whether the store at `address` needs a key.
+    """Return whether the store at `address` needs a key.
 
     Raises: Unsupported if the store has no encryption; the errors of `perdure.open` if it is not a
     store.
@@ -51,7 +51,7 @@ async def present_keys(
 async def likely_keys(
     address: str, key: bytes | str | StoreKey | None, encrypted: str
 ) -> tuple[StoreKey | None, ...]:
-    """Return the configured key of the store at `address`; without one, the keys in the keyring.
+    """Return the configured key of the store at `address`, or else its keys in the keyring.
 
     Raises: KeyMissing, with `encrypted` in its text, if there is no key.
     """
@@ -65,9 +65,9 @@ async def likely_keys(
 
 
 def place_of(address: str | None, capability: str) -> tuple[str, Path]:
-    """Return the address, and the file that the address names.
+    """Return the address of an SQLite store, and its file.
 
-    Raises: Unsupported for another kind of store.
+    Raises: Unsupported with the text `capability` for another kind of store.
     """
     address = address_or_default(address, os.environ, sys.platform)
     if not address.startswith(SQLITE):

@@ -34,17 +34,17 @@ from perdure.session.search.snippets import snippet_of
 from perdure.session.search.values import MOST_RANKED, Hit
 
 MOST_CHARACTERS = 20_000
-"""Length of an answer; a longer text is cut, and the answer says how to read on."""
+"""Maximum length of an answer. A longer text is cut, and the answer says how to read the rest."""
 
 MOST_HITS = 50
 MOST_MESSAGES = 200
 MOST_LISTED = 100
 
 _SNIPPET = 1_200
-"""Characters of one recalled text."""
+"""Maximum length of one recalled text."""
 
 _LOOKED_AT = 4
-"""Hits or sessions read at first for each that is wanted: some are out of scope."""
+"""Hits or sessions read per wanted result, because the client may not see some of them."""
 
 
 class Scope:
@@ -60,7 +60,7 @@ class Scope:
 
     @property
     def is_limited(self) -> bool:
-        """Whether sessions may exist that the client does not see."""
+        """Whether there can be sessions that the client does not see."""
         return not self.is_all or self.agent is not None
 
     @property
@@ -211,13 +211,13 @@ class History:
         return ""
 
     async def _said(self, entry: str) -> str:
-        """Return the text of an entry that was found; "" if it was erased in the meantime."""
+        """Return the text of the entry with the id `entry`; "" if it was erased in the meantime."""
         with suppress(EntryNotFound, SessionNotFound, Erased):
             return _text_of(await self._store.entry(entry))
         return ""
 
     async def _shown_hits(self, query: str, wanted: int) -> list[Hit]:
-        """Return the best hits that the client may see; if others fill the list, read more."""
+        """Return the best `wanted` hits that the client may see; read as many hits as needed."""
         limit = wanted
         while True:
             limit *= _LOOKED_AT
@@ -284,7 +284,7 @@ class Notebook:
         return "Forgotten."
 
     async def _own(self, fact: str) -> str:
-        """Return the id of a fact, after checking that it is a fact of the subject.
+        """Return `fact`, the id of a fact, if the client may see this fact.
 
         Raises: FactNotFound.
         """
@@ -297,7 +297,7 @@ class Notebook:
 
 
 def _recalled(hit: MemoryHit, whole: str) -> str:
-    """Return `hit` as text, masked within `whole`: passages may begin or end inside a secret."""
+    """Return `hit` as text. Secrets are masked in `whole`, because a passage may cut a secret."""
     head = f"{minute(hit.at)}  session {hit.session_id}  entry {hit.entry_id}  "
     head += hit.author or hit.role
     if hit.kind == "fact":
@@ -336,13 +336,13 @@ def _message(entry: Entry) -> str | None:
 
 
 def _text_of(entry: Entry) -> str:
-    """Return the text of an entry; if the entry records an episode, the summary of the episode."""
+    """Return the text of an entry; for an episode, its summary."""
     found = searchable_of(entry) or summary_of(entry)
     return "" if found is None else found.text
 
 
 def _newest_that_fit(texts: Sequence[str]) -> list[str]:
-    """Return the first of `texts`, and as many of the last other texts as fit into an answer."""
+    """Return the first text, then as many of the last texts as fit into an answer, in order."""
     head, *rest = texts
     left, kept = MOST_CHARACTERS - len(head), list[str]()
     for text in reversed(rest):

@@ -21,7 +21,7 @@ from perdure.models.embedders.protocol import Embedder, EmbedderName
 from perdure.secrets.mask import mask_secrets
 
 RESOURCES = 50
-"""Sessions listed as resources; the others can be read by their address."""
+"""Number of sessions listed as resources; other sessions can be read by their address."""
 
 _INSTRUCTIONS = """\
 The user's earlier sessions with AI agents, and facts that were remembered. Use `recall` with a
@@ -38,8 +38,7 @@ async def serve(
 ) -> None:
     """Serve `store` on stdin and stdout until stdin ends.
 
-    SIGINT ends the process at once, because the library would wait for the next line of stdin
-    before it stops.
+    SIGINT ends the process at once; otherwise, the library would wait for the next line of stdin.
     Raises: ConfigError if the extra "mcp" is not installed.
     """
     server = await server_of(store, scope, is_writable=is_writable, embedder=embedder)
@@ -104,7 +103,7 @@ def _add(server: Any, tool: Callable[..., Awaitable[str]], *, is_reading: bool) 
 def _explained(
     tool: Callable[..., Awaitable[str]], kind: str = "ToolError"
 ) -> Callable[..., Awaitable[str]]:
-    """Wrap `tool`: perdure's errors reach the client as a sentence with masked secrets.
+    """Wrap `tool` so that the client receives perdure's errors as text with masked secrets.
 
     `kind` is the library's error type that replaces perdure's errors.
     """

@@ -67,7 +67,7 @@ Examples:
 )
 
 _CANDIDATES = 5
-"""Ids that an ambiguous one is answered with."""
+"""Maximum number of matching ids that an error about an ambiguous id names."""
 
 FactArgument = Annotated[
     str,
@@ -462,7 +462,7 @@ def _scope(subject: str | None, *, every: bool) -> ScopeName:
 
 
 async def _episode(opened: Store, named: str) -> Episode:
-    """Return the episode with the whole id `named`. Raises: EpisodeNotFound; SessionNotFound."""
+    """Return the episode with the id `named`. Raises: EpisodeNotFound; SessionNotFound."""
     session = named.rpartition("/")[0]
     own = await opened.memory.episodes(session=session, limit=None) if session else []
     found = next((each for each in own if each.id == named), None)
@@ -472,7 +472,7 @@ async def _episode(opened: Store, named: str) -> Episode:
 
 
 async def _whole_id(opened: Store, named: str) -> str:
-    """Return the id of the fact that `named` identifies; if no fact matches, `named` itself.
+    """Return the complete id of the fact that `named` identifies; `named` if none matches.
 
     Raises: AmbiguousId.
     """
@@ -491,7 +491,7 @@ async def _matching(opened: Store, named: str) -> tuple[str, ...]:
 
 
 def _is_named(fact: str, named: str) -> bool:
-    """Whether `named` is the beginning of the id `fact`, its number, or both: ``memory-1f/3``."""
+    """Return whether `named` is the start of the id `fact`, its number or both: ``memory-1f/3``."""
     stream, _, number = fact.rpartition("/")
     begin, slash, end = named.rpartition("/")
     if slash:

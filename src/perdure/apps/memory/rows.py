@@ -19,10 +19,10 @@ from perdure.session.ids import StreamId
 from perdure.session.memory.facts import Fact
 
 _TEXT = 400
-"""Characters of a text in a line."""
+"""Maximum length of a text in a line."""
 
 _TITLE = 40
-"""Characters of the title of a session in a line."""
+"""Maximum length of a session's title in a line."""
 
 
 def hit_data(hit: MemoryHit, titles: Mapping[StreamId, str]) -> dict[str, object]:
@@ -105,7 +105,7 @@ def _times(data: dict[str, object]) -> dict[str, object]:
 
 
 def fact_rows(found: Sequence[Fact]) -> Iterator[str]:
-    """Return a table of facts; if the output is for a program, each text is complete."""
+    """Return a table of facts; if stdout is not a terminal, texts are not shortened."""
     columns = [
         Column("ID", "strong"),
         Column("AT", "faint"),

@@ -28,10 +28,10 @@ _TERMINAL = "/dev/tty"
 _ENTER = "\x1b[?1049h\x1b[?2004h"  # the alternate screen; pasted text is between marks
 _LEAVE = "\x1b[?2004l\x1b[?1049l"
 _LOOK_S = 0.25
-"""Pause between two checks of the window size while no key is pressed."""
+"""Interval at which the window size is checked while no key is pressed. Units: seconds."""
 
 _ESCAPE_S = 0.05
-"""How long the rest of a key that begins with an escape may take."""
+"""Time to wait for the rest of a key's escape sequence. Units: seconds."""
 
 _CHUNK_BYTES = 4_096
 
@@ -117,7 +117,7 @@ def _draw(screen: TextIO, lines: Iterable[str], state: State) -> None:
 
 
 _AROUND = 5
-"""Lines that are no session: what is typed, what is known of the marked one, the keys."""
+"""Number of lines around the list: the typed text, a rule, facts on the selected session, keys."""
 
 _FACTS_CELLS = 34
 _ENDINGS = {"ended": "  (ended)", "importing": "  (import not finished)"}
@@ -142,7 +142,7 @@ def view_lines(state: State, columns: int, rows: int, style: Style) -> Iterator[
 
 
 def _key_line(state: State, columns: int, style: Style) -> str:
-    """Return the keys. In a narrow terminal, the hints before Tab are left out from the last."""
+    """Return the line of keys. In a narrow terminal, hints are omitted, the last one first."""
     tab = "Tab this folder" if state.is_everywhere else "Tab all folders"
     for count in range(len(HINTS), -1, -1):
         line = " · ".join((*HINTS[:count], tab))

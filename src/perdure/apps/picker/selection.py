@@ -73,7 +73,7 @@ class Choice(msgspec.Struct, frozen=True):
 
 
 class State(msgspec.Struct, frozen=True):
-    """The typed text, the matching `choices`, and the selected choice.
+    """The state of the picker: all `choices`, the typed text, the matches and the selected match.
 
     `folder` is the current folder; only its sessions are offered unless `is_everywhere`.
     """
@@ -150,7 +150,7 @@ def _move(state: State, key: str) -> int:
 
 
 def _refit(state: State) -> State:
-    """Return `state` with new matches for its text; the best match is selected."""
+    """Return `state` with the matches for its text computed again, and the best one selected."""
     offered = [
         choice for choice in state.choices if state.is_everywhere or choice.info.cwd == state.folder
     ]
@@ -162,7 +162,7 @@ def _refit(state: State) -> State:
 
 
 _NEXT = 16
-"""What a letter that follows the one before is worth."""
+"""Score of a letter that directly follows the previous letter of the query in the text."""
 
 _BEGINS_WORD = 12
 _BEGINS_TEXT = 4
@@ -171,7 +171,7 @@ _MOST_GAP = 30
 _PHRASE = 40
 _WHOLE_WORD = 20
 _FIELD = 2
-"""What a text costs for each text of the same thing that is more important."""
+"""Score subtracted from a match in a text for each more important text of the same item."""
 
 _BREAKS = frozenset(" \t/\\-_.,:;()[]{}'\"|")
 
@@ -179,7 +179,7 @@ _Score = Callable[[str, str], int | None]
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """A parsed query: `words` match fuzzily, `phrases` match exactly. Both are folded."""
+    """A parsed query: `words` match fuzzily, `phrases` match exactly; `fold` normalized both."""
 
     words: tuple[str, ...] = ()
     phrases: tuple[str, ...] = ()
@@ -191,7 +191,7 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 class Match(msgspec.Struct, frozen=True):
-    """The quality of a match. Shape: `index` is the position of the matched item in the input."""
+    """The quality of a match. Shape: `index` is the position of the matched item in its list."""
 
     index: int
     score: int
@@ -231,7 +231,7 @@ def rank(texts: Iterable[Sequence[str]], wanted: Wanted) -> list[Match]:
 
 
 def score_of(fields: Sequence[str], wanted: Wanted) -> int | None:
-    """Return the score of `fields`, which `fold` normalized; None if they do not match `wanted`."""
+    """Return the score of normalized texts `fields`; None if they do not match `wanted`."""
     total = 0
     for word in wanted.words:
         best = _best(fields, word, fuzzy_score)
@@ -266,10 +266,10 @@ def phrase_score(text: str, phrase: str) -> int | None:
 
 
 def fuzzy_score(text: str, word: str) -> int | None:
-    """Return how well `text` contains the letters of `word` in this order; None if it does not.
+    """Return a score if `text` contains the letters of `word` in order; otherwise None.
 
-    If `text` contains the whole word, the score uses the best occurrence of the word. If the whole
-    word does not occur, the score uses the closest letters before the end of the leftmost match.
+    If `text` contains the whole word, the score uses the best occurrence of the word. Otherwise,
+    the leftmost match decides: the score uses the closest letters that end where this match ends.
     The running time is linear in the length of the text, without backtracking.
     """
     whole = phrase_score(text, word)
@@ -290,7 +290,7 @@ def fuzzy_score(text: str, word: str) -> int | None:
 
 
 def _nearest(text: str, word: str) -> list[int] | None:
-    """Return the positions of the closest letters before the end of `word`'s leftmost match."""
+    """Return the positions of the letters that are closest to the end of the leftmost match."""
     end = -1
     for letter in word:
         end = text.find(letter, end + 1)

@@ -167,7 +167,7 @@ async def serve_store(
 async def _runtime_of(
     factory: str, store: Store, idle_s: float | None
 ) -> AsyncGenerator[tuple[Runtime, str]]:
-    """Yield the runtime of the program or of the settings, and text on when idle sessions end."""
+    """Yield the runtime of `factory` or of the settings, and a text on when idle sessions end."""
     made = await made_by(factory, store) if factory else configured(store, idle_s)
     told = "sessions never end as idle (--idle-minutes 0)."
     if factory and isinstance(made, Runtime):

@@ -1,4 +1,4 @@
-"""MODULE:FACTORY: names a function of a program that returns its runtime, or its agents."""
+"""MODULE:FACTORY names a function of a program that returns a runtime or a list of agents."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def made_by(factory: str, store: Store) -> Runtime | list[Agent]:
 
 @contextmanager
 def _of_program(factory: str) -> Generator[None]:
-    """Raises: ConfigError in place of the errors of the program that `factory` names."""
+    """Turn any error of the program's code into a ConfigError that names `factory`."""
     try:
         yield
     except PerdureError:
@@ -63,8 +63,7 @@ def _of_program(factory: str) -> Generator[None]:
 def _function(module: str, name: str) -> Callable[[Store], Any]:
     """Return the function `name` of `module`.
 
-    Raises: ConfigError if the module or the function does not exist; errors from importing the
-    module.
+    Raises: ConfigError if the module or the function does not exist; the errors of the import.
     """
     folder = str(Path.cwd())  # as `python -m` does
     if sys.path[0] != folder:

@@ -20,12 +20,12 @@ def config(**options: Any) -> Config:
 
 
 class DrainingServer(Server):
-    """At the first SIGTERM, drains its `application`.
+    """A server that drains its `application` at the first SIGTERM, and stops later.
 
-    Stops the application `drain_s` seconds after the drain began.
+    The server stops `drain_s` seconds after the drain began.
 
-    Between the drain and the stop, the server still answers requests, so that a load balancer can
-    start to use other servers. SIGINT or a second SIGTERM stops the server at once.
+    During the drain, the server still answers requests, so that a load balancer can switch to other
+    servers. SIGINT or a second SIGTERM stops the server at once.
     """
 
     def __init__(self, config: Config, application: Draining, drain_s: float) -> None:
@@ -41,7 +41,10 @@ class DrainingServer(Server):
         await super().startup(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Handle a signal; Python calls this between two steps of the main thread."""
+        """Handle a signal.
+
+        Python calls this method in the main thread, between two instructions.
+        """
         is_first = sig == signal.SIGTERM and not self._is_draining
         self._is_draining = True
         self._application.drain()

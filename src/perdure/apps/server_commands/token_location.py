@@ -1,4 +1,4 @@
-"""Where the tokens of a store are: one file for each store and namespace."""
+"""Finds the file with the tokens of a store; each store and namespace has its own file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from perdure.client.lookup.store_files import data_folder
 from perdure.client.store import Store
 
 TOKENS = "PERDURE_TOKENS"
-"""The variable that names another file, for example for two servers on one PostgreSQL."""
+"""The environment variable that names another file, for example for two servers on one PostgreSQL.
+"""
 
 
 async def tokens_of(store: Store) -> TokenFile:

@@ -13,7 +13,7 @@ from perdure.secrets.mask import mask_secrets
 
 
 def advice_to_set(words: Sequence[str]) -> str | None:
-    """Return the TOML line that does what ``perdure config set KEY VALUE`` asks, and its file.
+    """Return the TOML line and the file to edit in place of ``perdure config set KEY VALUE``.
 
     `words` are the arguments of the command line. Returns None if the key is unknown or the value
     is missing. The command ``config set`` does not exist, because the settings file is edited by

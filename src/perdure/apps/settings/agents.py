@@ -36,7 +36,7 @@ _WHERE_ALLOWED: Mapping[str, str] = {
     "allowed_domains": "chat.allowed_domains (or --allow-domain)",
     "approval": "chat.approval",
 }
-"""Field of `Permissions` -> the setting of the user, and the option, that allows it."""
+"""Maps a field of `Permissions` to the user's setting, and the option, that can allow it."""
 
 
 class Chosen(msgspec.Struct, frozen=True):
@@ -53,7 +53,7 @@ class Chosen(msgspec.Struct, frozen=True):
 
 
 def agents_here(start: Path, environment: Mapping[str, str]) -> tuple[FoundAgentFile, ...]:
-    """Return every agent file of the project around `start`, and every agent file of the user."""
+    """Return the agent files of the project that contains `start`, and of the user."""
     return agents_found(cast("Mapping[AgentPlace, Path]", agent_folders(start, environment)))
 
 
@@ -86,7 +86,7 @@ def is_file_name(named: str) -> bool:
 
 
 async def require_own_agent(store: Store, session: StreamId, named: str) -> None:
-    """Raise an error if an agent is in force in `session` and `named` is not the id of this agent.
+    """Raise an error if the agent in force in `session` has another id than `named`.
 
     Raises: WrongArgument.
     """
@@ -104,9 +104,9 @@ async def require_own_agent(store: Store, session: StreamId, named: str) -> None
 def invocable(
     found: Sequence[FoundAgentFile], allowed: Permissions, but: Agent
 ) -> tuple[Agent, ...]:
-    """Return the readable agents in `found` that may be invoked, except `but`.
+    """Return `but`, followed by the other readable agents in `found` that may be invoked.
 
-    The result contains each agent id only once.
+    Agents whose id is not unique, and a project's agents that start programs, are omitted.
     """
     ids = [filed.id for filed in found]
     usable = [

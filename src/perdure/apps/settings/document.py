@@ -26,7 +26,7 @@ from perdure.tools.mcp.servers import CALL_TIMEOUT_S, CONNECT_TIMEOUT_S, McpServ
 from perdure.tools.permissions import SCOPES, ApprovalMode, Permissions, Scope
 
 MOST = 2**63 - 1
-"""The greatest whole number that is kept everywhere."""
+"""The greatest integer that all stores and formats can represent."""
 
 Text = Annotated[str, Meta(min_length=1, pattern=r"\S")]
 Dollars = Annotated[float, Meta(ge=0, le=1_000_000)]
@@ -54,7 +54,7 @@ def search_permissions(endpoint: str) -> Permissions:
 
 
 DisplayMode = Literal["auto", "screen", "inline", "lines"]
-"""How ``perdure chat`` uses a terminal: all of it, the lines below the prompt, or line by line."""
+"""How ``perdure chat`` uses a terminal: full screen, lines below the prompt, or line by line."""
 
 Theme = Literal["auto", "dark", "light", "terminal"]
 
@@ -262,7 +262,7 @@ BUILT_IN: Mapping[str, object] = {
     "mcp.servers": {},
     **{f"limits.{name}": value for name, value, _ in describe_limits()},
 }
-"""Key -> its default, in the order in which settings are printed."""
+"""Maps each key to its default, in the order in which settings are printed."""
 
 VARIABLES: Mapping[str, str] = {
     "chat.model": "PERDURE_MODEL",
@@ -270,7 +270,7 @@ VARIABLES: Mapping[str, str] = {
     "store.namespace": "PERDURE_NAMESPACE",
     "tools.search_endpoint": "PERDURE_SEARCH_URL",
 }
-"""Key -> the environment variable that sets it."""
+"""Maps a key to the environment variable that sets it."""
 
 _APPROVALS: tuple[ApprovalMode, ...] = ("plan", "ask", "accept-edits", "auto")
 
@@ -291,7 +291,7 @@ AT_MOST: Mapping[str, Narrower] = {
     "chat.turn_cap": _fewer,
     "chat.max_cost_microcents": _fewer,
 }
-"""Keys that a project may only lower -> the narrower of two values."""
+"""Maps a key that a project may only restrict to a function that returns the stricter value."""
 
 OF_PROJECTS: Mapping[str, str] = {
     "store.namespace": "keeps the project's sessions apart in the person's own store",
@@ -300,4 +300,4 @@ OF_PROJECTS: Mapping[str, str] = {
     "chat.turn_cap": "at most: it can only be lowered",
     "chat.max_cost_microcents": "at most: it can only be lowered",
 }
-"""Key -> why a project may set it."""
+"""Maps a key that a project may set to the reason."""

@@ -130,7 +130,7 @@ class Configuration:
 
     @property
     def budget(self) -> dict[str, Any]:
-        """The budget of a session and what happens when it is used up, by field name of `Agent`."""
+        """The budget of a session and the action when it is used up, by field name of `Agent`."""
         names = ("max_cost_microcents", "on_exceed")
         return {name: self.value(f"chat.{name}") for name in names}
 
@@ -180,7 +180,7 @@ class Configuration:
 
 
 def _nearer(key: str, now: Said, before: Said) -> tuple[Said, Said]:
-    """Return which of the two values is effective, and then the other value."""
+    """Return the effective value of `key`, then the other value."""
     if now.source != "project" or key not in AT_MOST:
         return now, before
     if AT_MOST[key](before.value, now.value) == now.value:

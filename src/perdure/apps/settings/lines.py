@@ -27,8 +27,8 @@ Path = tuple[str, ...]
 def lines_of(text: str) -> dict[Path, int]:
     """Return the line of every table and key in the TOML `text`, and of the items of arrays.
 
-    Units: lines count from 1. Shape: keys inside an inline table have the line of that table; the
-    path of an array's first item is the array's path with ``[0]``.
+    Units: lines count from 1. Shape: keys inside an inline table have the line of the table. An
+    item of an array has the path of the array plus its index, such as ``[0]``.
     """
     found: dict[Path, int] = {}
     table: Path = ()
@@ -50,7 +50,7 @@ def _note(found: dict[Path, int], path: Path, line: int) -> None:
 
 
 def _item_lines(value: str, line: int) -> Iterator[int]:
-    """If `value`, which begins at `line`, is an array, yield the line of each item."""
+    """Yield the line of each item if `value`, which begins at `line`, is an array."""
     depth, is_begun = 0, False
     for piece in _PIECE.finditer(value if value.lstrip().startswith("[") else ""):
         word = piece.group()
@@ -100,7 +100,7 @@ def _statements(text: str) -> Iterator[tuple[int, str]]:
 
 
 def nodes_of(data: Mapping[str, object], text: str) -> YamlNode:
-    """Return `data`, which was read from the TOML `text`, as nodes with line numbers."""
+    """Return `data`, which was parsed from the TOML `text`, as nodes with line numbers."""
     return _node(data, (), lines_of(text), 1)
 
 

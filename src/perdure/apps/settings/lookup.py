@@ -23,8 +23,7 @@ def setting(
     """Return the value of `key` from the settings files and `environment`; None if it is not set.
 
     Invalid MCP servers are reported only by commands that use servers. `start` and `environment`
-    default to the values of this process.
-    Raises: as `layers.Configuration`.
+    default to the values of this process. Raises: the errors of `layers.Configuration`.
     """
     folder = Path() if start is None else start
     environment = os.environ if environment is None else environment
@@ -38,8 +37,8 @@ def setting(
 def apply_limits(environment: Mapping[str, str] | None = None) -> None:
     """Apply the limits of the user's settings to this process.
 
-    If the settings cannot be read, the commands that use settings report it; this function does
-    not.
+    If the settings cannot be read, this function does nothing; commands that use settings report
+    the error.
     """
     environment = os.environ if environment is None else environment
     try:
@@ -72,7 +71,7 @@ def person_file(environment: Mapping[str, str]) -> Path:
 
 
 def project_file(start: Path) -> Path | None:
-    """Return the settings file of the project around `start`; None outside of a project.
+    """Return the settings file of the project that contains `start`; None outside of a project.
 
     The home folder is not a project: files in it do not apply to the folders below it.
     """

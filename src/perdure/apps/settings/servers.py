@@ -1,7 +1,7 @@
 """The MCP servers of the user's settings and agent files.
 
-An MCP server of a project's agent comes with a cloned repository. An MCP server of a project's
-agent is listed, but it can be used only by naming the agent's file.
+An MCP server of a project's agent comes with a cloned repository. Such a server is listed, but it
+can be used only by naming the agent's file.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def servers_of(configuration: Configuration) -> tuple[McpServer, ...]:
 def known_servers(
     configuration: Configuration, found: Iterable[FoundAgentFile]
 ) -> tuple[Known, ...]:
-    """Return every server: first the servers of the settings, then the servers of agent files."""
+    """Return all servers: first those of the settings, then those of the agent files in `found`."""
     return (
         *(Known(server, SETTINGS) for server in servers_of(configuration)),
         *(known for filed in found for known in _in_agent(filed)),
@@ -66,7 +66,7 @@ def known_servers(
 
 
 def server_named(name: str, known: Sequence[Known]) -> Known:
-    """Return the server `name` of `known`.
+    """Return the server with the name `name` in `known`.
 
     Raises: ServerNotFound if no server has this name; ConfigError if the name is ambiguous, or if
     the server is a project's.

@@ -18,9 +18,10 @@ from perdure.yaml.typed_reader import read_as
 def faults_in(
     data: Mapping[str, object], text: str, person_file: Path, *, is_project: bool
 ) -> tuple[str, ...]:
-    """Return the errors of `data`, read from the TOML `text`, and keys that a project may not set.
+    """Return the errors of `data`, including keys that a project may not set if `is_project`.
 
-    `person_file` is the user's settings file, which may set the keys that a project may not set.
+    `data` was read from the TOML `text`. `person_file` is the user's settings file, which may set
+    all keys.
     """
     nodes = YamlReader()
     root = nodes_of(data, text)

@@ -78,7 +78,7 @@ class Made(msgspec.Struct, frozen=True):
 
 
 def namespace_for(folder: Path) -> str:
-    """Return a namespace with the name of `folder`, reduced to letters, digits, dots and dashes."""
+    """Return the name of `folder` as a namespace, with only letters, digits, dots and dashes."""
     words = re.sub(r"[^A-Za-z0-9._-]+", "-", folder.name).strip("-._")
     return words[:_LONGEST] or _NO_NAME
 
@@ -105,7 +105,7 @@ def _make_file(file: Path, text: str) -> Made:
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _HISTORIES = (Path(".claude/projects"), Path(".pi/agent/sessions"), Path(".codex/sessions"))
-"""Where other programs keep sessions, below the home folder."""
+"""Folders below the home folder in which other programs store sessions."""
 
 _WHY = {
     "config.toml": "names the namespace of the project's sessions; commit it",
@@ -199,7 +199,7 @@ def _lines(
 
 
 def _to_type() -> Iterator[tuple[str, str]]:
-    """Return commands that the user can try next, depending on what this machine has."""
+    """Yield commands to try next, each with a description, depending on this machine's setup."""
     states = provider_states(os.environ)
     ready = [state.name for state in states if state.status == "configured"]
     real = [name for name in ready if name != "scripted"]

@@ -68,7 +68,7 @@ class Followed:
 
     @property
     def newest_lines(self) -> dict[str, str]:
-        """Return the newest line of the feed of each role instance."""
+        """The newest line of the feed of each role instance."""
         return {role: newest_words([*items.values()]) for role, items in self._items.items()}
 
 
