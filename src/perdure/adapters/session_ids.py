@@ -26,7 +26,7 @@ def session_id_of(prefix: str, foreign_id: str) -> str:
 
 
 def id_part(name: str) -> str:
-    """Return `name`, or its hash if needed, as one part of an id whose parts colons separate.
+    """Return `name`, or its hash if needed, as one part of a colon-separated id.
 
     Shape: two different names never result in the same part. A part has at most 40 characters.
     """

@@ -22,10 +22,10 @@ from perdure.stores.copy import with_forks
 from perdure.stores.protocol import SessionScope
 
 SessionState = Literal["running", "waiting", "interrupted", "scheduled", "idle", "ended"]
-"""``running``: some process runs a turn of the session.
+"""The state of a session in a list.
 
-``waiting``: the turn waits for a person. ``interrupted``: a turn is open and no process runs it.
-``scheduled``: the first message is not due yet.
+``running``: some process runs a turn. ``waiting``: the turn waits for a person. ``interrupted``: a
+turn is open and no process runs it. ``scheduled``: the first message is not due yet.
 """
 
 _LEAST_READ = 50
@@ -91,10 +91,11 @@ async def newest_rows(
     has_models: bool = False,
     has_agents: bool = True,
 ) -> list[SessionRow]:
-    """Return at most `limit` sessions that match `wanted`, newest activity first, after `after`.
+    """Return at most `limit` sessions that match `wanted`, newest activity first.
 
-    If `has_models` is True, each row contains the session's model. If `has_agents` is False, agents
-    are read only if a filter needs them. Raises: the errors of `Store.recent`.
+    `after` is the last session of the previous page. If `has_models` is True, each row contains the
+    session's model. If `has_agents` is False, agents are read only if a filter needs them.
+    Raises: the errors of `Store.recent`.
     """
     recent = partial(
         store.recent,
@@ -172,7 +173,7 @@ async def _row(
 
 
 async def agents_of(store: Store, infos: Sequence[SessionInfo]) -> dict[StreamId, str | None]:
-    """Return session id -> agent for the sessions in `infos`, in one read, like `agent_of`.
+    """Return the result of `agent_of` for each of `infos`, by session id, with one read.
 
     If the log of a fork names no agent, the result contains the agent of its origin, which takes
     another read.
@@ -219,7 +220,7 @@ def row_data(info: SessionInfo) -> dict[str, object]:
 
 
 async def states_of(store: Store, infos: Iterable[SessionInfo]) -> dict[str, SessionState]:
-    """Return session id -> state for the sessions in `infos`."""
+    """Return the state of each session in `infos`, by session id."""
     infos = list(infos)
     interrupted, waiting, scheduled = set[str](), set[str](), set[str]()
     if any(info.open_turn is not None for info in infos):
@@ -243,7 +244,7 @@ async def states_of(store: Store, infos: Iterable[SessionInfo]) -> dict[str, Ses
 
 
 async def waiting_sessions(store: Store) -> set[str]:
-    """Return the sessions whose turn waits for a person.
+    """Return the ids of the sessions whose turn waits for a person.
 
     This includes sessions whose invoked agent waits for a person.
     """

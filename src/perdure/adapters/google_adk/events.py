@@ -34,7 +34,7 @@ _HANDLE = re.compile(r"media://sha256-[0-9a-f]{64}")
 
 _Role = Literal["user", "assistant", "tool"]
 _CONTENT_ROLES: Mapping[str, str] = {"user": "user", "assistant": "model", "tool": "user"}
-"""Maps the role of a message to the role of the event's content, which is not stored in this case.
+"""Maps the role of a message to the role of its event's content, for events that do not store it.
 """
 _NONE: Mapping[str, object] = {"agent_state": None, "long_running_tool_ids": None}
 """Fields that `Event.model_dump` always returns, with their default values."""

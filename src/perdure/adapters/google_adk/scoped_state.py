@@ -46,7 +46,7 @@ class ScopedState:
         return self._fold.values
 
     async def write(self, change: _Fields) -> ScopedWrite:
-        """Return the write to pass to `Store.commit` to store `change`."""
+        """Return a write that stores `change`, for a call of `Store.commit`."""
         session = await self._create()
         return session, [perdure.Note(CHANGE, stored_json(change))], {}
 

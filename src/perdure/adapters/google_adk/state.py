@@ -16,8 +16,7 @@ Metadata = Mapping[str, object]
 """The metadata of a session of the store."""
 
 SNAPSHOT: Final = "adk.state"
-"""`Note.note_type` of a note that stores the whole state; also the alias of the newest such note.
-"""
+"""`Note.note_type` of a note that stores the whole state; the newest such note has it as alias."""
 CHANGE: Final = "adk.state.change"
 """`Note.note_type` of a change of the state of a user or an app."""
 

@@ -45,8 +45,7 @@ FOUND: Final = 10
 """Maximum number of memories that a search returns, the same as in the ADK's own services."""
 
 _MORE = 4
-"""A search requests `FOUND` times this many hits, because some hits are events that were not added.
-"""
+"""A search requests this many hits per result, because some hits are events that were not added."""
 
 
 class _Scope(msgspec.Struct):

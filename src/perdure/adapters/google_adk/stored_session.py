@@ -206,8 +206,8 @@ class StoredSession:
 
         `session` must be up to date: its marker is compared with the store, or the time of its
         newest event if it has no marker. Changes of the state of the user and the app are in the
-        same commit as the event. Durable: the change is stored when this call returns. Raises:
-        StaleSessionError.
+        same commit as the event.
+        Durable: the change is stored when this call returns. Raises: StaleSessionError.
         """
         async with self._lock:  # parallel agents of one run share `session`
             marker = marker_of(session)
@@ -322,7 +322,7 @@ class StoredSession:
 
 
 def snapshot_note(fold: StateFold) -> perdure.Note:
-    """Return a note that stores the whole state; to append with the alias `SNAPSHOT`."""
+    """Return a note that stores the whole state; its alias must be `SNAPSHOT`."""
     return perdure.Note(
         SNAPSHOT, stored_json({"state": fold.values, "updated_at": fold.updated_at})
     )

@@ -27,9 +27,9 @@ class CheckpointBody(msgspec.Struct, frozen=True, gc=False):
     """The data of an entry that stores a checkpoint.
 
     Shape: `values` are records of channel values (`values.py`); to read them, the last `window`
-    checkpoints of the path are needed. The `said` entries directly before this entry are messages
-    that people can read. `shown` counts the messages of the channel that people can read, over all
-    checkpoints up to this one.
+    checkpoints of the path are needed. `said` counts the entries directly before this entry that
+    are messages for people. `shown` counts the messages of the channel that people can read, over
+    all checkpoints up to this one.
     """
 
     ns: str

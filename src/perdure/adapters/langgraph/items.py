@@ -43,7 +43,7 @@ class _Kept(msgspec.Struct, gc=False):
 
 
 class StoredItem(msgspec.Struct, frozen=True):
-    """The newest version of an item. Units: Unix milliseconds."""
+    """The newest version of an item. Units: the times are Unix milliseconds."""
 
     key: str
     value: str

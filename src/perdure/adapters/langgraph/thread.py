@@ -236,8 +236,9 @@ class Thread:
     async def _keep(self, kept: Collection[Key], known: Collection[Key]) -> None:
         """Delete the checkpoints that are in `known` but not in `kept`.
 
-        Checkpoints that another process stored since `known` was read are kept. Raises:
-        HeadConflict if another process wrote during this call; in this case nothing is erased.
+        Checkpoints that another process stored since `known` was read are kept.
+        Raises: HeadConflict if another process wrote during this call; in this case nothing is
+        erased.
         """
         old = list((await self.reader.history()).keys)
         entries = await self.session.tree_entries()

@@ -24,8 +24,7 @@ from perdure.adapters.session_ids import session_id_of
 from perdure.errors import Erased, SessionExists, SessionNotFound, WrongArgument
 
 PREFIX: Final = "lg"
-"""The session id of a thread begins with this, the number of earlier deletions if any, and a colon.
-"""
+"""A thread's session id begins with this, the number of earlier deletions if any, and a colon."""
 
 THREAD: Final = "langgraph_thread"
 """Metadata key of the id of the thread."""
@@ -48,7 +47,7 @@ class Threads:
         self._threads: dict[str, Thread] = {}
 
     async def get(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Return the checkpoint that `config` names; without an id, the newest of the namespace."""
+        """Return the checkpoint that `config` names; without an id, the newest of its namespace."""
         thread_id, ns, id = _thread_of(config), _ns_of(config) or "", get_checkpoint_id(config)
         thread = await self._current(thread_id)
         read = None if thread is None else await thread.cached.get(ns, id)
@@ -278,10 +277,7 @@ class Threads:
         return thread
 
     async def _free_id(self, thread_id: str) -> str:
-        """Return an unused session id for the thread.
-
-        A fork cannot reuse the id of an erased session.
-        """
+        """Return an unused id for the thread: a fork cannot reuse the id of an erased session."""
         for generation in range(_GENERATIONS):
             id = _session_id(thread_id, generation)
             try:

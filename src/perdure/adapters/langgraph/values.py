@@ -29,7 +29,7 @@ _LINKS = 32
 """Number of tails after which a value may be stored whole again."""
 
 _SHARE = 8
-"""After `_LINKS` tails, a value is stored whole if all its tails exceed 1/8 of its length."""
+"""After `_LINKS` tails, a value is stored whole if its tails together exceed 1/8 of its length."""
 
 Record = dict[str, object]
 """A channel value as JSON data."""
@@ -56,8 +56,8 @@ def stored(
 ) -> tuple[Record, ChannelValue]:
     """Return the record of `value`, and its `ChannelValue` for the next checkpoint.
 
-    `before` is the channel's value in the parent checkpoint; `is_whole` stores the whole value
-    without using `before`.
+    `before` is the channel's value in the parent checkpoint. If `is_whole` is True, the whole value
+    is stored, and `before` is not used.
     """
     kind, data = value
     if before is not None and before.type == kind and not is_whole:
@@ -130,7 +130,7 @@ def content_of(record: Mapping[str, Any]) -> str | None:
 
 
 def decoded(record: Mapping[str, Any], contents: Mapping[str, bytes]) -> bytes:
-    """Return the bytes from which `encoded` made the JSON data `record`."""
+    """Return the bytes that `encoded` converted to `record`."""
     handle = content_of(record)
     return b64decode(cast("str", record["data"])) if handle is None else contents[handle]
 
@@ -164,7 +164,8 @@ def whole_records(
     """Return the distance to the newest record of `channel`, and its records, newest first.
 
     The distance is a number of checkpoints. `path` contains the records of each checkpoint, oldest
-    first. Raises: LookupError if the path is too short.
+    first.
+    Raises: LookupError if the path is too short.
     """
     record = path[-1][channel]
     back = cast("int", record.get("back", 0))

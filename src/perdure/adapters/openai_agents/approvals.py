@@ -1,9 +1,8 @@
-"""Asks for the approvals that a paused run of the SDK needs as questions in the inbox.
+"""Asks people for the approvals that a paused run of the SDK needs, with questions in the inbox.
 
-Before a state is stored, questions about calls that it does not contain are withdrawn; after that,
-the questions of the state are asked. If the process is killed after questions were withdrawn and
-before new ones were asked, the next run from the stored state stops at the same calls and asks
-again.
+Before a state is stored, earlier questions about calls that it does not contain are withdrawn.
+After it is stored, the questions about its calls are asked. If the process is killed before they
+are asked, the next run from the stored state stops at the same calls and asks again.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class WantedApproval(msgspec.Struct, frozen=True):
 
 
 def wanted_by(item: ToolApprovalItem) -> WantedApproval | None:
-    """Return the approval that `item` waits for; None if `item` has no call id."""
+    """Return the approval that `item` waits for; None if it lacks a call id or a tool name."""
     id, name = item.call_id, item.qualified_name or item.name
     if not id or not name:
         return None

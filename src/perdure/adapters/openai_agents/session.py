@@ -51,8 +51,7 @@ _GENERATIONS: Final = 1000
 """Maximum number of ids of one session: an erased id stays taken if a fork shows its entries."""
 
 _TAIL = 8
-"""Number of newest entries that `pop_item` reads first; the last is nearly always the newest item.
-"""
+"""Number of entries that `pop_item` reads first; the last one nearly always contains an item."""
 
 T = TypeVar("T")
 
@@ -107,8 +106,7 @@ class PerdureSession:
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """Return the newest `limit` items, oldest first; earlier items are not read.
 
-        If `limit` is None, the limit in `session_settings` applies. A negative limit means all
-        items.
+        If `limit` is None, the limit in `session_settings` applies. A negative limit means all.
         """
         if limit is None and self.session_settings is not None:
             limit = self.session_settings.limit
@@ -145,8 +143,7 @@ class PerdureSession:
         """Store the state of a paused run with the session; None removes the stored state.
 
         Each call that waits for approval becomes a question. Questions about other calls are
-        withdrawn. `options` are passed to `RunState.to_string`. Durable: the state is stored when
-        this call returns.
+        withdrawn. `RunState.to_string` gets `options`. Durable: the state is stored on return.
         """
         wanted = approvals.undecided(state)
         text = None if state is None else state.to_string(**options)

@@ -17,7 +17,7 @@ from perdure.adapters.pydantic_ai.store import PerdureConversationStore
 async def import_conversations(
     source: ConversationStore, target: PerdureConversationStore
 ) -> dict[str, int]:
-    """Copy every conversation of `source`; return conversation id -> messages added.
+    """Copy every conversation of `source`; return the added messages per conversation id.
 
     The copy preserves ids, branches, usage, scopes and waiting tool calls; forks share the messages
     of their origin. Repeating the call adds only new messages. A conversation that was continued in

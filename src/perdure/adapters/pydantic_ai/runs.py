@@ -32,7 +32,7 @@ PREFIX: Final = "pai-run"
 INTENT: Final = "pydantic_ai.started"
 OUTCOME: Final = "pydantic_ai.finished"
 FAILURE: Final = "pydantic_ai.failed"
-"""`Note.note_type` of the entries of the ledger."""
+"""`Note.note_type` of the notes of the ledger: intents, outcomes and failures."""
 
 OnUnknown = Literal["never", "retry", "ask"]
 """The policy for a tool call that began and has no known outcome."""
@@ -103,7 +103,7 @@ class DurableRun:
         """Return the outcome of `unit`, and whether `body` ran in this call.
 
         If `unit` failed or did not end in an earlier process, `unknown` is called with the error
-        text, if any. It returns the outcome to use, or None to repeat the call. `before` and
+        text, if any. `unknown` returns the outcome to use, or None to repeat the call. `before` and
         `after` provide messages that show the call to readers of the session.
         """
         if unit in self._outcomes:

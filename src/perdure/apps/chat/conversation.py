@@ -51,7 +51,7 @@ class Display(Protocol):
 
     @property
     def teller(self) -> Teller:
-        """Prints the events of turns, and remarks."""
+        """The object that prints the events of turns, and remarks."""
         ...
 
     async def ask(self, asked: Asked) -> Given:
@@ -136,7 +136,7 @@ class Conversation:
     async def obey(self, text: str) -> None:
         """Process the input `text`: a message or a command.
 
-        Errors are printed as remarks; `failure` is the last error of a message.
+        Errors are printed as remarks; `failure` stores the last error of a message.
         """
         if not text.strip():
             return
@@ -306,7 +306,7 @@ class Conversation:
 
 
 def is_command(word: str) -> bool:
-    """Return whether `word` looks like a chat command; ``/tool`` is for the offline model."""
+    """Return whether `word` looks like a chat command, not a path or the offline model's /tool."""
     return word.startswith("/") and word[1:].isalpha() and word != "/tool"
 
 

@@ -198,10 +198,10 @@ class AnswerOptions:
         permissions that `permit` set, limit the agent's permissions. `cwd` and the variables change
         the workspace of the session. If the agent of the session is not in force here, the session
         gets the agent `agent_id`, or the agent of this command, and works in `cwd` or the current
-        folder. Only `cwd` changes the folder that lists show for the session. Raises:
-        SessionNotFound for an unknown id; ModelMissing without a chosen model; ModelNotHere if it
-        cannot be called here; LeaseHeld if another process runs the session; TurnOpen for a grant
-        or a move during a turn; FlowRefusal for a role of an uncompleted flow.
+        folder. Only `cwd` changes the folder that lists show for the session.
+        Raises: SessionNotFound for an unknown id; ModelMissing if no model is chosen; ModelNotHere
+        if it cannot be called here; LeaseHeld if another process runs the session; TurnOpen for a
+        grant or a move during a turn; FlowRefusal for a role of an uncompleted flow.
         """
         handle = await self.store.open(session)
         header = (await self.store.backend.state(handle.id)).header
@@ -475,7 +475,7 @@ async def _compaction_of(store: Store, session: StreamId, agent: Agent) -> Compa
 async def branch_session(
     store: Store, session: str, entry: str | None, model: str | None, focus: str | None
 ) -> Entry | None:
-    """Continue from `entry` with a summary of the abandoned branch; None if it is the leaf already.
+    """Continue from `entry` and add a summary of the abandoned branch; None if it is the leaf.
 
     Raises: TurnOpen while a turn is open; ModelNotHere or TurnFailed if the model does not answer;
     EntryNotFound if `entry` does not exist; HookBlocked if a hook rejects the branch; FlowRefusal

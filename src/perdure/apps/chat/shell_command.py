@@ -18,8 +18,7 @@ from perdure.session.messages import TextPart
 from perdure.tools.processes import run_program
 
 MOST_CHARACTERS = 30_000
-"""Maximum length of a recorded output; of a longer output, the beginning and the end are recorded.
-"""
+"""Maximum length of a recorded output; of a longer one, only beginning and end are recorded."""
 
 TIMEOUT_S = 600.0
 

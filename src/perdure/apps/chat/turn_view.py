@@ -58,7 +58,7 @@ STOPPING = "stopping the turn; press Ctrl-C again to exit at once"
 
 
 async def resuming_remark(chat: Chat, requested: str | None) -> str:
-    """Return the remark before the interrupted turn of `chat` continues.
+    """Return the remark to print before the interrupted turn of `chat` continues.
 
     A turn keeps its model, because that model wrote the turn's earlier answers and tool calls. If
     another model was `requested`, the remark names the turn's model.

@@ -101,7 +101,7 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 class Stage:
-    """Prints the steps of the demonstration; with `is_shown` False, it only records the claims."""
+    """Prints the steps of the demonstration; if `is_shown` is False, it only records claims."""
 
     def __init__(self, *, is_shown: bool) -> None:
         self.claims: list[Claim] = []

@@ -131,7 +131,7 @@ async def _play_cluster(common: CommonOptions) -> int:
 async def _play(
     stage: Stage, file: Path, folder: Path, address: str, namespace: str
 ) -> tuple[ImportReport, str]:
-    """Run the acts.
+    """Run the steps of the demonstration.
 
     Returns the import report, and the address of the store without its password.
     """

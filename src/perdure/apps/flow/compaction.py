@@ -69,8 +69,8 @@ async def role_compacted(
 ) -> tuple[Entry | None] | None:
     """Compact `session` if a role of `flow` owns it; otherwise, return None.
 
-    Returns the compaction in a tuple, which contains None if there was nothing to compact. Raises:
-    the errors of `Flow.compact`.
+    Returns the compaction in a tuple, which contains None if there was nothing to compact.
+    Raises: the errors of `Flow.compact`.
     """
     async with flows_of(store) as flows:
         try:

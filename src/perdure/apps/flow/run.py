@@ -312,8 +312,8 @@ async def resumed_flow(
 ) -> AsyncGenerator[Flow]:
     """Open the flow of `state` with its stored settings, changed by the settings `typed`.
 
-    With `is_for_one_call`, the changed settings are not stored. With `is_for_one_call`, a model in
-    `typed` applies only to this call, and only to roles whose model no other setting determines.
+    If `is_for_one_call` is True, the changed settings are not stored, and a model in `typed`
+    applies only to this call, and only to roles whose model no other setting determines.
     """
     settings = resumed_settings(state.settings, typed, os.environ)
     acting = await asyncio.to_thread(acting_of, settings, os.environ)

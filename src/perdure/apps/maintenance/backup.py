@@ -187,9 +187,9 @@ def _manifest_of(file: Path, key: StoreKey | None, address: str) -> Manifest:
 def _partial(folder: Path) -> Generator[Path]:
     """Yield a temporary folder, which is renamed to `folder` at the end.
 
-    Files that a killed backup left in the temporary folder are deleted first. Raises: StoreExists
-    if `folder` exists or another backup writes to it; StoreFull if the disk is full;
-    StoreUnavailable if the folder cannot be written.
+    Files that a killed backup left in the temporary folder are deleted first.
+    Raises: StoreExists if `folder` exists or another backup writes to it; StoreFull if the disk is
+    full; StoreUnavailable if the folder cannot be written.
     """
     try:
         _check_free(folder)

@@ -76,11 +76,13 @@ async def rekey_store(
 
     `key` is the current key; if it is None, the key that `perdure.open` finds is used. The caller
     must store the new key before the call, because only the new key opens the store afterwards. The
-    call needs disk space for a copy of the store. Durable: the new key is in use when this call
-    returns. After a kill, either the old or the new key opens the whole store. Raises: StoreInUse
-    if another process has the store open; KeyMissing or KeyWrong if the current key does not open
-    the store. Raises: ValueError if the new key is invalid; Unsupported if the store has no
-    encryption; the errors of `perdure.open`.
+    call needs disk space for a copy of the store.
+    Durable: the new key is in use when this call returns. After a kill, either the old or the new
+    key opens the whole store.
+    Raises: StoreInUse if another process has the store open; KeyMissing or KeyWrong if the current
+    key does not open the store.
+    Raises: ValueError if the new key is invalid; Unsupported if the store has no encryption; the
+    errors of `perdure.open`.
     """
     address, path = place_of(address, "encryption")
     new = StoreKey.of(new_key) if isinstance(new_key, bytes | str) else new_key

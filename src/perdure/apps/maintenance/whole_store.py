@@ -67,7 +67,7 @@ async def likely_keys(
 def place_of(address: str | None, capability: str) -> tuple[str, Path]:
     """Return the address of an SQLite store, and its file.
 
-    Raises: Unsupported with the text `capability` for another kind of store.
+    Raises: Unsupported, which names `capability`, for another kind of store.
     """
     address = address_or_default(address, os.environ, sys.platform)
     if not address.startswith(SQLITE):

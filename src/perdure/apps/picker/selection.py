@@ -120,7 +120,7 @@ def keys_in(text: str) -> Iterator[Key | str]:
 
 
 def after(state: State, key: str) -> State | Chosen:
-    """Return the state after `key`."""
+    """Return the state after `key` was pressed; `Chosen` if the key ends the choice."""
     if key == "enter":
         return Chosen(state.choice) if state.fitting else state
     if key == "leave":
@@ -231,7 +231,7 @@ def rank(texts: Iterable[Sequence[str]], wanted: Wanted) -> list[Match]:
 
 
 def score_of(fields: Sequence[str], wanted: Wanted) -> int | None:
-    """Return the score of normalized texts `fields`; None if they do not match `wanted`."""
+    """Return the score of `fields`, which `fold` normalized; None if they do not match."""
     total = 0
     for word in wanted.words:
         best = _best(fields, word, fuzzy_score)

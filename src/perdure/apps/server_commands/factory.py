@@ -50,7 +50,7 @@ async def made_by(factory: str, store: Store) -> Runtime | list[Agent]:
 
 @contextmanager
 def _of_program(factory: str) -> Generator[None]:
-    """Turn any error of the program's code into a ConfigError that names `factory`."""
+    """Raises: ConfigError in place of any error of the program that `factory` names."""
     try:
         yield
     except PerdureError:

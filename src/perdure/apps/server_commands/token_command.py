@@ -25,7 +25,7 @@ _LONGEST_ID = 12
 
 
 def _only_days(days: float | None) -> float | None:
-    """Return `days`. Raises: UsageMistake if they are not more than 0, or too many."""
+    """Raises: UsageMistake if the number of days is not positive, or too large."""
     if days is not None and not 0 < days <= _LONGEST_DAYS:
         raise UsageMistake(f"--days {days:g}: give more than 0 and at most {_LONGEST_DAYS}")
     return days

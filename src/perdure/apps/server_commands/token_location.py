@@ -12,8 +12,7 @@ from perdure.client.lookup.store_files import data_folder
 from perdure.client.store import Store
 
 TOKENS = "PERDURE_TOKENS"
-"""The environment variable that names another file, for example for two servers on one PostgreSQL.
-"""
+"""Environment variable that names another file, for example for two servers on one PostgreSQL."""
 
 
 async def tokens_of(store: Store) -> TokenFile:

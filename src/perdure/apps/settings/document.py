@@ -46,7 +46,7 @@ def commands_and_hosts(commands: tuple[str, ...], domains: tuple[str, ...]) -> P
 
 
 def search_permissions(endpoint: str) -> Permissions:
-    """Return permissions for the search engine at `endpoint`; it may be a local one over http.
+    """Return permissions for the search engine at `endpoint`; a local one may use http.
 
     Raises: ConfigError for an invalid address.
     """

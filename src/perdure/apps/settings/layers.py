@@ -66,7 +66,10 @@ class FaultyServer(msgspec.Struct, frozen=True):
 
 
 class Layer(msgspec.Struct, frozen=True):
-    """The content of one settings file. Shape: dotted key -> value, only for keys in the file."""
+    """The content of one settings file.
+
+    Shape: `values` maps the dotted keys in the file to values.
+    """
 
     source: Source
     file: Path

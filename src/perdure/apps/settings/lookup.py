@@ -23,7 +23,8 @@ def setting(
     """Return the value of `key` from the settings files and `environment`; None if it is not set.
 
     Invalid MCP servers are reported only by commands that use servers. `start` and `environment`
-    default to the values of this process. Raises: the errors of `layers.Configuration`.
+    default to the values of this process.
+    Raises: the errors of `layers.Configuration`.
     """
     folder = Path() if start is None else start
     environment = os.environ if environment is None else environment

@@ -12,7 +12,7 @@ from perdure.apps.settings.lookup import setting
 from perdure.client.lookup.store_files import default_address, environment_address
 
 NAMESPACE = "default"
-"""The namespace of a command without a setting."""
+"""The namespace of a command if no setting names another one."""
 
 
 def configured_address(named: str | None) -> str:

@@ -128,7 +128,7 @@ def answer(flow: str, each: FlowWait) -> str:
 
 
 def wait_data(flow: str, each: FlowWait) -> dict[str, object]:
-    """Return a question or decision that waits for a person as JSON data."""
+    """Return `each`, a question or decision that waits for a person, as JSON data."""
     return {**msgspec.to_builtins(each), "answer": answer(flow, each)}
 
 
