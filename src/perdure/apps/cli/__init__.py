@@ -1,1 +1,1 @@
-"""The command line: `main` finds the command, and reports every failure in one sentence."""
+"""The command line of perdure. `main` runs a command, and reports every failure in one sentence."""

@@ -37,7 +37,7 @@ _HISTORIES: Mapping[Program, str] = {
     "codex": "Codex",
     "pi": "pi",
 }
-"""Program -> its name among the known histories; the others keep no files of sessions."""
+"""Program -> its name in `known_histories`; `_place` handles the programs that are missing here."""
 
 _IS_THERE = "nothing to write, it is there already:"
 
@@ -106,7 +106,7 @@ async def continue_in(
 
 
 class _Handed(msgspec.Struct, frozen=True):
-    """A session in a file of another program. `outcome` tells what was written."""
+    """The session file for another program. `outcome` is a sentence on what was written."""
 
     file: Path
     cwd: str
@@ -124,7 +124,10 @@ class _Handed(msgspec.Struct, frozen=True):
 async def _hand_over(
     store: SessionStore, session: StreamId, program: Program, leaf: EntryId | None, place: Path
 ) -> _Handed:
-    """Find the original file of `session` in `place`, or else write a copy. Raises: PathExists."""
+    """Find the original file of `session` in the folder `place`; if there is none, write a copy.
+
+    Raises: PathExists.
+    """
     if leaf is None:
         original = await original_of(store, session, program)
         found = None if original is None else _find_original(place, original)
@@ -145,7 +148,7 @@ def _find_original(place: Path, original: OriginalFile) -> _Handed | None:
 
 
 def _write_copy(place: Path, made: Continuation) -> _Handed:
-    """Write the file of `made` if it does not exist. Raises: PathExists."""
+    """Write the exported session `made` into the folder `place`. Raises: PathExists."""
     file = place / made.path
     outcome = f"{'wrote' if _write(file, made) else _IS_THERE} {file}"
     steps = tuple(step for step in (made.before, made.command) if step)
@@ -153,7 +156,7 @@ def _write_copy(place: Path, made: Continuation) -> _Handed:
 
 
 def _note(handed: _Handed, lines: Iterable[str]) -> None:
-    """Print `lines`, and the requirements of the command that this machine lacks."""
+    """Print `lines` to stderr, and a remark if the other program is not on $PATH."""
     for line in lines:
         remark(safe(line))
     program = handed.steps[-1][0]
@@ -172,7 +175,7 @@ def _gone(cwd: str, session: str) -> Iterator[str]:
 
 
 def _place(program: Program) -> Path:
-    """Return the folder where `program` looks for sessions; if unknown, a folder of perdure."""
+    """Return the folder where `program` looks for sessions, or, if unknown, a folder of perdure."""
     if program in _HISTORIES:
         return folder_of(_HISTORIES[program], Path.home(), os.environ)
     if program == "operator":
@@ -183,9 +186,10 @@ def _place(program: Program) -> Path:
 
 
 def _write(file: Path, made: Continuation) -> bool:
-    """Write the file if it does not exist; the other program may have changed an existing file.
+    """Write `made` to `file` if the file does not exist.
 
-    Returns False if the file existed.
+    Returns False if the file existed: it is not replaced, because the other program may have added
+    to it.
 
     Raises: PathExists if the existing file does not begin with the conversation.
     """

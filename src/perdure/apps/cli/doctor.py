@@ -42,7 +42,7 @@ from perdure.stores.sqlite.rekey_copy import unfinished_copy
 Status = Literal["ok", "warn", "fail"]
 
 VERIFIED_BYTES = 200_000_000
-"""A store larger than this is left to `perdure store verify`, which may take a while."""
+"""Largest store that `perdure doctor` verifies; `perdure store verify` verifies larger ones."""
 
 LITTLE_SPACE_BYTES = 1_000_000_000
 NO_SPACE_BYTES = 50_000_000
@@ -118,7 +118,7 @@ async def _store(common: CommonOptions) -> list[Check]:
 def _place(store: str | None) -> Iterator[Check]:
     """Check the file system of the store.
 
-    The file is read before SQLite locks it in this process.
+    This function reads the file, so it must run before SQLite locks the file in this process.
     """
     address = store_address(store)
     file = database_file(address)
@@ -170,7 +170,9 @@ def _journal(file: Path) -> Check:
 
 
 def _leftovers(file: Path) -> Iterator[Check]:
-    """Find files beside the store that interrupted work left, and stores that were replaced."""
+    """Find files that interrupted commands left next to the store, and stores that repairs
+    replaced.
+    """
     for name, left, advice in (
         ("rekey", unfinished_copy(file), "run it again, or delete the copy"),
         ("restore", unfinished_restore(file), "run it again, or delete what it left"),

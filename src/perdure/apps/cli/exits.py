@@ -123,7 +123,7 @@ class WholeIdNeeded(SessionNotFound):
 
 
 class TitleGiven(SessionNotFound):
-    """A command got a part of a title instead of an id. Shape: `candidates` is id -> title."""
+    """A command got a part of a title instead of an id. Shape: `candidates` maps ids to titles."""
 
     def __init__(self, typed: str, candidates: Mapping[str, str]) -> None:
         super().__init__(typed)

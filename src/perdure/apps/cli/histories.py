@@ -24,11 +24,11 @@ _PLACES: Mapping[str, tuple[str | None, str, str]] = {
     "pi": ("PI_CODING_AGENT_DIR", ".pi/agent", "sessions"),
     "Operator": (None, ".operator", "profiles"),
 }
-"""Program -> the variable that names its folder, the folder in the home folder, the part in it."""
+"""Program -> environment variable of its folder, default folder below ``~``, and subfolder."""
 
 
 _AIDER = ".aider.chat.history.md"
-"""The history of Aider, in the folder that it ran in or the one of the repository."""
+"""The name of Aider's history file, in the folder where Aider ran or in the repository's root."""
 
 
 class History(msgspec.Struct, frozen=True):

@@ -56,7 +56,7 @@ from perdure.interop.live_import import SUFFIX, Change, FileId, FolderFollower
 from perdure.interop.reports import FileOutcome, FormatName, ImportReport
 
 ImportFormat = Literal[FormatName, "a-society"]
-"""The formats of sessions, and that of flows."""
+"""The formats of session files, and the only format of flows."""
 
 
 def add_to(program: typer.Typer) -> None:
@@ -71,7 +71,7 @@ def _code(failure: PerdureError | None, *, is_alone: bool) -> int:
 
 
 def _check_dry_run(format: str, *, is_watching: bool) -> None:
-    """Raises: UsageMistake for an import that has no preview."""
+    """Raises: UsageMistake if this import does not support ``--dry-run``."""
     if is_watching or format == "a-society":
         other = "--watch" if is_watching else "flows"
         raise UsageMistake(f"--dry-run reads session files once: not with {other}")
@@ -114,9 +114,9 @@ def _check_no_address(paths: list[Path]) -> None:
 
 
 def _check_no_store(paths: Sequence[Path], address: str, namespace: str) -> None:
-    """Raises: UsageMistake, with the command that copies its sessions, for a store alone.
+    """Raises: UsageMistake if the only path is a store; the error names the command that copies it.
 
-    Among several paths, the import of a store fails, and the others are imported.
+    If there are several paths, the import of a store fails, but the other paths are imported.
     """
     if len(paths) == 1 and is_store_file(paths[0]) and not is_part_of(paths[0], address):
         command = copy_command(paths[0], address, namespace)
@@ -319,8 +319,8 @@ async def _previewed(
 class _Total:
     """The totals of all imported files. `failure` is the error of the last file that failed.
 
-    A file that is not a session is no failure if it is in one of the folders `named`. `unchanged`
-    are the files without anything new; `lists_all` leaves this list empty.
+    A file that is not a session is a failure only if `named` contains the file itself. `unchanged`
+    lists the files without anything new; it stays empty if `lists_all` is True.
     """
 
     def __init__(self, named: Sequence[Path], done: str, *, lists_all: bool) -> None:
@@ -468,7 +468,7 @@ def _is_unchanged(outcome: FileOutcome) -> bool:
 
 
 def _tell_unchanged(unchanged: Sequence[FileOutcome]) -> None:
-    """Print how many files had nothing new, or the report if it is only one."""
+    """Print the number of files that had nothing new; for a single file, print its report."""
     if len(unchanged) == 1:
         _tell(unchanged[0], as_json=False)
     elif unchanged:

@@ -36,7 +36,7 @@ else:
     details = Later("perdure.client.inbox.details")
 
 _TEXT_CELLS = 200
-"""Cells of a question, and of the title of its session, in the list."""
+"""Maximum width, in cells, of a question and of its session's title in the list."""
 
 _RESUME = "If no process runs the turn, `perdure sessions resume {}` continues it."
 
@@ -185,7 +185,7 @@ async def answer(
 
 
 async def resolve_question(store: Store, typed: str, choice: str) -> str:
-    """Return the id of the open question that `typed` names, which is to be answered with `choice`.
+    """Return the id of the open question that `typed` names, to answer it with `choice`.
 
     To allow a call, `typed` must include the number of the question, because the session may have
     asked a new question since the person read the list. To deny the only open question, no number

@@ -24,7 +24,7 @@ _SECONDS = {"m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _BYTES = {"": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9}
 _NONE = "none"
 _TITLE = 60
-"""The most cells of a title."""
+"""Maximum width of a title, in cells."""
 
 _RETENTION = """Show, set and apply the retention policy.
 
@@ -143,7 +143,7 @@ async def apply_retention(
 
 
 async def _titles(store: Store, done: RetentionReport) -> dict[StreamId, str]:
-    """Return the title of each session that `done` lists, for the end of its line."""
+    """Return the titles of the sessions in `done`, in the form in which they end a printed line."""
     listed = [each.stream for each in (*done.plan.expiring, *done.plan.held)]
     names = {each: (await store.backend.state(each)).info.name for each in listed}
     return {id: f"  {one_line(name, _TITLE) or '(no title)'}" for id, name in names.items()}
@@ -233,7 +233,7 @@ _SAID = {
     "max_sessions": "of sessions there are at most",
     "max_bytes": "of content there is at most",
 }
-"""Each limit of a policy -> what it says."""
+"""Limit of a retention policy -> text that describes it."""
 
 
 def _spell_limit(name: str, value: int) -> str:

@@ -135,7 +135,7 @@ FORMS = ("text", "json")
 
 
 def set_up_logs(environment: Mapping[str, str], stream: TextIO) -> None:
-    """Write logs to `stream` as `environment` configures; by default none, also none of libraries.
+    """Write logs to `stream` if $PERDURE_LOG in `environment` says so; by default, log nothing.
 
     Raises: ConfigError for an unknown log level or format.
     """
@@ -159,7 +159,7 @@ def set_up_logs(environment: Mapping[str, str], stream: TextIO) -> None:
 
 
 class _Lines(logging.StreamHandler[TextIO]):
-    """The class of this module's log handler, which distinguishes the handler from others."""
+    """The log handler of this module. Its class distinguishes it from the handlers of others."""
 
 
 class TextForm(logging.Formatter):

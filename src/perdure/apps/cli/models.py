@@ -44,7 +44,7 @@ else:
 
 PROMPT = "Answer with the one word: ready"
 MAX_OUTPUT_TOKENS = 256
-"""Enough for one word of a model that cannot be kept from thinking first."""
+"""Enough for a one-word answer, even if the model always reasons first."""
 
 PATIENCE_S = 60.0
 
@@ -234,7 +234,7 @@ def _typed_key(provider: Provider) -> str:
 
 
 def _after_key(provider: Provider, key: str) -> Iterator[str]:
-    """Print what else `provider` needs, and how to test it."""
+    """Yield lines on what else `provider` needs, and how to test it."""
     state = state_of(provider, os.environ)
     if state.status == "unusable key":
         yield f"The key file comes first, and it cannot be used: {safe(state.remedy)}"

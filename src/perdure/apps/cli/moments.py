@@ -16,7 +16,7 @@ FORMS = "2026-11-21, 2026-11, 2026-11-21T09:30, today, yesterday, 7d, 12h, 30m o
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _SPAN = re.compile(r"([0-9]{1,6})([smhdw])(?: ago)?")
 _EXACT = re.compile(r"[0-9]+[smh](?: ago)?")
-"""Spans that are as long when the clocks change; a day ends at the same time of the next one."""
+"""Durations of fixed length; a day is not, as it may have 23 or 25 hours when clocks change."""
 
 _DAYS = {"today": 0, "yesterday": 1, "tomorrow": -1}
 _MONTH = re.compile(r"[0-9]{4}-[0-9]{2}")
@@ -28,9 +28,9 @@ COMING_FORMS = "2026-11-21T09:30, tomorrow 09:30, 30s, 30m, 2h or 7d"
 def moment(typed: str, now: datetime) -> datetime:
     """Return the time that `typed` describes, relative to `now`; the default zone is local.
 
-    A date or month means its start, and ``today 09:30`` a time on that day; ``7d`` means seven days
-    before `now`. Pure.
-    Raises: typer.BadParameter.
+    A date or month means its first moment, ``today 09:30`` means this time of today, and ``7d``
+    means seven days before `now`. Pure.
+    Raises: typer.BadParameter if `typed` is no time.
     """
     said = typed.strip().casefold()
     named, span = _TIME_OF_DAY.fullmatch(said), _SPAN.fullmatch(said)
@@ -75,7 +75,7 @@ def coming_moment(typed: str | datetime) -> datetime:
 
 
 def _seen_from(typed: str, now: datetime) -> datetime:
-    """Return `now` in UTC if the duration has a fixed length, and otherwise in local time."""
+    """Return `now` in UTC if `typed` has a fixed length (``12h``), else in local time."""
     if _EXACT.fullmatch(typed.strip().casefold()):
         return now.astimezone(UTC)
     return now.astimezone().replace(tzinfo=None)
@@ -84,7 +84,7 @@ def _seen_from(typed: str, now: datetime) -> datetime:
 def _ordered(
     context: typer.Context, parameter: typer.CallbackParam, value: datetime | None
 ) -> datetime | None:
-    """Return `value` unchanged; validates ``--since`` and ``--until``.
+    """Check that ``--since`` is before ``--until``, and return `value` unchanged.
 
     Raises: typer.BadParameter if both options are given and the range between them is empty.
     """

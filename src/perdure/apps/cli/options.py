@@ -17,7 +17,7 @@ from perdure.models.catalogue import require_model_name
 
 
 def only_text(words: str | None) -> str | None:
-    """Return `words` unchanged; validates an option or argument that is stored in the log.
+    """Check an option or argument that is stored in the log, and return it unchanged.
 
     Raises: typer.BadParameter if `words` is not valid UTF-8.
     """
@@ -30,7 +30,7 @@ def only_text(words: str | None) -> str | None:
 
 
 def only_subject(words: str | None) -> str | None:
-    """Return `words` unchanged; validates an option that names a subject.
+    """Check an option that names a subject, and return it unchanged.
 
     Raises: typer.BadParameter if `words` is blank or not valid UTF-8.
     """
@@ -52,7 +52,7 @@ EmbedderOption = Annotated[
 
 
 def named_path(typed: str | Path) -> Path:
-    """Return the path of an option or argument; unlike in `Path`, "" is not the current folder.
+    """Return the path of an option or argument; "" is invalid, although `Path` accepts it.
 
     Raises: typer.BadParameter when the path is empty, for example from an unset variable.
     """
@@ -71,7 +71,7 @@ def stored_path(typed: str | Path) -> Path:
 
 
 def model_name(named: str | None) -> str | None:
-    """Return `named` unchanged; validates an option that names a model.
+    """Check an option that names a model, and return it unchanged.
 
     Raises: typer.BadParameter if `named` has no known provider.
     """
@@ -176,10 +176,10 @@ EntryArgument = Annotated[
 ]
 
 MOST = 1_000_000_000
-"""The greatest number a command takes; more would be a slip of the hand."""
+"""The greatest number that a command accepts; a greater one is probably a typing mistake."""
 
 ROOT = "root"
-"""The name of the place before the first entry."""
+"""The word that users type for the position before the first entry."""
 
 
 def named_values(words: Iterable[str], option: str) -> dict[str, str]:

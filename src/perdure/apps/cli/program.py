@@ -89,7 +89,7 @@ def run(words: Sequence[str]) -> int:
 
 
 def command_line(words: Sequence[str]) -> Any:
-    """Return the parser for `words`, with the command they name or with the names of all commands.
+    """Return a parser that knows the command in `words`, or only the names of all commands.
 
     A process builds the parser only once, because building it takes longer than most commands.
     """
@@ -103,7 +103,7 @@ def command_line(words: Sequence[str]) -> Any:
 
 
 _programs: dict[tuple[str, ...], Any] = {}
-"""Command, or group and command -> the program with only this."""
+"""Names of a command, or of a group and a command -> the parser that knows only this command."""
 
 
 def _built(names: tuple[str, ...]) -> Any:
@@ -120,9 +120,9 @@ def _built(names: tuple[str, ...]) -> Any:
 
 @contextmanager
 def _loaded(program: typer.Typer, only: str | None = None) -> Generator[bool]:
-    """Add the commands to each group of `program`; a group with the command `only` gets just it.
+    """Within the block, load each group's commands; of a group that contains `only`, just this one.
 
-    Yields, for each group, whether it contains the command `only`.
+    Yields whether a group contains the command `only`.
     """
     groups = [cast("typer.Typer", group.typer_instance) for group in program.registered_groups]
     own = [group.registered_commands for group in groups]
@@ -256,12 +256,12 @@ _CHECKER_WORDS = (
     (r"is not in the range x>=(\d+)", r"is less than \1"),
     (r"is not in the range x<=(\d+)", r"is more than \1"),
 )
-"""What the library that checks values says, and how it is said here."""
+"""Patterns in typer's error messages, and the text that replaces each."""
 
 
 _UNKNOWN_OPTION = re.compile(r"^unknown option (\S+)")
 _COUNTS: Mapping[str, str] = {"--last": "--limit", "--limit": "--last"}
-"""How many rows are printed: best or newest first with ``--limit``, the end with ``--last``."""
+"""``--limit`` prints the first rows, ``--last`` the last ones; each is suggested for the other."""
 
 
 _OF_COMMANDS = frozenset({"--store", "--namespace", "--json"})
@@ -277,7 +277,7 @@ _WRONG_FORMAT = re.compile(r"Invalid value for '--format': '(\w+)' is not one of
 
 
 def _names_json(words: Sequence[str]) -> bool:
-    """Return whether a word in the arguments is the value of an option like ``--format json``."""
+    """Return whether one of `words` is ``json``, or has it as a value, as in ``--format=json``."""
     return any(word.rpartition("=")[2].casefold() == "json" for word in words)
 
 

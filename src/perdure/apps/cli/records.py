@@ -68,16 +68,16 @@ _HEADINGS: Mapping[Group, str] = {
     "sessions": "SESSION",
 }
 _OF_TIME: frozenset[Group] = frozenset({"daily", "monthly"})
-"""Groups whose names are short and never cut: days without their last digits look equal."""
+"""Groups whose names are never cut, because days without their last digits look equal."""
 _NUMBERS = ("CALLS", "INPUT", "OUTPUT", "CACHED", "WRITTEN", "COST")
 _CELLS = 60
 _LEAST_NAME = 20
-"""Cells of a name next to which the numbers are spelled in full."""
+"""Numbers are printed in full only if this many cells remain for the name."""
 _BAR = 24
-"""Cells of the longest bar of activity."""
+"""Width, in cells, of the longest bar of ``perdure activity``."""
 
 _PER_TOKEN = 1_000_000
-"""A price of one micro-cent per token."""
+"""A `Price` of one micro-cent per token."""
 
 _NO_USAGE = "No model calls found. `perdure import` brings in the sessions of other programs."
 
@@ -85,7 +85,7 @@ _NO_USAGE = "No model calls found. `perdure import` brings in the sessions of ot
 class _DearerPart(msgspec.Struct, frozen=True):
     """A kind of input tokens, such as ``cache_read``, for which `model` has no price of its own.
 
-    `tokens` counts the tokens of this kind; they are charged as other input tokens.
+    `tokens` counts the tokens of this kind; they cost as much as other input tokens.
     """
 
     model: str
@@ -112,9 +112,9 @@ class UsageFilters(msgspec.Struct, frozen=True):
     async def reader(
         self, store: Store, since: datetime | None, prices: Mapping[str, Price]
     ) -> Callable[..., Awaitable[list[UsageTotal]]]:
-        """Return ``store.usage`` with these filters; `since` is the default of ``--since``.
+        """Return a function that calls ``store.usage`` with these filters.
 
-        Raises: the errors of `named_session` and `named_folder`.
+        `since` is the default of ``--since``. Raises: as `named_session` and `named_folder`.
         """
         return partial(
             store.usage,
@@ -250,7 +250,7 @@ def usage_table(
 ) -> Iterator[str]:
     """Format `totals` as a table of at most `width` cells. Pure.
 
-    If it would leave too few cells for the names, numbers are short, and LAST USED is omitted.
+    If too few cells remain for the names, numbers are abbreviated, and LAST USED is omitted.
     """
     columns = (
         Column(_HEADINGS[by], "strong", gives_way=not names and by not in _OF_TIME),
@@ -341,7 +341,7 @@ def _short(number: int) -> str:
 
 
 _ROWS = 60
-"""The rows of ``perdure activity`` without ``--last``."""
+"""Number of rows that ``perdure activity`` prints without ``--last``."""
 
 
 async def activity(
@@ -453,9 +453,10 @@ async def edits(
 def edit_lines(
     found: Sequence[FileEdit], ids: Mapping[str, str], width: int | None, style: Style
 ) -> Iterator[str]:
-    """Format `found` as a table of at most `width` cells; None cuts nothing. Pure.
+    """Format `found` as a table of at most `width` cells; None means no limit. Pure.
 
-    If the table does not fit, it has no column of folders: long paths are cut in the middle.
+    If the table does not fit, the column of folders is omitted, and long paths are cut in the
+    middle.
     """
     columns = (
         Column("CHANGED AT", "faint"),

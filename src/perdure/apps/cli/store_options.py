@@ -53,13 +53,13 @@ from perdure.session.ids import StreamId
 
 _ENDINGS = (".json", ".jsonl")
 _LIKE = 0.5
-"""How alike a mistyped name must be to be offered; from 0 to 1."""
+"""Minimum similarity, from 0 to 1, of a name that is suggested instead of a mistyped one."""
 
 _LISTED = 5
-"""The most folders that a message names."""
+"""Maximum number of folders that a message names."""
 
 _TITLES = 3
-"""The most sessions that a message names, each with its title in `_TITLE_CELLS`."""
+"""Maximum number of sessions that a message names; each title has at most `_TITLE_CELLS` cells."""
 
 _TITLE_CELLS = 40
 
@@ -116,7 +116,7 @@ async def _telling_elsewhere(address: str, namespace: str) -> AsyncGenerator[Sto
 
 
 async def nothing_found(store: str | None, namespace: str) -> str:
-    """Return the text for a search without hits; it names any but the default namespace."""
+    """Return the text for a search without hits; it names a namespace other than the default."""
     if namespace == NAMESPACE:
         return "Nothing found."
     has_others = False
@@ -130,10 +130,11 @@ async def nothing_found(store: str | None, namespace: str) -> str:
 
 
 async def sessions_in_default(store: str | None, opened: Store) -> str:
-    """Return a sentence on the sessions of the default namespace; "" if there is none elsewhere.
+    """Return a sentence on the sessions of the default namespace, for an empty list of another one.
 
-    `store` is the value of --store. Other namespaces may belong to other tenants: nothing of them
-    is shown.
+    Returns "" if `opened` is the default namespace, or if that namespace has no sessions. `store`
+    is the value of --store. Other namespaces are never shown, because they may belong to other
+    tenants.
     """
     if opened.backend.namespace == NAMESPACE:
         return ""

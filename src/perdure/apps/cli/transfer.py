@@ -66,7 +66,7 @@ AllBranchesOption = Annotated[
 def _with_list(sorts: str | None) -> str | None:
     """Return `sorts` unchanged.
 
-    Raises: UsageMistake if the value is the next option, as in -o FILE.
+    Raises: UsageMistake if the value is missing, so that the next option was read as the value.
     """
     if sorts is not None and sorts.startswith("-"):
         raise UsageMistake(
@@ -100,7 +100,7 @@ _ENDINGS: Mapping[str, ExportFormat] = {
 
 
 _PACKED = frozenset((".zip", ".gz", ".tgz", ".tar", ".xz", ".bz2", ".7z", ".zst"))
-"""Endings of packed files, which an archive is not."""
+"""Endings of compressed files. An archive is a folder, so these endings are rejected."""
 
 
 class ArchiveOptions(msgspec.Struct, frozen=True):
@@ -162,7 +162,7 @@ class FormatOptions(msgspec.Struct, frozen=True):
     def selection(
         self, leaf: EntryId | None, sorts: tuple[Redaction, ...], *, has_all_branches: bool
     ) -> ExportSelection:
-        """Return the content to export."""
+        """Return a description of the content to export."""
         return ExportSelection(
             leaf,
             has_all_branches,
@@ -256,7 +256,7 @@ def _require_file(
 ) -> None:
     """Check that the output is a file, or the folder of an archive or a workflow.
 
-    Raises: UsageMistake otherwise, or if `as_json` has no output.
+    Raises: UsageMistake otherwise, or if `as_json` is True and no output file is named.
     """
     if as_json and output in (None, _STDOUT):
         raise UsageMistake("--json tells about a file: name one with -o FILE")
