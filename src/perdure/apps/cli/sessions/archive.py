@@ -1,4 +1,4 @@
-"""``perdure export --all -o DIR``: a file of each session; pages have a searchable index page."""
+"""``perdure export --all -o DIR``: a file per session, and for HTML pages a searchable index."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from perdure.interop.reports import ExportFormat
 from perdure.session.info import SessionInfo
 
 SEARCHED_CHARACTERS = 100_000
-"""Of the text of each session, what the index searches."""
+"""Maximum number of characters of each session's text that the index can search."""
 
 
 ENDINGS: Mapping[ExportFormat, str] = {"html": ".html", "markdown": ".md", "perdure": ".jsonl"}
-"""The formats of an archive, and the endings of their files."""
+"""Format of an archive -> extension of its files."""
 
 _COUNTED = re.compile(r" \([^()]*\)$|\d[\d,]*")
 
@@ -41,7 +41,7 @@ _COUNTED = re.compile(r" \([^()]*\)$|\d[\d,]*")
 class Archive(msgspec.Struct, frozen=True):
     """A written archive. `index` is None if the archive has no pages.
 
-    `others` counts the files in the folder that are not of this archive.
+    `others` counts the files in the folder that do not belong to this archive.
     """
 
     folder: str
@@ -111,7 +111,7 @@ def warning_lines(warnings: Iterable[str]) -> Iterator[str]:
 
 
 def _make_folder(folder: Path, *, is_forced: bool) -> set[str]:
-    """Make the folder, and return the names in it."""
+    """Create the folder, and return the names of the files that it already contained."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     names = {each.name for each in folder.iterdir()}
     if names and not is_forced:
@@ -121,7 +121,7 @@ def _make_folder(folder: Path, *, is_forced: bool) -> set[str]:
 
 
 def _row(info: SessionInfo, name: str, shown: Transcript, selection: ExportSelection) -> ArchiveRow:
-    """Return the row of the index, with the title and text from the page, which may be redacted."""
+    """Return a row of the index; its title and text come from the page, which may be redacted."""
     title = shown.facts.title or "Untitled session"
     facts = [local_time(info.updated_at), info.source or "perdure"]
     if info.cwd and "paths" not in selection.redact:

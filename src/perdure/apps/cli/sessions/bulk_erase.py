@@ -70,9 +70,9 @@ async def selected(store: Store, wanted: RowFilter) -> list[SessionRow]:
 async def reached(
     store: Store, session: str | None, subject: str | None, forks: ForkPolicy
 ) -> list[SessionRow]:
-    """Return the sessions that an erasure of `session`, of `subject` or of everything includes.
+    """Return the sessions that erasing `session` or `subject` includes; both None means everything.
 
-    The result includes child sessions; it includes forks only if the forks are erased, too.
+    The result includes child sessions, and also forks if the erasure includes the forks.
     """
     infos = await store.recent(None, scope="all")
     found = {str(info.id) for info in infos if _is_named(info, session, subject)}
@@ -84,7 +84,7 @@ async def reached(
 async def including(
     store: Store, rows: Sequence[SessionRow], forks: ForkPolicy
 ) -> list[SessionRow]:
-    """Return `rows` and the other sessions that erasing each of `rows` includes."""
+    """Return `rows`, and the sessions that are erased together with one of them."""
     infos = await store.recent(None, scope="all")
     found = {str(row.info.id) for row in rows}
     return await _included(store, infos, found, has_forks=forks == "erase")
@@ -93,7 +93,7 @@ async def including(
 async def _included(
     store: Store, infos: Sequence[SessionInfo], found: set[str], *, has_forks: bool
 ) -> list[SessionRow]:
-    """Return the sessions of `found`, with their children and, if `has_forks`, their forks."""
+    """Return the sessions in `found`, their children, and, if `has_forks`, their forks."""
     while more := [
         info.id
         for info in infos
@@ -126,8 +126,8 @@ async def preview_of(
 ) -> Preview:
     """Return the sessions to erase, newest first, their counts, and the entries that remain.
 
-    With `is_one`, one erasure includes all `rows`: forks of one of them prevent the whole erasure.
-    With `is_everything`, nothing of the namespace remains.
+    With `is_one`, one erasure includes all `rows`, so a fork of any of them prevents it. With
+    `is_everything`, nothing of the namespace remains.
     """
     infos = await store.recent(None, scope="all")
     ids = [row.info.id for row in rows]
@@ -156,9 +156,9 @@ async def preview_of(
 
 
 def _gone(earlier: Sequence[Certificate]) -> Counter[str]:
-    """Return how many entries of each session have nothing left to erase after `earlier`.
+    """Return, for each session, how many entries a new erasure does not count, after `earlier`.
 
-    These are the erased entries, and one entry that records each erasure.
+    These are the erased entries, and the entries that record the erasures.
     """
     gone = Counter[str]()
     for line in (line for each in earlier for line in each.sessions):
@@ -173,7 +173,7 @@ def _row_line(row: SessionRow, entries: int) -> str:
 
 
 def _fork_lines(left: Forks, policy: ForkPolicy, kept: Mapping[str, int]) -> Iterator[str]:
-    """Say for each session of `left` what its remaining forks prevent or keep."""
+    """Yield a line for each session of `left`: its forks prevent its erasure, or keep entries."""
     for session, forks in left.items():
         names = fork_names(forks)
         if policy == "refuse":
@@ -186,7 +186,7 @@ def _fork_lines(left: Forks, policy: ForkPolicy, kept: Mapping[str, int]) -> Ite
 
 
 def origin_lines(infos: Iterable[SessionInfo], erased: Collection[str]) -> Iterator[str]:
-    """Say for each fork in `infos` that the entries of its origin remain, if that is not erased."""
+    """Yield a line for each fork in `infos` whose origin is not erased: shared entries remain."""
     for info in infos:
         if shares_with_parent(info) and info.parent not in erased:
             yield (
@@ -198,7 +198,7 @@ def origin_lines(infos: Iterable[SessionInfo], erased: Collection[str]) -> Itera
 async def erase_rows(
     store: Store, rows: Sequence[SessionRow], forks: ForkPolicy, by: str
 ) -> tuple[list[Certificate], int]:
-    """Erase the session of each of `rows`.
+    """Erase the sessions in `rows`.
 
     Returns the certificates, and the number of sessions whose erasure failed.
     """

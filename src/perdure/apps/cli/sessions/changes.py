@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _PREVIEW_CELLS = 60
 
 Told = tuple[Mapping[str, object], str]
-"""What a command did: its JSON but for the session's id, and a sentence."""
+"""The result of a command: JSON data without the session's id, and a sentence."""
 
 Work = Callable[[Session, Store], Awaitable[Told]]
 
@@ -329,7 +329,7 @@ async def compact(
 async def _compacted_role(
     store: Store, handle: Session, model: str | None, focus: str | None
 ) -> tuple[Entry | None] | None:
-    """Compact the session of a role, and return the compaction in a tuple.
+    """Compact the session of a flow's role, and return the compaction in a tuple.
 
     Returns None if no flow owns the session.
     """
@@ -343,10 +343,10 @@ async def _compacted_role(
 async def told_compaction(
     handle: Session, made: Entry | None, before: int, kept: int | None = None
 ) -> Told:
-    """Return text that describes what the compaction `made` did to a context of `before` tokens.
+    """Return JSON data and text on the compaction `made`; `before` is the earlier size in tokens.
 
-    `kept` is about how many of the newest tokens are never summarized. If `kept` is None, all
-    messages before the flow's node are summarized.
+    About `kept` of the newest tokens are never summarized. If `kept` is None, all messages before
+    the role's current node are summarized.
     """
     after = (await handle.context()).tokens
     if made is not None and isinstance(body := body_of(made), Compaction):

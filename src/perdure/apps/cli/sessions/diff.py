@@ -24,7 +24,7 @@ from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
 
 BRANCH_LINES = 40
-"""Entries of each side that are shown unless all are asked for."""
+"""Maximum number of entries that are shown of each branch, unless ``--all`` is given."""
 
 
 def add_to(sessions: typer.Typer) -> None:
@@ -74,10 +74,9 @@ async def diff(
 
 
 async def _path(store: Store, handle: Session, leaf: str) -> list[Entry]:
-    """Return the branch that ends at `leaf`; by default, at the leaf of the session.
+    """Return the branch that ends at `leaf`; "" means the current branch.
 
-    `leaf` can also be in another session: then it is the session id alone, or the id with ``/`` and
-    an entry.
+    `leaf` can also name a branch of another session, as ``SESSION`` or ``SESSION/ENTRY``.
     """
     if leaf == ROOT:
         return []

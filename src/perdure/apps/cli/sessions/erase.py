@@ -35,10 +35,10 @@ from perdure.session.ids import StreamId
 from perdure.stores.retention.erase import Certificate, ErasedSession, ForkPolicy, Range
 
 _LISTED = 20
-"""Sessions that are named one by one."""
+"""Maximum number of sessions that are listed individually."""
 
 _PREVIEW_CELLS = 60
-"""Cells of the content of an entry to erase."""
+"""Width, in cells, of the preview of an entry to erase."""
 
 
 def add_to(sessions: typer.Typer) -> None:
@@ -236,7 +236,7 @@ async def _require_own(session: Session, entries: Sequence[str]) -> None:
 async def _erase_entries(
     store: Store, session: Session, asked: _Asked, common: CommonOptions, *, is_preview: bool
 ) -> int:
-    """Erase single entries. Only whole ids are accepted, because an erasure cannot be undone."""
+    """Erase single entries. Their ids must be whole, because an erasure cannot be undone."""
     ids = (f"{session.id}/{each}" if each.isdecimal() else each for each in asked.entries)
     found = [await session.entry(each) for each in ids]
     lines = [_entry_line(entry, session.id) for entry in found]
@@ -291,7 +291,7 @@ def _show_preview(common: CommonOptions, ids: Sequence[str], lines: Sequence[str
 
 
 async def _whole(store: Store, asked: _Asked, *, is_preview: bool) -> str:
-    """Return the id of the session, which must be typed whole, except for a preview.
+    """Return the id of the session. The user must type the whole id, except for a preview.
 
     Raises: WholeIdNeeded, SessionNotFound, PathNotFound.
     """
@@ -321,7 +321,7 @@ def _me() -> str:
 
 
 def _place_for(file: Path | None) -> Path | None:
-    """Create the file for the certificate before the erasure; None if the file existed already.
+    """Create the certificate's file before the erasure, and return it; None if it already existed.
 
     Raises: PathExists if the file exists and is not empty (a killed command leaves an empty file).
     Raises: UsageMistake if `file` is a folder or cannot be created.

@@ -43,7 +43,7 @@ _BY_NAME = (
     "perdure.apps.cli.sessions.erase",
     "perdure.apps.cli.sessions.tools",
 )
-"""Modules with commands of this group; this package defines the options of their commands."""
+"""Modules that add further commands; this package defines the options of their commands."""
 
 TREE_LINES = 200
 """Default number of lines into which `sessions tree` fits a tree."""
@@ -162,7 +162,7 @@ async def _earlier(session: Session, store: SessionStore, entries: Sequence[Entr
 
 
 def _foreign(lines: Sequence[Line], own: StreamId) -> Iterator[str]:
-    """If entries that a fork shares are shown, explain their ids."""
+    """Explain the ids of those entries in `lines` that belong to another session than `own`."""
     streams = dict.fromkeys(line.entry.stream for line in lines if isinstance(line, Row))
     for stream in streams:
         if stream != own:

@@ -1,4 +1,4 @@
-"""Words in the log that resemble the words of a search that finds nothing."""
+"""Finds words in the log that resemble the words of a search without hits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from perdure.session.search.values import SearchQuery
 from perdure.session.search.words import terms
 
 _SHORTEST = 4
-"""Letters of the shortest word that is compared."""
+"""Minimum length of a word that is compared."""
 
 _MOST_WORDS = 4
 _MOST_NEAR = 3
@@ -23,9 +23,10 @@ _LIKE = 0.7
 
 
 async def near_words(store: Store, query: SearchQuery | None) -> list[str]:
-    """Return words of texts that match the filters of `query`, for the words that no text has.
+    """Return similar words for the words of `query` that occur in no text that its filters select.
 
-    Only words with the same first two letters are compared. Without a query, no session can match.
+    Only words with the same first two letters are compared. `query` is None if no session can match
+    the filters.
     """
     if query is None:
         return []
@@ -52,12 +53,12 @@ async def _near(store: Store, query: SearchQuery, word: str) -> list[str]:
 
 
 def _beginnings(word: str) -> Iterator[str]:
-    """Yield the beginnings to look for: a longer beginning occurs in fewer other words."""
+    """Yield prefixes of `word` to search, longest first: fewer words have a longer prefix."""
     yield from (word[:size] for size in sorted({len(word) * 2 // 3, 3, 2}, reverse=True))
 
 
 async def _hits(store: Store, query: SearchQuery, text: str, limit: int) -> list[list[str]]:
-    """Return the matching words of each hit."""
+    """Return the words that match `text` in each hit."""
     wanted = msgspec.structs.replace(query, text=text, limit=limit)
     hits = await hits_in_force(store.backend, wanted)
     return [

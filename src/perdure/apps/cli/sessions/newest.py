@@ -16,15 +16,16 @@ from perdure.stores.scan import Found, found_entry, hit_of, is_wanted
 
 _MESSAGES: tuple[SearchRole, ...] = ("user", "assistant", "tool", "system", "context")
 _OF_ACTIVITY = frozenset({"user", "assistant"})
-"""The roles of messages whose time is the time of the newest activity of their session."""
+"""The roles of messages that count as activity of their session."""
 
 
 async def newest_hits(store: Store, query: SearchQuery | None, *, scope: SessionScope) -> list[Hit]:
     """Return the newest texts that match the filters of `query`, newest first.
 
-    Without roles, only messages match. Only sessions of `scope` match. A text that several sessions
-    contain because one was forked or copied from the other is returned once, in the oldest of these
-    sessions; equal texts of one session are all returned. Without a query, no session can match.
+    If `query` names no roles, only messages match. Only sessions of `scope` match. A text that
+    several sessions contain because one was forked or copied from the other is returned once, in
+    the oldest of these sessions; equal texts of one session are all returned. `query` is None if no
+    session can match the filters.
     """
     if query is None:
         return []
@@ -47,7 +48,7 @@ async def newest_hits(store: Store, query: SearchQuery | None, *, scope: Session
 
 
 def _is_too_old(info: SessionInfo, query: SearchQuery, found: Iterable[Found]) -> bool:
-    """Return whether neither `info` nor a session with older activity can have a hit."""
+    """Return whether `info`, and so each session with older activity, is too old to have a hit."""
     if not query.roles or not _OF_ACTIVITY.issuperset(query.roles):
         return False
     if query.since is not None and info.updated_at < query.since:

@@ -38,11 +38,11 @@ from perdure.client.store import Store
 from perdure.session.info import OWN_SOURCE
 
 _WIDE = 110
-"""Cells of a line from which the columns of agent and model fit."""
+"""Minimum width of a line, in cells, for the columns of agent and model."""
 
 
 _CELLS = 22
-"""The most cells of a folder, agent or model."""
+"""Maximum width of a folder, agent or model, in cells."""
 
 
 def add_to(sessions: typer.Typer) -> None:
@@ -106,7 +106,7 @@ class ListFilters(msgspec.Struct, frozen=True):
 
     @property
     def rows(self) -> RowFilter:
-        """The sessions to list."""
+        """The filter that selects the sessions to list."""
         return RowFilter(
             scope="all" if self.is_all else "listed",
             cwd=self.cwd,

@@ -30,7 +30,7 @@ else:
 _ROLES = ("user", "assistant", "tool")
 
 _CALLS = 100
-"""Messages before a result among which its call is looked up."""
+"""A tool result's call is searched among this many messages before the result."""
 
 
 def add_to(sessions: typer.Typer) -> None:
@@ -122,7 +122,7 @@ async def read(
 
 
 async def _entries(session: Session, entry: str | None, selection: Selection) -> list[Entry]:
-    """Return one entry, or those around it, or entries of the current branch.
+    """Return `entry`, on request with the entries around it, or entries of the current branch.
 
     Raises: EntryNotFound, AmbiguousId.
     """
@@ -141,8 +141,8 @@ async def _entries(session: Session, entry: str | None, selection: Selection) ->
 async def _around(session: Session, found: Entry, count: int) -> list[Entry]:
     """Return `found` and up to `count` entries before and after it on its branch.
 
-    An entry of another branch has only entries before it; a side entry is between the entries that
-    were appended before and after it.
+    If `found` is on another branch, only entries before it are returned. A side entry is placed
+    among the entries of the branch in the order in which they were appended.
     """
     if not count:
         return [found]

@@ -1,7 +1,7 @@
 """Finds other entries of a session that contain a text of the entries to erase.
 
 For example, an answer of the model may quote a password from a message. If only the message were
-erased, a password that an answer quotes would remain.
+erased, the password would remain in the answer.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from perdure.session.search.words import terms
 from perdure.stores.retention.cascade import summaries_of
 
 _LINE_CHARACTERS, _LINE_WORDS = 24, 5
-"""A shorter line, or one with fewer different words, may occur twice by chance."""
+"""Minimum size of a line that is searched for; a smaller line may occur twice by chance."""
 
 _MOST_SOUGHT = 100
-"""Texts that are searched for; it bounds the cost of erasing a long entry."""
+"""Maximum number of texts to search for; it limits the cost of erasing a long entry."""
 
 _LISTED = 20
-"""Entries that are named."""
+"""Maximum number of entries that a warning names."""
 
 
 def telling_texts(entries: Sequence[Entry]) -> tuple[str, ...]:
-    """Return the credentials in `entries`, then the long lines, each only once."""
+    """Return the texts of `entries` to search for: credentials, then long lines, each only once."""
     texts = [found.text for each in entries if (found := searchable_of(each)) is not None]
     sought = dict.fromkeys((*_credentials(texts), *_long_lines(texts)))
     return tuple(islice(sought, _MOST_SOUGHT))
@@ -54,10 +54,10 @@ def _long_lines(texts: Sequence[str]) -> Iterator[str]:
 async def entries_with(
     session: Session, sought: Sequence[str], erased: Sequence[Entry]
 ) -> list[Entry]:
-    """Return the entries of `session` that contain a text of `sought`, except `erased` entries.
+    """Return the entries of `session` that contain one of the texts `sought`, except `erased`.
 
-    Summaries and labels are skipped if the erasure of `erased` removes them, too. This call reads
-    the whole session.
+    Summaries and labels that are erased together with `erased` are skipped. This call reads the
+    whole session.
     """
     if not sought:
         return []

@@ -68,14 +68,14 @@ class SearchFilters(msgspec.Struct, frozen=True):
 
     @property
     def roles(self) -> tuple[SearchRole, ...]:
-        """The roles. Raises: UsageMistake."""
+        """The message roles to search. Raises: UsageMistake if a role is unknown."""
         for name in self.role or ():
             if name not in ROLES:
                 raise UsageMistake(f"unknown role {name!r}: use one of {', '.join(ROLES)}")
         return tuple([role for role in ROLES if role in (self.role or ())])
 
     def check(self, *, has_words: bool) -> None:
-        """Raises: UsageMistake for an unknown role, or without words and any filter."""
+        """Raises: UsageMistake if a role is unknown, or if there are neither words nor a filter."""
         if not self.roles and not has_words and self == SearchFilters():
             raise UsageMistake(
                 "missing argument QUERY; see --help, or add a filter, such as --role user, to list "

@@ -1,4 +1,4 @@
-"""Entries that an erasure keeps because other sessions share them, for its preview."""
+"""Finds the entries that an erasure keeps because other sessions share them, for its preview."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from perdure.stores.retention.cascade import VisibleEntries, kept_for, summaries
 from perdure.stores.retention.erase import ForkPolicy
 
 _NO_FORKS = ("role", "subagent")
-"""Origins of sessions whose parent is what they belong to, not what they share entries with."""
+"""Origins of sessions that belong to their parent, but share no entries with it."""
 
 _NAMED = 5
-"""Forks that a line names."""
+"""Maximum number of forks that a line names."""
 
 Forks = Mapping[StreamId, Sequence[StreamId]]
-"""Session -> the forks and copies of it that an erasure leaves."""
+"""Session that is erased -> its forks and copies that are not erased."""
 
 
 def shares_with_parent(info: SessionInfo) -> bool:
@@ -31,7 +31,7 @@ def shares_with_parent(info: SessionInfo) -> bool:
 
 
 def remaining_forks(infos: Iterable[SessionInfo], erased: Collection[StreamId]) -> Forks:
-    """Return the forks of each session of `erased`, also forks of forks, that are not erased."""
+    """Return, for each session of `erased`, the forks (and forks of forks) that are not erased."""
     below: dict[StreamId, list[StreamId]] = defaultdict(list)
     for info in infos:
         if info.parent is not None and shares_with_parent(info):
@@ -50,7 +50,7 @@ def remaining_forks(infos: Iterable[SessionInfo], erased: Collection[StreamId]) 
 
 
 async def kept_entries(store: Store, forks: Forks) -> set[EntryId]:
-    """Return the entries of the sessions in `forks` that stay because these forks share them.
+    """Return the entries of the erased sessions in `forks` that stay because a fork shares them.
 
     Entries that are erased already are omitted.
     """
@@ -72,13 +72,13 @@ async def kept_entries(store: Store, forks: Forks) -> set[EntryId]:
 
 
 class EntryForks(msgspec.Struct, frozen=True):
-    """Which forks share which of the entries to erase."""
+    """The `forks` that share some of the entries to erase, and those `shared` entries."""
 
     forks: tuple[StreamId, ...]
     shared: frozenset[EntryId]
 
     def erasable(self, entries: Sequence[Entry], policy: ForkPolicy) -> Sequence[Entry]:
-        """Return the `entries` that an erasure with `policy` erases."""
+        """Return those `entries` that an erasure with `policy` erases."""
         if policy == "refuse" and self.shared:
             return ()
         staying = self.shared if policy == "keep" else ()
@@ -104,7 +104,7 @@ def _seq(entry: EntryId) -> int:
 
 
 def fork_names(forks: Sequence[StreamId]) -> str:
-    """Return the first ids of `forks` as a list."""
+    """Return the first ids of `forks` as text, and the number of the others."""
     more = f" and {len(forks) - _NAMED:,} more" if len(forks) > _NAMED else ""
     return ", ".join(forks[:_NAMED]) + more
 

@@ -17,7 +17,7 @@ from perdure.session.clock import timestamp
 from perdure.session.records import ToolCallRecord
 
 _TEXT = 400
-"""Characters of an input, output or error in a line."""
+"""Maximum number of characters of an input, output or error in a line."""
 
 
 def add_to(sessions: typer.Typer) -> None:
@@ -68,7 +68,7 @@ def _data(call: ToolCallRecord) -> dict[str, object]:
 
 
 def _rows(found: Sequence[ToolCallRecord], ids: Mapping[str, str]) -> Iterator[str]:
-    """Return the table; if `ids` (short session ids) is given, with the session of each call."""
+    """Return the table; if `ids` (session id -> short id) is not empty, with a column SESSION."""
     columns = [
         Column("CALLED AT", "faint"),
         Column("TOOL", "strong"),

@@ -50,13 +50,13 @@ MOST_SESSIONS = 100
 MOST_ENTRIES = 500
 _PREVIEW_CELLS = 60
 _KEYS = frozenset({"PERDURE_KEY", "PERDURE_KEY_FILE"})
-"""Variables of a key: opening the store reports a key that does not fit the file."""
+"""Environment variables of a key; if one is set, the store is opened, to report a wrong key."""
 
 Result = TypeVar("Result")
 
 
 class StoreLookup:
-    """`Lookup` in the store and namespace that `words`, the text typed so far, name."""
+    """The `Lookup` for the store and namespace that `words`, the words typed so far, name."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self._store = _option_value(words, "--store")
@@ -68,9 +68,9 @@ class StoreLookup:
         )
 
     def sessions(self, typed: str) -> Completion:
-        """Return sessions whose id begins with `typed` or whose title contains it, or files.
+        """Return sessions whose id begins with `typed`, or else whose title contains it.
 
-        Newest first.
+        Newest first. If no session matches, file names are completed.
         """
         if typed.startswith((".", "~")) or "/" in typed:
             return Completion(mode="files")
@@ -162,7 +162,10 @@ class StoreLookup:
         look: Callable[[Store], Awaitable[Result]],
         look_quickly: Callable[[QuickReads], Coroutine[Any, None, Result | None]],
     ) -> Result:
-        """Return what `look_quickly` returns from a plain file, or else what `look` returns."""
+        """Return the result of `look_quickly`, or, if there is none, that of `look`.
+
+        `look_quickly` is used only if the store is a plain file.
+        """
         file = database_file(configured_address(self._store))
         if file is not None and _KEYS.isdisjoint(os.environ):
             found = quick_reads.read_quickly(file, self._namespace, look_quickly)

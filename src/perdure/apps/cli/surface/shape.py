@@ -17,7 +17,7 @@ import msgspec
 from perdure.apps.terminal.style import Style
 
 COMMON = ("store", "namespace", "as_json")
-"""Parameters that most commands have, by the names of the functions' arguments."""
+"""Options that most commands have, by the names of the arguments in the functions."""
 
 _EXAMPLES = "Examples:"
 _EXITS = "Exit codes:"
@@ -83,7 +83,7 @@ class Command(msgspec.Struct, frozen=True, omit_defaults=True):
         return " ".join(("perdure", *self.words))
 
     def at(self, words: Sequence[str]) -> Command:
-        """Return the command that the first of `words` name; `self` if they name none."""
+        """Return the command whose name `words` begin with; `self` if there is no such command."""
         found = next((each for each in self.commands if words and each.words[-1] == words[0]), None)
         return self if found is None else found.at(words[1:])
 
@@ -187,7 +187,7 @@ def _limits(least: float | None, most: float | None) -> str | None:
 
 
 WIDEST = 100
-"""Cells after which lines of prose are hard to read, however wide the terminal is."""
+"""Maximum width of help text, in cells. Longer lines are hard to read, even on a wide terminal."""
 
 EXIT_CODES: Mapping[int, str] = {
     0: "done",
@@ -204,7 +204,7 @@ HELP = Parameter("help", ("--help",), None, "Show this page.")
 _INDENT = 2
 _GAP = 2
 _MOST_NAMED = 30
-"""Cells of a name before its text begins on a line of its own."""
+"""Maximum width of a name, in cells, whose text begins on the same line."""
 
 
 def page_lines(command: Command, width: int, style: Style) -> Iterator[str]:

@@ -88,11 +88,11 @@ complete -c perdure -k -f -a '(__perdure_complete)'
 """
 
 SCRIPTS: Mapping[str, str] = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
-"""Shell -> what it has to be told once."""
+"""Shell -> the script that it must run once."""
 
 _MOST_HELP = 80
 _MENU_TYPES = frozenset({"37", "42"})
-"""bash's words for completing without a list: there, only what can be inserted may be given."""
+"""Values of bash's $COMP_TYPE for completion without a list, which inserts candidates unchanged."""
 
 
 def split_typed(shell: str, words: Sequence[str]) -> tuple[list[str], str]:

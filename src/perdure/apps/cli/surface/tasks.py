@@ -71,14 +71,14 @@ _OF_GROUPS: Mapping[str, Mapping[str, str]] = {
     "memory": dict.fromkeys(_REMOVALS, "memory forget ID"),
     "flow": dict.fromkeys(_REMOVALS, "flow delete ID"),
 }
-"""The same for words that mean something else after the name of a group."""
+"""Group -> `TASKS` for words that mean something else after the name of the group."""
 
 _ALSO: Mapping[str, str] = {
     "sessions end": ", and list without the ended ones: `perdure sessions list --hide-ended`; "
     "`perdure export ID` writes a file",
     "chat --continue": ", or `perdure chat --session ID` for another session",
 }
-"""What is said after a task."""
+"""Command -> text that follows its suggestion."""
 
 _RECURRING = "recurring messages are written in an agent file: docs/guides/schedules.md"
 
@@ -99,7 +99,7 @@ _REMEDIES: Mapping[tuple[str, str], str] = {
 _NO_CHOICE = re.compile(r"Invalid value for '.*?': '([^']+)' is not one of (.*)", re.DOTALL)
 _UNKNOWN = re.compile(r"No such command '([^']*)'")
 _LIKE = 0.75
-"""How much of a word has to be right for it to be a misspelled one; 1 is all of it."""
+"""Minimum similarity, from 0 to 1, of a typed word to a known word for a suggestion."""
 
 
 def task_hint(message: str, group: str, commands: Collection[str] = ()) -> str | None:
