@@ -82,14 +82,14 @@ _API = (
 
 IDLE_CHECK_S = 30.0
 _SERVICES = "perdure_services"
-"""The key of the scope of a request under which its server is found."""
+"""The key under which a request's scope contains the `Services` of the server."""
 
 LIMITS = Limits()
 
 AnyScope = MutableMapping[str, Any]
 AnyReceive = Callable[[], Awaitable[AnyScope]]
 AnySend = Callable[[AnyScope], Awaitable[None]]
-"""The types of ASGI, in the form in which the frameworks agree on them."""
+"""The types of ASGI, in the form that all frameworks accept."""
 
 
 class Access(NamedTuple):
@@ -119,7 +119,7 @@ class Services(NamedTuple):
 
 
 class Server:
-    """The server of a runtime as an ASGI application. Made by `app`.
+    """The server of a runtime as an ASGI application. The function `app` creates it.
 
     The server's background work starts with the ASGI lifespan. If the server is mounted in an
     application that does not forward the lifespan, the work starts with the first request.
@@ -242,7 +242,7 @@ def sign_in_of(store: Store, tokens: TokenFile) -> SignIn:
 
 @cache
 def _routes() -> Litestar:
-    """Return the routes for all servers of this process: creating them takes Litestar 80 ms.
+    """Return the routes; all servers of this process share them, because creating them takes 80 ms.
 
     Each route finds the server of a request in the request's scope.
     """

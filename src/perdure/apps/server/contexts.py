@@ -79,11 +79,11 @@ class _Call(msgspec.Struct, frozen=True):
 async def next_context(
     host: Host, store: Store, session: Session, budget: int | None, last: int | None
 ) -> ContextView:
-    """Return the context of the next call within `budget` tokens: the last `last` messages.
+    """Return the context of the next call within `budget` tokens, with its last `last` messages.
 
     A tool call that runs or waits for an answer is shown with a placeholder as its result. The
-    instructions and tools come from the agent in force; if no agent is in force, another agent may
-    continue the session.
+    instructions and tools come from the agent in force. Without an agent in force they are empty,
+    because any agent may continue the session.
     """
     context, info = await session.context(budget), await session.info()
     if (await states_of(store, [info]))[info.id] in ("running", "waiting"):
@@ -266,7 +266,7 @@ async def _leaf_before(store: SessionStore, stream: StreamId, seq: int) -> Entry
 
 
 async def _turn_before(store: SessionStore, stream: StreamId, seq: int) -> Sequence[Entry]:
-    """Return the entries of the turn around `seq` that come before `seq`, in log order."""
+    """Return the entries before `seq` of the turn that contains `seq`, in log order."""
     before, found = seq, list[Entry]()
     while page := await store.entries(stream, limit=_PAGE, before=before):
         for entry in page:

@@ -34,11 +34,11 @@ from perdure.session.messages import InFlightMessage, MediaPart, Message, TextPa
 from perdure.session.notes import Queued
 
 _KEPT = 256
-"""Chats without a running turn that are kept open."""
+"""Maximum number of open chats; beyond it, chats without a running turn are dropped."""
 
 _TRY_AGAIN_S = 0.02
 _TRIES = 1_500
-"""Of a message, while its session neither has an open turn nor lets one begin: for 30 seconds."""
+"""Attempts to send a message, in about 30 seconds, while another process works in its session."""
 
 _log = logging.getLogger(__name__)
 
@@ -55,8 +55,8 @@ class Conversations:
         """Send a message; the turn runs in the server, even if the caller disconnects.
 
         Durable: the change is stored when this call returns. Raises: Problem 409 if a turn runs and
-        `new` asks to be rejected in this case.
-        Raises: Erased if the session was erased; ConfigError for an unknown agent; the errors of
+        `new.if_running` is "reject".
+        Raises: Erased if the session was erased; ConfigError if the agent is unknown; the errors of
         `Runtime.start`.
         """
         caller.require("write")
@@ -236,7 +236,7 @@ class Conversations:
 
 
 async def _sent_after(session: Session, seq: int, new: NewMessage) -> Sent | None:
-    """Return how the message `new` was stored after `seq`; None if it was not stored."""
+    """Return how the message `new` was stored after the entry `seq`; None if it was not stored."""
     wanted = _texts(new.said())
     async for entry in session.entries(seq):
         message, status = entry.message, "started"

@@ -30,7 +30,7 @@ from perdure.apps.server.access.caller import CONDITIONAL, READING
 from perdure.apps.server.access.idempotency import LONGEST, keeps_keys
 
 MEDIA_TYPES = "media_types"
-"""The option of a route that answers with files: their media types."""
+"""The option with the media types of a route that answers with files."""
 
 _PROBLEM = "application/problem+json"
 
@@ -92,7 +92,7 @@ def document_of(app: Litestar) -> dict[str, Any]:
 
 
 def _describe(operation: Operation, route: HTTPRoute, handler: HTTPRouteHandler) -> None:
-    """Complete `operation` with the headers and the error documents of its answers."""
+    """Add the headers and the error documents of the answers to `operation`."""
     responses = operation.responses = dict(operation.responses or {})
     responses.pop("400", None)
     sent: list[Parameter | Reference] = []

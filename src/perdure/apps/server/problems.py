@@ -61,10 +61,10 @@ STATUS: Mapping[type[errors.PerdureError], int] = {
     errors.SessionError: 422,
     errors.FormatError: 422,
 }
-"""The status of each error; of a class that is missing here, that of its nearest base."""
+"""Error class -> HTTP status. A class that is missing here has the status of its nearest base."""
 
 _STORE_FAILED = "the store cannot do this now; the log of the server has the reason"
-"""In place of a text that names files and addresses of the server's machine."""
+"""Replaces error texts that name files and addresses of the server's machine."""
 
 _REUSE = (
     "; create it with reuse_erased=True (not possible while it has forks, erased forks included)"
@@ -106,7 +106,7 @@ ADVICE: Mapping[str, str] = {
     "; open it with Flows.open(workspace=DIR), where ": "; open it where ",
     " with Flows.open(workspace=DIR)": "",
 }
-"""What the library says -> what the API says. Fields are facts of the error."""
+"""Text of the library -> text of the API. Fields in braces are replaced by facts of the error."""
 
 MAX_BODY_BYTES = 10 * 1024 * 1024
 
@@ -119,7 +119,7 @@ UNREADABLE: Mapping[int, tuple[str, str]] = {
     405: ("method_not_allowed", "this address does not accept {method}; it accepts {allow}"),
     413: ("body_too_large", f"a request body has at most {MAX_BODY_BYTES // 1024**2} MB"),
 }
-"""The code and the text of a request that reaches no route, or that its route cannot read."""
+"""HTTP status -> code and text, for requests that match no route or cannot be decoded."""
 
 _MALFORMED: Mapping[type[Exception], str] = {
     RecursionError: "the body is nested too deeply",

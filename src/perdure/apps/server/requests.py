@@ -25,7 +25,7 @@ from perdure.engine.telemetry.isolation import report
 HEADER = "x-request-id"
 
 access_log = logging.getLogger("perdure.access")
-"""One line for each request: method, route, status, milliseconds, and the ids of both sides."""
+"""One line for each request: method, route, status, milliseconds, and ids of request and token."""
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,64}")
 _CARRIED = ("traceparent", "tracestate")
@@ -100,8 +100,8 @@ def _token_of(scope: Scope) -> str:
 def _span(scope: Scope) -> Generator[Callable[[int], None]]:
     """Open the span of a request while it is processed; yield a function that records the status.
 
-    If the program does not use OpenTelemetry, the cost per request is one look-up. If the span
-    fails, the request does not fail.
+    If the program does not use OpenTelemetry, the cost per request is one look-up. An error in the
+    span does not affect the request.
     """
     opened = iter(()) if _TRACE not in sys.modules else _opened(scope)
     finish = _safely(opened)

@@ -72,7 +72,7 @@ class _View:
         self._visible: dict[StreamId, bool] = {}
 
     async def shows(self, event: AnyEvent) -> bool:
-        """Whether the caller may see `event`."""
+        """Return whether the caller may see `event`."""
         if self._caller.sees_all:
             return True
         is_fixed = self._caller.principal.agent is None or not isinstance(event, Event)

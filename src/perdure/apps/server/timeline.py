@@ -106,7 +106,7 @@ def _ended(turn: TurnView, entry: Entry, body: TurnFinished) -> TurnView:
 
 
 def _without_outcome(call: Call) -> Call:
-    """Return `call` of an ended turn; without a recorded outcome, its status is ``unknown``."""
+    """Return `call`, whose turn has ended; if it has no outcome, its status becomes ``unknown``."""
     return msgspec.structs.replace(call, status="unknown") if call.status == "running" else call
 
 

@@ -12,7 +12,7 @@ from perdure.session.ids import EntryId
 from perdure.session.ledger import ToolFinished, ToolStarted
 
 _MOST = 1_000
-"""Starts and outcomes read for one page of messages."""
+"""Maximum number of starts, and of outcomes, that are read for one page of messages."""
 
 CallStates = Mapping[EntryId, Mapping[str, CallStatus]]
 """Message -> id of a call in it -> state. A call without a state never started."""
@@ -35,7 +35,7 @@ async def call_states(session: Session, messages: Sequence[Entry]) -> CallStates
 
 
 def states_in(messages: Iterable[Entry], changes: Iterable[Entry]) -> CallStates:
-    """Return the states of the calls in `messages` after applying `changes`, both from one log."""
+    """Return the states of the calls in `messages` after `changes`, which are of the same log."""
     found: dict[EntryId, dict[str, CallStatus]] = {}
     requested: dict[str, EntryId] = {}
     for entry in sorted((*messages, *changes), key=lambda each: each.seq):

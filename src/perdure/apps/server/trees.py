@@ -16,13 +16,13 @@ from perdure.session.kinds import MESSAGE, Compaction
 from perdure.session.notes import CompactionUndone
 
 _TEXT = 200
-"""Characters of what an entry says."""
+"""Maximum number of characters of an entry's text."""
 
 _AT_ONCE = 200
-"""Rows that are made without a pause."""
+"""Number of rows after which other tasks of the event loop may run."""
 
 _FIRST = 256
-"""Entries of the tree that are read first to find the children of some of them."""
+"""Number of entries that `tree_since` reads first; it reads more if they do not suffice."""
 
 
 class TreeReader:

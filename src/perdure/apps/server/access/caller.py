@@ -22,18 +22,18 @@ from perdure.errors import Erased, SessionNotFound
 from perdure.session.ids import StreamId
 
 FOR_VISITORS = "is_for_visitors"
-"""The option of a route that published tokens may use."""
+"""The option that marks a route as allowed for visitors, who use published tokens."""
 
 CONDITIONAL = "is_conditional"
-"""The option of a route whose commit checks the head that ``If-Match`` names."""
+"""The option that marks a route whose commit checks the session's head against ``If-Match``."""
 
 READING = ("GET", "HEAD")
 _NO_HEAD = 2**62
-"""Above every head."""
+"""A number greater than every head, so that it equals none."""
 
 
 class Callers:
-    """Finds the callers of a server of `store` by `tokens`, and counts their requests."""
+    """Finds the caller of each request by its token, and counts the requests of each caller."""
 
     def __init__(self, store: Store, tokens: Tokens, rates: Rates) -> None:
         self._store = store
@@ -45,8 +45,8 @@ class Callers:
         """Return the caller, and a function that returns whether the caller's token is still valid.
 
         Raises: Problem 401 if the token is missing, invalid, or of another namespace.
-        Raises: Problem 403 if a page of another site sent the request, or if a visitor may not make
-        it.
+        Raises: Problem 403 if a page of another site sent the request, or if visitors may not send
+        this request and the caller is one.
         Raises: Problem 429 if the caller sent too many requests.
         """
         scheme, _, token = connection.headers.get("authorization", "").partition(" ")
@@ -79,7 +79,7 @@ class Callers:
 
 
 class Authentication(AbstractAuthenticationMiddleware):
-    """Finds the caller by the ``Authorization`` header, which all but the open routes require.
+    """Finds the caller by the ``Authorization`` header, which all routes but the open ones require.
 
     `callers_of` returns the `Callers` of the server that a request was sent to.
     """
@@ -123,7 +123,7 @@ def _require_own_page(connection: AnyConnection) -> None:
 class Caller:
     """The permissions of one caller in a store.
 
-    For the caller, sessions outside of its rights do not exist.
+    Sessions that the caller may not see are reported as missing.
 
     A change requires that the session's head is one of `heads`; if `heads` is None, any head is
     valid. `is_valid` returns whether the token is still valid; long-running answers check it.
@@ -166,14 +166,14 @@ class Caller:
         return self._heads is not None
 
     def require_unconditional(self) -> None:
-        """Raises: Problem 400 for an ``If-Match`` that the change cannot check in its commit."""
+        """Raises: Problem 400 if the request has ``If-Match``, which its change cannot check."""
         if self.is_conditional:
             detail = "this change has no commit that could check If-Match; send it without"
             raise Problem(400, "if_match_unsupported", detail)
 
     @property
     def key(self) -> str | None:
-        """Return the request's idempotency key in the form for a library commit.
+        """Return the request's idempotency key in the form in which a commit stores it.
 
         Returns None if the request has no idempotency key.
         """
@@ -227,11 +227,11 @@ class Caller:
         If the request makes a change, the idempotency key of the request is recorded in the log.
         `is_repeatable` has the same meaning as in `claim`. If the request has an ``If-Match``, the
         first commit of the change requires a head that the header names.
-        Raises: Replayed if the request was answered before; Problem 403 if the caller may not make
+        Raises: Replayed if the request was answered before; Problem 403 if the caller may not send
         it; HeadChanged if the request's ``If-Match`` is outdated; SessionNotFound, also for a
-        session of another person or agent; Erased if the caller may see all sessions (for other
-        callers the session does not exist, because the log no longer records the owner of an erased
-        session).
+        session of another person or agent; Erased if the session was erased and the caller may see
+        all sessions (for other callers an erased session does not exist, because the log no longer
+        records its owner).
         """
         self.require(role)
         try:

@@ -44,7 +44,7 @@ _HEADERS = {
 
 
 BODY_S = 60.0
-"""How long a client may send nothing before its request is whole."""
+"""Maximum time between two pieces of a request."""
 
 
 class Guard:

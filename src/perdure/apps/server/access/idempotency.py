@@ -1,9 +1,9 @@
 """Requests with an ``Idempotency-Key``: a repeated request only gets the same answer again.
 
 For each request, the log of the session contains two notes: one with the key, committed before the
-effect, and one with the answer. If two requests run concurrently, also on two servers, the commit
-of the first note decides which one runs. When the session is erased, both notes about the request
-are erased. A store keeps idempotency keys for at least 30 days.
+request takes effect, and one with the answer. If two requests run concurrently, also on two
+servers, the commit of the first note decides which of them runs. When the session is erased, both
+notes about the request are erased. A store keeps idempotency keys for at least 30 days.
 """
 
 from __future__ import annotations
@@ -35,27 +35,28 @@ CLAIM = "perdure.api_request"
 ANSWER = "perdure.api_answer"
 
 KEYED = "is_keyed"
-"""The option of a route that keeps keys, besides those of one session."""
+"""The option that says if a route accepts idempotency keys; by default, routes of a session do."""
 
 _STATE = "perdure_keyed"
 _WRITES = frozenset(("POST", "PUT", "PATCH", "DELETE"))
 _REPEATABLE = _WRITES - {"POST"}
 LONGEST = 200
-"""Characters of a key."""
+"""Maximum length of an idempotency key."""
 
 _LEAST_OF_VISITOR = 16
-"""The id of a session that a visitor begins is made of its key and a public token."""
+"""Minimum length of a visitor's key: the token is public, so only the key makes the new session's
+id secret."""
 
 _POLLS, _POLL_S = 20, 0.1
-"""How long an answer by another process is waited for."""
+"""Number and interval of attempts to read an answer that another process computes."""
 
 
 class KeyedRequest:
     """One request with an idempotency key, from its arrival to its answer.
 
     `unknown_since` is set if an earlier request with this key got no answer because its process was
-    killed: it is the seq of the first note of that request. If `unknown_since` is set, the earlier
-    request may have taken effect after that entry.
+    killed: it is the seq of the first note of that request. In this case, the earlier request may
+    have taken effect after that entry.
     """
 
     def __init__(self, method: str, path: str, key: str, token: str, presented: str) -> None:
@@ -190,7 +191,7 @@ def presented(request: Request[Any, Any, Any]) -> str:
 
 
 async def keyed_of(request: Request[Any, Any, Any]) -> KeyedRequest | None:
-    """Return the key of `request` with the requested change; None if the request has no key."""
+    """Return the `KeyedRequest` of `request`, with its digest; None if the request has no key."""
     keyed: KeyedRequest | None = request.state.get(_STATE)
     if keyed is not None:
         keyed.read(request.scope["query_string"], await request.body())

@@ -1,4 +1,4 @@
-"""What pages of other origins may use: the widget's files, and the API with their tokens."""
+"""CORS: pages of other origins may use the widget's files, and the API with their tokens."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from perdure.apps.server.problems import Problem
 
 _MINUTE_S = 60.0
 _KNOWN = 10_000
-"""Callers whose requests are remembered; the one that was quiet for longest is forgotten first."""
+"""Maximum number of callers that are remembered; the one idle for longest is forgotten first."""
 
 
 AnyConnection = ASGIConnection[Any, Any, Any, State]
@@ -51,7 +51,7 @@ class Rates:
         self._limits = limits
         self._steady_s = steady_s
         self._spent: OrderedDict[str, tuple[float, float]] = OrderedDict()
-        """Caller -> its requests that count still, and when that was true."""
+        """Caller -> the number of its requests that still count, and the time of that number."""
         self._streams: Counter[str] = Counter()
 
     def count(self, principal: Principal, address: str) -> None:

@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 COOKIE = "perdure_session"
 HEADER = "x-perdure"
-"""The header that a change needs when the caller is found by the cookie."""
+"""The header that a request for a change needs if the cookie identifies the caller."""
 
 CODE_S = 15 * 60
 SIGNED_IN_S = 30 * 24 * 3600

@@ -25,7 +25,8 @@ from perdure.errors import ConfigError
 from perdure.stores.maintenance.file_lock import in_turn
 
 Role = Literal["read", "write", "admin"]
-"""``read`` sees, ``write`` also changes sessions, ``admin`` also the store and other persons'."""
+"""``read`` can read, ``write`` can also change sessions, ``admin`` can also erase and verify them
+and start flows."""
 
 RANK: dict[Role, int] = {"read": 0, "write": 1, "admin": 2}
 
@@ -112,7 +113,7 @@ class Tokens(Protocol):
     """Finds the caller that a token belongs to."""
 
     def principal(self, token: str, at: int) -> Principal | None:
-        """Return the caller that `token` belongs to at `at`; None if the token is invalid."""
+        """Return the caller that `token` belongs to at the time `at`; None if it is invalid."""
         ...
 
 
@@ -124,7 +125,7 @@ class TokenFile:
         self._read: tuple[tuple[int, int, int], dict[str, TokenRecord]] | None = None
 
     def principal(self, token: str, at: int) -> Principal | None:
-        """Return the caller that `token` belongs to at `at`; None if the token is invalid.
+        """Return the caller that `token` belongs to at the time `at`; None if it is invalid.
 
         Raises: TokensUnavailable.
         """

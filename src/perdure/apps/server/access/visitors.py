@@ -23,7 +23,7 @@ from perdure.events.types import AnyEvent, Event, LiveEvent, Snapshot
 SIGNED = "pdv_"
 KEY = "pds_"
 MADE_BY = "perdure_token"
-"""The metadata of a session that names the publishable token of its visitor."""
+"""The metadata key under which a session names the publishable token of its visitor."""
 
 LONGEST_S = 24 * 3600
 DEFAULT_S = 15 * 60
@@ -48,7 +48,7 @@ def sign_visitor(
     `key` is the signing key that ``perdure token create --publishable`` printed; keep it on your
     server. `subject` is the name of the person in the memory and in lists of sessions. `now_s` is
     ``time.time()``.
-    Raises: WrongArgument if the key has another format, or the time is over `LONGEST_S`.
+    Raises: WrongArgument if `key` has another format, or if `valid_s` exceeds `LONGEST_S`.
     """
     id, _, secret = key.removeprefix(KEY).partition("_")
     if not key.startswith(KEY) or not secret:

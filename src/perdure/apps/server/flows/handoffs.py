@@ -14,13 +14,13 @@ from perdure.stores.session_store import SessionStore
 from perdure.tools.diff import diff_of
 
 _SHOWN_BYTES = 512 * 1024
-"""The largest file whose text is shown."""
+"""The largest file whose text is shown. Larger ones are shown without their text."""
 
 
 async def staged_files(store: SessionStore, state: FlowState, node: str) -> list[HandedFile]:
-    """Return the files in the staged handoff of `node`, with the content that was staged.
+    """Return the files of the handoff of `node` that waits for approval, with their stored content.
 
-    The earlier version of a file is the newest content staged under the same path that differs.
+    The earlier version of a file is the newest different content that was staged under its path.
     """
     found: dict[str, HandedFile] = {}
     staged = state.run.pending_handoff_approvals.get(node, ())

@@ -57,9 +57,9 @@ class FlowRuns:
         return self._runtime.host.store
 
     def project(self, place: str | Path) -> Path:
-        """Return the real path of `place`, if it is in a project of this server. Blocks.
+        """Return the real path of `place`, if it is in a project of this server. This call blocks.
 
-        Raises: Problem 403.
+        Raises: Problem 403 if it is in no project.
         """
         found = Path(os.path.realpath(place))
         if any(found.is_relative_to(each) for each in self.projects):
@@ -138,7 +138,7 @@ class FlowRuns:
             self._errors[id] = str(error)
 
     async def flow_of(self, session: str) -> str | None:
-        """Return the flow of which `session` is the session of a role; None if there is none."""
+        """Return the flow whose role works in `session`; None if it is not a role's session."""
         header = (await self.store.backend.state(StreamId(session))).header
         return header.parent if header.origin == "role" else None
 

@@ -30,12 +30,12 @@ from perdure.secrets.mask import mask_secrets
 from perdure.session.ids import StreamId, entry_place
 
 QUIET_S = 0.03
-"""After so long without an event the state and the feeds are sent."""
+"""The state and the feeds are sent after this time without an event."""
 
 FEED_ITEMS = 300
 
 MAX_MESSAGE_BYTES = 2 * 1024 * 1024
-"""Longest message of a client, in UTF-8."""
+"""Maximum size of a message from a client, in UTF-8."""
 
 _log = logging.getLogger(__name__)
 

@@ -11,10 +11,10 @@ from perdure.session.flows.kinds import ConsentMode, ImprovementMode
 from perdure.session.flows.run import FeedbackConsent, FlowStatus, ImprovementStatus
 
 NodeState = Literal["pending", "active", "waiting", "backward", "completed"]
-"""``waiting``: for a person. ``backward``: it waits for better work, or has to deliver it."""
+"""``waiting``: for a person. ``backward``: the node waits for better work, or must deliver it."""
 
 EdgeState = Literal["plain", "done", "unread", "back"]
-"""``unread``: handed over, and not read yet. ``back``: handed back."""
+"""``unread``: the artifact was handed over and is not read yet. ``back``: work was handed back."""
 
 
 class FlowNodeView(Value, frozen=True, kw_only=True):

@@ -24,7 +24,7 @@ from perdure.session.flows.graph import FlowNode, edge_key
 from perdure.session.flows.run import FEEDBACK_ROLE, FlowState, ImprovementPhase
 
 _ORDER: tuple[NodeState, ...] = ("active", "waiting", "backward", "pending", "completed")
-"""Which of the states of its nodes a role shows: the first."""
+"""A role has the first of these states that one of its nodes has."""
 
 
 def summary_of(

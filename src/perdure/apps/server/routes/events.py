@@ -22,16 +22,16 @@ from perdure.errors import WrongArgument
 from perdure.secrets.mask import mask_secrets
 
 CLOSED = 4_000
-"""Close codes of a WebSocket are this and the status of the refusal."""
+"""The close code of a rejected WebSocket is this number plus the HTTP status of the error."""
 
 REVOKED = CLOSED + 401
 """Close code when the token of the caller was revoked, or has expired."""
 
 _MOST_REASON = 123
-"""Bytes of the reason of a close in the protocol."""
+"""Maximum size, in bytes, of the reason in a close frame of the WebSocket protocol."""
 
 _GONE = (WebSocketDisconnect, OSError)
-"""What sending raises when the client has left."""
+"""The errors that sending raises if the client has disconnected."""
 
 _RETRY = b"retry: 1000\n\n"
 _HEARTBEAT = b": nothing new\n\n"
@@ -51,8 +51,8 @@ async def watch_session(
 ) -> Stream:
     """Stream the events of a session after a seq: first the stored events, then new events.
 
-    If a client can continue after an event, the id of the event is its seq. `caught-up` follows the
-    last stored event. A client that connects again sends ``Last-Event-ID``, which replaces `after`.
+    An event after which a client can continue has its seq as its id. `caught-up` follows the last
+    stored event. A client that connects again sends ``Last-Event-ID``, which replaces `after`.
     """
     content = await _of_session(caller, session_id, _cursor(request, after))
     return _stream(request, rates, caller, content)
@@ -64,9 +64,9 @@ async def watch_all(
 ) -> Stream:
     """Stream the events of all sessions and flows after a position, by default new events only.
 
-    The id of an event is its position. A position after the newest event, for example after an
-    erasure or a restored backup, means the newest. A token of one person or agent gets the events
-    of its sessions.
+    The id of an event is its position. A position greater than that of the newest event, for
+    example after an erasure or a restored backup, means the newest. A token of one person or agent
+    gets only the events of their sessions.
     """
     return _stream(request, rates, caller, await _of_all(caller, _cursor(request, after)))
 

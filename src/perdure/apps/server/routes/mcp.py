@@ -36,7 +36,7 @@ class McpServed(NamedTuple):
 def mcp_route(served_of: Callable[[Scope], McpServed]) -> ASGIRouteHandler:
     """Return the route of an MCP server.
 
-    `served_of` returns what the server of a request serves.
+    `served_of` returns the `McpServed` of the server that a request was sent to.
     """
 
     @asgi("/mcp", copy_scope=False)

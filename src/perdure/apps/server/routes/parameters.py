@@ -35,10 +35,10 @@ TheRates = NamedDependency[Rates]
 SessionId = Annotated[str, PathParameter(description="The whole id of the session.")]
 
 Limit = Annotated[int, QueryParameter(ge=1, le=500)]
-"""How many items a part of a list has at most."""
+"""Maximum number of items on one page of a list."""
 
 LARGEST_SEQ = 2**53 - 1
-"""The largest seq that JSON carries exactly everywhere."""
+"""The largest seq that every JSON parser reads exactly."""
 
 TheRows = NamedDependency[RowFilter]
 """The sessions that the filters of the request select, as far as the caller may see them."""
@@ -63,8 +63,8 @@ async def selected_rows(
 ) -> RowFilter:
     """Return the filters shared by lists of sessions and by the search.
 
-    Programs get sessions of exactly the person or agent they name, unless they ask for a part of a
-    name.
+    By default, the filters select only exact names. With `match` "part", a part of a name is
+    enough.
     """
     own = caller.principal
     if match == "part":
@@ -99,7 +99,7 @@ class ApiRequest(Request[Any, Any, Any]):
 
 
 def require_known_parameters(request: Request[Any, Any, Any]) -> None:
-    """Raises: Problem 400 if a query parameter is not one of the route's."""
+    """Raises: Problem 400 if the route does not have a query parameter of `request`."""
     fields = query_fields(request.route_handler)
     known = {getattr(each.kwarg_definition, "name", None) or name for name, each in fields.items()}
     unknown = [name for name in request.query_params if name not in known]

@@ -31,10 +31,10 @@ from perdure.session.search.values import Hit, SearchQuery, SearchRole
 from perdure.stores.protocol import SessionScope
 
 _FACTOR = 3
-"""Hits read for each one shown if only those in some sessions are wanted."""
+"""Number of hits that are read for each hit to show, if only some sessions are searched."""
 
 _NEWEST = 200
-"""Sessions whose agents are read for the values of a filter."""
+"""Number of newest sessions whose agents are offered as values of a filter."""
 
 
 @get("/search")

@@ -63,11 +63,11 @@ _FILES: Mapping[ExportFormat, tuple[str, str]] = {
     "markdown": ("md", "text/markdown"),
     "html": ("html", "text/html"),
 }
-"""The ending of the file of each format, and its media type."""
+"""Format -> extension of its files, and their media type."""
 
 _LONGEST_NAME = 100
 _WITHOUT_ENTRY = ("running", "interrupted")
-"""States that follow one another without an entry, as when the process of a turn is killed."""
+"""States that can change without a new entry, for example when the process of a turn is killed."""
 
 
 @get("/sessions")
@@ -82,7 +82,7 @@ async def list_sessions(
     until: FromQuery[datetime | None] = None,
     sessions: Annotated[SessionScope, QueryParameter(name="scope")] = "listed",
 ) -> Page[SessionView]:
-    """List sessions last active from `since` and before `until`, newest activity first."""
+    """List the sessions last active from `since` to before `until`, newest activity first."""
     rows = msgspec.structs.replace(rows, scope=sessions, query=text, since=since, until=until)
     found = await newest_rows(caller.store, rows, limit + 1, after, has_models=True)
     return Page(

@@ -32,7 +32,7 @@ from perdure.stores.cluster.protocol import QueueInfo, SharedStore, WorkerInfo
 
 _OCTETS = "application/octet-stream"
 _SHOWN_AS_IS = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
-"""Types that a browser may show; everything else is a download without a type."""
+"""Media types that a browser may show; other content is a download without a media type."""
 
 _CONTENT_HEADERS = {
     "X-Content-Type-Options": "nosniff",
