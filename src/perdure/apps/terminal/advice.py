@@ -65,7 +65,7 @@ ADVICE: Mapping[str, str] = {
     "used: {reason}; correct it (`perdure mcp list` shows its source) and try "
     "`perdure mcp test {server}`, or `perdure chat --without-mcp {server}` does without it",
 }
-"""Text of the library -> text of the command line. Fields are facts of the error."""
+"""Text of the library -> text of the command line. Fields in braces become facts of the error."""
 
 IN_CHAT: Mapping[str, str] = {
     "choose another with `perdure chat -m MODEL` (-m scripted:echo works offline)": "/model NAME "

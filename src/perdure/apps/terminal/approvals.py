@@ -1,4 +1,4 @@
-"""Formats a question for approval: every argument, the facts it is bound to, what "always" allows.
+"""Formats a question for approval: all arguments, the facts it depends on, what "always" allows.
 
 Each line of model text begins with a bar, so that the text cannot imitate a line of perdure.
 Invisible characters are shown as numbers, and words that contain look-alike letters are reported.
@@ -20,11 +20,11 @@ _alike = re.compile(
     "[\u0131\u0251-\u02af\u0370-\u058f\u13a0-\u13ff\u1d00-\u1d7f\uab30-\uabbf\uff21-\uff5a"
     "\U0001d400-\U0001d7ff]"
 )
-"""Letters of Greek, Cyrillic and others, and such as only look like Latin ones."""
+"""Letters that may look like plain Latin ones: Greek, Cyrillic and others, special Latin forms."""
 
 BAR = "    | "
 MORE = "    ["
-"""How the count of lines that are left out begins."""
+"""The beginning of the line that counts the omitted lines."""
 
 FEW_LINES = 12
 
@@ -83,7 +83,7 @@ def approval_lines(asked: Approval, *, limit: int | None = FEW_LINES) -> Iterato
 
 
 def past_call_lines(arguments: Mapping[str, object]) -> Iterator[str]:
-    """Return the lines of the whole `arguments` of a past call; an edit of a text is a diff.
+    """Return all `arguments` of a past call as lines; an edit of a text is shown as a diff.
 
     The result is empty if no argument has several lines and the call is no edit, because one line
     of JSON is enough for such a call.
@@ -111,7 +111,7 @@ _BEFORE_AND_AFTER = (
 
 
 def _changes(arguments: Mapping[str, object]) -> list[tuple[Mapping[str, object], str]]:
-    """Return each replaced text of a call as a diff, after the other arguments of the change."""
+    """Return, for each change in a call, its other arguments and a diff of the replaced text."""
     several = arguments.get("edits")
     listed = cast("list[object]", several) if isinstance(several, list) else []
     parts = [_change(cast("Mapping[str, object]", x)) for x in listed if isinstance(x, Mapping)]
@@ -122,7 +122,7 @@ def _changes(arguments: Mapping[str, object]) -> list[tuple[Mapping[str, object]
 
 
 def _change(arguments: Mapping[str, object]) -> tuple[Mapping[str, object], str]:
-    """Return the diff of an edit, "" for none, and the arguments that the diff does not show."""
+    """Return the arguments that are not in the diff of an edit, and the diff, which may be ""."""
     for names in _BEFORE_AND_AFTER:
         old, new = map(arguments.get, names)
         if not isinstance(old, str) or not isinstance(new, str):
@@ -142,7 +142,7 @@ def _ended(text: str) -> str:
 
 
 def short_hashes(text: str) -> str:
-    """Return `text` with each hash shortened to its first digits, and without a folder's inode."""
+    """Return `text` with hashes shortened to their first digits, and without a folder's inode."""
     return _inode.sub("", _hash.sub(r"\1\2…", text))
 
 
@@ -151,7 +151,7 @@ _only_hash = re.compile(r"(\d+ bytes, blake2b-256 )?[0-9a-f]{64}")
 _inode = re.compile(r" \(inode \d+\)$")
 
 _HASHED = frozenset({"content", "after", "permissions"})
-"""Facts that are no more than a hash: of what the other lines show, or of the agent's rules."""
+"""Facts that can be only a hash of content that other lines show, or of the agent's rules."""
 
 
 def _is_repeated(value: object, diff: str) -> bool:

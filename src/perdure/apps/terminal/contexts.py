@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from perdure.client.agents.chat import Chat
 
 _RECALLED = 200
-"""Characters of a recalled text."""
+"""Maximum number of characters of a recalled text."""
 
 _LIMITS = {
     "max_working_tokens": "max_working_tokens",
@@ -63,7 +63,7 @@ def context_data(
     last: LastTurn | None = None,
     tools: Sequence[str] | None = None,
 ) -> dict[str, object]:
-    """Return `context` and what the `last` turn recalled as JSON data.
+    """Return `context`, and the texts that the `last` turn recalled, as JSON data.
 
     `tools` is None if the session has no agent.
     """
@@ -214,7 +214,7 @@ def _short(entry: EntryId, report: Report) -> str:
 def part_lines(
     part: Part, style: Style, names: Mapping[str, str] = MappingProxyType({})
 ) -> Iterator[str]:
-    """Return the whole content of `part`; `names` are the tools of calls, by the ids of calls."""
+    """Return the whole content of `part`; `names` maps the ids of tool calls to tool names."""
     match part:
         case TextPart(text=text):
             yield safe(text)
@@ -236,7 +236,7 @@ def part_lines(
 
 
 def tool_names(messages: Iterable[Message]) -> dict[str, str]:
-    """Return the tools that `messages` call, by the ids of the calls. Pure."""
+    """Return the tool names of the calls in `messages`, by call id. Pure."""
     return {call.id: call.name for each in messages for call in each.tool_calls}
 
 

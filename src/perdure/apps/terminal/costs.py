@@ -17,6 +17,6 @@ def cost_text(total: UsageTotal) -> str:
 
 
 def rounded_dollars(cost: int) -> str:
-    """Return micro-cents as text, in cents; an amount below a dollar in hundredths of a cent."""
+    """Format micro-cents in dollars, rounded to cents; below a dollar, to hundredths of a cent."""
     step = MICROCENTS_PER_DOLLAR // (100 if cost >= MICROCENTS_PER_DOLLAR else 10_000)
     return in_dollars((cost + step // 2) // step * step)

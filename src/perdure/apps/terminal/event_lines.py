@@ -48,7 +48,7 @@ class QuietTeller:
     """Prints no events, for callers that need only the answer."""
 
     def tell(self, event: AnyEvent) -> None:
-        """Nothing."""
+        """Print nothing."""
 
     def remark(self, text: str) -> None:
         """Print the remark to stderr."""

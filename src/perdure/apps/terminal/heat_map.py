@@ -21,7 +21,7 @@ def heat_map(found: Sequence[ActivityTotal], width: int, style: Style) -> Iterat
     """Return the heat map of the messages per day in `found`, up to the week of the newest day.
 
     The map covers a year, or as many weeks as fit into `width` cells. The first shade means no
-    messages; each other shade covers a quarter of the days. Not empty: `found`.
+    messages; each other shade covers a quarter of the days. `found` must not be empty.
     """
     counts = {date.fromisoformat(each.key): each.messages for each in found}
     newest = max(counts)

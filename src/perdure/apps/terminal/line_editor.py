@@ -58,7 +58,7 @@ class LineEditor:
             self._readline.add_history(text)
 
     def complete_with(self, offers: Callable[[str], list[str]]) -> None:
-        """Complete the word before the cursor with the `offers` for it."""
+        """Complete the word before the cursor with the texts that `offers` returns for it."""
 
         def completer(word: str, place: int) -> str | None:
             found = offers(word)

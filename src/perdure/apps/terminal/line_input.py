@@ -21,10 +21,10 @@ _CHUNK_BYTES = 65_536
 _PATIENCE_S = 1.0
 
 PASTE_S = 0.05
-"""How long lines of one paste may be apart."""
+"""Maximum time between two lines of the same paste."""
 
 KEYS = re.compile(r"\x1b(\[[0-9;]*[A-Za-z~]|O.)")
-"""What arrow keys send while no line is edited."""
+"""The escape sequences that arrow keys send while no line is edited."""
 
 
 def piped_text(most_bytes: int) -> str | None:

@@ -27,7 +27,7 @@ from perdure.session.kinds import BranchSummary, Compaction
 from perdure.session.tree import TreeNode
 
 _WORTH_FOLDING = 3
-"""Fewer rows than this are shown rather than counted."""
+"""Minimum number of rows to fold; fewer rows stay visible."""
 
 _LANDMARKS = frozenset({Compaction.kind, BranchSummary.kind})
 
@@ -73,7 +73,7 @@ def lines_of(
 
     To save lines, steps inside turns are folded first, then whole turns, then side branches. Branch
     points, labels, compactions, ends of branches and the leaf stay visible, so there may be more
-    than `limit` lines. Branches nested deeper than `depth` are always folded. None: no limit.
+    than `limit` lines. Branches nested deeper than `depth` are always folded. None means no limit.
     """
     rows = list(rows_of(roots, leaf))
     lines = _cut_at(rows, depth)
@@ -103,7 +103,7 @@ def _selections(lines: Sequence[Line], limit: int) -> Iterator[frozenset[EntryId
 
 
 def _turn_ends(rows: Sequence[Row]) -> Iterator[EntryId]:
-    """Return user messages, and the answers directly before these messages."""
+    """Yield the ids of user messages, and of the answers directly before these messages."""
     answer: EntryId | None = None
     for row in rows:
         role = role_of(row.entry)
@@ -219,7 +219,7 @@ def _fold(hidden: Sequence[Row], *, is_branch: bool = False) -> Fold:
 
 _LABEL_WIDTH = 30
 _LEAST_WHAT = 8
-"""Cells that the beginning of the content keeps, however deep its branch is."""
+"""Minimum width of an entry's text, in cells, however deep its branch is."""
 
 
 class Glyphs(msgspec.Struct, frozen=True):
@@ -262,7 +262,7 @@ def _number_width(lines: Sequence[Line], own: StreamId) -> int:
 
 
 class _Pen(msgspec.Struct, frozen=True):
-    """Draws single lines; from the depth `deepest` on, the indentation does not grow."""
+    """Draws single lines. The indentation does not grow beyond that of the depth `deepest`."""
 
     own: StreamId
     width: int

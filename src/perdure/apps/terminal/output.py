@@ -56,7 +56,7 @@ def prepare_streams() -> None:
 
 
 def _fill_gaps() -> None:
-    """Open the null device for each closed standard stream, so that no file gets its number."""
+    """Open the null device for each closed standard stream, so that no file gets its descriptor."""
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         if getattr(sys, name) is not None:
             continue

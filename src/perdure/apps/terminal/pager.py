@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from perdure.apps.terminal.output import printable, show_lines
 
 _PAGER = "less -FRX"
-"""Ends by itself when all fits on the screen, keeps colours, and leaves the text on the screen."""
+"""Its options: exit if the text fits on one screen, keep colours, leave the text on the screen."""
 
 
 def show_in_pager(lines: Iterable[str]) -> None:

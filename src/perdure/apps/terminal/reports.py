@@ -37,13 +37,13 @@ from perdure.session.tree import TreeNode, index_of, nodes_of
 from perdure.stores.session_store import SessionStore
 
 BRANCH_LINES = 40
-"""Lines that the branch is fitted into."""
+"""Number of lines to which the display of a branch is shortened."""
 
 MOST_READ = 400
-"""Entries of a branch, and of a tree, that are read to show a session to a person."""
+"""Maximum number of entries of a branch, and of a tree, that are read to display a session."""
 
 _LOG_OF_TREE = 5
-"""Entries of the log that are read for each entry of its tree."""
+"""Log entries that are searched for invoked agents, for each tree entry that is read."""
 
 _TEXT_CELLS = 200
 
@@ -53,7 +53,7 @@ NOT_IN_FORCE: Mapping[Withheld, str] = {
     "imported": "it was imported",
     "unknown": "your perdure did not write it, or entries of it were erased",
 }
-"""Why what came with a session is not in force here."""
+"""Reasons why the settings that came with a session are not in force here."""
 
 
 class ReportedExport(msgspec.Struct, frozen=True):
@@ -165,7 +165,7 @@ async def _context_of(
 
 
 async def cut_answer(session: Session, store: SessionStore, last: Entry | None) -> str | None:
-    """Return the text of the partial answer after `last`, the end of the branch, or None.
+    """Return the text of the partial answer that follows `last`, the end of the branch, or None.
 
     The partial answer may belong to the open turn: its process was killed, or is still receiving
     the answer. For a damaged turn, the result is None.

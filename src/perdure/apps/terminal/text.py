@@ -26,7 +26,7 @@ _LONGEST_ECHO = 200
 _ECHO_START = 60
 
 _LOOKED_AT = 4
-"""Read at most so many times the width of a long text to find a line that fits."""
+"""To find a line that fits, read at most this many times its width of a long text."""
 
 
 def whole(text: str) -> str:
@@ -78,7 +78,7 @@ def clip(text: str, width: int) -> str:
 def clip_path(path: str, width: int) -> str:
     """Cut `path` to at most `width` cells, in the middle, so that the name of the file remains.
 
-    Of a name that does not fit, the end remains.
+    If the name itself does not fit, its end remains.
     """
     if width <= 0:
         return ""
@@ -129,11 +129,11 @@ def _words(text: str, width: int) -> Iterator[tuple[str, str]]:
 
 _GAP = 2
 _LEAST = 8
-"""Cells that a column which gives way keeps."""
+"""Minimum width, in cells, of a column that is cut."""
 
 
 class Column(msgspec.Struct, frozen=True):
-    """A column.
+    """A column of a table.
 
     `is_right` aligns the column to the right, for numbers; a `gives_way` column is cut first. The
     cells of an `is_path` column are cut in the middle.

@@ -21,7 +21,7 @@ from perdure.session.ledger import ToolStarted
 from perdure.session.messages import Message, Part, ToolCallPart
 
 _ONE_LINE = 400
-"""The most cells of an entry that is no text, such as a switch of the model."""
+"""Maximum width, in cells, of an entry without text, such as a change of the model."""
 
 
 def transcript_lines(

@@ -30,7 +30,7 @@ _KEYS = {"allow": ("y", "allow once"), "always": ("a", "always"), "deny": ("n", 
 _OTHER_KEYS = {"d": ("note", "deny, why"), "s": ("show_all", "show all")}
 REST = "    … "
 _OTHER_ROWS = 10
-"""A row of messages, the lines around the panel, question, answers, note, gauge and keys."""
+"""Rows without facts: a row of messages, borders, question, answers, note, gauge and keys."""
 _LEAST_ROWS = 3
 _OTHER_CELLS = 6
 _LEAST_CELLS = 20
@@ -132,7 +132,7 @@ class Approval(Vertical, can_focus=True):
         self.call_after_refresh(self.refresh_bindings)
 
     def _count_hidden(self) -> None:
-        """Say how many lines of the facts are below the visible ones."""
+        """Show how many lines of the facts are below the visible ones."""
         facts = self.query_one("#facts")
         hidden = self._length - round(facts.scroll_y) - facts.size.height
         told = f"… {count_of(hidden, 'more line')}, ↓" if hidden > 0 else "… the end; more above, ↑"

@@ -31,7 +31,7 @@ from perdure.apps.tui.text import diff_content, hanging, plain, shown
 _TITLE_CELLS = 200
 _FOCUSED = "reverse bold underline"  # without colours nothing is left of "reverse"
 _RESULT_LINES = 400
-"""Lines of a result that an unfolded call shows; `perdure sessions read` prints all."""
+"""Maximum number of lines of an unfolded call's result; `perdure sessions read` prints all."""
 
 
 class SaidBlock(Static):
@@ -42,7 +42,7 @@ class SaidBlock(Static):
         self._item = item
 
     def on_mount(self) -> None:
-        """Mark the message with a sign where nothing is drawn around it, for screen readers."""
+        """In inline mode, where nothing is drawn around the message, mark it with a sign."""
         if self.app.is_inline:  # pyright: ignore[reportUnknownMemberType] - of any app
             self.update(plain(f"> {self._item.text}"))
 
@@ -75,7 +75,7 @@ class AnswerBlock(Markdown):
             await stream.stop()
 
     def on_mount(self) -> None:
-        """Count the length of the text that was rendered first."""
+        """Record the length of the text that is already rendered."""
         if not self._item.is_open:
             self._written = len(self._item.text)
 

@@ -19,7 +19,7 @@ from perdure.session.printable import safe
 cast("dict[str, object]", ANSI_SEQUENCES_KEYS)["\x1b\r"] = (Keys.ControlJ,)
 
 TAB_CELLS = 8
-"""Of a tab, as in terminals: a tab below a line with four blanks is visibly deeper."""
+"""Width of a tab, as in terminals, so that a tab is visibly deeper than four spaces."""
 
 
 class Composer(TextArea):
@@ -62,7 +62,7 @@ class Composer(TextArea):
         self._place = -1
 
     def remember(self, text: str) -> None:
-        """Recall `text` first."""
+        """Add `text` to the history as the newest text."""
         if self._earlier[:1] != [text]:
             self._earlier.insert(0, text)
         self._place = -1
@@ -111,7 +111,7 @@ class Composer(TextArea):
             self.post_message(self.Submitted(text))
 
     def action_newline(self) -> None:
-        """Begin a line."""
+        """Begin a new line."""
         self.insert("\n")
 
     def action_complete(self) -> None:

@@ -31,7 +31,7 @@ _LEAST_CELLS = 20
 class Waiting(Static):
     """The list of messages that wait for the running turn, one line for each.
 
-    Hidden without any.
+    The list is hidden if no message waits.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class Waiting(Static):
         self._texts: dict[str, str] = {}
 
     def on_mount(self) -> None:
-        """Begin empty."""
+        """Start with an empty list."""
         self._draw()
 
     def on_resize(self) -> None:
@@ -100,7 +100,7 @@ class InputArea(Vertical):
         yield self.composer
 
     def on_mount(self) -> None:
-        """Begin empty."""
+        """Start without offers and attached files."""
         self._offered.can_focus = False
         self._offered.display = False
         self._attached.display = False
@@ -119,7 +119,7 @@ class InputArea(Vertical):
     # ------------------------------------------------------------ offers
 
     def on_text_area_changed(self, _: TextArea.Changed) -> None:
-        """Offer completions for the text before the cursor, and show what goes with the text."""
+        """Offer completions for the text before the cursor, and show the attached files."""
         if (offers := self._offers_now()) != self.offers:
             self.offer(offers)
         if self._mentioned:

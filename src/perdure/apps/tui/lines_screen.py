@@ -47,5 +47,5 @@ class LinesScreen(ModalScreen[None]):
         self.action_scroll(direction * max(self.query_one(VerticalScroll).size.height - 1, 1))
 
     def action_close(self) -> None:
-        """Close it."""
+        """Close the screen."""
         self.dismiss(None)

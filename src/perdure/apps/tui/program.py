@@ -45,13 +45,13 @@ F1                     this help
 Ctrl-C twice, Ctrl-D   exit; the session can be resumed"""
 
 _LEAVE_S = 3.0
-"""How long the second Ctrl-C may take."""
+"""A second Ctrl-C within this time exits."""
 
 _KEEP_S = 0.25
-"""Typing of this time is lost if the terminal is killed."""
+"""Delay after which typed text is stored; newer text is lost if the terminal is killed."""
 
 _LOST_LOOK_S = 1.0
-"""How often the chat looks whether its terminal is gone."""
+"""How often the chat checks whether its terminal is gone."""
 
 
 class ChatProgram(App[int]):
@@ -83,7 +83,7 @@ class ChatProgram(App[int]):
         drafts: Drafts | None = None,
         terminal: int | None = None,
     ) -> None:
-        """What was typed into the file descriptor `terminal` during the start is not lost."""
+        """Text that is typed into the file descriptor `terminal` during the start is not lost."""
         super().__init__(ansi_color=True if theme.startswith("ansi") else None)
         self.theme = theme
         self.shown = ScreenDisplay(self, answering, cwd, drafts)
@@ -123,7 +123,7 @@ class ChatProgram(App[int]):
             self.set_interval(_LOST_LOOK_S, self._leave_lost_terminal)
 
     def _leave_lost_terminal(self) -> None:
-        """Exit if the terminal is gone: without a signal, Textual would read its end forever."""
+        """Exit if the terminal is gone; Textual would read its end forever, as no signal arrives."""
         if self._terminal is not None and is_gone(self._terminal):
             self.exit(INTERRUPTED)
 
@@ -226,7 +226,7 @@ class ChatProgram(App[int]):
         self.input.write(event.text)
 
     def on_composer_submitted(self, event: Composer.Submitted) -> None:
-        """Use the submitted text: steer the turn, send a message, or run a command."""
+        """Process the submitted text: steer the turn, send a message, or run a command."""
         text = event.text  # the field may hold newer text, with offers
         self.input.composer.remember(text)
         self.input.drop_unmentioned(text)

@@ -33,7 +33,7 @@ from perdure.session.ledger import Spending
 from perdure.session.messages import TextPart
 
 _WORK_CELLS = 24
-"""Of a typed text, while it is sent or done."""
+"""Maximum width, in cells, of typed text that is shown while it is processed."""
 
 
 class ScreenTeller:

@@ -32,7 +32,7 @@ MOST_LISTED = 200
 
 _PREVIEWED = 6
 _WRAPPED = 20
-"""Cells that may be lost where a line of the preview is wrapped."""
+"""Cells of the preview that may stay empty where its last message is wrapped."""
 
 _TIME_CELLS = 18
 
@@ -98,7 +98,7 @@ class SessionScreen(ModalScreen[str | None]):
         return fitting[at] if at is not None and at < len(fitting) else None
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """List what matches."""
+        """List the sessions that match the typed text."""
         cleared = after(self._state, "erase_all")
         assert isinstance(cleared, State)
         found = after(cleared, f"text:{event.value}")
@@ -107,7 +107,7 @@ class SessionScreen(ModalScreen[str | None]):
         self._draw()
 
     def on_option_list_option_highlighted(self, _: OptionList.OptionHighlighted) -> None:
-        """Show the end of the session that is highlighted."""
+        """Show the end of the highlighted session."""
         self._preview()
 
     @work(exclusive=True)
@@ -157,7 +157,7 @@ class SessionScreen(ModalScreen[str | None]):
             self.dismiss(choice.info.id)
 
     def action_leave(self) -> None:
-        """Choose none."""
+        """Close the picker without choosing a session."""
         self.dismiss(None)
 
 

@@ -35,10 +35,10 @@ PAGE = 60
 """Entries of the branch that are read at a time."""
 
 _MOST_READS = 5
-"""Reads for the calls of the first results of a page."""
+"""Maximum number of reads to find the calls of the first results of a page."""
 
 _MOST_OUTCOMES = 10 * PAGE
-"""Outcomes that are read for a page, with those of other branches."""
+"""Maximum number of outcomes that are read for a page, including those of other branches."""
 
 
 class Transcript(VerticalScroll, can_focus=True):
@@ -72,7 +72,10 @@ class Transcript(VerticalScroll, can_focus=True):
         self.watch(self, "show_vertical_scrollbar", self._fill_terminal)
 
     def _fill_terminal(self, is_longer: bool) -> None:  # noqa: FBT001 - Textual passes it so
-        """Use all rows below the prompt from now on: Textual reserves them for a longer text."""
+        """In inline mode, use all rows below the prompt once the text is longer than the view.
+
+        Textual reserves these rows for a longer text.
+        """
         if is_longer and self.app.is_inline:  # pyright: ignore[reportUnknownMemberType] - any app
             self.screen.add_class("full")
 

@@ -36,7 +36,7 @@ _ASKED: Mapping[str, str] = {
 }
 
 Obey = Callable[[str], Awaitable[None]]
-"""Does what a typed command says."""
+"""Runs a typed command."""
 
 
 class TreeScreen(ModalScreen[str | None]):
