@@ -123,7 +123,7 @@ class ChatProgram(App[int]):
             self.set_interval(_LOST_LOOK_S, self._leave_lost_terminal)
 
     def _leave_lost_terminal(self) -> None:
-        """Exit if the terminal is gone; Textual would read its end forever, as no signal arrives."""
+        """Exit if the terminal is gone; without a signal, Textual would read EOF forever."""
         if self._terminal is not None and is_gone(self._terminal):
             self.exit(INTERRUPTED)
 
