@@ -1,7 +1,7 @@
 """Exit codes of commands, derived from an error's stable ``code``.
 
-An error code that is not in the table gives exit code 1, because the work failed. Errors that only
-the command line raises (an existing file, a missing path) are defined here.
+An error code that `EXITS` does not contain gives exit code 1, because the work failed. Errors that
+only the command line raises (an existing file, a missing path) are defined here.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class GrantNotFound(PerdureError):
 
 
 class MessageNotFound(PerdureError):
-    """No message with that id is scheduled."""
+    """No scheduled message has this id."""
 
     code: ClassVar[str] = "message_not_found"
 
@@ -153,7 +153,7 @@ class WholeFactIdNeeded(FactNotFound):
 
 
 class EpisodeNotFound(EntryNotFound):
-    """No episode has that id."""
+    """No episode has this id."""
 
     def __init__(self, episode: str) -> None:
         super().__init__(episode, None)
@@ -260,7 +260,7 @@ EXITS: dict[str, int] = {
     "question_closed": CONFLICT,
     "flow_refusal": CONFLICT,
 }
-"""``code`` of an error -> exit code."""
+"""Stable ``code`` of an error -> exit code of the command."""
 
 
 def exit_code_of(error: PerdureError) -> int:

@@ -236,7 +236,7 @@ async def import_sessions(
 async def _import_once(
     store: Store | None, paths: Sequence[Path], how: ImportOptions, address: str, *, as_json: bool
 ) -> int:
-    """Import everything at `paths`; return the exit code. Without `store`, nothing is written.
+    """Import everything at `paths`; return the exit code. If `store` is None, nothing is written.
 
     Raises: NothingToImport.
     """
@@ -251,7 +251,7 @@ async def _import_once(
 
 
 def _histories(*, as_json: bool) -> list[Path]:
-    """Find the histories on this machine, print them and return them. Raises: NothingToImport."""
+    """Find, print and return other programs' histories on this machine. Raises: NothingToImport."""
     found = list(known_histories(Path.home(), os.environ, Path.cwd()))
     if not found:
         raise NothingToImport((places(),), "history", "name a file or a folder")
@@ -261,7 +261,7 @@ def _histories(*, as_json: bool) -> list[Path]:
 
 
 def _hint(paths: Sequence[Path]) -> str:
-    """Return a hint about options if `paths` contain flows."""
+    """Return the hint to use ``--format a-society`` if `paths` contain flows, else ""."""
     folder: Any = importlib.import_module("perdure.interop.a_society.folder")
     if not any(folder.flow_folders(path) for path in paths):
         return ""
@@ -401,7 +401,7 @@ def _progress(files: Sequence[Path], *, is_shown: bool) -> Generator[Told | None
 
 
 def _written_by_us(address: str) -> frozenset[FileId]:
-    """Return the store's file, and the files to which the output of this command is redirected."""
+    """Return the ids of the store's file and of the files that receive this command's output."""
     found: set[FileId] = set()
     file = database_file(address)
     if file is not None:

@@ -237,7 +237,7 @@ _SAID = {
 
 
 def _spell_limit(name: str, value: int) -> str:
-    """Format a limit for the command line, in the largest unit in which it is an integer."""
+    """Format a limit for the command line, in the largest unit that gives an integer."""
     units = _SECONDS if name.endswith("_s") else _BYTES if name == "max_bytes" else {}
     for unit, factor in sorted(units.items(), key=lambda each: -each[1]):
         if unit and value and value % factor == 0:

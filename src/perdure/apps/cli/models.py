@@ -250,7 +250,7 @@ def _after_key(provider: Provider, key: str) -> Iterator[str]:
 async def _try_model(client: ModelClient, model: str) -> Trial:
     """Call `model` once.
 
-    Raises: ModelError, also when no complete answer arrives within `PATIENCE_S`.
+    Raises: ModelError if the call fails, or if no complete answer arrives within `PATIENCE_S`.
     """
     clock, builder = SystemClock(), AnswerBuilder(model)
     request = ModelRequest(model, (user(PROMPT),), max_output_tokens=MAX_OUTPUT_TOKENS)

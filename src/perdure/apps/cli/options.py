@@ -62,7 +62,7 @@ def named_path(typed: str | Path) -> Path:
 
 
 def stored_path(typed: str | Path) -> Path:
-    """Like `named_path`, for a path that is stored in the log.
+    """Return a path that is stored in the log, after the check of `named_path`.
 
     Raises: typer.BadParameter if the path is empty or not valid UTF-8.
     """
@@ -84,14 +84,14 @@ def model_name(named: str | None) -> str | None:
 
 
 def model_names(named: list[str] | None) -> list[str] | None:
-    """Like `model_name`, for an option that names several models."""
+    """Check an option that names several models, in the same way as `model_name`."""
     for each in named or ():
         model_name(each)
     return named
 
 
 def namespace_of(context: typer.Context, parameter: typer.CallbackParam, value: str) -> str:
-    """Return the namespace: as typed, or from $PERDURE_NAMESPACE, or the settings, or else `value`.
+    """Return the namespace that was typed, or is in $PERDURE_NAMESPACE or the settings, or `value`.
 
     Raises: ConfigError when the settings cannot be read.
     """

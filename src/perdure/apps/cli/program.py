@@ -74,7 +74,7 @@ class CommandModule(Protocol):
 def run(words: Sequence[str]) -> int:
     """Run the command that `words` name and return the exit code.
 
-    Raises: UsageMistake when `words` name no command; the errors of the command.
+    Raises: UsageMistake if `words` name no command; otherwise, any error of the command.
     """
     command = command_line(words)
     try:
@@ -190,7 +190,7 @@ def whole_program() -> typer.Typer:
 
 
 def _program(loaded: Collection[str]) -> typer.Typer:
-    """Return the program with the commands `loaded`.
+    """Return a program that has the commands in `loaded`.
 
     If `loaded` is empty, the program contains only the names of all commands.
     """

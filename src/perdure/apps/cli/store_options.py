@@ -177,7 +177,7 @@ def require_store_folder(address: str) -> None:
 
 
 async def opened_session(store: Store, named: str) -> Session:
-    """Open the session that `named` names.
+    """Open the session whose id, beginning of an id, or imported file is `named`.
 
     Raises: SessionNotFound if no session matches; AmbiguousId if several match.
     Raises: PathNotFound if a file does not exist; ImportNeeded if it was not imported; FormatError
@@ -187,7 +187,7 @@ async def opened_session(store: Store, named: str) -> Session:
 
 
 async def named_session(store: Store, named: str) -> StreamId:
-    """Return the id of the session that `named` names.
+    """Return the id of the session whose id, beginning of an id, or imported file is `named`.
 
     Raises: as `opened_session`.
     """
@@ -242,9 +242,9 @@ async def _require_no_entry(store: Store, named: str) -> None:
 async def named_folder(store: Store, named: str | None) -> str | None:
     """Return the folder that ``--cwd`` names; None means any folder.
 
-    A path that does not exist can match the end of a session's folder, because `sessions list`
-    shows only the end.
-    Raises: UsageMistake if the path matches several folders.
+    A path that does not exist is compared with the ends of the folders of all sessions, because
+    `sessions list` shows only these ends.
+    Raises: UsageMistake if the path is the end of several folders.
     """
     parts = PurePath(named or "").parts
     if named is None or not parts or named[0] in "/~" or parts[0] == "..":
@@ -262,7 +262,7 @@ async def named_folder(store: Store, named: str | None) -> str | None:
 
 
 async def require_known(store: Store, folder: str | None, source: str | None) -> None:
-    """Check the filters of a list that has no results.
+    """Check that the filters of a list without results name a known folder and program.
 
     Raises: PathNotFound if a folder does not exist and has no sessions; UsageMistake if a program
     is neither known nor the source of a session.

@@ -64,7 +64,7 @@ AllBranchesOption = Annotated[
 
 
 def _with_list(sorts: str | None) -> str | None:
-    """Return `sorts` unchanged.
+    """Check the value of ``--redact``, and return it unchanged.
 
     Raises: UsageMistake if the value is missing, so that the next option was read as the value.
     """
@@ -130,10 +130,10 @@ class ArchiveOptions(msgspec.Struct, frozen=True):
         return self.is_all or any(each is not None for each in named)
 
     async def rows(self, store: Store) -> RowFilter:
-        """Return the sessions for the archive.
+        """Return the filter that selects the sessions for the archive.
 
-        Raises: SessionNotFound; UsageMistake or PathNotFound for a filter that is empty, or that
-        no session can match.
+        Raises: SessionNotFound; UsageMistake or PathNotFound if a filter is empty, or if no session
+        can match it.
         """
         for option, text in (("--query", self.query), ("--source", self.source)):
             if text is not None and not text.strip():
@@ -274,7 +274,7 @@ def _format_of(output: Path | None, many: ArchiveOptions) -> ExportFormat:
 def _check_output(
     output: Path | None, address: str, named: ExportFormat | None, *, is_forced: bool
 ) -> None:
-    """Check the file to write; if a format is `named`, the file may have any extension.
+    """Check the file to write; if the user `named` a format, it may have any extension.
 
     Raises: PathExists if the file exists; UsageMistake if it is a file of the store, or if its
     extension belongs to no format.
@@ -299,7 +299,7 @@ def _archive_folder(
     output: Path | None,
     leaf: str | None,
 ) -> Path:
-    """Return the folder of the archive; if a format is `named`, the folder may have any extension.
+    """Return the folder of the archive; if the user `named` a format, it may have any extension.
 
     Raises: UsageMistake if the folder cannot be created.
     """

@@ -360,7 +360,7 @@ async def healthz() -> Response[dict[str, str]]:
 
 @get("/readyz", is_open=True, include_in_schema=False)
 async def readyz(readiness: NamedDependency[Readiness]) -> Response[dict[str, str]]:
-    """Whether this server accepts requests: its store accepts writes, and it is not draining."""
+    """Report whether the server accepts requests: its store is writable, and it is not draining."""
     problem = await readiness.problem()
     status = 200 if problem is None else 503
     return Response({"status": problem or "ready"}, status_code=status)

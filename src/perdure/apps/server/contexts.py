@@ -127,7 +127,7 @@ def _overflow(context: Context, budget: int | None) -> OverflowView | None:
 
 
 def _awaiting(messages: Sequence[ContextMessage]) -> tuple[ContextMessage, ...]:
-    """Return `messages`; calls of the newest answer that have no result get a placeholder."""
+    """Return `messages` with a placeholder for each missing result of the newest answer's calls."""
     places = range(len(messages) - 1, -1, -1)
     newest = next((n for n in places if messages[n].message.role == "assistant"), 0)
     return (*messages[:newest], *map(_awaited, messages[newest:]))

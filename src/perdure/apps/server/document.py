@@ -146,7 +146,7 @@ def _headers_of(responses: Mapping[str, OpenAPIResponse | Reference]) -> set[str
 
 
 def _shows_session(response: OpenAPIResponse) -> bool:
-    """Whether the answer is a session.
+    """Return whether `response` is a session.
 
     Every route that answers with a session sends its ``ETag``.
     """

@@ -133,7 +133,7 @@ class Uncompacted(Input, frozen=True, kw_only=True):
 
 
 class Reason(Input, frozen=True, kw_only=True):
-    """Why a session is ended."""
+    """The reason why a session is ended."""
 
     reason: str | None = None
 

@@ -37,8 +37,8 @@ async def pieces(
 ) -> AsyncGenerator[Piece | None]:
     """Yield the events of `watch` after `start`; yield None when no event arrives for a while.
 
-    `caught-up` is sent after the event at `head`. Events that the caller may not see are left out.
-    The stream ends when the caller's token becomes invalid.
+    The event `caught-up` is sent after the event at `head`. Events that the caller may not see are
+    left out. The stream ends when the caller's token becomes invalid.
     """
     view = _View(caller)
     shape = visible if caller.principal.is_visitor else _whole
@@ -84,7 +84,7 @@ class _View:
 async def _beating(watch: Watch, is_valid: Callable[[], bool]) -> AsyncGenerator[AnyEvent | None]:
     """Yield the events of `watch`; yield None after each `HEARTBEAT_S` seconds without an event.
 
-    Ends at most about `CHECK_S` after `is_valid` begins to return False.
+    Ends within about `CHECK_S` seconds after `is_valid` begins to return False.
     """
     following: asyncio.Task[AnyEvent] | None = None
     now = asyncio.get_running_loop().time

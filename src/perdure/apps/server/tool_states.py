@@ -15,7 +15,7 @@ _MOST = 1_000
 """Maximum number of starts, and of outcomes, that are read for one page of messages."""
 
 CallStates = Mapping[EntryId, Mapping[str, CallStatus]]
-"""Message -> id of a call in it -> state. A call without a state never started."""
+"""Message -> id of a tool call in it -> state. A call without a state never started."""
 
 
 async def call_states(session: Session, messages: Sequence[Entry]) -> CallStates:

@@ -22,7 +22,7 @@ class Value(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Page(Value, Generic[T], frozen=True, kw_only=True):
-    """One part of a list. `next` is the cursor of the next page; null on the last page."""
+    """One page of a list. `next` is the cursor of the next page; null on the last page."""
 
     items: list[T]
     next: str | None = None
@@ -489,7 +489,7 @@ class AgentView(Value, frozen=True, kw_only=True):
 
 
 def time_or_none(at: int | None) -> str | None:
-    """Return the time `at` (Unix milliseconds) as ISO 8601 in UTC; None for None."""
+    """Return the time `at` (Unix milliseconds) as ISO 8601 in UTC; None if `at` is None."""
     return None if at is None else time_of(at)
 
 

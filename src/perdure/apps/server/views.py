@@ -22,7 +22,7 @@ def session_view(
     agent: str | None = None,
     handle: Session | None = None,
 ) -> SessionView:
-    """Return `info` as a value of the API; `handle` is used to add the head and the leaf."""
+    """Return `info` as a value of the API; if `handle` is given, with the head and the leaf."""
     return SessionView(
         id=info.id,
         title=info.title,

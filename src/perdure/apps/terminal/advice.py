@@ -121,7 +121,7 @@ def chat_message_of(error: PerdureError) -> str:
 
 
 def nothing_to_compact(tokens: int, kept: int | None) -> str:
-    """Return why a context of `tokens` has nothing to compact.
+    """Return the reason why a context of `tokens` tokens has nothing to compact.
 
     The newest `kept` tokens are never summarized. Pure.
     """

@@ -49,7 +49,7 @@ class Approval(Protocol):
 
 
 def approval_lines(asked: Approval, *, limit: int | None = FEW_LINES) -> Iterator[str]:
-    """Return the lines of `asked`, with at most `limit` lines per argument and of the diff.
+    """Format the question `asked`, with at most `limit` lines for each argument and for the diff.
 
     With `limit` None, nothing is left out: hashes are complete, and a text is shown even if the
     diff repeats its lines.

@@ -34,7 +34,7 @@ class Teller(Protocol):
 
 
 class JsonTeller:
-    """Prints each event at once as a line of JSON, in wire form."""
+    """Prints each event at once as a line of JSON, in the wire format."""
 
     def tell(self, event: AnyEvent) -> None:
         """Write the event."""
@@ -175,7 +175,7 @@ def _text_of(part: object) -> str:
 
 
 def _arguments(given: object) -> str:
-    """Format the arguments of a call: if it is a single text, as it is; otherwise as JSON."""
+    """Format the arguments of a call: a single text as it is, anything else as JSON."""
     if not isinstance(given, dict) or not given:
         return ""
     values = list(cast("dict[str, object]", given).values())

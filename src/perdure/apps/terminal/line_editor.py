@@ -1,4 +1,4 @@
-"""Reads lines at a terminal, edited with readline: history, completion, and pastes of many lines.
+"""Reads lines from a terminal with readline: history, completion, and pastes of several lines.
 
 A thread waits for the line, so the event loop continues to run. The thread is a daemon, so that the
 program can exit without waiting for a key.
@@ -52,7 +52,7 @@ class LineEditor:
         return self._reading is not None
 
     def use_history(self, texts: Iterable[str]) -> None:
-        """Let the keys recall `texts`, newest first."""
+        """Let the history keys recall `texts`, newest first."""
         self._readline.clear_history()
         for text in reversed(list(texts)):
             self._readline.add_history(text)

@@ -5,7 +5,7 @@ entry with which the current branch continues. For this reason, the leaf is in t
 indentation shows how deeply branches are nested, not how long they are. The functions are pure and
 do not recurse, so branches can have any length.
 
-Shape: only rows inside a run are folded; the rows around them stay visible (`_is_kept`).
+Shape: a run consists of consecutive rows for which `_is_kept` is False. Only such rows are folded.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ def _fill_gaps() -> None:
 
 
 def width() -> int:
-    """Return the width of a line in cells: of the terminal, or $COLUMNS, or 100."""
+    """Return the width of a line in cells: $COLUMNS, or else that of the terminal, or else 100."""
     return max(shutil.get_terminal_size((WIDTH_WITHOUT_TERMINAL, 24)).columns, NARROWEST)
 
 
@@ -238,7 +238,7 @@ def _to_stderr(text: str) -> None:
 
 
 def local_time(at_ms: int) -> str:
-    """Format a local time for people, to the minute. Units: Unix milliseconds."""
+    """Format a local time for people, to the minute. Units: `at_ms` is Unix milliseconds."""
     try:
         return moment_of(at_ms).astimezone().strftime("%Y-%m-%d %H:%M")
     except OverflowError:  # so near the limits of datetime that there is no local time
@@ -246,7 +246,7 @@ def local_time(at_ms: int) -> str:
 
 
 def local_day(at_ms: int) -> str:
-    """Format a local day for people. Units: Unix milliseconds."""
+    """Format a local day for people. Units: `at_ms` is Unix milliseconds."""
     return local_time(at_ms).partition(" ")[0]
 
 

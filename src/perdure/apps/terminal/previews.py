@@ -72,7 +72,7 @@ _WHO: Mapping[str, tuple[str, Meaning]] = {
 }
 
 NOT_SEEN = "(the model does not see this)"
-"""Mark of a message that is in no context, such as ``!!command``."""
+"""Marks a message that the model never receives, such as ``!!command``."""
 
 WHO_WIDTH = max(len(who) for who, _ in _WHO.values())
 

@@ -20,7 +20,7 @@ else:
 _HALF = re.compile("[\ud800-\udfff]")
 _SPACES = re.compile(r"\s+")
 _PIECES = re.compile(r"(?<! )( *+)((?:`[^`]*`|[^ ])+)")
-"""Spaces and the word after them; a command in backticks is one word."""
+"""Matches spaces and the word after them; a command in backticks is one word."""
 
 _LONGEST_ECHO = 200
 _ECHO_START = 60

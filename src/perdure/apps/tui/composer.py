@@ -57,7 +57,7 @@ class Composer(TextArea):
         self._draft = ""
 
     def use_history(self, texts: Sequence[str]) -> None:
-        """Let the keys recall `texts`, newest first."""
+        """Let the history keys recall `texts`, newest first."""
         self._earlier = list(texts)
         self._place = -1
 
@@ -68,7 +68,7 @@ class Composer(TextArea):
         self._place = -1
 
     def show_text(self, text: str) -> None:
-        """Replace the text."""
+        """Replace the typed text by `text`."""
         self.text = safe(text)
         self.move_cursor(self.document.end)
 

@@ -19,7 +19,7 @@ _NARROW = 100
 
 
 class Numbers(msgspec.Struct, frozen=True):
-    """The numbers that the gauge shows. None: unknown. Units: tokens, micro-cents.
+    """The numbers that the gauge shows. None means unknown. Units: tokens and micro-cents.
 
     `uncounted` is the part of the cost that `cost_microcents` and `unpriced` do not include: the
     cost of imported messages, and of calls whose price became known later. `uncounted` is None

@@ -139,7 +139,7 @@ class ScreenDisplay:
         await self.input.use_folder(conversation.folder)
 
     async def _show_uncounted_cost(self, chat: Chat) -> None:
-        """Show the cost as `/cost` reports it. A long session is read in the background."""
+        """Show the same cost as the command `/cost`. A long session is read in the background."""
         try:
             prices = Configuration(Path(chat.workspace.working_dir), os.environ).prices
             found = await uncounted_spending(self.conversation.answering.store, chat, prices)

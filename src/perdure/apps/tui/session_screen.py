@@ -28,7 +28,7 @@ from perdure.client.store import Store
 from perdure.errors import PerdureError
 
 MOST_LISTED = 200
-"""Sessions that are listed; more are found by typing."""
+"""Maximum number of listed sessions; others are found by typing."""
 
 _PREVIEWED = 6
 _WRAPPED = 20

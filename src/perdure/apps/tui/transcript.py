@@ -32,7 +32,7 @@ from perdure.session.messages import ToolCallPart, ToolResultPart
 from perdure.session.notes import CompactionUndone
 
 PAGE = 60
-"""Entries of the branch that are read at a time."""
+"""Number of entries of the branch that are read at a time."""
 
 _MOST_READS = 5
 """Maximum number of reads to find the calls of the first results of a page."""

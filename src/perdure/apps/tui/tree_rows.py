@@ -31,7 +31,7 @@ class Visible(msgspec.Struct, frozen=True):
 
 
 def tree_state(roots: Sequence[TreeNode], leaf: EntryId | None) -> TreeState:
-    """Return the first state: messages of people are visible, the steps between them are folded."""
+    """Return the initial state: messages of people are visible, steps between them are folded."""
     rows = tuple(rows_of(roots, leaf))
     said = frozenset(row.entry.id for row in rows if who_of(row.entry)[0] == "user")
     return TreeState(rows, said)
@@ -93,7 +93,7 @@ def unfolded(state: TreeState, at: Visible) -> TreeState:
 
 
 def folded_at(state: TreeState, at: Visible) -> TreeState:
-    """Return `state` with the branch of `at` closed.
+    """Return `state` after closing the branch of the line `at`.
 
     If the line is not on a side branch, the run of rows around it is folded instead.
     """

@@ -24,7 +24,7 @@ from perdure.session.codec import role_of
 from perdure.session.ids import EntryId
 
 FIRST_READ = 400
-"""Entries that are read first; `+` reads four times as many."""
+"""Number of entries that are read first; the key `+` reads four times as many."""
 
 _PREVIEW_CELLS = 1_000
 _LEAST_CELLS = 40

@@ -66,7 +66,7 @@ async def write_archive(
 
     `format` is one of `ENDINGS`. If the command is interrupted, the folder has no index; repeat the
     command with `is_forced`.
-    Raises: PathExists if `folder` is not empty, unless `is_forced`.
+    Raises: PathExists if `folder` is not empty and `is_forced` is False.
     """
     others = await asyncio.to_thread(_make_folder, folder, is_forced=is_forced)
     rows: list[ArchiveRow] = []

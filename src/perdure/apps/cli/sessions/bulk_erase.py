@@ -49,7 +49,7 @@ class EraseFilters(msgspec.Struct, frozen=True):
 
     @property
     def rows(self) -> RowFilter | None:
-        """The sessions that the filters select; None if no filter was given.
+        """The filter that combines the options; None if no option was given.
 
         Raises: UsageMistake if a filter is empty, for example because of an unset shell variable.
         """
@@ -127,7 +127,7 @@ async def preview_of(
     """Return the sessions to erase, newest first, their counts, and the entries that remain.
 
     With `is_one`, one erasure includes all `rows`, so a fork of any of them prevents it. With
-    `is_everything`, nothing of the namespace remains.
+    `is_everything`, the whole namespace is erased, so no entries remain.
     """
     infos = await store.recent(None, scope="all")
     ids = [row.info.id for row in rows]

@@ -57,7 +57,7 @@ async def _change(session: str, work: Work, common: CommonOptions) -> None:
 
 
 def _focus(text: str | None) -> str | None:
-    """Return `text`. Raises: typer.BadParameter when the text is empty or not UTF-8."""
+    """Check ``--focus``, and return it. Raises: typer.BadParameter if it is empty or not UTF-8."""
     if text is not None and not text.strip():
         raise typer.BadParameter("it is empty; say what the summary must keep, or leave it out")
     return only_text(text)

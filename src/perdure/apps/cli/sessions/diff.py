@@ -204,7 +204,7 @@ def _rows(
     *,
     limit: int | None,
 ) -> Iterator[str]:
-    """Format entries.
+    """Format `entries` as rows that begin with `sign`.
 
     If there are more than `limit` entries, the middle ones are replaced by their count.
     """

@@ -49,7 +49,7 @@ TREE_LINES = 200
 """Default number of lines into which `sessions tree` fits a tree."""
 
 _READ_PER_LINE = 5
-"""Entries that `sessions tree` reads for each line."""
+"""Number of entries that `sessions tree` reads for each line."""
 
 HELP = """List, show, search and change sessions.
 

@@ -223,7 +223,7 @@ def _lines(
 
 
 def _folder_names(folders: Iterable[str]) -> dict[str, str]:
-    """Return the last part of each of `folders`, or more parts where the last parts are equal.
+    """Return short names of `folders`: the last part, or more parts where last parts are equal.
 
     Pure.
     """

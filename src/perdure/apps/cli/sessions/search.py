@@ -85,7 +85,7 @@ class SearchFilters(msgspec.Struct, frozen=True):
     async def query(self, store: Store, text: str, limit: int) -> SearchQuery | None:
         """Return the query for `text` with the filters; None if no session matches them.
 
-        Raises: the errors of `sessions`.
+        Raises: as `SearchFilters.sessions`.
         """
         sessions = await self.sessions(store)
         if sessions is not None and not sessions:
@@ -248,7 +248,7 @@ def hit_lines(hits: Sequence[ShownHit], width: int, style: Style) -> Iterator[st
 
 
 def _place(shown: ShownHit) -> str:
-    """Return the arguments that name the entry in a command."""
+    """Return the arguments that name the entry of a hit in a command."""
     entry = shown.hit.about or shown.hit.entry
     if entry is None:
         return shown.short_id

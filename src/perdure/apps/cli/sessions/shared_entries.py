@@ -26,7 +26,7 @@ Forks = Mapping[StreamId, Sequence[StreamId]]
 
 
 def shares_with_parent(info: SessionInfo) -> bool:
-    """Whether `info` is a fork or a copy of its parent."""
+    """Return whether the session `info` is a fork or a copy of its parent."""
     return info.parent is not None and info.origin not in _NO_FORKS
 
 

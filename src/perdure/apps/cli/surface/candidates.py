@@ -70,7 +70,7 @@ class StoreLookup:
     def sessions(self, typed: str) -> Completion:
         """Return sessions whose id begins with `typed`, or else whose title contains it.
 
-        Newest first. If no session matches, file names are completed.
+        The newest session comes first. If no session matches, file names are completed.
         """
         if typed.startswith((".", "~")) or "/" in typed:
             return Completion(mode="files")
@@ -120,7 +120,7 @@ class StoreLookup:
         return self._ask(look, look_quickly)
 
     def choices(self, question: str) -> list[Candidate]:
-        """Return the choices of `question`."""
+        """Return the possible answers to `question`."""
         asked = [each for each in self._questions() if each.id.startswith(question)]
         choices = dict.fromkeys(choice for each in asked for choice in each.question.choices)
         return [Candidate(choice) for choice in choices]

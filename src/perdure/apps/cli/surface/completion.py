@@ -45,7 +45,7 @@ class Lookup(Protocol):
     def sessions(self, typed: str) -> Completion:
         """Return sessions whose id begins with `typed`, or else whose title contains it.
 
-        Newest first.
+        The newest session comes first.
         """
         ...
 
@@ -62,7 +62,7 @@ class Lookup(Protocol):
         ...
 
     def choices(self, question: str) -> Iterable[Candidate]:
-        """Return the choices of `question`."""
+        """Return the possible answers to `question`."""
         ...
 
     def models(self) -> Iterable[Candidate]:
@@ -100,7 +100,7 @@ class _Typed(msgspec.Struct, frozen=True):
 def complete_words(
     program: Command, words: Sequence[str], typed: str, lookup: LookupMaker
 ) -> Completion:
-    """Return the completions of `typed` after `words`, which do not include ``perdure``.
+    """Return the completions of `typed`; `words` are the words before it, without ``perdure``.
 
     `lookup` is called only if the typed word needs it.
     """

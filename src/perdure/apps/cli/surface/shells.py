@@ -98,7 +98,7 @@ _MENU_TYPES = frozenset({"37", "42"})
 def split_typed(shell: str, words: Sequence[str]) -> tuple[list[str], str]:
     """Split the arguments of the script of `shell` into the words and the word being typed.
 
-    Omits ``perdure``.
+    The first word, ``perdure``, is omitted.
     """
     if shell == "bash":
         before, typed = split(words[-1] if words else "")
@@ -128,10 +128,10 @@ def answer(shell: str, words: Sequence[str], typed: str, found: Completion) -> I
 
 
 def _for_bash(words: Sequence[str], typed: str, found: Completion) -> Iterator[str]:
-    """Format for bash, which replaces only the text after the last word-break character.
+    """Format `found` for bash, which replaces only the text after the last word-break character.
 
-    Bash inserts exactly the text that it shows for a candidate. For this reason, descriptions are
-    added only if there are several candidates.
+    Bash inserts exactly the text that it shows for a candidate. Descriptions are therefore added
+    only if several candidates are listed.
     """
     breaks = words[0] if words else ""
     cut = max((typed.rfind(mark) + 1 for mark in breaks if not mark.isspace()), default=0)

@@ -39,9 +39,9 @@ def asked_of(words: Sequence[str]) -> Sequence[str]:
 
 
 def answer_from_table(words: Sequence[str]) -> int | None:
-    """Print the help or completion that `words` request; None if they request neither.
+    """Print the help or completion that `words` request, and return the exit code.
 
-    Returns the exit code after printing.
+    Returns None if `words` request neither help nor completion.
     """
     if words and words[0] == _COMPLETE:
         return _complete(*words[1:2], words=words[2:])
@@ -58,7 +58,7 @@ def answer_from_table(words: Sequence[str]) -> int | None:
 
 
 def _complete(shell: str = "", *, words: Sequence[str]) -> int:
-    """Answer the completion script of `shell`, which passes `words`. Prints no error."""
+    """Answer the completion script of `shell`, which passes `words`. Errors are not printed."""
     # Imported lazily: few command lines are completions, and only some words need a store.
     completion: Any = importlib.import_module("perdure.apps.cli.surface.completion")
     shells: Any = importlib.import_module("perdure.apps.cli.surface.shells")

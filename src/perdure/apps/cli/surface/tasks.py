@@ -124,8 +124,8 @@ def task_hint(message: str, group: str, commands: Collection[str] = ()) -> str |
 def commands_hint(message: str, group: str, commands: Collection[str]) -> str | None:
     """Return the error for an unknown command of a group; it lists the group's `commands`.
 
-    Returns None if `message` reports another error, if it already names a command, and for the
-    program itself.
+    Returns None if `message` reports another error, if it already names a command, or if `group` is
+    the program itself ("").
     """
     unknown = _UNKNOWN.match(message)
     if unknown is None or not group or message.endswith("?"):

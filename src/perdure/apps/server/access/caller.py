@@ -94,7 +94,7 @@ class Authentication(AbstractAuthenticationMiddleware):
 
 
 def _require_visit(connection: AnyConnection, principal: Principal) -> None:
-    """Raises: Problem 403 for requests from another origin, or actions forbidden to visitors."""
+    """Raises: Problem 403 if a visitor's origin is wrong, or if visitors may not do this."""
     if connection.headers.get("origin") not in principal.origins:
         raise Problem(403, "origin_refused", "this token is for pages of other origins")
     if not connection.route_handler.opt.get(FOR_VISITORS):
@@ -266,7 +266,7 @@ class Caller:
             await self.keyed.claim(session, is_repeatable=is_repeatable)
 
     async def sees(self, id: StreamId) -> bool:
-        """Whether the session `id` exists for the caller."""
+        """Return whether the caller may see the session `id`."""
         if self.sees_all:
             return True
         try:

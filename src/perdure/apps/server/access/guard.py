@@ -50,7 +50,7 @@ BODY_S = 60.0
 class Guard:
     """Rejects requests for unknown hosts, and adds the headers that protect browsers to answers.
 
-    A header that a route sets itself stays as it is. If a client does not send the rest of its
+    A header that a route sets itself is not changed. If a client does not send the rest of its
     request, the server stops waiting for it.
     """
 
@@ -91,7 +91,7 @@ class _Patience:
         self._is_whole = False
 
     async def receive(self) -> Any:
-        """Return the next message. Raises: Problem 408."""
+        """Return the next message. Raises: Problem 408 if it does not arrive within `BODY_S`."""
         if self._is_whole:
             return await self._receive()
         try:

@@ -63,7 +63,10 @@ class _AtHead(StoredSession):
         self._head: int | None = head
 
     async def commit(self, commit: Commit) -> CommitResult:
-        """Commit. Raises: HeadChanged, which the library does not retry."""
+        """Store `commit`.
+
+        Raises: HeadChanged, after which the library does not retry the commit.
+        """
         forked = [each.create.fork for each in commit.writes if each.create and each.create.fork]
         if self._head is not None and forked and forked[0].head != self._head:
             raise HeadChanged(forked[0].head)  # what it is of was read before

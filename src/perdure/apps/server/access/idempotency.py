@@ -116,7 +116,7 @@ class KeyedRequest:
     async def answered(self, start: Message, body: bytes) -> Message:
         """Record the answer.
 
-        Return the start of the answer; its ``ETag`` is the head after the answer was recorded.
+        Returns the start of the answer. Its ``ETag`` is the head after the answer was recorded.
 
         A rejected request had no effect, so it runs again if it is repeated with the same key.
         """
@@ -153,7 +153,7 @@ class KeyedRequest:
 
 
 Locks = WeakValueDictionary[str, asyncio.Lock]
-"""The locks of the keys of requests that a server is serving."""
+"""The locks of those idempotency keys whose requests a server is processing."""
 
 
 class Idempotency(ASGIMiddleware):

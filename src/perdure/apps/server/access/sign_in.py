@@ -58,7 +58,7 @@ class SignIn:
         return code
 
     def by_code(self, code: str) -> str:
-        """Return the token for a console that was opened with `code`.
+        """Create a token for the console that was opened with the one-time `code`; return it.
 
         The one-time code is used up only when the new token is stored.
         Raises: Problem 401 if the code is unknown, used or expired; Problem 503 if the token cannot

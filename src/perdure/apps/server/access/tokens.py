@@ -175,7 +175,7 @@ class TokenFile:
         return token
 
     def revoke(self, id: str, at: int) -> TokenRecord:
-        """Revoke the token `id` from now on.
+        """Revoke the token `id` at the time `at`, and return its record.
 
         Raises: TokenNotFound, TokensUnavailable.
         """
@@ -191,7 +191,7 @@ class TokenFile:
 
     @contextmanager
     def _in_turn(self) -> Generator[None]:
-        """Lock the file against other processes, so that no write of theirs undoes a revocation."""
+        """Lock the file for this process, so that no other process undoes a revocation."""
         with ExitStack() as held:
             try:
                 self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

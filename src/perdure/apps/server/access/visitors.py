@@ -66,7 +66,7 @@ def token_id_of(signed: str) -> str:
 
 
 def visitor_of(signed: str, key: str, at: int) -> Visitor | None:
-    """Return the visitor of a signed token at `at` (Unix milliseconds).
+    """Return the visitor of the token `signed` at the time `at` (Unix milliseconds).
 
     Returns None if the token is invalid.
     """

@@ -74,7 +74,7 @@ class CompactContext(FromClient, frozen=True, tag="compact_context", kw_only=Tru
 
 
 class HumanInput(FromClient, frozen=True, tag="human_input", kw_only=True):
-    """Reply to the waiting node or role `to`; null means the only one that waits."""
+    """Reply to the waiting node or role `to`, or, if `to` is null, to the only one that waits."""
 
     text: Text
     to: str | None = None
@@ -88,9 +88,9 @@ class ImprovementInput(FromClient, frozen=True, tag="improvement_human_input", k
 
 
 class HandoffApproval(FromClient, frozen=True, tag="handoff_approval", kw_only=True):
-    """Decide whether the staged handoff of `node` is approved.
+    """Approve or decline the handoff of `node` that waits for approval.
 
-    If `node` is null, the decision is about the only staged handoff.
+    If `node` is null, the decision is about the only handoff that waits.
     """
 
     decision: Literal["approve", "decline"]

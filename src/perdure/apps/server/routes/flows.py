@@ -130,7 +130,7 @@ async def compact_role(
 async def show_handoff(
     caller: TheCaller, runs: TheRuns, flow_id: FlowId, node: FromPath[str]
 ) -> Page[HandedFile]:
-    """Show the files of a handoff that waits for approval, with changes; empty if none waits."""
+    """Show the files of a handoff that waits for approval, with diffs; empty if none waits."""
     state = await (await _flow(caller, runs, flow_id)).state()
     return Page(items=await staged_files(caller.store.backend, state, node))
 

@@ -167,7 +167,7 @@ async def list_entries(
     kind: FromQuery[str | None] = None,
     newest_first: Annotated[bool, QueryParameter(name="newestFirst")] = False,
 ) -> Page[EntryView]:
-    """List entries of the log in their order, after a seq."""
+    """List the entries of the log that come after a seq, in log order or newest first."""
     session = await caller.session(session_id)
     found = [
         entry
@@ -189,7 +189,7 @@ async def shown(caller: Caller, session: Session, status: int = 200) -> Response
 
 
 def _siblings(tree: Iterable[Entry]) -> dict[str | None, list[str]]:
-    """Return the entries of the tree, grouped by their parent."""
+    """Return parent id -> ids of the entries in `tree` that have this parent."""
     found: dict[str | None, list[str]] = defaultdict(list)
     for entry in tree:
         found[entry.parent_id].append(entry.id)
