@@ -135,8 +135,9 @@ FORMS = ("text", "json")
 
 
 def set_up_logs(environment: Mapping[str, str], stream: TextIO) -> None:
-    """Write logs to `stream` if $PERDURE_LOG in `environment` says so; by default, log nothing.
+    """Write logs to `stream` if $PERDURE_LOG in `environment` says so.
 
+    By default, no logs are written, also none of libraries.
     Raises: ConfigError for an unknown log level or format.
     """
     root = logging.getLogger()

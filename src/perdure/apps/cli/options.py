@@ -52,7 +52,7 @@ EmbedderOption = Annotated[
 
 
 def named_path(typed: str | Path) -> Path:
-    """Return the path of an option or argument; "" is invalid, although `Path` accepts it.
+    """Return the path of an option; "" is rejected, although `Path("")` is the current folder.
 
     Raises: typer.BadParameter when the path is empty, for example from an unset variable.
     """

@@ -261,7 +261,8 @@ _CHECKER_WORDS = (
 
 _UNKNOWN_OPTION = re.compile(r"^unknown option (\S+)")
 _COUNTS: Mapping[str, str] = {"--last": "--limit", "--limit": "--last"}
-"""``--limit`` prints the first rows, ``--last`` the last ones; each is suggested for the other."""
+"""``--limit`` prints the first rows (the best or newest), ``--last`` the last rows; if a command
+lacks one of them, the other is suggested."""
 
 
 _OF_COMMANDS = frozenset({"--store", "--namespace", "--json"})

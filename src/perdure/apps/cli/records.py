@@ -68,7 +68,7 @@ _HEADINGS: Mapping[Group, str] = {
     "sessions": "SESSION",
 }
 _OF_TIME: frozenset[Group] = frozenset({"daily", "monthly"})
-"""Groups whose names are never cut, because days without their last digits look equal."""
+"""Groups whose short names are never cut, because days without their last digits look equal."""
 _NUMBERS = ("CALLS", "INPUT", "OUTPUT", "CACHED", "WRITTEN", "COST")
 _CELLS = 60
 _LEAST_NAME = 20

@@ -130,7 +130,7 @@ async def nothing_found(store: str | None, namespace: str) -> str:
 
 
 async def sessions_in_default(store: str | None, opened: Store) -> str:
-    """Return a sentence on the sessions of the default namespace, for an empty list of another one.
+    """Return a sentence on the sessions of the default namespace, to print below an empty list.
 
     Returns "" if `opened` is the default namespace, or if that namespace has no sessions. `store`
     is the value of --store. Other namespaces are never shown, because they may belong to other
@@ -177,7 +177,7 @@ def require_store_folder(address: str) -> None:
 
 
 async def opened_session(store: Store, named: str) -> Session:
-    """Open the session whose id, beginning of an id, or imported file is `named`.
+    """Open the session that `named` identifies: by id, beginning of an id, or imported file.
 
     Raises: SessionNotFound if no session matches; AmbiguousId if several match.
     Raises: PathNotFound if a file does not exist; ImportNeeded if it was not imported; FormatError
@@ -187,7 +187,7 @@ async def opened_session(store: Store, named: str) -> Session:
 
 
 async def named_session(store: Store, named: str) -> StreamId:
-    """Return the id of the session whose id, beginning of an id, or imported file is `named`.
+    """Return the id of the session that `named` identifies, as in `opened_session`.
 
     Raises: as `opened_session`.
     """

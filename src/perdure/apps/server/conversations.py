@@ -38,7 +38,7 @@ _KEPT = 256
 
 _TRY_AGAIN_S = 0.02
 _TRIES = 1_500
-"""Attempts to send a message, in about 30 seconds, while another process works in its session."""
+"""Attempts to send a message (30 s) while its session has no open turn and cannot start one."""
 
 _log = logging.getLogger(__name__)
 

@@ -354,14 +354,14 @@ class RecalledView(Value, frozen=True, kw_only=True):
 
 
 class Recollection(Value, frozen=True, kw_only=True):
-    """What was recalled. `problem` says why no embedder compared meanings; null if one did."""
+    """The recalled texts. `problem` says why no embedder compared meanings; null if one did."""
 
     items: list[RecalledView]
     problem: str | None
 
 
 class StoreView(Value, frozen=True, kw_only=True):
-    """Facts about the store. Units: bytes."""
+    """Facts about the store. Units: sizes are bytes."""
 
     backend: str
     namespace: str
@@ -431,7 +431,7 @@ class RetentionView(Value, frozen=True, kw_only=True):
 
     `expiring` is the number of sessions that exceed the rules now.
 
-    Units: seconds and bytes.
+    Units: times are seconds, sizes are bytes.
     """
 
     max_age_s: int | None

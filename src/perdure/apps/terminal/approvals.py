@@ -151,7 +151,7 @@ _only_hash = re.compile(r"(\d+ bytes, blake2b-256 )?[0-9a-f]{64}")
 _inode = re.compile(r" \(inode \d+\)$")
 
 _HASHED = frozenset({"content", "after", "permissions"})
-"""Facts that can be only a hash of content that other lines show, or of the agent's rules."""
+"""Facts that may be mere hashes: of content that other lines show, or of the agent's rules."""
 
 
 def _is_repeated(value: object, diff: str) -> bool:

@@ -5,7 +5,8 @@ entry with which the current branch continues. For this reason, the leaf is in t
 indentation shows how deeply branches are nested, not how long they are. The functions are pure and
 do not recurse, so branches can have any length.
 
-Shape: a run consists of consecutive rows for which `_is_kept` is False. Only such rows are folded.
+Shape: a run consists of consecutive rows that need not stay visible (`_is_kept`). Rows outside of
+runs are folded only in branches that are nested too deeply.
 """
 
 from __future__ import annotations

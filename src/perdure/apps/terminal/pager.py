@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from perdure.apps.terminal.output import printable, show_lines
 
 _PAGER = "less -FRX"
-"""Its options: exit if the text fits on one screen, keep colours, leave the text on the screen."""
+"""With these options, less exits if the text fits on the screen, and keeps colours and text."""
 
 
 def show_in_pager(lines: Iterable[str]) -> None:

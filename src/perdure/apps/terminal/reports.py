@@ -43,7 +43,7 @@ MOST_READ = 400
 """Maximum number of entries of a branch, and of a tree, that are read to display a session."""
 
 _LOG_OF_TREE = 5
-"""Log entries that are searched for invoked agents, for each tree entry that is read."""
+"""Number of log entries that are searched for invoked agents, per tree entry that is read."""
 
 _TEXT_CELLS = 200
 
@@ -68,14 +68,14 @@ class ReportedExport(msgspec.Struct, frozen=True):
 class Report(msgspec.Struct, frozen=True):
     """The state of a session at one moment.
 
-    Shape: `branch` contains the entries in the order root -> leaf; `system_prompt` is the prompt at
-    the start. `tools` are the names of the agent's tools; None if the session has no agent. `cut`
-    is the partial answer after the last message of the branch; the context does not include it.
-    `branches` is the number of branch ends in the tree. `spent` is the usage of the calls in the
-    session's own log. `earlier` is the number of entries of the branch that come before the entries
-    in `branch`. If `newest` is given, `branches` counts only the branch ends among the `newest`
-    newest entries of the tree. With `is_context_larger`, the context has more tokens than the
-    report states.
+    Shape: `branch` contains the entries in the order root -> leaf; `system_prompt` is the system
+    prompt of the agent. `tools` are the names of the agent's tools; None if the session has no
+    agent. `cut` is the partial answer after the last message of the branch; the context does not
+    include it. `branches` is the number of branch ends in the tree. `spent` is the usage of the
+    calls in the session's own log. `earlier` is the number of entries of the branch that come
+    before the entries in `branch`. If `newest` is given, `branches` counts only the branch ends
+    among the `newest` newest entries of the tree. With `is_context_larger`, the context has more
+    tokens than the report states.
     """
 
     info: SessionInfo

@@ -14,7 +14,7 @@ MOST_OFFERS = 50
 
 
 class Offers(msgspec.Struct, frozen=True):
-    """The completions for the text before the cursor, which begins at character `start`.
+    """The completions for the text from the character `start` to the cursor.
 
     If `kind` is "file", accepting an offer attaches the file.
     """

@@ -230,7 +230,7 @@ class ItemFold:
 
 
 def argument_line(call: Call) -> str:
-    """Return the arguments of `call` on one line: the only or first text, or all as JSON."""
+    """Return the arguments of `call` on one line: the first text argument, or all as JSON."""
     values = [value for value in call.arguments.values() if isinstance(value, str)]
     if values and (len(call.arguments) == 1 or call.diff or "\n" in "".join(values)):
         return values[0]

@@ -70,7 +70,7 @@ async def selected(store: Store, wanted: RowFilter) -> list[SessionRow]:
 async def reached(
     store: Store, session: str | None, subject: str | None, forks: ForkPolicy
 ) -> list[SessionRow]:
-    """Return the sessions that erasing `session` or `subject` includes; both None means everything.
+    """Return the sessions that are erased with `session` or `subject`; with neither, all sessions.
 
     The result includes child sessions, and also forks if the erasure includes the forks.
     """
@@ -156,7 +156,7 @@ async def preview_of(
 
 
 def _gone(earlier: Sequence[Certificate]) -> Counter[str]:
-    """Return, for each session, how many entries a new erasure does not count, after `earlier`.
+    """Return the number of entries, per session, that need no erasure after the erasures `earlier`.
 
     These are the erased entries, and the entries that record the erasures.
     """

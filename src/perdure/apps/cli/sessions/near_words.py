@@ -23,10 +23,10 @@ _LIKE = 0.7
 
 
 async def near_words(store: Store, query: SearchQuery | None) -> list[str]:
-    """Return similar words for the words of `query` that occur in no text that its filters select.
+    """Return similar words from the log for the words of `query` that no text contains.
 
-    Only words with the same first two letters are compared. `query` is None if no session can match
-    the filters.
+    Only words with the same first two letters are compared, in texts that match the filters of
+    `query`. `query` is None if no session can match the filters.
     """
     if query is None:
         return []

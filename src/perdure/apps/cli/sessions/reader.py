@@ -122,7 +122,7 @@ async def read(
 
 
 async def _entries(session: Session, entry: str | None, selection: Selection) -> list[Entry]:
-    """Return `entry`, on request with the entries around it, or entries of the current branch.
+    """Return `entry` (if requested, with its neighbours), or entries of the current branch.
 
     Raises: EntryNotFound, AmbiguousId.
     """

@@ -17,7 +17,7 @@ import msgspec
 from perdure.apps.terminal.style import Style
 
 COMMON = ("store", "namespace", "as_json")
-"""Options that most commands have, by the names of the arguments in the functions."""
+"""Names of the function arguments for the options that most commands have."""
 
 _EXAMPLES = "Examples:"
 _EXITS = "Exit codes:"

@@ -45,8 +45,8 @@ class Callers:
         """Return the caller, and a function that returns whether the caller's token is still valid.
 
         Raises: Problem 401 if the token is missing, invalid, or of another namespace.
-        Raises: Problem 403 if a page of another site sent the request, or if visitors may not send
-        this request and the caller is one.
+        Raises: Problem 403 if a page of another site sent the request, or if the caller is a
+        visitor and visitors may not send this request.
         Raises: Problem 429 if the caller sent too many requests.
         """
         scheme, _, token = connection.headers.get("authorization", "").partition(" ")
@@ -94,7 +94,7 @@ class Authentication(AbstractAuthenticationMiddleware):
 
 
 def _require_visit(connection: AnyConnection, principal: Principal) -> None:
-    """Raises: Problem 403 if a visitor's origin is wrong, or if visitors may not do this."""
+    """Raises: Problem 403 if the origin is wrong, or if visitors may not send this request."""
     if connection.headers.get("origin") not in principal.origins:
         raise Problem(403, "origin_refused", "this token is for pages of other origins")
     if not connection.route_handler.opt.get(FOR_VISITORS):

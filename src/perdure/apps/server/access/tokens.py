@@ -25,8 +25,8 @@ from perdure.errors import ConfigError
 from perdure.stores.maintenance.file_lock import in_turn
 
 Role = Literal["read", "write", "admin"]
-"""``read`` can read, ``write`` can also change sessions, ``admin`` can also erase and verify them
-and start flows."""
+"""``read`` can read, ``write`` can also change sessions, ``admin`` can also erase sessions, verify
+the store and start flows."""
 
 RANK: dict[Role, int] = {"read": 0, "write": 1, "admin": 2}
 

@@ -59,7 +59,7 @@ class FlowRuns:
     def project(self, place: str | Path) -> Path:
         """Return the real path of `place`, if it is in a project of this server. This call blocks.
 
-        Raises: Problem 403 if it is in no project.
+        Raises: Problem 403 if `place` is in no project.
         """
         found = Path(os.path.realpath(place))
         if any(found.is_relative_to(each) for each in self.projects):

@@ -78,7 +78,10 @@ def sent_path(request: Request[Any, Any, Any]) -> str:
 
 @get("/", is_open=True, include_in_schema=False, media_type=MediaType.HTML)
 async def show_console(request: Request[Any, Any, Any]) -> Response[bytes]:
-    """Return the page of the console, or redirect if the address does not end with a slash."""
+    """Return the page of the console, or redirect if the address does not end with a slash.
+
+    The page names its files relative to an address with a slash at the end.
+    """
     path = sent_path(request)
     if not path.endswith("/"):
         query = request.scope["query_string"].decode("latin-1")

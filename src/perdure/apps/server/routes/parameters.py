@@ -99,7 +99,7 @@ class ApiRequest(Request[Any, Any, Any]):
 
 
 def require_known_parameters(request: Request[Any, Any, Any]) -> None:
-    """Raises: Problem 400 if the route does not have a query parameter of `request`."""
+    """Raises: Problem 400 if `request` has a query parameter that its route does not have."""
     fields = query_fields(request.route_handler)
     known = {getattr(each.kwarg_definition, "name", None) or name for name, each in fields.items()}
     unknown = [name for name in request.query_params if name not in known]
