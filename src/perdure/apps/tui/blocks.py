@@ -42,7 +42,7 @@ class SaidBlock(Static):
         self._item = item
 
     def on_mount(self) -> None:
-        """In inline mode (for screen readers), mark the message with a sign, as it has no border."""
+        """In inline mode (for screen readers), mark the message with a sign: it has no border."""
         if self.app.is_inline:  # pyright: ignore[reportUnknownMemberType] - of any app
             self.update(plain(f"> {self._item.text}"))
 
