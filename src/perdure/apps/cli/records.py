@@ -114,7 +114,8 @@ class UsageFilters(msgspec.Struct, frozen=True):
     ) -> Callable[..., Awaitable[list[UsageTotal]]]:
         """Return a function that calls ``store.usage`` with these filters.
 
-        `since` is the default of ``--since``. Raises: as `named_session` and `named_folder`.
+        `since` is the default of ``--since``.
+        Raises: as `named_session` and `named_folder`.
         """
         return partial(
             store.usage,
