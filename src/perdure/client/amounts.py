@@ -5,7 +5,7 @@ from __future__ import annotations
 from perdure.errors import WrongArgument
 
 MOST = 2**63 - 1
-"""The greatest number that every store can be asked about."""
+"""The greatest number that every store accepts in a request."""
 
 
 def amount(name: str, value: int | None, *, least: int = 0) -> None:

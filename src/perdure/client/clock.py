@@ -45,7 +45,7 @@ def system_random(count: int, /) -> bytes:
 
 
 class Outside(msgspec.Struct, frozen=True):
-    """The clock and the randomness that the handles use."""
+    """The clock and the random source that `Store` and `Session` use."""
 
     clock: Clock
     random: RandomSource
@@ -61,9 +61,9 @@ class Outside(msgspec.Struct, frozen=True):
 
 
 def absolute(folder: str | os.PathLike[str] | None) -> str | None:
-    """Return `folder` in the form that sessions store: absolute, without ``..``, links kept.
+    """Return `folder` as an absolute path without ``..``; links are not resolved.
 
-    Raises: WrongArgument for an empty text.
+    Raises: WrongArgument if `folder` is an empty string.
     """
     if folder is None:
         return None

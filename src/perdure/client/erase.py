@@ -1,4 +1,4 @@
-"""Erase operations of the handles; each records the requester and the time."""
+"""Erase sessions, entries, facts and namespaces; each erasure records its requester and time."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ from perdure.stores.session_store import SessionStore, is_erased
 async def free_id(backend: SessionStore, stream: StreamId, *, is_reused: bool) -> int:
     """Free the id of an erased session if `is_reused`; otherwise the id remains taken.
 
-    Returns the epoch of the erased session's leases, or 0 if the store does not know it.
-    Raises: SessionExists if the session was erased and the store has no record of it.
+    Returns the epoch of the erased session's leases, or 0 if the store does not know the session.
+    Raises: SessionExists if the session was erased, `is_reused` is False, and the store itself
+    cannot detect this.
     """
     if is_reused:
         with suppress(SessionNotFound):
@@ -46,8 +47,8 @@ async def free_flow_ids(
     """Free the ids of the erased flow `flow` and of its erased sessions if `is_reused`.
 
     `sessions` are the ids that the new flow needs in addition to its own id.
-    Shape: the lease epoch of each erased stream; None if one of the ids belongs to an erased
-    session and must not be reused.
+    Shape: a dict with the lease epoch of each erased stream; None if `is_reused` is False and one
+    of the ids belongs to an erased session or flow.
     Raises: SessionExists if one of these ids cannot be used. If SessionExists is raised, no id is
     freed.
     """
@@ -93,7 +94,7 @@ async def _require_own(backend: SessionStore, stream: StreamId, flow: StreamId) 
 
 
 async def _require_free(backend: SessionStore, stream: StreamId) -> None:
-    """Raises: SessionExists if the erased session `stream` cannot be removed because of a fork."""
+    """Raises: SessionExists if the erased `stream` cannot be removed, for example due to a fork."""
     with suppress(SessionNotFound):
         if await backend.retention.holder(stream) is not None:
             raise SessionExists(stream, is_erased=True)
@@ -171,7 +172,7 @@ async def erase_fact(
     *,
     by: str | None,
 ) -> Certificate:
-    """Erase `entries` of the memory stream with the state `state`, and append `notes`, at once.
+    """Erase `entries` of a memory stream and append `notes`, atomically; `state` is its state.
 
     Raises: HeadConflict if the head of the stream changed.
     """

@@ -1,9 +1,9 @@
 """Find the key of a store.
 
 The key is the argument, or else comes from ``$PERDURE_KEY``, or else from the file
-``$PERDURE_KEY_FILE``. If a configured key cannot be read, this is an error; the store is never
-opened without a key instead. The keyring of the operating system is used only for a store that
-turns out to be encrypted (`keyring_keys`). No error repeats a key.
+``$PERDURE_KEY_FILE``. If a configured key cannot be read, an error is raised; perdure never tries
+to open the store without the key. The keyring of the operating system is used only for a store that
+turns out to be encrypted (`keyring_keys`). No error message contains a key.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ else:
     vault = Later("perdure.secrets.vault")
 
 NEXT = " (next)"
-"""Suffix of the address in the name of the new key during a rekey."""
+"""During a rekey, the keyring stores the new key under the store's address with this suffix."""
 
 _SQLITE = "sqlite:///"
 
 
 class Backend(Protocol):
-    """The methods of a keyring backend that perdure uses; a usable backend has a priority."""
+    """The part of a keyring backend that perdure uses; a usable backend has a priority above 0."""
 
     @property
     def priority(self) -> float: ...
@@ -69,7 +69,7 @@ def configured_key(
 
 
 def key_in_file(path: Path, address: str) -> StoreKey:
-    """Return the key in the file, which only its owner may be able to read.
+    """Return the key in the file `path`; only the owner of the file may have access to it.
 
     Raises: KeyMissing if the file is missing, can be read by other users, or contains no key.
     """
@@ -89,7 +89,7 @@ def key_in_file(path: Path, address: str) -> StoreKey:
 def write_key_file(path: Path, key: StoreKey) -> None:
     """Create the file `path` with `key` in it, readable only by its owner.
 
-    Durable: on return. Raises: FileExistsError, OSError.
+    Durable: the key is on disk when this returns. Raises: FileExistsError, OSError.
     """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
@@ -121,7 +121,7 @@ def canonical(address: str) -> str:
 
 
 def keyring_keys(address: str) -> tuple[StoreKey, ...]:
-    """Return the keyring's keys for the store; empty without a usable keyring.
+    """Return the keys of the store from the keyring; an empty tuple without a usable keyring.
 
     Shape: the store's own key, then the new key of an interrupted rekey. Blocks: the function may
     prompt the user to unlock the keyring.
@@ -140,7 +140,7 @@ def keyring_keys(address: str) -> tuple[StoreKey, ...]:
 
 
 def has_keyring() -> bool:
-    """Whether this system has a usable keyring; does not prompt."""
+    """Whether this system has a usable keyring; the check never prompts the user."""
     keyring = _keyring()
     try:
         return keyring is not None and keyring.get_keyring().priority > 0
@@ -149,7 +149,10 @@ def has_keyring() -> bool:
 
 
 def keep_next_key(address: str, key: StoreKey) -> bool:
-    """Add `key` to the keyring before a rekey; return whether it is stored. Blocks."""
+    """Store `key` in the keyring as the new key of a rekey; return whether this succeeded.
+
+    Blocks.
+    """
     return vault.keep_in_keyring(canonical(address) + NEXT, key.reveal())
 
 
@@ -162,7 +165,7 @@ def keep_key(address: str, key: StoreKey) -> bool:
 
 
 def forget_key(user: str) -> None:
-    """Remove a key from the keyring if it is there. Blocks."""
+    """Remove the key with the name `user` from the keyring, if it exists. Blocks."""
     vault.drop_from_keyring(user)
 
 

@@ -1,7 +1,7 @@
 """`perdure.open`: open the store at an address.
 
-A table maps the scheme of the address to the name of a backend. A program therefore loads only the
-backend that it uses, and this package imports no backend.
+A table maps the scheme of the address to the module of a backend. A program therefore loads only
+the backend that it uses, and this package imports no backend.
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ _BACKENDS: Mapping[str, tuple[str, str]] = {
     "postgresql": ("perdure.stores.postgres.store", "open_postgres"),
     "sqlite": ("perdure.stores.sqlite.address", "open_sqlite"),
 }
-"""Scheme -> module and name of its `Opener`."""
+"""For each scheme: the module and the name of the `Opener`."""
 
 LockTimeout = Annotated[float, Meta(gt=0)]
-"""The longest wait for a lock of another process. Units: seconds."""
+"""The longest wait for a lock that another process has. Units: seconds."""
 
 _SQLITE = "sqlite:///"
 _OPTIONS = re.compile(r"\?\w+=")
 """Options at the end of an address; a ``?`` alone may be part of a file name."""
 
 _WITH_SCHEMA = frozenset({"postgres", "postgresql", "sqlite"})
-"""Schemes of stores whose schema may be older than this program."""
+"""URL schemes of the stores whose database schema may be older than this program."""
 
 _KEYED = frozenset({"sqlite"})
 """Schemes that support encryption: their openers also take a `key`."""
@@ -176,10 +176,10 @@ def open(
 
 
 def open_copied(address: str, *, namespace: str, lock_timeout_s: float) -> StoreOpening:
-    """Open the store at `address` to copy its sessions; the last unreleased schema is accepted.
+    """Open the store at `address` to copy its sessions.
 
-    A store with the last unreleased schema is opened read-only. The store is not trusted (see
-    `open`). Raises: as `open`.
+    A store with the last schema before the first release is also opened, read-only. The store is
+    not trusted (see `open`). Raises: as `open`.
     """
 
     async def store() -> Store:
@@ -256,7 +256,8 @@ async def connect_store(
 ) -> Store:
     """Open the store at `address`; the caller must close it.
 
-    With `is_copied`, a store with the last unreleased schema is also opened, read-only.
+    With `is_copied`, a store with the last schema before the first release is also opened,
+    read-only.
     Raises: as `open`.
     """
     _check_namespace(namespace)
@@ -288,7 +289,7 @@ async def connect_store(
 
 
 async def _record_open_ends(backend: SessionStore, outside: Outside) -> None:
-    """Record missing episodes; the code for this is loaded only if an episode is missing."""
+    """Record missing episodes of ended sessions; load the code for this only if one is missing."""
     try:
         is_any = bool(await backend.open_of_all(SessionEnded.kind))
     except PerdureError:
@@ -298,7 +299,7 @@ async def _record_open_ends(backend: SessionStore, outside: Outside) -> None:
 
 
 async def _open_copied(opener: Callable[..., Awaitable[SessionStore]], **key: Any) -> SessionStore:
-    """Call `opener`; if the store has the last unreleased schema, call it again read-only."""
+    """Call `opener`; a store with the last schema before the first release is opened read-only."""
     try:
         return await opener(**key)
     except StoreTooOld as error:

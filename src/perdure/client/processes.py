@@ -1,8 +1,8 @@
 """Unique names of processes, used to recognize the leases of dead processes.
 
 A name identifies a process by host, process namespace, pid and start time. If a process is on
-another machine, or a part of its name is missing, its state is unknown, and its lease must first
-expire.
+another machine, or a part of its name is missing, its state is unknown. The lease of such a process
+can only be taken over after it has expired.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def this_process() -> str:
 
 
 def named_process(owner: str | None) -> str:
-    """Return a name of this process that begins with `owner`; the name is never used again."""
+    """Return a name of this process that begins with `owner`; no other process gets this name."""
     return this_process() if owner is None else f"{owner}, {this_process()}"
 
 

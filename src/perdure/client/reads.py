@@ -27,23 +27,23 @@ if TYPE_CHECKING:
     from perdure.stores.lazy_session import SessionStorage
 
 EntryRef = Entry | str
-"""An entry as callers name it: itself, its whole id (``<session>/<seq>``), or its foreign id."""
+"""An entry as callers name it: the `Entry`, its complete id (``<session>/<seq>``), or its alias."""
 
 SHARED = "\N{UPWARDS ARROW}"
-"""Written before the number of an entry that a fork shares with its origin."""
+"""Prefix of the seq of an entry that a fork shares with its origin, as in ``↑3``."""
 
 _PAGE = 500
-"""Entries that `entries` reads at a time."""
+"""The number of entries that `SessionReader.entries` reads at a time."""
 
 _are_snapshot_readers: dict[type, bool] = {}
-"""Results of `_is_snapshot_reader`: each check of a protocol takes 50 µs."""
+"""The cached results of `_is_snapshot_reader` for each type, because one check takes 50 µs."""
 
 
 class OpenQuestion(ShortRepr, frozen=True):
     """An unanswered question. Units: `at` is Unix milliseconds.
 
-    If a flow asks, `flow` is the id of the flow, and `target` the node or role that waits. A
-    question without `choices` accepts a free text answer.
+    If a flow asks, `flow` is the id of the flow, and `target` is the node or role that waits for
+    the answer. A question without `choices` accepts a free text answer.
     """
 
     id: EntryId
@@ -62,7 +62,7 @@ def _is_snapshot_reader(log: LogReader) -> TypeGuard[SnapshotReader]:
 
 
 def open_questions(asked: Iterable[Entry], at: int) -> list[OpenQuestion]:
-    """Return the questions of turns in `asked` that can be answered at the time `at`, oldest first.
+    """Return the questions in `asked` that turns asked and that have not expired, oldest first.
 
     Units: `at` is Unix milliseconds.
     """
@@ -77,7 +77,7 @@ def open_questions(asked: Iterable[Entry], at: int) -> list[OpenQuestion]:
 
 
 def program_question(entry: Entry) -> OpenQuestion | None:
-    """Return the question `entry` if a program asked it outside a turn."""
+    """Return the question in `entry` if a program, not a turn, asked it; otherwise None."""
     body = body_of(entry)
     if not isinstance(body, Question) or body.topic != PROGRAM:
         return None
@@ -98,7 +98,7 @@ class SessionReader:
 
     @property
     def log(self) -> LogReader:
-        """The log that this reader reads now."""
+        """The log that this reader currently reads: the log of a draft, or the log in the store."""
         return self.backing.log
 
     async def path(self, leaf: EntryRef | None, last: int | None, kind: str | None) -> list[Entry]:
@@ -187,7 +187,7 @@ class SessionReader:
         return await self._labelled(prefix) or await self.log.find_entry(self.id, prefix)
 
     async def _labelled(self, label: str) -> EntryId | None:
-        """Return the entry with this label. Raises: AmbiguousId."""
+        """Return the entry with this label, or None. Raises: AmbiguousId if several have it."""
         found = [entry for entry, text in (await self.labels()).items() if text == label]
         if len(found) > 1:
             own = f"{self.id}/"
@@ -213,7 +213,7 @@ class SessionReader:
     async def see(
         self, appended: Sequence[Entry], bodies: Sequence[Message | TreeBody | Note] = ()
     ) -> None:
-        """Update the cached state after `appended`; read it again only if other writers appended.
+        """Update the cached state with the entries `appended`; reload it if other writers appended.
 
         `bodies` contains the bodies of `appended`, if known.
         """
@@ -239,7 +239,7 @@ class SessionReader:
         return await self.log.resolve(self.id, reference)
 
     async def in_tree(self, reference: EntryRef) -> EntryId:
-        """Return the entry if it belongs to the conversation."""
+        """Return the entry's id. Raises: InvalidEntry if it is not part of the conversation."""
         found = await self.entry(reference)
         if found.lane != "tree":
             reason = f"{found.id} is a note ({found.kind}), not part of the conversation"
@@ -247,7 +247,7 @@ class SessionReader:
         return found.id
 
     async def _shared(self, number: str) -> EntryId:
-        """Return the entry `number` that this fork shares with its nearest origin."""
+        """Return the shared entry with seq `number` from the nearest origin of this fork."""
         log, fork = self.log, self.state.header.fork
         while fork is not None and number_of(number) is not None:
             try:

@@ -30,7 +30,7 @@ async def set_retention(store: Store, policy: Retention) -> None:
 async def apply_retention(
     store: Store, policy: Retention | None = None, *, is_dry_run: bool = False
 ) -> RetentionReport:
-    """Remove, one by one, the sessions that `policy` selects (default: the namespace's own).
+    """Remove, one by one, the sessions that `policy` (default: the namespace's policy) selects.
 
     Other processes can write during the call; a session that gets new entries is not removed. The
     call also removes idempotency keys older than 30 days, and frees space. A dry run only lists the
@@ -64,7 +64,7 @@ async def apply_retention(
 
 
 async def _is_removed(service: RetentionService, stream: StreamId, *, is_erased: bool) -> bool:
-    """Return whether `stream` was removed; False if it is gone, or something prevents it."""
+    """Remove `stream`; return False if it does not exist or cannot be removed now."""
     try:
         return await service.remove(stream, is_erased=is_erased)
     except SessionNotFound:
@@ -82,7 +82,7 @@ async def _sources(store: SessionStore) -> set[StreamId]:
 
 
 async def _is_erased(store: Store, stream: StreamId) -> bool:
-    """Erase `stream` and the facts that come from it; return False if something prevents it."""
+    """Erase `stream` and the facts that come from it; return False if it cannot be erased now."""
     backend = store.backend
     try:
         head = (await backend.state(stream)).head

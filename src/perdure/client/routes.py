@@ -33,7 +33,7 @@ class _Routes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def routed(address: str, namespace: str) -> str:
-    """Return the address of the database for `namespace`; `address` if it has no routes.
+    """Return the address of the database of `namespace`; `address` itself if it is not ``routes:``.
 
     Raises: ConfigError if the file is missing or invalid, or contains no database for `namespace`.
     """
@@ -62,9 +62,9 @@ def routed(address: str, namespace: str) -> str:
 
 
 def one_database(address: str) -> str:
-    """Return `address`.
+    """Return `address` if it is the address of one database.
 
-    Raises: ConfigError if the address is a routes file, which means several databases.
+    Raises: ConfigError if the address is a routes file, which can name several databases.
     """
     if address.startswith(f"{SCHEME}:"):
         raise ConfigError(f"{address} is several databases: name the address of one of them")

@@ -79,8 +79,8 @@ class Session:
     """A session: append entries, branch, label, fork and end it.
 
     A conversation entry appended during a turn is stored as a ``queued`` entry (`Entry.lane` is
-    then "side"). A queued message joins the conversation at the next step of the turn. Every read
-    returns the current log, also for a draft.
+    then "side"). A queued message joins the conversation at the next step of the turn. Every method
+    that reads entries reads the current log, also for a draft.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Session:
 
     @property
     def head(self) -> int:
-        """The last seq that this handle read or appended, except entries of turns; -1 if none."""
+        """The newest seq that this handle read or appended (not those of turns); -1 if none."""
         return self._reader.state.head
 
     @property
@@ -141,7 +141,7 @@ class Session:
 
     @property
     def entry_ids(self) -> Mapping[EntryId, EntryId]:
-        """The copied entry for each entry of the origin, on a handle that `fork` returned.
+        """The id of each entry of the origin, mapped to its copy, on a handle that `fork` returned.
 
         In a store whose forks share entries under the same ids, the mapping is empty.
         """
@@ -167,23 +167,24 @@ class Session:
     async def entry(self, reference: str) -> Entry:
         """Return the entry whose complete id or alias is `reference`.
 
-        If two entries have the same alias, the newer entry is returned. An entry of this session is
-        preferred to an entry that a fork shares. Raises: EntryNotFound.
+        If two entries have the same alias, the newer entry is returned. An entry in this session's
+        own log takes precedence over an entry that it shares as a fork. Raises: EntryNotFound.
         """
         return await self._reader.entry(reference)
 
     async def tree(self, last: int | None = None) -> tuple[TreeNode, ...]:
         """Return every branch as nested nodes, roots first, with their labels.
 
-        Shape: with `last`, only the entries of `tree_entries(last)`; an entry whose parent is
-        missing is a root. Raises: ValueError when `last` is negative or too large for a store.
+        Shape: with `last`, the tree contains only the entries of `tree_entries(last)`; an entry
+        whose parent is not among them is a root. Raises: ValueError when `last` is negative or too
+        large for a store.
         """
         entries, labels = await self.tree_entries(last), await self.labels()
         with collector_paused():
             return tree_of(entries, labels)
 
     async def tree_entries(self, last: int | None = None) -> list[Entry]:
-        """Return the entries of `tree` as a flat list, in log order, a fork's origin first.
+        """Return the entries of `tree` as a list in log order; those of a fork's origin come first.
 
         With `last`, only the newest entries of all branches are returned; if the leaf is not among
         them, the newest entries of its branch are added. Raises: as `tree`.
@@ -245,14 +246,16 @@ class Session:
         """Resolve an id, seq, foreign id, label or beginning of an id, tried in this order.
 
         A label must be complete. The seq of an origin's entry is written ``↑3``. All other methods
-        require complete ids. A text of digits only is a seq. Raises: EntryNotFound, AmbiguousId.
+        require complete ids. A text that consists of digits is a seq. Raises: EntryNotFound,
+        AmbiguousId.
         """
         return await self._reader.find(prefix)
 
     async def questions(self) -> list[OpenQuestion]:
         """List the session's open questions, oldest first. A fork does not inherit questions.
 
-        Questions from an import or an unknown store are not listed: nothing waits for them.
+        Questions from an import or an unknown store are not listed, because no turn waits for their
+        answers.
         """
         unclosed, writer = await self._reader.log.open_questions(self.id), self._writer
         now = writer.outside.clock.now_ms()
@@ -261,9 +264,10 @@ class Session:
     async def context(self, budget_tokens: int | None = None) -> build.Context:
         """Return the context that a model would get now, with the entry of each message.
 
-        For an agent's session, the context uses the agent's `history` and `max_messages`. `model`
-        is the model of the last switch on the branch, or of the session's agent. Without an agent,
-        `model` is the model of the last switch or answer.
+        For an agent's session, the context uses the agent's `history` and `max_messages`.
+        `Context.model` is the model that was last set on the branch, or else the model of the
+        session's agent. Without an agent, it is the model that was last set or that gave the last
+        answer.
 
         Raises: ValueError when `budget_tokens` is less than 1.
         """
@@ -271,7 +275,7 @@ class Session:
         return await contexts.context_of(self._writer, budget_tokens)
 
     async def info(self) -> SessionInfo:
-        """Return the current row of the session in `Store.recent`, with its model."""
+        """Return the session's current row of the list `Store.recent`, with the model added."""
         return await contexts.info_of(self._writer)
 
     async def pins(self) -> frozenset[EntryId]:
@@ -297,11 +301,11 @@ class Session:
     async def append(self, *items: Item, parent: Parent = LEAF) -> Entry | list[Entry]:
         """Append `items` atomically as a chain of entries after `parent`.
 
-        Media given as bytes are stored beside the log; the entry contains a handle. Durable: all
-        items are stored when this returns, or none; a draft only with its first assistant message.
-        Shape: the entry of one item, or a list of entries for several, in the same order. Raises:
-        EntryNotFound; InvalidEntry; WrongArgument for an invalid item; LimitExceeded for a message
-        over `InputLimits.message_bytes`.
+        Media given as bytes are stored beside the log; the entry contains a handle. Durable: when
+        this returns, either all items are stored or none. The items of a draft are stored only with
+        its first assistant message. Shape: for one item, its entry; for several items, a list of
+        entries in the same order. Raises: EntryNotFound; InvalidEntry; WrongArgument for an invalid
+        item; LimitExceeded for a message over `InputLimits.message_bytes`.
         """
         entries = await self._writer.append(items, AppendOptions(parent=parent))
         return entries[0] if len(entries) == 1 else entries
@@ -319,13 +323,14 @@ class Session:
     ) -> Appended:
         """Append `items` atomically if the session is at the expected head and leaf.
 
-        `contents` are the bytes of handles in `items`, stored beside the log. Contents that no
-        handle refers to are rejected. `aliases` contains a name or None for each item; `entry`
-        finds an entry by its alias. An alias that is already in use moves to the new entry. A
-        `Note` among the items is about the item before it; a first `Note` is about the session.
-        Durable: on return, either all items are stored or none. With `idempotency_key`, a repeated
-        call appends nothing and returns the first call's entries, with `Appended.is_replay`.
-        Raises: HeadConflict, LeafConflict or IdempotencyMismatch; the errors of `append`.
+        `contents` are the bytes of the media that handles in `items` refer to; they are stored
+        beside the log. Contents that no handle refers to are rejected. `aliases` contains a name or
+        None for each item; `entry` finds an entry by its alias. An alias that is already in use
+        moves to the new entry. A `Note` among the items is about the item before it; a first `Note`
+        is about the session. Durable: on return, either all items are stored or none. With
+        `idempotency_key`, a repeated call appends nothing and returns the first call's entries,
+        with `Appended.is_replay`. Raises: HeadConflict, LeafConflict or IdempotencyMismatch; the
+        errors of `append`.
         """
         options = AppendOptions(
             parent=parent,
@@ -410,9 +415,9 @@ class Session:
 
         The inbox lists the question until it is answered or withdrawn; `answer_to` returns the
         answer. Without `choices`, the answer is a text. The inbox shows the arguments of the tool
-        `call` with secrets masked; on request, it shows all if `about` contains the call. Durable:
-        everything is stored on return. Raises: EntryNotFound; WrongArgument for an invalid
-        question; FlowRefusal for a flow.
+        call `call` with secrets masked. On request, it shows the complete arguments if the entry
+        `about` contains the call. Durable: everything is stored on return. Raises: EntryNotFound;
+        WrongArgument for an invalid question; FlowRefusal for a flow.
         """
         return await program_questions.ask(self._writer, text, choices, call, about)
 
@@ -433,7 +438,7 @@ class Session:
         return await program_questions.withdraw(self._writer, question)
 
     async def is_in_force(self, entry: EntryRef) -> bool:
-        """Return whether `entry` is in force on this machine; other entries must only be displayed.
+        """Return whether programs on this machine may act on `entry` and not only display it.
 
         Returns False for imported entries and, with ``is_trusted=False``, for all entries without a
         mark of this user's perdure, such as notes and messages. Raises: EntryNotFound.
@@ -457,8 +462,8 @@ class Session:
         call with the same `idempotency_key` moves nothing and returns the first call's entry.
         Durable: the new leaf is stored, even if no entry follows. Shape: None when `entry` is
         already the leaf. Raises: EntryNotFound; InvalidEntry if `entry` is a note; TurnOpen while a
-        turn runs; LeafConflict; IdempotencyMismatch; HookBlocked; FlowRefusal for the role of a
-        flow that is not completed. A hook may add a summary of the abandoned branch.
+        turn runs; LeafConflict; IdempotencyMismatch; HookBlocked; FlowRefusal for the session of a
+        role until its flow is completed. A hook may add a summary of the abandoned branch.
         """
         return await branches.branch(self._writer, entry, None, expected_leaf, idempotency_key)
 
@@ -615,10 +620,11 @@ class Session:
         The call also erases labels, tool call records, summaries and search texts that repeat the
         bodies, media without another reference, and the stored original of an import. Contexts skip
         the erased entries. `forks` applies to entries that forks share: "refuse" raises an error,
-        "keep" retains them there, "erase" erases them there, too. The erasure cannot be undone, and
-        copies stay. Durable: all is erased on return. `by` names the requester
-        (docs/guides/erasure.md). Raises: EntryNotFound; InvalidEntry unless each is a conversation
-        entry, note or label of this session; SessionHasForks; TurnOpen; Erased; Unsupported.
+        "keep" retains them in the forks, "erase" erases them in the forks, too. The erasure cannot
+        be undone. Copies outside the store stay. Durable: all is erased on return. `by` names the
+        requester (docs/guides/erasure.md). Raises: EntryNotFound; InvalidEntry if one of `entries`
+        is not a conversation entry, note or label of this session; SessionHasForks; TurnOpen;
+        Erased; Unsupported.
         """
         await self.flush()
         self._writer.require_session("erasing entries")

@@ -14,7 +14,7 @@ from perdure.session.ids import StreamId, entry_place, is_number
 from perdure.session.info import SessionInfo, trim_title
 
 _DIGITS = 18
-"""Of a time in Unix milliseconds, at most."""
+"""The most digits that a time in Unix milliseconds can have in a cursor."""
 
 
 def require_header(
@@ -23,14 +23,14 @@ def require_header(
     metadata: Mapping[str, object] | None = None,
     cwd: str | None = None,
 ) -> None:
-    """Raises: WrongArgument for text that no store accepts, an empty subject, or invalid JSON."""
+    """Raises: WrongArgument for invalid text, an empty subject, or metadata that is not JSON."""
     require_text("cwd", cwd)
     require_subject(subject)
     _require_json(metadata)
 
 
 def require_text(name: str, text: str | None) -> None:
-    """Raises: WrongArgument when `text`, the argument `name`, has a NUL or a lone surrogate."""
+    """Raises: WrongArgument if `text`, the argument named `name`, has a NUL or a lone surrogate."""
     fault = None if text is None else _fault(text)
     if fault is not None:
         raise WrongArgument(f"{name} cannot hold {fault}: remove it", argument=name)
@@ -120,9 +120,9 @@ def cursor_place(cursor: str, listed: str) -> tuple[int, str]:
 
 
 def entry_cursor_place(cursor: str, listed: str) -> tuple[int, StreamId, int]:
-    """Return the same as `cursor_place`, with the entry id split into its parts.
+    """Return the time, the stream and the seq in a cursor of a list of entries.
 
-    Raises the same.
+    Raises: WrongArgument.
     """
     at, id = cursor_place(cursor, listed)
     try:

@@ -246,15 +246,15 @@ class Store:
     ) -> CommittedSessions:
         """Append to several sessions atomically, in one commit.
 
-        Each write is a tuple of a session, items and options, named as in `Session.append_many`:
-        ``(session, [user("Hello")], {"expected_head": 4})``. Drafts are stored first. Durable: when
-        this returns, either all writes are stored or none. With `idempotency_key`, a repeated call
-        appends nothing and returns the first call's entries, with ``is_replay``. Raises:
-        Unsupported for several sessions in a store of session files (see `capabilities`);
-        InvalidEntry for two writes to one session, or an item that cannot be stored. Also raises
-        HeadConflict, LeafConflict, IdempotencyMismatch, EntryNotFound, WrongArgument,
-        LimitExceeded, Erased and QuotaExceeded. After StoreUnavailable, the commit may have
-        succeeded, so repeat it with its `idempotency_key`.
+        Each write is a tuple of a session, items, and options with the names of the arguments of
+        `Session.append_many`: ``(session, [user("Hello")], {"expected_head": 4})``. Drafts are
+        stored first. Durable: when this returns, either all writes are stored or none. With
+        `idempotency_key`, a repeated call appends nothing and returns the first call's entries,
+        with ``is_replay``. Raises: Unsupported for several sessions in a store of session files
+        (see `capabilities`); InvalidEntry for two writes to one session, or an item that cannot be
+        stored. Also raises HeadConflict, LeafConflict, IdempotencyMismatch, EntryNotFound,
+        WrongArgument, LimitExceeded, Erased and QuotaExceeded. After StoreUnavailable, the commit
+        may have succeeded, so repeat it with its `idempotency_key`.
         """
         written = [(each._writer, items, options) for each, items, options in writes]  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - of the handles
         return await commit_sessions(self.backend, self.outside, written, idempotency_key)
@@ -356,11 +356,12 @@ class Store:
         """Search every branch of every session for `text`, best first (see docs/guides/search.md).
 
         A hit must match every given filter: one of `roles`, one of `sessions` (complete ids), one
-        of `tools`. Its time is at or after `since` and before `until` (local time without a zone).
-        With `on_branch`, it must be on the current branch of its session (True) or not (False). An
-        empty list as a filter matches nothing. In a store without an index, `on_progress` is called
-        with (entries searched, all entries). Raises: InvalidQuery; SearchIndexDamaged;
-        SessionNotFound; Unsupported; ValueError if `limit` is negative or too large for a store.
+        of `tools`. Its time is at or after `since` and before `until`; a time without a zone is
+        local time. With `on_branch`, it must be on the current branch of its session (True) or not
+        (False). An empty list as a filter matches nothing. In a store without an index,
+        `on_progress` is called with (entries searched, all entries). Raises: InvalidQuery;
+        SearchIndexDamaged; SessionNotFound; Unsupported; ValueError if `limit` is negative or too
+        large for a store.
         """
         amount("limit", limit)
         query = SearchQuery(
@@ -500,15 +501,16 @@ class Store:
     ) -> list[UsageTotal]:
         """Sum the tokens and costs of model calls by model, agent, project, day and so on.
 
-        A project is the folder of a session, a source the program of an import, a subject the
-        person that it is about. Days are in `zone`, oldest first; other groups are sorted by
-        tokens, most first. With `daily`, each group has a total per day. Calls before `since` and
-        from `until` on are excluded (exact to 15 minutes). The first call reads the sessions active
-        since `since`; later calls with the same `prices` read only new entries. With `prices`,
-        which maps a model (``provider:name``, ``provider:*``) to its price, a call without a cost
-        in the log gets a cost from `prices`, or else from the public list of the extra ``models``.
-        With `session`, only its own log counts; with `cwd`, only sessions of that folder. Raises:
-        WrongArgument for an invalid model in `prices`; SessionNotFound if `session` does not exist.
+        A project is the folder of a session. A source is the program that an import came from. A
+        subject is the person that a session is about. Days are in `zone`, oldest first; other
+        groups are sorted by tokens, most first. With `daily`, each group has a total per day. Calls
+        before `since` and from `until` on are excluded, with a precision of 15 minutes. The first
+        call reads the sessions active since `since`; later calls with the same `prices` read only
+        new entries. With `prices`, which maps a model (``provider:name``, ``provider:*``) to its
+        price, a call without a cost in the log gets a cost from `prices`, or else from the public
+        list of the extra ``models``. With `session`, only its own log counts; with `cwd`, only
+        sessions of that folder. Raises: WrongArgument for an invalid model in `prices`;
+        SessionNotFound if `session` does not exist.
         """
         known = None if session is None else await self._require_session(session)
         tally, cwd = self._tally(prices), absolute(cwd)
@@ -583,10 +585,10 @@ class Store:
         "keep" retains the entries they share, "erase" erases the forks, too. With `subject` or
         `everything`, forks are always erased. `by` names the requester in the certificate;
         docs/guides/erasure.md lists the removed data. With `expected_head`, a session is erased
-        only if its head is unchanged. Durable: when this returns; after a crash, the next open of
-        the store completes the erasure. Raises: SessionNotFound; SessionHasForks; HeadConflict;
-        Unsupported if the store cannot erase; ValueError unless exactly one of `session`, `subject`
-        and `everything` is given.
+        only if its head is unchanged. Durable: the erasure is stored when this returns; after a
+        crash, the next open of the store completes it. Raises: SessionNotFound; SessionHasForks;
+        HeadConflict; Unsupported if the store cannot erase; ValueError unless exactly one of
+        `session`, `subject` and `everything` is given.
         """
         if [session is not None, subject is not None, everything].count(True) != 1:
             raise WrongArgument("erase exactly one of session, subject and everything=True")
@@ -611,7 +613,10 @@ class Store:
         return await self.backend.retention.erasures()
 
     async def verify(self, on_progress: Callable[[int, int], None] | None = None) -> Verification:
-        """Check every hash, parent and count without changes. `on_progress`: (done, steps)."""
+        """Check every hash, parent and count; change nothing.
+
+        `on_progress` gets (done, all steps).
+        """
         return await verification.verify_backend(self.backend, on_progress)
 
     async def info(self) -> StoreInfo:

@@ -37,7 +37,7 @@ else:
     workflow = Later("perdure.interop.workflow_export.session")
 
 _ENDINGS: dict[ExportFormat, str] = {"markdown": "md", "html": "html", "opencode": "json"}
-"""Endings of files that are not lines of JSON."""
+"""The file name endings of the formats that are not lines of JSON."""
 
 
 async def imported_files(
@@ -46,7 +46,7 @@ async def imported_files(
     on_progress: Callable[[Path, int], None] | None,
     **options: Unpack[imports.ImportOptions],
 ) -> ImportedFiles:
-    """Import the files at `paths` and the session files in folders among them."""
+    """Import the files at `paths`; if a path is a folder, import the session files in it."""
     closed: list[FileOutcome] = []
 
     def on_closed(error: OSError) -> None:

@@ -1,9 +1,9 @@
-"""What a user trusts: the key of the user's marks, and the trusted entries that have no mark.
+"""Store what a user trusts: the key for the user's marks, and trusted entries without a mark.
 
 The folder ``perdure/trust`` in the user's data folder has three files. The file ``key`` contains 32
-bytes that never leave it. The file ``endorsed`` contains a digest of each trusted entry without a
-mark of that key. The file ``stores`` lists the trusted stores with times, for people to read. The
-page docs/decisions/0017 explains this design.
+secret bytes, which perdure stores nowhere else. The file ``endorsed`` contains a digest of each
+trusted entry without a mark of that key. The file ``stores`` lists the trusted stores with times,
+for people to read. The page docs/decisions/0017 explains this design.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ else:
     agent_binding = Later("perdure.client.conversation.agent_binding")
 
 _SOME = 500
-"""Entries that are read at once."""
+"""The number of entries that are read at a time."""
 
 
 class TrustedStore(msgspec.Struct, frozen=True):
@@ -56,10 +56,10 @@ class TrustFolder:
         self._endorsed: tuple[int, frozenset[str]] | None = None
 
     def marks(self, *, is_trusted: bool, makes_key: bool = True) -> Marks:
-        """Return the marks of a store; if the key is missing, the first marked entry creates it.
+        """Return the `Marks` of a store; if no key exists, marking the first entry creates it.
 
         If the key cannot be created, only this process recognizes the entries that it has written.
-        With `makes_key` False, nothing is created: without a key, no entry is recognized.
+        With `makes_key` False, no key is created; while there is no key, no entry is recognized.
         """
         key = self._any_key if makes_key else self._key_or_random
         return Marks(key, is_trusted=is_trusted, endorsed=self._read_endorsed)
@@ -166,7 +166,7 @@ def trust_folder() -> TrustFolder:
 
 
 def own_marks(*, is_trusted: bool, makes_key: bool = True) -> Marks:
-    """Return the marks of this user's perdure for a store, as `TrustFolder.marks`."""
+    """Return this user's `Marks` for a store, as `TrustFolder.marks` does."""
     try:
         return trust_folder().marks(is_trusted=is_trusted, makes_key=makes_key)
     except ConfigError:  # then only this process recognizes its own writes
@@ -182,7 +182,7 @@ async def streams_of(store: SessionStore) -> list[StreamId]:
 
 
 async def _with_authority(store: SessionStore, stream: StreamId) -> list[Entry]:
-    """Return the entries of `stream` that give permissions: agent bindings and turns."""
+    """Return the entries of `stream` that give permissions, such as agent bindings and turns."""
     state = await store.state(stream)
     is_flow = state.header.kind == "flow"
     found: list[Entry] = []

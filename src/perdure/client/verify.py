@@ -9,7 +9,7 @@ from perdure.stores.session_store import SessionStore
 
 
 async def verify_backend(store: SessionStore, on_progress: OnProgress | None) -> Verification:
-    """Run ``SessionStore.verify``; if the caller is cancelled, the thread of the call ends soon."""
+    """Run ``SessionStore.verify``; if the caller is cancelled, the verifying thread ends soon."""
     is_given_up = False
 
     def tell(done: int, steps: int) -> None:  # on the thread that checks

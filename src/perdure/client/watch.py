@@ -35,7 +35,7 @@ from perdure.stores.lazy_session import SessionStorage
 from perdure.stores.protocol import EMPTY, NamespaceReader
 
 _PAGE = 500
-"""Entries read at a time."""
+"""The number of entries that are read at a time."""
 
 _log = logging.getLogger(__name__)
 
@@ -52,10 +52,10 @@ _Page = Sequence[tuple[Positioned, tuple[Event, ...]]]
 """Entries with their events."""
 
 Read = Callable[[int], Awaitable[_Page]]
-"""Return the next entries after a seq or position, at most `_PAGE`."""
+"""A function that returns at most `_PAGE` entries after a seq or position."""
 
 _Feed = Callable[["Watch", "list[_Wakes]"], AsyncGenerator[AnyEvent]]
-"""Return the events of a watch, and add the wake-ups that it waits for to the list."""
+"""A function that yields the events of a watch, and adds the wake-ups it waits for to the list."""
 
 
 class Watch:
@@ -159,7 +159,7 @@ _PAST_POSITION = (
 _Asked = dict[tuple[StreamId | None, int], "asyncio.Future[_Page]"]
 
 _ASKED: WeakKeyDictionary[object, _Asked] = WeakKeyDictionary()
-"""Per log, the requested pages whose read has not started."""
+"""For each log, the pages that watches have requested and whose read has not started."""
 
 
 async def _together(log: object, stream: StreamId | None, place: int, page: Read) -> _Page:
@@ -215,12 +215,13 @@ async def _feed(
 
 
 class _Elsewhere:
-    """Model calls of other processes, as far as one watch has read them in the log.
+    """Requests, for one watch, the live events of model calls that other processes run.
 
     The log of a flow contains no model calls.
 
-    When a watch starts, and after it has read the opening of a call, it requests the open calls of
-    other processes. The events of this process's own calls reach the watch without a request.
+    When a watch starts, and after it has read the opening of a call, the events of the open calls
+    of other processes are requested. The events of this process's own calls reach the watch without
+    a request.
     """
 
     def __init__(self, relay: Relay | None, store: object, stream: StreamId | None) -> None:
@@ -230,12 +231,12 @@ class _Elsewhere:
         self._has_read_all = False
 
     def begin(self) -> None:
-        """The watch begins."""
+        """Start to receive live events of other processes."""
         if self._relay is not None:
             self._relay.follow(self._stream)
 
     def end(self) -> None:
-        """The watch ends."""
+        """Stop receiving live events of other processes."""
         if self._relay is not None:
             self._relay.unfollow(self._stream)
 
@@ -245,7 +246,7 @@ class _Elsewhere:
             await self._relay.catch_up(_calls_in(page, _MODEL_ENDS), is_last=is_last)
 
     def take(self, page: _Page, *, is_last: bool) -> None:
-        """Take `page`, whose events were emitted; `is_last`: the page was the newest."""
+        """Process `page` after its events were emitted; `is_last`: it has the newest entries."""
         relay = self._relay
         if relay is None:
             return
@@ -305,9 +306,9 @@ class _Wakes:
 
     @property
     def have_come(self) -> bool:
-        """Whether `take` or `have_ended` has news.
+        """Whether there was a change or an end that `take` or `have_ended` has not reported yet.
 
-        The wait for live events also ends if `take` or `have_ended` has news.
+        Such a change or end also ends the wait for live events.
         """
         return self._is_due or self._task.done()
 
@@ -390,7 +391,7 @@ class _Order:
         return self._picked(lambda other: other == call)
 
     def _picked(self, is_meant: Callable[[EntryId], bool]) -> list[Live]:
-        """Remove and return the buffered events of the calls that match."""
+        """Remove and return the buffered events of the calls for which `is_meant` is true."""
         taken = (*self._ready, *self._late)
         self._ready = [event for event in self._ready if not is_meant(_call_of(event))]
         self._late = [event for event in self._late if not is_meant(_call_of(event))]
