@@ -167,17 +167,16 @@ class Session:
     async def entry(self, reference: str) -> Entry:
         """Return the entry whose complete id or alias is `reference`.
 
-        If two entries have the same alias, the newer entry is returned. An entry in this session's
-        own log takes precedence over an entry that it shares as a fork. Raises: EntryNotFound.
+        If two entries have the same alias, the newer entry is returned. An entry in the session's
+        own log takes precedence over an entry shared with its origin. Raises: EntryNotFound.
         """
         return await self._reader.entry(reference)
 
     async def tree(self, last: int | None = None) -> tuple[TreeNode, ...]:
         """Return every branch as nested nodes, roots first, with their labels.
 
-        Shape: with `last`, the tree contains only the entries of `tree_entries(last)`; an entry
-        whose parent is not among them is a root. Raises: ValueError when `last` is negative or too
-        large for a store.
+        Shape: with `last`, the nodes are the entries of `tree_entries(last)`; an entry whose parent
+        is omitted is a root. Raises: ValueError when `last` is negative or too large for a store.
         """
         entries, labels = await self.tree_entries(last), await self.labels()
         with collector_paused():
@@ -246,16 +245,14 @@ class Session:
         """Resolve an id, seq, foreign id, label or beginning of an id, tried in this order.
 
         A label must be complete. The seq of an origin's entry is written ``↑3``. All other methods
-        require complete ids. A text that consists of digits is a seq. Raises: EntryNotFound,
-        AmbiguousId.
+        require complete ids. Digits alone are a seq. Raises: EntryNotFound, AmbiguousId.
         """
         return await self._reader.find(prefix)
 
     async def questions(self) -> list[OpenQuestion]:
         """List the session's open questions, oldest first. A fork does not inherit questions.
 
-        Questions from an import or an unknown store are not listed, because no turn waits for their
-        answers.
+        Questions from an import or unknown store are not listed: no turn waits for their answers.
         """
         unclosed, writer = await self._reader.log.open_questions(self.id), self._writer
         now = writer.outside.clock.now_ms()
@@ -265,9 +262,8 @@ class Session:
         """Return the context that a model would get now, with the entry of each message.
 
         For an agent's session, the context uses the agent's `history` and `max_messages`.
-        `Context.model` is the model that was last set on the branch, or else the model of the
-        session's agent. Without an agent, it is the model that was last set or that gave the last
-        answer.
+        `Context.model` is the model last set on the branch, or else the agent's model; without an
+        agent, the model that was last set or that gave the last answer.
 
         Raises: ValueError when `budget_tokens` is less than 1.
         """
@@ -323,14 +319,13 @@ class Session:
     ) -> Appended:
         """Append `items` atomically if the session is at the expected head and leaf.
 
-        `contents` are the bytes of the media that handles in `items` refer to; they are stored
-        beside the log. Contents that no handle refers to are rejected. `aliases` contains a name or
-        None for each item; `entry` finds an entry by its alias. An alias that is already in use
-        moves to the new entry. A `Note` among the items is about the item before it; a first `Note`
-        is about the session. Durable: on return, either all items are stored or none. With
-        `idempotency_key`, a repeated call appends nothing and returns the first call's entries,
-        with `Appended.is_replay`. Raises: HeadConflict, LeafConflict or IdempotencyMismatch; the
-        errors of `append`.
+        `contents` are the bytes for the media handles in `items`; they are stored beside the log.
+        Contents without a handle are rejected. `aliases` contains a name or None for each item;
+        `entry` finds an entry by its alias. An alias that is already in use moves to the new entry.
+        A `Note` among the items is about the item before it; a first `Note` is about the session.
+        Durable: on return, either all items are stored or none. With `idempotency_key`, a repeated
+        call appends nothing and returns the first call's entries, with `Appended.is_replay`.
+        Raises: HeadConflict, LeafConflict or IdempotencyMismatch; the errors of `append`.
         """
         options = AppendOptions(
             parent=parent,
@@ -619,12 +614,11 @@ class Session:
 
         The call also erases labels, tool call records, summaries and search texts that repeat the
         bodies, media without another reference, and the stored original of an import. Contexts skip
-        the erased entries. `forks` applies to entries that forks share: "refuse" raises an error,
-        "keep" retains them in the forks, "erase" erases them in the forks, too. The erasure cannot
-        be undone. Copies outside the store stay. Durable: all is erased on return. `by` names the
-        requester (docs/guides/erasure.md). Raises: EntryNotFound; InvalidEntry if one of `entries`
-        is not a conversation entry, note or label of this session; SessionHasForks; TurnOpen;
-        Erased; Unsupported.
+        the erased entries. `forks` applies to shared entries: "refuse" raises an error, "keep"
+        retains them in the forks, "erase" erases them there, too. The erasure cannot be undone;
+        copies elsewhere stay. Durable: all is erased on return. `by` names the requester
+        (docs/guides/erasure.md). Raises: EntryNotFound; InvalidEntry unless all are conversation
+        entries, notes or labels of this session; SessionHasForks; TurnOpen; Erased; Unsupported.
         """
         await self.flush()
         self._writer.require_session("erasing entries")
