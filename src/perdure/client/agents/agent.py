@@ -42,7 +42,8 @@ from perdure.workflow.templates import with_context
 
 RETRY_ALONE = RetryPolicy()
 RETRY_IN_CHAIN = RetryPolicy(max_attempts=1, first_wait_s=0.25, cap_s=8.0)
-"""How the agent's own model is tried where the agent does not say: with fallbacks, only once."""
+"""The default retry policy for the own model of an agent that has fallbacks: one attempt.
+"""
 
 Tools = Iterable[str | ToolSpec | Callable[..., Any]]
 
@@ -70,7 +71,7 @@ class Fallback(ShortRepr, frozen=True):
 
 
 class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of an agent, without its tools: plain data, stored in each session it starts."""
+    """The settings of an agent, without its tools: plain data that each of its sessions stores."""
 
     name: str | None = None
     """The name that people see."""
@@ -86,9 +87,9 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What happens to an answer that was streaming when its process died: ``retry`` the call,
     ``continue`` from the stored part, ``rollback`` the turn, or ``ask`` a person."""
     limits: Limits = Limits()
-    """The turns of a session, and the rounds of a turn, after which a turn fails."""
+    """The most turns of a session and rounds of a turn; a turn that exceeds a limit fails."""
     retry: RetryPolicy | None = None
-    """How often `model` is tried. None: three times, or once if there are fallbacks."""
+    """How often `model` is called until it succeeds. None: three times, or once with fallbacks."""
     compaction: CompactionSettings = CompactionSettings()
     """When older messages are summarized, and how many recent ones stay as they are."""
     memory: MemoryConfig | None = None
@@ -96,7 +97,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     queue_mode: QueueModes = "one-at-a-time"
     """Whether the messages that wait for a turn reach it one by one or together."""
     max_output_tokens: Annotated[int, Meta(ge=1)] | None = None
-    """The longest answer that the model may write. None: the limit of its provider."""
+    """The longest answer that the model may write, in tokens. None: the limit of its provider."""
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
     """The sampling temperature, 0 to 2. None: the default of the provider."""
     restart_on_cut: bool = False
@@ -110,16 +111,20 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     on_pasted: PastePolicy = "warn"
     """What happens to a message with a credential: ``warn``, ``redact`` it, or ``refuse`` it."""
     permissions: Permissions = Permissions()
-    """What the built-in tools may do. A session can only restrict it."""
+    """What the built-in tools may do. A session can only restrict these permissions."""
     max_agents: Annotated[int, Meta(ge=0)] = 16
     """How many sessions of other agents a session may open with ``invoke_agent``."""
     max_depth: Annotated[int, Meta(ge=0)] = 3
     """How deep these sessions may be nested."""
     question_expires_s: Annotated[float, Meta(gt=0)] | None = None
-    """The seconds after which a question without an answer ends its turn. None: it waits."""
+    """The seconds after which an unanswered question ends its turn. None: the turn waits forever.
+    """
     first_byte_timeout_s: TimeoutS | None = None
-    """The seconds that the provider has for the first byte of an answer. After them the model is
-    tried again, or the next fallback is called. None: 60, and 600 with thinking on."""
+    """The seconds that the provider has for the first byte of an answer.
+
+    After this time, the model is called again, or the next fallback is called. None: 60, and 600
+    with thinking on.
+    """
     stream_idle_timeout_s: TimeoutS | None = None
     """The seconds that the provider has for each further byte. None:
     `InputLimits.model_silence_s`."""
@@ -156,14 +161,21 @@ class Agent(AgentSettings, Generic[OutputT], frozen=True, metaclass=NamedParamet
     """`McpServer`s, or names that the runtime knows. Starting or resuming a session adds their
     tools."""
     hooks: Hooks | None = None
-    """Functions that observe or change its turns, after those of the store. They are not stored."""
+    """Functions that observe or change the agent's turns; they run after the hooks of the store.
+
+    They are not stored.
+    """
     recurring: Iterable[Recurring] = ()
-    """Messages that start a session again and again, by cron (docs/guides/schedules.md). They are
-    not stored in sessions."""
+    """Messages that each start a new session at times given by cron (docs/guides/schedules.md).
+
+    They are not stored in sessions.
+    """
     output: OutputType[OutputT] = None
-    """The type of its answers: a dataclass, msgspec.Struct, TypedDict or pydantic model. The model
-    has to correct an answer that does not fit; `Reply.output` is the value of one that does
-    (docs/guides/turns.md)."""
+    """The type of its answers: a dataclass, msgspec.Struct, TypedDict or pydantic model.
+
+    The model has to correct an answer that does not fit the type; `Reply.output` is the value of a
+    valid answer (docs/guides/turns.md).
+    """
 
     def __post_init__(self) -> None:
         check_fields(self)

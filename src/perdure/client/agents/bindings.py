@@ -1,4 +1,4 @@
-"""Finds the agent in force in a session, or binds one.
+"""Finds the agent that a session's turns use (the agent in force), or binds one.
 
 Every binding is stored as an entry. A session of this user continues with the agent with which it
 was started. Imported sessions get a current agent. In an untrusted store, sessions that this user's
@@ -63,7 +63,7 @@ class Bindings:
         self._clock = host.store.outside.clock
 
     async def grant(self, session: StreamId, given: Agent, by: str) -> None:
-        """Give the session the permissions and tools of `given`; `by` is who decided it.
+        """Give the session the permissions and tools of `given`; `by` names the person who decided.
 
         Raises: TurnOpen if a turn is open; ConfigError if a provider or MCP server is unknown;
         McpUnavailable if an MCP server does not start.
@@ -248,7 +248,7 @@ class Bindings:
         narrowing: Mapping[str, object] | None = None,
         granted_by: str | None = None,
     ) -> None:
-        """Record `given`, restricted by a snapshot, as the session's agent.
+        """Record `given`, restricted by the snapshot `narrowing`, as the session's agent.
 
         If `workspace` names a folder, lists show the session in this folder.
         """
@@ -295,9 +295,9 @@ def _planned_servers(bound: Binding) -> list[dict[str, object]]:
 def _with_offers(
     kept: Mapping[str, object], whole: Mapping[str, object], planned: Collection[object]
 ) -> dict[str, object]:
-    """Return a snapshot's tools and servers, and those of the `planned` servers from `whole`.
+    """Return the tools and servers of `kept`, plus those of the `planned` servers from `whole`.
 
-    Tools of the snapshot keep the parameters that were stored.
+    `kept` and `whole` are snapshots. Tools of `kept` keep the parameters that were stored.
     """
     servers = [each for each in _listed(whole, "mcp_servers") if each["name"] in planned]
     offered = {name for each in servers for name in cast("list[str]", each["tools"])}

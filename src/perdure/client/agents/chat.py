@@ -145,13 +145,13 @@ class Chat(Generic[OutputT]):
         stays open: answer its question and await it again. With `idempotency_key`, the message
         waits in the log while the session has another turn. A repeated call, even by another
         process, follows the first call's turn. Raises: InvalidTransition while a turn of this
-        handle runs (use `steer` or `follow_up`), or after it was closed; LeaseHeld while `turn`
-        runs in another process (`Turn.held`). The turn raises LeaseHeld if another process has
-        begun a turn; TurnOpen if one was interrupted (`Runtime.resume` continues it); TurnFailed;
-        and, before any write, QueueFull if too many turns wait for workers. The call raises
-        SecretPasted for a credential in a variable or, if the agent refuses it, in the message
-        (over 64 kB: by the turn). The call raises WrongArgument for an empty message, a selection
-        outside `active_file`, or the variable ``working_dir``.
+        handle runs (use `steer` or `follow_up`), or after the handle was closed; LeaseHeld while
+        `turn` runs in another process (`Turn.held`). The turn raises LeaseHeld if another process
+        has begun a turn; TurnOpen if one was interrupted (`Runtime.resume` continues it);
+        TurnFailed; and, before any write, QueueFull if too many turns wait for workers. The call
+        raises SecretPasted for a credential in a variable or, if the agent refuses it, in the
+        message (over 64 kB: by the turn). The call raises WrongArgument for an empty message, a
+        selection outside `active_file`, or the variable ``working_dir``.
         """
         due_at = None if at is None else due_at_of(at)
         is_later = due_at is not None or idempotency_key is not None
@@ -212,7 +212,7 @@ class Chat(Generic[OutputT]):
     async def abort(self) -> None:
         """Abort the running turn; its messages remain stored. Does nothing if no turn is running.
 
-        If this handle is closed, it aborts no turn that another chat runs.
+        A closed handle aborts no turn that another chat runs.
         Raises: LeaseHeld if another process runs the turn, because only that process can abort it.
         """
         await _abort(self, self._running.environment, None if self._is_closed else self._follow)
@@ -302,7 +302,7 @@ class Chat(Generic[OutputT]):
     ) -> Entry | None:
         """Continue from `entry` (None: before the root), as `Session.branch` does.
 
-        `with_summary`: the model summarises the messages that are left; `focus` names details.
+        With `with_summary`, the model summarises the abandoned messages; `focus` names details.
         Shape: None if `entry` is already the leaf. Raises: like `compact` and `Session.branch`.
         """
         _require_idle(self, self._host, "branch")

@@ -1,4 +1,4 @@
-"""The workspace of a chat: that of the session, with changes by messages and other handles."""
+"""The workspace of a chat: the session's workspace, changed by messages and other handles."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from perdure.stores.access.lease_term import is_running
 from perdure.stores.protocol import Commit, Lease, Write
 
 Staged = Callable[[Workspace, str | None], SessionTurns]
-"""Makes what runs the turns in another workspace, with those instructions."""
+"""Returns the object that runs turns in the given workspace, with the given instructions."""
 
 Record = Callable[[], Awaitable[None]]
-"""Records the changes of the workspace by messages, as `ChatWorkspace.record`."""
+"""Records the workspace changes that messages made, as `ChatWorkspace.record` does."""
 
 
 class ChatWorkspace:
@@ -37,7 +37,7 @@ class ChatWorkspace:
 
     Before each turn, the session's workspace is read again if another handle has appended to the
     session. Changes by messages that are sent during a turn are recorded before the next turn.
-    `kept` is the session's own workspace, read up to the seq `seen`.
+    `kept` is the session's own workspace as of the entry with seq `seen`.
     """
 
     def __init__(

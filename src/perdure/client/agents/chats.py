@@ -81,7 +81,7 @@ class Chats:
         caps: Agent | None = None,
         budget: Budget | None = None,
     ) -> Chat:
-        """Return a chat of `agent`, with the limits of `caps` and, if given, another `budget`.
+        """Return a chat of `agent`, with the limits of the agent `caps` and, if given, `budget`.
 
         Logs a warning if the budget cannot be enforced.
         """
@@ -124,7 +124,7 @@ def _folder_text(folder: str) -> str:
 
 
 def _as_of_today(agent: Agent, today: Agent) -> Agent:
-    """Return `agent` with the timeouts of `today`, because timeouts are not part of a session."""
+    """Return `agent` with the timeouts of its current version, `today`; sessions store none."""
     return msgspec.structs.replace(
         agent,
         first_byte_timeout_s=today.first_byte_timeout_s,

@@ -53,10 +53,10 @@ else:
 _log = logging.getLogger(__name__)
 
 _LONGEST_S = 600.0
-"""Time for the facts in an episode: closing a runtime waits for them."""
+"""The most time to extract the facts of one episode, because closing a runtime waits for them."""
 
 _PROBLEM = 500
-"""Characters of the reason of a failure that are stored."""
+"""The most characters that are stored of the reason of a failure."""
 
 
 class ExtractionModels(msgspec.Struct, frozen=True):

@@ -35,13 +35,13 @@ _CLIENTS: Mapping[Wire, tuple[str, str]] = {
 Readiness = Literal[
     "configured", "default address", "missing key", "missing package", "unusable key"
 ]
-"""``default address``: nothing was set; a server of one's own is used where it usually runs.
-``unusable key``: there is a key file that cannot be read, or that others can read.
+"""``default address``: nothing was configured, so a local server at its usual address is used.
+``unusable key``: the key file cannot be read, or other users can read it.
 """
 
 
 class ProviderState(msgspec.Struct, frozen=True):
-    """How a provider is set up. `key` is where the provider's key comes from, or None."""
+    """How a provider is set up. `key` names the source of the provider's key, or is None."""
 
     name: str
     title: str

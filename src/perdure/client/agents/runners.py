@@ -1,4 +1,4 @@
-"""Where turns and flows run: in this process, or in another process that takes queued work.
+"""Runners run turns and flows, in this process or in other processes that take queued work.
 
 A `Runner` is given the turns of one session, and a message. Every runner writes the turn to the
 log; `TurnState` is computed from the entries of the turn.
@@ -35,14 +35,14 @@ RunnerName = Literal["embedded", "workers"]
 """``embedded``: turns run in this process. ``workers``: processes of `perdure worker` run them."""
 
 RUNNER = "PERDURE_RUNNER"
-"""The variable that names the runner of runtimes that name none."""
+"""The environment variable that names the runner of runtimes without the argument `runner`."""
 
 _QUEUED = "perdure.client.cluster.runner"
 
 
 @dataclass(frozen=True, slots=True)
 class NewTurn:
-    """A message that begins a turn; `contents` are the media that the message names.
+    """A message that begins a turn; `contents` are the bytes of the media in the message.
 
     `follow` applies the session's settings up to a given entry. `record` stores the workspace
     changes of a message before the message is stored. If the message has a key, `record_keyed`
@@ -90,8 +90,8 @@ class Runner(Protocol):
 
         The first turn that is requested inside the context uses the reserved place, so a session
         can be created before its turn.
-        Raises: QueueFull on entry, if as many turns of the namespace wait for workers as is
-        allowed.
+        Raises: QueueFull on entry, if the namespace already has the maximum number of waiting
+        turns.
         """
         ...
 
@@ -115,8 +115,8 @@ class Runner(Protocol):
     ) -> int | None:
         """Request that workers complete `flow` as `wanted` says; the flow may also use `agents`.
 
-        Returns the seq of the open request; None if flows run in this process. Durable: on return.
-        Units: `at` is Unix milliseconds.
+        Returns the seq of the open request; None if flows run in this process. Durable: the request
+        is stored on return. Units: `at` is Unix milliseconds.
         """
         ...
 
@@ -182,7 +182,7 @@ class EmbeddedRunner:
     async def lost_turn(
         self, turns: SessionTurns, signals: Signals, turn: int | None = None
     ) -> TurnState:
-        """Run the turn; if another process runs it, follow it."""
+        """Continue the session's open turn here; if another process runs the turn, follow it."""
         environment = turns.environment
         state = await environment.store.state(environment.stream)
         turn = state.open_turn if turn is None else turn
@@ -192,7 +192,7 @@ class EmbeddedRunner:
 
 
 def runner_of(name: RunnerName | None, environ: Mapping[str, str] = os.environ) -> Runner:
-    """Return the runner `name`; without a name, that of $PERDURE_RUNNER, or else the embedded one.
+    """Return the runner `name` (default: the one that $PERDURE_RUNNER names, or else embedded).
 
     Raises: ConfigError if the environment names an unknown runner.
     """

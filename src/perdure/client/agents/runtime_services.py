@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 
 class Host:
-    """See `Runtime` for the arguments.
+    """The services of one runtime. `Runtime` explains the arguments.
 
     Raises: ConfigError if two agents have the same id; WrongArgument if a callback has another
     signature.
@@ -188,7 +188,7 @@ class Host:
         budget: Budget | None = None,
         invoked_by: tuple[StreamId, ...] = (),
     ) -> SessionTurns:
-        """Return the runner of turns; `caps` limits them, and `flow` replaces the permissions."""
+        """Return the object that runs turns, limited by `caps`; `flow` replaces the permissions."""
         caps, tools = caps or agent, with_agent_list(agent.tools_in(workspace), self.agents)
         clock, terms = self.store.outside.clock, flow or InFlow(judge_of(tools, agent.permissions))
         limits, observer = self._limits.over(caps.limits), self._observer()
@@ -273,7 +273,7 @@ _OFFERED = "perdure.tools.mcp.server_tools"
 
 
 class Servers:
-    """`known` are the MCP servers that agents may name; `vault` contains their secrets.
+    """The MCP servers of a runtime: agents may name those in `known`; `vault` has their secrets.
 
     Raises: ConfigError if two servers have the same name.
     """
@@ -319,7 +319,7 @@ class Servers:
         return [server.name for server in self._of(agent)]
 
     def report(self, agent: Agent) -> list[dict[str, object]]:
-        """Return as plain data what the MCP servers of `agent` offered last."""
+        """Return, as plain data, the tools that each MCP server of `agent` offered last."""
         return [
             {
                 "name": offer.server,

@@ -157,9 +157,9 @@ async def note_when(
     *,
     is_open: bool,
 ) -> Entry | None:
-    """Append `body` to the session only during a turn (`is_open`), or only without an open turn.
+    """Append `body` if the session has an open turn (`is_open`) or has none (not `is_open`).
 
-    Shape: None otherwise.
+    Shape: the new entry; None if nothing was appended.
     """
     store, stream = environment.store, environment.stream
     while True:

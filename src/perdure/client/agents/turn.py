@@ -25,10 +25,10 @@ from perdure.session.messages import Message, Usage
 from perdure.tools.output import Output, OutputT
 
 OVER = ("session:turn_completed", "session:cancelled")
-"""Types of the event that ends a turn."""
+"""The types of the events that end a turn."""
 
 REFUSED = "session:turn_refused"
-"""Type of the only event of a request that no turn answered."""
+"""The type of the event of a rejected request, which has no turn and no other event."""
 
 
 class Reply(ShortRepr, Generic[OutputT], frozen=True):
@@ -88,9 +88,10 @@ _CUT_OFF = {
     False: "the event loop ended before the message to session %s was stored: await the turn, or "
     "use `async with perdure.Runtime(...)`, which waits for it",
 }
-"""Log lines for a turn that its program left, by whether its message is stored.
+"""Log lines for a turn that ran when the event loop ended, by whether its message is stored.
 
-Not warnings: Python prints those on stderr, and a fault must print nothing there."""
+They are no warnings, because Python prints warnings on stderr, where a fault must print nothing.
+"""
 
 _log = logging.getLogger(__name__)
 

@@ -48,7 +48,7 @@ _log = logging.getLogger(__name__)
 class Caps:
     """Turn settings that are not part of the agent: current limits, prices, permissions.
 
-    `ends_when_denied`: whether a denied tool call ends the turn.
+    If `ends_when_denied`, a denied tool call ends the turn.
     """
 
     limits: Limits

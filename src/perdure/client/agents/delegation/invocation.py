@@ -73,9 +73,9 @@ class InvocationHost(Protocol):
 
 
 class AgentInvoker:
-    """The `Delegation` of one session: the session's restricted `agent` invokes agents of `host`.
+    """The `Delegation` of one session, whose restricted `agent` can invoke the agents of `host`.
 
-    `budget` is the session's budget; each child can spend what is left of it.
+    `budget` is the session's budget; each invoked agent can spend the rest of it.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class AgentInvoker:
     # ------------------------------------------------------------ opening
 
     async def _open(self, child: StreamId, call: ToolCall, named: str) -> None:
-        """Open the session of `child`, unless another process has already opened it.
+        """Open the session `child`, unless another process has already opened it.
 
         Raises: ToolError if the agent is unknown, a limit is reached, or the budget is spent.
         """
@@ -207,10 +207,10 @@ class AgentInvoker:
 async def _performed(
     work: Callable[[Signals], Coroutine[Any, Any, TurnState]], is_aborted: Callable[[], bool]
 ) -> None:
-    """Run a turn.
+    """Run the turn `work`.
 
-    Cancelling this call aborts the turn if `is_aborted`; otherwise, it only stops running the turn
-    here.
+    Cancelling this call aborts the turn if `is_aborted` returns True; otherwise, the turn only
+    stops running here.
     """
     signals = Signals()
     task = asyncio.ensure_future(work(signals))
@@ -239,7 +239,7 @@ def _filled(tool: str, agent: Agent, workspace: Workspace) -> str | None:
 
 
 def _child_output(agent: str, ended: TurnState, below: Delegated | None) -> ToolOutput:
-    """Return the result of the turn of `agent`, in the form for the agent that invoked it."""
+    """Return the result of the ended turn of `agent` as the output of the tool that invoked it."""
     finished, answer = ended.finished, ended.answer
     text = "" if answer is None else answer.text
     assert finished is not None

@@ -42,7 +42,7 @@ async def awaited_sessions(store: LogReader, stream: StreamId, at: int) -> set[S
     """Return the sessions whose questions the open turn of `stream` waits for.
 
     The result can contain the session itself and the sessions of the agents that it invoked. The
-    result is empty if the turn can continue, or if it was asked to stop. Units: `at` is Unix
+    result is empty if the turn can continue, or if a stop was requested. Units: `at` is Unix
     milliseconds. Raises: SessionNotFound.
     """
     turn = (await store.state(stream)).open_turn

@@ -23,10 +23,10 @@ from perdure.tools.permissions import SCOPES, ApprovalMode, Permissions
 from perdure.tools.registry import ToolRegistry
 
 _STRICTEST: tuple[ApprovalMode, ...] = ("plan", "ask", "accept-edits", "auto")
-"""From the mode that lets least happen without a person."""
+"""The approval modes in order; the first allows the fewest actions without a person."""
 
 _PASTED: tuple[PastePolicy, ...] = ("warn", "redact", "refuse")
-"""From the policy that lets most pass."""
+"""The policies for pasted credentials in order; the first one lets the most messages pass."""
 
 
 def within(child: Permissions, parent: Permissions) -> Permissions:

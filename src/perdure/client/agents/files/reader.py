@@ -39,13 +39,13 @@ _NOT_YET: Mapping[str, str] = {
     "output_schema": "perdure checks no output of agents; take it out, or say it in system_prompt",
 }
 _PROVIDERS: Mapping[str, str] = {"gemini": "google"}
-"""The seed's names for providers that have another here."""
+"""Relavium's names of providers that have a different name in perdure, and the names here."""
 
 _KEYS: Mapping[str, str] = {"max_output_tokens": "max_tokens", "instructions": "system_prompt"}
-"""Field of an agent -> its key in a file, if the names differ."""
+"""The key in a file for each field of an agent, if the names differ."""
 
 _STAND_INS: Mapping[str, Any] = {"id": "agent", "model": ECHO, "system_prompt": ""}
-"""Instead of required keys that are missing or invalid, so that the other keys are checked."""
+"""Values for required keys that are missing or invalid, so that the other keys can be checked."""
 
 
 def agent_in(file: Path) -> Agent:
