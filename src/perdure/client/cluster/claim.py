@@ -14,12 +14,13 @@ from typing import Any
 import sqlalchemy
 
 SCHEMA = "perdure_work"
-"""Where DBOS keeps work."""
+"""The database schema in which DBOS stores work."""
 
 APPLICATION = "perdure"
 
 CLAIM = "start_queued_partitioned_workflows"
-"""The claim of DBOS for queues that run one piece of work of each session at a time."""
+"""The DBOS function that claims work from queues that run one piece of work per session at a time.
+"""
 
 _LOOKED_FOR = (
     "w.queue_name = %(queue)s AND w.status = 'ENQUEUED' AND w.application_version = %(version)s"
@@ -72,7 +73,7 @@ RETURNING w.workflow_uuid
 """  # noqa: S608 - put together from constants
 
 _MOST = 8_192
-"""Work taken at once, at most."""
+"""The most pieces of work that one claim takes."""
 
 
 def claim_by_priority(

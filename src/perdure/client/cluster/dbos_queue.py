@@ -40,23 +40,25 @@ POLL_S = 0.05
 """How often a worker looks for work in each of its queues."""
 
 DONE_KEPT_S = 600
-"""How long ended work is kept: as long as it may be queued again by mistake."""
+"""How long the record of ended work is kept: during this time, work may be queued twice by mistake.
+"""
 
 CONNECTIONS = 8
 CONNECT_S = 10
 RECONNECT_S = 0.1
 
 STALLED_MS = 1_500
-"""A transaction that is left open for longer is ended by the server: others wait for its rows.
+"""The server ends a transaction that is idle for longer than this: others wait for its rows.
 
-In the launch the limit is `LAUNCHING_MS`.
+During the launch, the limit is `LAUNCHING_MS`.
 """
 
 LAUNCHING_MS = 30_000
-"""The limit in the launch, which is not tried again, but can delay other launches."""
+"""The limit of an idle transaction during a launch, which is not retried but delays other launches.
+"""
 
 _LAUNCH = (20_584, 0)
-"""The advisory lock of a launch."""
+"""The key of the advisory lock that a worker has during its launch."""
 
 _LIMIT = "SELECT set_config('idle_in_transaction_session_timeout', %s, %s)"
 
@@ -90,7 +92,7 @@ SELECT q FROM unnest(%s::text[]) AS q WHERE EXISTS (
 """  # noqa: S608 - put together from constants
 
 SERVER_ERRORS: tuple[type[Exception], ...] = (psycopg.Error, DBAPIError)
-"""What a launch raises if the server refuses it, or goes away."""
+"""The errors that a launch raises if the server rejects it or becomes unavailable."""
 
 Perform = Callable[[Work], Awaitable[str]]
 """Does a piece of work on the worker's event loop, and returns how it ended."""

@@ -57,10 +57,10 @@ PARK_S = 1.0
 """How long a flow whose roles all wait for a person keeps its slot."""
 
 LOOK_S = 0.25
-"""How often a running flow is looked at for that."""
+"""How often a worker checks whether all roles of a running flow wait for a person."""
 
 FAILED = "work_failed"
-"""The code of a request whose flow cannot be run, if the error has none."""
+"""The error code for a request whose flow cannot run, if the error has no code."""
 
 _log = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ class FlowWork:
         return ended
 
     async def give_up(self, work: Work, losses: int) -> str:
-        """Park the nodes that run or would begin next: `losses` workers died in the flow."""
+        """Make the nodes that run or would begin next wait for a person: `losses` workers died."""
         reason = (
             f"{losses} workers died while they ran this flow, so this work is not tried again; "
             "look at their logs, then reply to continue"
@@ -278,7 +278,7 @@ def with_folders(requests: Sequence[Entry]) -> list[StreamId]:
 
 
 def _parked(state: FlowState, reason: str) -> list[SideBody]:
-    """Return the entries that park the running nodes, or else the nodes that would begin next."""
+    """Return the entries that make the running nodes (or else the next nodes) wait for a person."""
     phase = state.run.improvement_phase
     nodes = (state.graph.node(id) for id in state.run.running_nodes)
     roles = phase.running_roles if phase is not None else ()

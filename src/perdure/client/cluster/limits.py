@@ -22,17 +22,19 @@ LOOK_S = 0.1
 """How often a worker asks for slots that its turns wait for."""
 
 RENEW_S = 1.0
-"""How often it reads the limits, and stores the slots of its turns again."""
+"""How often a worker reads the limits, and stores the slots of its turns again."""
 
 AGAIN_S = 1.0
-"""When a turn that waits looks first whether its work is over meanwhile, and the longest sleep of a
-request: limits may have changed."""
+"""The time after which a waiting turn first checks whether its work has ended meanwhile.
+
+Also the longest sleep of a waiting model request, because the limits may have changed.
+"""
 
 OVER_S = 10.0
-"""How often it looks again, if no commit wakes it."""
+"""How often a waiting turn checks again whether its work has ended, if no commit wakes it."""
 
 FAILED_S = 0.5
-"""When a request to a model tries again after an error of the store."""
+"""The wait before the next try after an error of the store."""
 
 _log = logging.getLogger(__name__)
 
@@ -73,9 +75,9 @@ class Slots:
     async def held(
         self, work: Work, store: SessionStore, is_over: Callable[[], Awaitable[bool]]
     ) -> AsyncGenerator[bool]:
-        """Wait until the limits permit the turn of `work`; in the context it has its slot.
+        """Wait until the limits permit the turn of `work`; inside the context, it has its slot.
 
-        The value of the context is whether the turn had to be granted, so that time has passed.
+        The context yields True if a limit is set, so that the turn may have waited for its slot.
         The wait also ends when `is_over` returns True, because no work is left then.
         Raises: TurnSuspended if the worker stops; SessionNotFound if the session does not exist;
         StoreError if the store fails; the errors of `is_over`.

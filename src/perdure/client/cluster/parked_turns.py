@@ -1,4 +1,4 @@
-"""Turns of workers that wait for a person use no slot; they are queued again to continue.
+"""Turns that wait for a person use no slot of a worker; they are queued again to continue.
 
 The worker that stopped a waiting turn watches the turn's session. If that worker dies, the periodic
 scan of another worker (`recovery.py`) finds the turn.
@@ -42,7 +42,7 @@ class ParkedTurns:
             self._watch(stream, behind)
 
     async def aclose(self) -> None:
-        """Watch no more."""
+        """Stop watching all parked turns."""
         watching = tuple(self._watching.values())
         for task in watching:
             task.cancel()

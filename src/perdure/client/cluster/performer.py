@@ -47,26 +47,29 @@ from perdure.stores.protocol import StreamState
 from perdure.stores.wakeups import change
 
 MAX_LOSSES = 3
-"""Work that so many workers died with is not begun again."""
+"""If this number of workers died during a piece of work, the work is not begun again."""
 
 BUSY_S = 0.5
-"""How long work waits before it tries again for a session that another process works in."""
+"""The wait before work is retried while another process works in its session."""
 
 MAX_LEFT_OPEN = 3
-"""Work that so many errors left open ends; the search for open turns queues it again."""
+"""Work ends after this number of errors that left its turn open; a scan queues the turn again."""
 
 CANCEL_S = 1.0
 """How often a task that continues after its cancellation is cancelled again."""
 
 STOP_LOOK_S = 0.3
-"""How often a running turn looks for a request to stop it, at most."""
+"""The shortest time between two checks for a request to stop a running turn."""
 
 PARK_S = 1.0
-"""How long a turn that waits for a person keeps its slot: a quick answer finds it running."""
+"""How long a turn that waits for a person keeps its slot, so that it continues after a quick
+answer.
+"""
 
 _AGAIN = (LeaseHeld, LeaseLost, RequestAnswered, StoreUnavailable, TurnOpen)
-"""Work that raised one of these is looked at again: another process writes to the session, perhaps
-one that was declared dead and whose turn continues here."""
+"""Errors after which work is checked again: another process writes to the session, perhaps a
+process that was declared dead and whose turn continues here.
+"""
 
 _log = logging.getLogger(__name__)
 
@@ -206,7 +209,7 @@ class Performer:
         return "done"
 
     async def _report_start(self, work: Work, agent: str, turn: Turn, delay_s: float) -> None:
-        """Report the delay once `turn` has begun; otherwise `_settle` finds the reason."""
+        """Report the delay once `turn` has begun; if it does not begin, `_settle` finds out why."""
         with suppress(PerdureError):
             await turn.started()
             if self._report is not None:
@@ -300,7 +303,7 @@ class Performer:
     async def _still_open(self, work: Work, request: OpenRequest) -> OpenRequest:
         """Return `request` as it is now.
 
-        Raises: RequestAnswered if another process closed it; perhaps its turn is still open.
+        Raises: RequestAnswered if another process closed it; the turn for it may still be open.
         """
         found = await self._open_request(work)
         if found is None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 Ask = Callable[[Collection[str]], Iterable[str]]
-"""Returns which of some queues have work that may begin. Blocks."""
+"""Returns those of the given queues that have work that can begin. Blocks."""
 
 IDLE_S = 2.0
 """How often a queue without work is polled nevertheless."""

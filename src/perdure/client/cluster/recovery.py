@@ -27,7 +27,7 @@ from perdure.session.notes import Question
 from perdure.stores.cluster.protocol import ACTIVE, Work
 
 MAX_ATTEMPTS = 5
-"""Work that ended so often without an answer to its request is not queued again."""
+"""If the work of a request ended this often without an answer, it is not queued again."""
 
 _TRIED = (
     f"workers tried {MAX_ATTEMPTS} times to begin this turn, and each time the work ended without "
@@ -35,7 +35,7 @@ _TRIED = (
 )
 
 GIVEN_UP = ("work_failed", _TRIED)
-"""Code and text of the refusal of a request whose work ends without an answer each time."""
+"""The code and text that reject a request whose work ended without an answer each time."""
 
 
 class Recovery:
@@ -47,7 +47,7 @@ class Recovery:
         self._cluster = cluster_of(self._store)
 
     async def run(self) -> None:
-        """Queue it. Raises: StoreError."""
+        """Queue all work that is in no queue. Raises: StoreError."""
         await self._cluster.adopt()
         await self._requests()
         await self._open_turns()

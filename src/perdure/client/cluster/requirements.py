@@ -139,7 +139,7 @@ async def requirement_for(log: LogReader, stream: StreamId) -> Requirement:
 
 
 FLOW_QUEUE = "perdure-flow-"
-"""How the names of queues of flows begin."""
+"""The prefix of the names of the queues for flows."""
 
 
 def queue_name(namespace: str, requirement: Requirement | FlowRequirement) -> str:

@@ -37,7 +37,7 @@ from perdure.stores.protocol import LogReader
 from perdure.stores.session_store import SessionStore
 
 _PLACES: ContextVar[list[str | None] | None] = ContextVar("places", default=None)
-"""The place of the next turn that is requested inside `DbosRunner.room`; none once it is used."""
+"""The key of the place that `DbosRunner.room` reserved for a turn; empty once a turn uses it."""
 
 
 class DbosRunner:
@@ -125,7 +125,7 @@ def cluster_of(store: SessionStore) -> ClusterService:
 
 @asynccontextmanager
 async def _place(store: SessionStore, due_at: int | None) -> AsyncGenerator[str | None]:
-    """Yield the key for the commit of a request.
+    """Yield the key of a place in the queue, for the commit of a request.
 
     For a scheduled message the key is None: it needs no worker yet.
     """

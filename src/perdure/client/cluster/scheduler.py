@@ -58,19 +58,19 @@ LOOK_S = 1.0
 """How often the scheduler looks for messages that are due."""
 
 _MOST_USED_TIMES = 100
-"""Times of an expression that were used or cancelled before, which are tried in one pass."""
+"""The most times of a cron expression that one pass tries if each was used or cancelled before."""
 
 _LONGEST_AGENT_ID = 100
-"""Characters of an agent's id in the ids of its sessions; 28 are left for the rest."""
+"""The most characters of an agent's id in a session id; 28 are left for the rest."""
 
 _LATER = (LeaseHeld, LeaseLost, StoreUnavailable, TurnOpen, TurnSuspended, InvalidTransition)
 """Errors after which the next pass tries again."""
 
 _STAYING = (LimitExceeded, SecretPasted, WrongArgument)
-"""Errors that the message would meet again at every try: it is refused."""
+"""Errors that would occur again at every try, so the message is rejected."""
 
 _LONGEST_DELAY_S = 300.0
-"""After any other error, the longest time until the next try. The first is after `LOOK_S`."""
+"""The longest delay before the next try after any other error; the first delay is `LOOK_S`."""
 
 _log = logging.getLogger(__name__)
 

@@ -30,7 +30,7 @@ from perdure.session.ids import StreamId
 from perdure.stores.cluster.protocol import Liveness, Work, WorkerFacts
 
 SLOTS = 32
-"""Turns that a worker runs at once, for each kind of agent and namespace."""
+"""The most turns that a worker runs at once, for each kind of agent and namespace."""
 
 QUEUES_S = 0.5
 """How often a worker looks for queues of other agents that it can serve."""
@@ -39,7 +39,7 @@ SWEEP_S = 5.0
 """How often the log is compared with the queue."""
 
 IDLE_S = 30.0
-"""How often idle sessions, expired questions and facts that are due are looked for."""
+"""How often a worker looks for idle sessions, expired questions and facts that are due."""
 
 _QUEUE = "perdure.client.cluster.dbos_queue"
 
@@ -245,8 +245,8 @@ class Worker:
     async def _end_idle(self) -> None:
         """End idle sessions, expire questions, and extract facts that are due.
 
-        Every worker looks. If several workers end idle sessions at once, only the first commit at
-        the checked head ends a session, and the lease of the facts decides which worker extracts
+        Every worker does this. If several workers end idle sessions at once, only the first commit
+        at the checked head ends a session, and the lease of the facts decides which worker extracts
         them.
         """
         while True:

@@ -29,7 +29,7 @@ BINDING_KINDS = (SessionStarted.kind, AgentBound.kind)
 
 
 LOOKED_AT = 256
-"""Newest entries of a branch that are searched for the model of the last answer."""
+"""The number of newest entries that are searched for the model of the last answer."""
 
 
 class HistoryLimit(msgspec.Struct, frozen=True):
@@ -48,7 +48,7 @@ class ContextSettings(msgspec.Struct, frozen=True):
 
 
 def binding_in(notes: Sequence[Entry]) -> Binding | None:
-    """Return the newest binding in `notes`; a fork's own binding counts before its origin's."""
+    """Return the newest binding in `notes`; a fork's own binding overrides that of its origin."""
     for note in reversed(notes):
         body = body_of(note)
         if isinstance(body, SessionStarted | AgentBound) and body.agent is not None:
@@ -59,9 +59,9 @@ def binding_in(notes: Sequence[Entry]) -> Binding | None:
 async def model_of(log: LogReader, stream: StreamId, window: ContextWindow) -> str | None:
     """Return the model of the branch of `stream` that ends with `window`.
 
-    If the session has an agent, the model is that of the last switch, or else the agent's model;
-    switches of an imported file do not count. In a session without an agent, the model is that of
-    the last switch or answer, as in pi.
+    If the session has an agent, this is the model that was last set on the branch, or else the
+    agent's model; models set in an imported file do not count. In a session without an agent, it is
+    the model that was last set or that gave the last answer, as in pi.
     """
     agents = context_settings_in(await log.notes(stream, BINDING_KINDS)).model
     if agents is None:
@@ -70,7 +70,7 @@ async def model_of(log: LogReader, stream: StreamId, window: ContextWindow) -> s
 
 
 async def switched_in(log: LogReader, window: ContextWindow) -> str | None:
-    """Return the model of the last switch on the branch of `window`, ignoring imported switches."""
+    """Return the model that was last set on the branch of `window`, ignoring imported changes."""
     switched = (await Switches(log).in_force(window.state)).model_change
     return None if switched is None else _said_by(switched)
 
@@ -87,7 +87,7 @@ async def _followed(log: LogReader, stream: StreamId, window: ContextWindow) -> 
 
 
 def _newest(entries: Sequence[Entry], switched: str | None) -> str | None:
-    """Return the model of the last answer or switch; `switched` if the answer names no model."""
+    """Return the model of the last answer or model change; `switched` if the answer names none."""
     for entry in reversed(entries):
         if entry.kind == ModelChange.kind or role_of(entry) == "assistant":
             model = _said_by(entry) or switched

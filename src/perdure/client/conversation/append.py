@@ -114,7 +114,7 @@ _LARGE = 1_048_576
 """Messages with more characters are encoded in a thread."""
 
 _QUICK_BYTES = 65_536
-"""Every store commits fewer bytes of entries than this without a thread."""
+"""Every store commits entries with fewer bytes than this without a thread."""
 
 
 class SessionWriter:
@@ -251,7 +251,7 @@ class SessionWriter:
         return await self.reader.in_tree(parent)
 
     async def expected_leaf(self, leaf: ExpectedLeaf) -> EntryId | msgspec.UnsetType | None:
-        """Return the id of the entry to which the expectation `leaf` refers."""
+        """Return `leaf`, the leaf that the caller expects, as an entry id."""
         return leaf if leaf is None or leaf is msgspec.UNSET else await self.reader.resolve(leaf)
 
 

@@ -42,20 +42,20 @@ else:
     workspaces = Later("perdure.client.conversation.workspace")
 
 _COMMIT = 64
-"""Largest commit of a turn whose mark is looked for."""
+"""The most entries that a turn's commit can have for its mark to be found."""
 
 _TURN_NOTES = (
     *(TurnStarted.kind, TurnFinished.kind, Interrupted.kind),
     *(Question.kind, Answer.kind),
 )
-"""Kinds of turns that the index of notes has. The others have no effect outside a turn."""
+"""The kinds of turn entries in the index of notes. Other kinds have no effect outside a turn."""
 
 Withheld = Literal["imported", "unknown"]
 """Why something is not in force: it was imported, or this user's perdure did not write it."""
 
 
 class Authority(msgspec.Struct, frozen=True):
-    """The entries of a session that are in force, so that they can give permissions here.
+    """The parts of a session that are in force: only these can give permissions on this machine.
 
     `bound` is the newest agent in the log of the session, in force or not.
 
@@ -117,7 +117,7 @@ async def carried_in_force(store: LogReader, session: StreamId) -> tuple[TurnSta
 
 
 async def is_in_force(store: LogReader, entry: Entry) -> bool:
-    """Whether `entry`, of a kind that carries marks, is in force on this machine.
+    """Whether `entry`, which must be of a kind with marks, is in force on this machine.
 
     Raises: SessionNotFound.
     """

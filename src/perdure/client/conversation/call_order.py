@@ -10,7 +10,7 @@ from typing import Any
 from perdure.stores.access.process import running_loop
 
 Written = asyncio.Future[Any]
-"""Done once a call has written, or failed."""
+"""A future that is done once a call has written its entries, or failed."""
 
 
 class CallOrder:

@@ -34,7 +34,8 @@ else:
     windows = Later("perdure.engine.windows")
 
 _FIRST_READ, _READ_MORE = 64, 4
-"""Entries that a context within a budget reads first, and the factor of each next read."""
+"""How many entries are read first for a context within a budget, and the factor per further read.
+"""
 
 
 async def context_of(writer: SessionWriter, budget_tokens: int | None) -> build.Context:
@@ -80,7 +81,7 @@ async def _context_of_end(
     shaping: agent_binding.ContextSettings,
     budget_tokens: int | None,
 ) -> build.Context | None:
-    """Build the context from the end of `window`; None if the whole window is needed."""
+    """Build the context from the end of the branch at `leaf`; None if all of it is needed."""
     log, id, limit = writer.reader.log, writer.reader.id, _FIRST_READ
     pinned = await pins_of(writer.reader)
     while True:

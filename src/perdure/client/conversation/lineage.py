@@ -46,7 +46,7 @@ class Child(msgspec.Struct, frozen=True):
 
 
 async def first_turn(store: LogReader, child: StreamId) -> TurnState | None:
-    """Return the first turn of an invoked agent's session after the turn has ended; None before."""
+    """Return the first turn of an invoked agent's session; None until this turn has ended."""
     entries = await store.entries(child)
     ends = [place for place, entry in enumerate(entries) if entry.kind == TurnFinished.kind]
     if not ends:

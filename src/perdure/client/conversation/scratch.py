@@ -34,6 +34,6 @@ async def without_scratch(store: SessionStore, certificate: Certificate) -> Cert
 
 
 async def delete_scratch(store: SessionStore, sessions: Iterable[StreamId]) -> None:
-    """Delete the scratch directories on this machine of `sessions`."""
+    """Delete this machine's scratch directories of `sessions`."""
     for session in sessions:
         await asyncio.to_thread(scratch.remove_scratch, scratch_dir_of(store, session))

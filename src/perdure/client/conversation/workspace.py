@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _HEAD_BYTES = 4096
 _HEAD = re.compile(r"(?:ref:\s*)?(refs/[^\s~^:?*\[\\]+|[0-9a-f]{4,64})")
-"""The format of git's HEAD file; a link of that name may lead to any other file."""
+"""The format of git's HEAD file. It is checked because a link named HEAD can lead to any file."""
 
 
 class Selection(ShortRepr, frozen=True, metaclass=NamedParameters):
@@ -49,7 +49,8 @@ class Selection(ShortRepr, frozen=True, metaclass=NamedParameters):
 
 
 _OWN_NAMES = ("working_dir", "git_ref", "active_file", "selection")
-"""Names of ``{{ctx.name}}`` that the workspace gives itself; no variable may have one."""
+"""Names for ``{{ctx.name}}`` that the workspace itself defines; no variable may have such a name.
+"""
 
 
 class Workspace(msgspec.Struct, frozen=True, omit_defaults=True, metaclass=NamedParameters):
@@ -221,7 +222,7 @@ def require_folder(folder: str) -> None:
 def change_of(kept: Binding, place: Workspace) -> WorkspaceChanged | None:
     """Return the entry that changes the workspace to `place`; None if it is already `place`.
 
-    Raises: ConfigError if `place` has no value for a name that its instructions use.
+    Raises: ConfigError if `place` has no value for a name that the agent's instructions use.
     """
     before = kept_workspace(kept.workspace)
     if place == before:
@@ -239,7 +240,7 @@ def moved_prompt(
 ) -> str | None:
     """Return the system prompt for the workspace `place`; `prompt` is the prompt for `before`.
 
-    `told` are the instructions; error messages name them with the text `where`.
+    `told` are the instructions; error messages call them `where`.
     If `prompt` contains more than the instructions, as in the session of a flow's role, it is
     returned unchanged.
     Raises: ConfigError if `place` has no value for a name that `told` uses.
