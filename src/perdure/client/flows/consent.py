@@ -34,7 +34,7 @@ RULES: Mapping[ConsentMode, RuleSet] = {
 _NEVER_ASKED = frozenset({"web_search"})
 
 _LOOKING = re.compile(r"pwd|ls(?: (?:-[A-Za-z0-9]+|[A-Za-z0-9_.@%+,=][A-Za-z0-9_./@%+,=-]*))*")
-"""Commands that only look, and only below the working directory."""
+"""Commands that only list files, and only below the working directory."""
 
 
 def consent_judge(
@@ -63,7 +63,7 @@ def consent_judge(
 
 
 def _asking(ruling: Ruling, spec: ToolSpec, call: ToolCallPart, permissions: Permissions) -> Ruling:
-    """Return `ruling` with the grants that a person can choose, and the modes that do not ask."""
+    """Return `ruling` with the grant that a person can choose, and the modes that would not ask."""
     is_hidden = ruling.bound is not None and ruling.bound.is_hidden
     bound = Bound(is_hidden=is_hidden)
     would = {
@@ -109,7 +109,7 @@ def _is_granted(
 
 
 def grants_of(consent: ConsentState) -> frozenset[str]:
-    """Return the grants of the flow in the notation that tool calls are judged with."""
+    """Return the grants of the flow in the notation that the rules for tool calls use."""
     return frozenset(f"{COMMANDS} {_canonical(c)}" for c in consent.bash.allowed_commands)
 
 

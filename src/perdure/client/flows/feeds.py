@@ -42,7 +42,7 @@ class Feeds:
     async def read(
         self, role: str, after: FeedPoint | None = None, limit: int | None = None
     ) -> tuple[FeedPoint, tuple[FeedItem, ...]]:
-        """Return the items of `role` new or changed since `after` (None: all), and the next point.
+        """Return the items of `role` that changed after `after` (None: all), and the next point.
 
         With `limit`, a read returns about `limit` items, because related items stay together.
         The next read continues from the returned point.
@@ -72,7 +72,7 @@ class Feeds:
     async def log_of_all(
         self, roles: Iterable[str], points: Mapping[str, FeedPoint]
     ) -> list[tuple[str, tuple[Entry, object]]]:
-        """Return the entries since `points` for each of `roles`, ordered by time."""
+        """Return the entries of all `roles`, each after its point in `points`, ordered by time."""
         logs = [await self._log_of(role, points.get(role, FeedPoint(role))) for role in roles]
         return sorted((said for log in logs for said in log), key=lambda said: said[1][0].at)
 
@@ -129,7 +129,7 @@ class RoleFeed:
         return encode_point(self._point)
 
     async def read(self, limit: int | None = None) -> tuple[FeedItem, ...]:
-        """Return the items new or changed since the last read; with `limit`, about `limit` items.
+        """Return the items that are new or changed since the last read (about `limit`, if given).
 
         Shape: the result is () if there are no new or changed items.
         Raises: WrongArgument when `limit` is less than 1.

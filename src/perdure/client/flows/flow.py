@@ -47,7 +47,7 @@ from perdure.tools.permissions import Permissions
 
 @takes_all_declared
 class Flow:
-    """One flow. A flow, as returned by `Flows.start` and `Flows.open`.
+    """One flow, as returned by `Flows.start` and `Flows.open`.
 
     `by` is the name of the person who decides; it is stored with each decision.
     """
@@ -69,7 +69,8 @@ class Flow:
     async def state(self) -> FlowState:
         """Return the current state, with the graph, the sessions and the settings of roles.
 
-        Shape: `state.run` is what ``perdure flow show --json`` prints; `waiting` lists the waits.
+        Shape: ``perdure flow show --json`` prints `state.run`; the method `waiting` lists the
+        waits.
         """
         return await self._journal.state()
 
@@ -93,7 +94,7 @@ class Flow:
         The role, node, edges, contract and inputs remain in the context unchanged. `focus` names
         details that the summary must contain. `model` (default: the role's model) is the model that
         writes this summary; the role's turns do not change.
-        Shape: the compaction; None when there is nothing to summarise.
+        Shape: the entry of the compaction; None when there is nothing to summarise.
         Raises: FlowRefusal if the role has not begun, or has an open turn; LeaseHeld if another
         process runs the role; WrongArgument if `model` is not ``provider:name``. Also raises
         ConfigError if the provider is unknown or the role has no agent, and TurnFailed if the model
@@ -110,7 +111,7 @@ class Flow:
         return await workers_of(self._store, await self.state())
 
     async def waiting(self) -> tuple[FlowWait, ...]:
-        """List the questions, approvals and choices that wait for a person, also from roles' tools.
+        """List the questions, approvals and choices that wait for a person, also those from tools.
 
         Shape: each item states how to answer it.
         """
@@ -119,7 +120,7 @@ class Flow:
     async def reply(self, text: str, to: str | None = None, *, by: str = "user") -> FlowState:
         """Send `text` to the waiting node or role instance `to` (default: the only one that waits).
 
-        Durable: when this returns; the process that runs the flow delivers the text.
+        Durable: the text is stored when this returns; the process that runs the flow delivers it.
         Raises: FlowRefusal when `to` does not wait, already has a reply, or was erased.
         """
         lost = await lost_roles(self._store.backend, await self.state())
@@ -201,7 +202,7 @@ class Flow:
         tools: Sequence[str] | None = None,
         by: str = "user",
     ) -> FlowState:
-        """Set model, skills and tools of a role instance for later turns; None: those of the agent.
+        """Set model, skills and tools of a role instance for later turns (None: as in its agent).
 
         Raises: FlowRefusal if the workflow has no such role, or if skills are given after the role
         has begun; WrongArgument if `model` is not ``provider:name``. Also raises ConfigError for a

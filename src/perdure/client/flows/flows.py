@@ -298,7 +298,7 @@ class Flows:
         return await delete_flow(self._store, state, by, others)
 
     def look(self, flow: StreamId) -> Flow:
-        """Return the flow `flow` to read it and decide, wherever its files are."""
+        """Return the flow `flow` for reads and decisions; its files need not be on this machine."""
         return self._flow(flow)
 
     async def list(self) -> Sequence[FlowState]:

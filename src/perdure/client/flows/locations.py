@@ -37,7 +37,7 @@ from perdure.tools.paths.project_files import (
 )
 
 OWNED_BY = ".flow"
-"""The file of a record folder that holds the id of the flow it is of: two never share one."""
+"""The file in a record folder that contains the id of its flow: flows never share a folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class FlowPlace:
     """See `FlowState.former_record`."""
 
     def ground(self, journal: Journal) -> tuple[FlowContext, Library]:
-        """Return what all turns of the flow share, and the readings of roles."""
+        """Return the context that all turns of the flow share, and the readings of its roles."""
         folder = project_folder(self.workspace, self.project)
         library = Library(folder)
 

@@ -34,7 +34,7 @@ from perdure.tools.paths.own_places import floors_of
 from perdure.tools.paths.project_files import is_there, require_writable, text_inside
 
 FINDINGS = "findings"
-"""The folder of a record in which roles write what they found; no tool of theirs makes it."""
+"""The folder inside a record folder in which roles write findings; their tools cannot create it."""
 
 
 async def relocate(store: SessionStore, journal: Journal, workspace: Path) -> None:

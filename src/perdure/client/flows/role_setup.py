@@ -109,12 +109,12 @@ class Equipment:
 
 
 def no_tool(role: str, unknown: Iterable[str], known: Iterable[str]) -> str:
-    """Return the error that `role` does not have the tools `unknown`."""
+    """Return the error text which states that `role` does not have the tools `unknown`."""
     return f"{role} has no tool {', '.join(unknown)}; it has: {', '.join(known) or 'none'}"
 
 
 def agent_for(agents: Mapping[str, Agent], role: str) -> Agent | None:
-    """Return the agent of a role instance or of its base role; for feedback, its owner's agent."""
+    """Return the agent of a role instance or base role; the feedback role can use the owner's."""
     names = (role, base_role(role), *((OWNER,) if role == FEEDBACK_ROLE else ()))
     return next((agents[name] for name in names if name in agents), None)
 
@@ -122,7 +122,7 @@ def agent_for(agents: Mapping[str, Agent], role: str) -> Agent | None:
 def undecided_for(
     state: FlowState, role: str, models: Sequence[str], shelf: SkillShelf
 ) -> Undecided:
-    """Return the choices that `role` still needs before it can begin; `models` are on offer.
+    """Return the choices that `role` still needs before it can begin; `models` are offered.
 
     Blocks.
     Raises: ConfigError for a skill that cannot be read.
@@ -146,7 +146,7 @@ def is_gone(chosen: RoleConfiguration, models: Sequence[str]) -> bool:
 
 
 def unconfigured_error(state: FlowState, role: str, open: Undecided, why: str = "") -> Unconfigured:
-    """Return the error that a person must choose first; `why` is the reason."""
+    """Return the error which states that a person must choose first; `why` is the reason."""
     offers, chosen = open.together, state.roles.get(role)
     told = _offer_text(offers)
     if chosen is not None:
@@ -155,7 +155,7 @@ def unconfigured_error(state: FlowState, role: str, open: Undecided, why: str = 
 
 
 def _offer_text(offers: Offers) -> str:
-    """Describe the choices."""
+    """Return a text that lists the choices."""
     parts = [f"models: {', '.join(offers.models)}"] if offers.models else []
     skills = [f"{name} ({told})" for name, told in offers.skills.items()]
     parts += [f"skills: {'; '.join(skills)}"] if skills else []

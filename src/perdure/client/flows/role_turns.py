@@ -73,13 +73,16 @@ from perdure.stores.protocol import Commit, Write
 from perdure.stores.session_store import SessionStore
 
 Setup = tuple[str, RoleConfiguration | None]
-"""Place and configuration: the turns of a role depend on them and on the session's first entry."""
+"""The workspace folder and the configuration of a role.
+
+The role's turns depend on both, and on the first entry of the session.
+"""
 
 LATEST = 8
-"""Messages in which the parts of one answer are looked for."""
+"""How many of the newest messages are searched for the parts of one answer."""
 
 MOST_TURNS = 100_000
-"""A role's session is bounded by its flow, not by a number of turns."""
+"""The limit of turns in a role's session is high, because the flow itself limits the session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +94,7 @@ class _Ready:
 
 
 class RoleTurns:
-    """A ``Roles`` (`engine.flows.roles`)."""
+    """Implements ``Roles`` (`engine.flows.roles`) for the role instances of a flow."""
 
     def __init__(
         self,
@@ -223,7 +226,7 @@ class RoleTurns:
         return state
 
     def _about(self, state: FlowState, role: str) -> About:
-        """Return the role for which a selector chooses. Blocks. Raises: ConfigError."""
+        """Return the data about `role` that a selector gets. Blocks. Raises: ConfigError."""
         node = next((work.node for work in runnable(state) if work.node.role == role), None)
         name = f"role {base_role(role)}"
         own = [each.text for each in self._library.of_role(base_role(role)) if each.name == name]
@@ -377,10 +380,10 @@ def apply_configuration(agent: Agent, chosen: RoleConfiguration | None) -> Agent
 
 
 Equipped = Callable[[Workspace, Collection[str] | None], Awaitable[Agent]]
-"""Today's agent of the role in a place, with those tools of its MCP servers (None: all)."""
+"""Returns the role's current agent in a workspace, with the named MCP tools (None: all)."""
 
 Prompt = Callable[[str | None], Awaitable[str]]
-"""The prompt of a role, given the instructions of its agent."""
+"""Returns the prompt of a role, given the instructions of its agent."""
 
 
 async def binding_of_role(

@@ -13,10 +13,10 @@ from perdure.stores.session_store import SessionStore
 from perdure.stores.wakeups import change
 
 LOOK_EVERY_S = 0.01
-"""Read changes at most this often: a turn makes several commits, which are read together."""
+"""The shortest time between two reads: a turn makes several commits, which are read together."""
 
 PAGE = 1000
-"""Entries of the feed that are read at once."""
+"""The number of entries of the feed that are read at a time."""
 
 
 class _Waiting:
@@ -30,9 +30,9 @@ class _Waiting:
         self.newest: int | None = None
 
     def wake(self, newest: int | None) -> None:
-        """Wake the waiter.
+        """Wake the task that waits.
 
-        Wake the task; an unknown seq replaces a known one until it is reported.
+        An unknown seq (None) replaces a known seq until it is reported.
         """
         if not self.moved.is_set() or self.newest is not None:
             self.newest = newest

@@ -46,7 +46,7 @@ def bound_agents(
 
 
 def _agent(definition: Mapping[str, object]) -> Agent:
-    """Raises: ConfigError, InvalidAgentFile."""
+    """Return the agent of this `definition`. Raises: ConfigError, InvalidAgentFile."""
     if definition.get("mcp_servers"):
         raise ConfigError(_PROGRAMS)
     return agent_of_text(yaml_of(definition), "")

@@ -12,8 +12,9 @@ from perdure.workflow.document import InputNode, OutputNode
 async def outputs_of(store: SessionStore, state: FlowState) -> dict[str, object]:
     """Return the value of each output node by id; empty for a flow of roles.
 
-    Shape: the answer of the previous node, or a mapping from node to answer if there are several.
-    An input node passes on the inputs of the flow.
+    Shape: each value is the answer of the previous node. If an output node has several previous
+    nodes, the value is a mapping from node to answer. For an input node, the inputs of the flow
+    count as its answer.
     """
     document = state.document
     if document is None:

@@ -173,7 +173,7 @@ def plan_start(
 def _context(
     found: LocatedWorkflow, workspace: Path, flow: StreamId, inputs: Mapping[str, object]
 ) -> tuple[dict[str, str], list[DocumentFault]]:
-    """Return the values of ``{{ctx.name}}`` that are the same in the whole flow."""
+    """Return the values of ``{{ctx.name}}`` that are the same in the whole flow, and the errors."""
     fillings = Fillings(inputs, run_id=flow)
     own: dict[str, str] = {}
     faults: list[DocumentFault] = []
