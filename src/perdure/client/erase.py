@@ -25,7 +25,7 @@ from perdure.stores.session_store import SessionStore, is_erased
 
 
 async def free_id(backend: SessionStore, stream: StreamId, *, is_reused: bool) -> int:
-    """Free the id of an erased session if `is_reused`; otherwise the id remains taken.
+    """Free the id `stream` of an erased session if `is_reused`; otherwise the id remains taken.
 
     Returns the epoch of the erased session's leases, or 0 if the store does not know the session.
     Raises: SessionExists if the session was erased, `is_reused` is False, and the store itself
@@ -71,7 +71,8 @@ async def free_flow_ids(
 async def _erased_sessions(backend: SessionStore, flow: StreamId) -> set[StreamId]:
     """Return the erased sessions of the roles and selectors of `flow`.
 
-    An id that begins with the flow's id, such as ``flow__x``, may belong to another flow.
+    The header of each session is read, because an id that begins with the flow's id, such as
+    ``flow__x``, may belong to another flow.
     """
     erasures = await backend.retention.erasures()
     whole = {each.session for done in erasures for each in done.sessions}
@@ -108,7 +109,7 @@ async def _exists(backend: SessionStore, stream: StreamId) -> bool:
 
 
 async def session_exists_error(backend: SessionStore, stream: StreamId) -> SessionExists:
-    """Return the error for an id that is taken; its message tells if the session was erased."""
+    """Return the error for an id that is taken; its message states if the session was erased."""
     with suppress(SessionNotFound):
         state = await backend.state(stream)
         return SessionExists(stream, is_erased=state.info.status == "erased")
@@ -188,7 +189,7 @@ async def erase_fact(
 async def erase_subject(
     backend: SessionStore, outside: Outside, subject: str, by: str | None
 ) -> Certificate:
-    """Erase all sessions of `subject`, their forks, and the sessions that they invoked."""
+    """Erase all sessions of `subject`, their forks, and the sessions of agents they invoked."""
     asked = _request(outside, "subject", subject, by)
     certificate = await without_scratch(backend, await backend.retention.erase(asked))
     return msgspec.structs.replace(certificate, subject=subject)

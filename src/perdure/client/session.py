@@ -1,4 +1,4 @@
-"""The handle of one session: each method calls the module that implements the method.
+"""The handle of one session; its methods call the modules that implement them.
 
 Each call is one commit. A handle has no lock and caches only the last `head` and `leaf` that it has
 read, so any number of handles, tasks and processes can use the same session. `Chat` runs turns.
@@ -141,7 +141,7 @@ class Session:
 
     @property
     def entry_ids(self) -> Mapping[EntryId, EntryId]:
-        """The id of each entry of the origin, mapped to its copy, on a handle that `fork` returned.
+        """A map from each entry of the origin to its copy, on a handle that `fork` returned.
 
         In a store whose forks share entries under the same ids, the mapping is empty.
         """
@@ -242,7 +242,7 @@ class Session:
         return await self._reader.labels()
 
     async def find(self, prefix: str) -> EntryId:
-        """Resolve an id, seq, foreign id, label or beginning of an id, tried in this order.
+        """Resolve `prefix` as id, seq, alias, label or beginning of an id, tried in this order.
 
         A label must be complete. The seq of an origin's entry is written ``↑3``. All other methods
         require complete ids. Digits alone are a seq. Raises: EntryNotFound, AmbiguousId.
@@ -523,7 +523,7 @@ class Session:
     async def end(self, reason: str | None = None, *, summary: str | None = None) -> Entry | None:
         """Close the session; its next turn, or `reopen`, opens it again.
 
-        The messages since its start, or since it was closed before, become an episode
+        The messages since the session started, or was last closed, become an episode
         (`Store.memory`) with the given `summary`. Shape: None when the session was already closed.
         Raises: TurnOpen while a turn runs; FlowRefusal for a flow, and for the session of a role
         until its flow is completed.

@@ -434,7 +434,7 @@ class Store:
     async def questions(self) -> list[OpenQuestion]:
         """List the open questions of all sessions and flows, oldest first; `id` is the entry's id.
 
-        Questions from an import or an unknown store are not listed: nothing waits for them.
+        Questions from an import or unknown store are not listed: no turn waits for their answers.
         """
         unclosed = await self.backend.open_of_all(Question.kind)
         now = self.outside.clock.now_ms()
@@ -561,7 +561,7 @@ class Store:
     def watch(self, after: int | None = None) -> watches.Watch:
         """Watch the events of every session after position `after` (default: now; 0: all).
 
-        Shape: events as in `Session.watch`. ``Watch.cursor`` is where a later watch can continue.
+        Shape: the same events as `Session.watch`. A later watch can continue at ``Watch.cursor``.
         If `after` is past the newest position, a warning is logged, and the watch waits. Raises:
         ValueError if `after` is negative.
         """

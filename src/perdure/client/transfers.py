@@ -1,4 +1,4 @@
-"""Import and export session files for the handles."""
+"""Import and export session files, for `Store` and `Session`."""
 
 from __future__ import annotations
 

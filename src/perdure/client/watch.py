@@ -49,7 +49,7 @@ _FOLLOWING: set[asyncio.Task[None]] = set()
 """The tasks that wait for changes; the event loop keeps only weak references to tasks."""
 
 _Page = Sequence[tuple[Positioned, tuple[Event, ...]]]
-"""Entries with their events."""
+"""A page of entries, each with its events."""
 
 Read = Callable[[int], Awaitable[_Page]]
 """A function that returns at most `_PAGE` entries after a seq or position."""
@@ -349,7 +349,7 @@ class _Order:
 
     @property
     def is_uncertain(self) -> bool:
-        """Whether the log must be read before all taken events can be emitted."""
+        """Whether the log must be read before all buffered events can be emitted."""
         taken = (*self._ready, *self._late)
         return any(_call_of(event) not in self._opened for event in taken)
 

@@ -42,8 +42,7 @@ from perdure.workflow.templates import with_context
 
 RETRY_ALONE = RetryPolicy()
 RETRY_IN_CHAIN = RetryPolicy(max_attempts=1, first_wait_s=0.25, cap_s=8.0)
-"""The default retry policy for the own model of an agent that has fallbacks: one attempt.
-"""
+"""The default retry policy for the own model of an agent that has fallbacks: one attempt."""
 
 Tools = Iterable[str | ToolSpec | Callable[..., Any]]
 
@@ -66,7 +65,7 @@ class Fallback(ShortRepr, frozen=True):
 
     @property
     def retry(self) -> RetryPolicy:
-        """The number of attempts, and the waits between them."""
+        """The retry policy: the number of attempts, and the waits between them."""
         return msgspec.structs.replace(RETRY_IN_CHAIN, max_attempts=self.max_attempts)
 
 
@@ -80,7 +79,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     model: str = ""
     """The model, as ``provider:name``. Required."""
     instructions: str = ""
-    """The system prompt. ``{{ctx.NAME}}`` is replaced from the workspace of the session."""
+    """The system prompt. ``{{ctx.NAME}}`` is replaced by a value of the session's workspace."""
     thinking_level: ThinkingLevel = "off"
     """How much the model reasons before it answers."""
     on_interrupt: InterruptPolicy = "retry"
@@ -101,7 +100,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
     """The sampling temperature, 0 to 2. None: the default of the provider."""
     restart_on_cut: bool = False
-    """Call the next fallback after an answer that the provider cut off. False: it ends the turn."""
+    """Call the next fallback after an answer that the provider cut off. False: the turn ends."""
     max_cost_microcents: Annotated[int, Meta(ge=0)] = 0
     """The most that a session may spend on models (see `dollars`). 0: no limit."""
     on_exceed: OnExceed = "pause_for_approval"
@@ -115,10 +114,9 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_agents: Annotated[int, Meta(ge=0)] = 16
     """How many sessions of other agents a session may open with ``invoke_agent``."""
     max_depth: Annotated[int, Meta(ge=0)] = 3
-    """How deep these sessions may be nested."""
+    """How deep the sessions that ``invoke_agent`` opens may be nested."""
     question_expires_s: Annotated[float, Meta(gt=0)] | None = None
-    """The seconds after which an unanswered question ends its turn. None: the turn waits forever.
-    """
+    """The seconds after which an unanswered question ends its turn. None: no time limit."""
     first_byte_timeout_s: TimeoutS | None = None
     """The seconds that the provider has for the first byte of an answer.
 
@@ -229,7 +227,7 @@ class Agent(AgentSettings, Generic[OutputT], frozen=True, metaclass=NamedParamet
     ) -> Agent[OutputT]:
         """Return the agent with only the named tools and commands, and with a narrower scope.
 
-        None changes nothing.
+        An argument that is None changes nothing.
         Raises: ConfigError if the agent lacks a tool or permission, because a session can only
         restrict its agent.
         """
@@ -257,7 +255,7 @@ class Agent(AgentSettings, Generic[OutputT], frozen=True, metaclass=NamedParamet
 
     @takes_declared
     def system_prompt(self, workspace: Workspace) -> str | None:
-        """Return the instructions; ``{{ctx.name}}`` is replaced once, by values of the workspace.
+        """Return the instructions with each ``{{ctx.name}}`` replaced once, from `workspace`.
 
         Returns None if the instructions are blank. A reference to a secret is not replaced, and a
         warning is logged.
@@ -326,7 +324,7 @@ class _Snapshot(AgentSettings, frozen=True, kw_only=True):
 
 
 def agent_of(snapshot: Mapping[str, object], tools: ToolRegistry) -> Agent:
-    """Return the agent in `snapshot`, with those of the agent's tools that are in `tools`.
+    """Return the agent in `snapshot`, with those of its tools that `tools` contains.
 
     A tool whose name or schema changed is not bound: calls of the tool are answered like calls of
     an unknown tool.

@@ -1,8 +1,8 @@
 """Finds the agent that a session's turns use (the agent in force), or binds one.
 
 Every binding is stored as an entry. A session of this user continues with the agent with which it
-was started. Imported sessions get a current agent. In an untrusted store, sessions that this user's
-perdure did not write also get a current agent.
+was started. Imported sessions get an agent that the caller gives. In an untrusted store, the same
+applies to sessions that this user's perdure did not write.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from perdure.tools.permissions import narrower
 from perdure.tools.registry import ToolRegistry
 
 _WIDENED = ("permissions", "tools", "mcp_servers", "max_agents", "max_depth")
-"""Fields that a grant copies from the agent that it names."""
+"""The fields that `Bindings.grant` copies from the given agent."""
 
 
 class _Planned(msgspec.Struct, frozen=True):
@@ -85,7 +85,7 @@ class Bindings:
     ) -> None:
         """Record the session's own agent with the permissions and tools of `given`.
 
-        MCP servers that are still planned and missing in `given` stay planned.
+        MCP servers that are not connected yet and are missing in `given` remain to be connected.
         """
         place = kept_workspace(bound.workspace)
         whole = self.snapshot(await self._host.servers.equip(given, place.working_dir))
@@ -108,7 +108,7 @@ class Bindings:
         *,
         is_planned: bool = False,
     ) -> str | None:
-        """Create the session of `header` with `agent`, and return the system prompt.
+        """Create the session with this `header` and `agent`, and return its system prompt.
 
         With `is_planned`, the agent's MCP servers are connected only when the session is resumed.
         Raises: ConfigError if a model provider or a name in the instructions is unknown;
@@ -130,7 +130,7 @@ class Bindings:
         return {**agent.snapshot(), "mcp_servers": report} if report else agent.snapshot()
 
     def _planned(self, agent: Agent) -> dict[str, object]:
-        """Return a snapshot of `agent` for MCP servers that are not connected yet."""
+        """Return a snapshot of `agent` which states that its MCP servers are not connected yet."""
         names = self._host.servers.names_of(agent)
         servers = [_Planned(name) for name in names]
         snapshot = agent.snapshot()
@@ -179,10 +179,10 @@ class Bindings:
                     await self._bind(session, given, place, state, narrowing=snapshot)
 
     async def _connected(self, session: StreamId, bound: Binding, given: Agent | None) -> Binding:
-        """Return `bound`.
+        """Return `bound`, with more tools if some of its MCP servers are connected only now.
 
-        If `bound` names MCP servers that are not connected yet, add the tools of these servers and
-        record them.
+        If `bound` names MCP servers that are not connected yet, the tools of these servers are
+        added and recorded.
 
         The added tools come from the agent that the runtime has now. If `given` is a different
         agent, nothing is recorded, because it only restricts its own chat.

@@ -60,7 +60,7 @@ class Services(Protocol):
 
     @property
     def runner(self) -> Runner:
-        """Runs the turns."""
+        """The runner that runs the chat's turns."""
         ...
 
     def require_open(self, wanted: str) -> None:
@@ -419,8 +419,8 @@ async def steer_open(
 ) -> Entry | None:
     """Add a message to the open turn, which will answer it; return None if no turn is open.
 
-    Even while the chat seems to work, its turn may have ended, or another process may be
-    compacting.
+    None is also possible while the chat seems to run: its turn may have ended, or another process
+    may be compacting the session.
     """
     while (state := await store.state(chat.id)).open_turn is not None:
         with suppress(HeadConflict):

@@ -81,7 +81,7 @@ class ChatWorkspace:
             self._adopt()
 
     async def record(self, shown: Shown | None = None) -> None:
-        """Record changes by messages, unless a turn is open or another process has the lease.
+        """Record changes made by messages, unless a turn is open or another process has the lease.
 
         `shown` is the change that a message with a key made. Durable: all changes are stored when
         this returns.

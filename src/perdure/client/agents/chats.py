@@ -41,7 +41,7 @@ class Chats:
         given: Agent | None,
         narrowed: Callable[[Agent], Agent],
     ) -> Chat:
-        """Return a chat of a session with the agent `bound` in the session.
+        """Return a chat of the session `handle` with its agent in `bound`.
 
         The chat's agent is restricted by `given` (or else by the runtime's agent with the same id),
         and by `narrowed`. Raises: ConfigError; McpUnavailable.
@@ -66,7 +66,7 @@ class Chats:
         )
 
     def _warn(self, session: str, text: str) -> None:
-        """Log `text` only once: many sessions may have the same older version of an agent."""
+        """Log each `text` only once: many sessions may have the same older version of an agent."""
         if text and text not in self._told:
             self._told.add(text)
             _log.warning("session %s: %s", session, text)

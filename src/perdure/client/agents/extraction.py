@@ -60,7 +60,7 @@ _PROBLEM = 500
 
 
 class ExtractionModels(msgspec.Struct, frozen=True):
-    """The models of a runtime: its client for a session of an agent, prices, and budgets."""
+    """What extraction uses of a runtime: model clients for its sessions, prices, and budgets."""
 
     client: Callable[[Agent, StreamId], ModelClient]
     cost: Cost

@@ -1,4 +1,4 @@
-"""Explains a missing ``await``: coroutines have a method `send`, just as chats do."""
+"""Raises a clear error for a missing ``await``: coroutines have a method `send` like chats."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Unawaited(Coroutine[Any, Any, T]):
-    """The coroutine of a call to `name`; its result must be awaited before it is used."""
+    """The coroutine of a call to `name`; the call must be awaited before its result is used."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, T], name: str) -> None:
         self._coroutine = coroutine

@@ -30,7 +30,7 @@ _CLIENTS: Mapping[Wire, tuple[str, str]] = {
     "anthropic": ("perdure.models.providers.anthropic_messages", "AnthropicMessages"),
     "google": ("perdure.models.providers.google_generative", "GoogleGenerative"),
 }
-"""Wire format -> module and name of its client."""
+"""For each wire format: the module and the name of its client."""
 
 Readiness = Literal[
     "configured", "default address", "missing key", "missing package", "unusable key"

@@ -113,7 +113,7 @@ class Runner(Protocol):
         agents: Iterable[Agent],
         at: int,
     ) -> int | None:
-        """Request that workers complete `flow` as `wanted` says; the flow may also use `agents`.
+        """Request that workers complete `flow` as `wanted` specifies; it may also use `agents`.
 
         Returns the seq of the open request; None if flows run in this process. Durable: the request
         is stored on return. Units: `at` is Unix milliseconds.

@@ -60,9 +60,9 @@ WhileWaiting = Literal["wait", "raise"]
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """The open waits of one session for a person; `questions` contains them.
+    """Whether one session waits for a person; `questions` returns its open questions.
 
-    `head` is the seq of the newest entry of the session.
+    `head` returns the seq of the newest entry of the session.
     """
 
     session: StreamId
@@ -77,7 +77,7 @@ class Waits:
 
 
 TurnWork = Callable[[Signals], Coroutine[Any, Any, TurnState]]
-"""Runs the turn."""
+"""A function that runs the turn."""
 
 _TASKS: set[asyncio.Task[TurnState]] = set()
 """The tasks of running turns: Python may delete a waiting task that nothing else refers to."""
@@ -103,7 +103,7 @@ class Turn(Generic[OutputT]):
     turn was stopped in this process. ``async for event in turn`` yields the events of the turn from
     its beginning; you can iterate any number of times. The last event comes after the turn has
     ended, so the chat is then idle. If `while_waiting` is "raise", ``await`` and ``async for``
-    raise Waiting while the turn waits for a person; the loop yields the newest event first. The
+    raise Waiting while the turn waits for a person; the loop first yields all events so far. The
     turn continues even if you leave the loop or never enter it. While a turn runs, it is in the set
     `running`.
     """

@@ -40,8 +40,7 @@ POLL_S = 0.05
 """How often a worker looks for work in each of its queues."""
 
 DONE_KEPT_S = 600
-"""How long the record of ended work is kept: during this time, work may be queued twice by mistake.
-"""
+"""How long records of ended work are kept, because work may be queued again by mistake."""
 
 CONNECTIONS = 8
 CONNECT_S = 10
@@ -54,8 +53,7 @@ During the launch, the limit is `LAUNCHING_MS`.
 """
 
 LAUNCHING_MS = 30_000
-"""The limit of an idle transaction during a launch, which is not retried but delays other launches.
-"""
+"""The limit of an idle transaction in a launch: it is not retried, but delays other launches."""
 
 _LAUNCH = (20_584, 0)
 """The key of the advisory lock that a worker has during its launch."""

@@ -41,7 +41,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class _Turn:
-    """A turn of this worker. `subjects` is empty if no limit was known when the turn began."""
+    """A turn of this worker.
+
+    `subjects` are its namespace, model and provider, to which limits apply; empty if no limit was
+    known when the turn began.
+    """
 
     work: Work
     store: SessionStore
@@ -201,7 +205,8 @@ async def _look_up(turn: _Turn) -> None:
 class Pace:
     """The model requests of one worker, in the order in which they arrived.
 
-    If several requests have the same subjects, only the first of them asks the store.
+    If several requests have the same subjects (namespace, model, provider), only the first of them
+    asks the store.
     """
 
     def __init__(self, limits: LimitService) -> None:

@@ -62,9 +62,7 @@ STOP_LOOK_S = 0.3
 """The shortest time between two checks for a request to stop a running turn."""
 
 PARK_S = 1.0
-"""How long a turn that waits for a person keeps its slot, so that it continues after a quick
-answer.
-"""
+"""How long a turn that waits for a person keeps its slot, to continue after a quick answer."""
 
 _AGAIN = (LeaseHeld, LeaseLost, RequestAnswered, StoreUnavailable, TurnOpen)
 """Errors after which work is checked again: another process writes to the session, perhaps a
@@ -268,7 +266,7 @@ class Performer:
         return bool(await awaited_sessions(self._store, work.stream, now))
 
     async def _obey_stops(self, work: Work, turn: Turn, request: int | None) -> None:
-        """Stop `turn`, which answers `request`, when an entry of another process requests it."""
+        """Stop `turn`, which answers `request`, if an entry of another process requests a stop."""
         changes, is_due = self._store.changes(work.stream), False
         while turn.is_running:
             await asyncio.sleep(STOP_LOOK_S)

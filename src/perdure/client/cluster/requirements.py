@@ -153,6 +153,6 @@ def queue_name(namespace: str, requirement: Requirement | FlowRequirement) -> st
 
 
 def own_queues(namespace: str, agents: Iterable[Agent]) -> dict[str, Requirement]:
-    """Return the queues of sessions that have one of `agents` and no further restriction."""
+    """Return the queues for sessions of `agents` without further restrictions, by queue name."""
     required = [requirement_of(cast("Mapping[str, object]", each.snapshot())) for each in agents]
     return {queue_name(namespace, each): each for each in required}

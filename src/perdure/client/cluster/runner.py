@@ -182,7 +182,7 @@ async def queue_open_turn(store: SessionStore, stream: StreamId) -> bool:
 
 
 async def priority_of(log: LogReader, work: Work) -> Priority:
-    """Return the priority of the request of `work`, or of the request that its turn answers."""
+    """Return the priority of the request that `work` belongs to, or that its turn answers."""
     seq = work.request
     if seq is None:
         assert work.turn is not None
@@ -198,7 +198,7 @@ async def priority_of(log: LogReader, work: Work) -> Priority:
 async def _followed(
     environment: Environment, signals: Signals, followed: FollowedTurn
 ) -> TurnState:
-    """Return the end of the turn; send a stop that is requested here to the worker, once."""
+    """Return the state of the ended turn; pass a stop requested here on to the worker, once."""
     if not signals.stopping.is_asked:
         state = await signals.stopping.uncut(followed.ended())
         if state is not None:

@@ -47,7 +47,7 @@ _log = logging.getLogger(__name__)
 
 
 class Worker:
-    """Runs queued turns of `runtimes`, by namespace, in this process. One per process.
+    """Runs the queued turns of `runtimes` (one per namespace) here; a process can have one worker.
 
     Raises: ConfigError if the store is not shared, if there is no runtime, or without the extra
     "cluster".
@@ -267,7 +267,7 @@ class Worker:
         return found
 
     async def _servable(self, flows: Mapping[str, list[StreamId]]) -> set[str]:
-        """Return the queues that this worker can serve; flow queues only if in `flows`."""
+        """Return the queues that this worker can serve; of flow queues, only those in `flows`."""
         found: set[str] = set()
         for namespace, runtime in self._runtimes.items():
             agents = runtime.host.agents

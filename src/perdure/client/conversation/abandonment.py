@@ -23,7 +23,7 @@ else:
 
 
 async def abandon_turn(store: SessionStore, clock: Clock, session: StreamId) -> bool:
-    """Close as aborted the open turn of `session` and the open turns of agents that it invoked.
+    """Abort the open turn of `session` and the open turns of the agents that it invoked.
 
     Shape: True if a turn was open in `session`.
     Raises: LeaseHeld if a live process runs the turn, or if the lease is valid and its process may

@@ -39,7 +39,7 @@ class HistoryLimit(msgspec.Struct, frozen=True):
 
 
 class ContextSettings(msgspec.Struct, frozen=True):
-    """The settings of an agent's snapshot that shape its requests."""
+    """The settings in an agent's snapshot that affect its requests to models."""
 
     history: History = "full"
     compaction: HistoryLimit = HistoryLimit()

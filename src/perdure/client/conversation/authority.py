@@ -57,7 +57,7 @@ Withheld = Literal["imported", "unknown"]
 class Authority(msgspec.Struct, frozen=True):
     """The parts of a session that are in force: only these can give permissions on this machine.
 
-    `bound` is the newest agent in the log of the session, in force or not.
+    `bound` is the newest agent in the log of the session, whether it is in force or not.
 
     `agent` and `turn` are the reasons why the agent, or the newest turn with its grants, is not in
     force; None if it is in force. `workspace` is set if the session was forked to a folder and has
@@ -218,7 +218,7 @@ async def agent_of_fork(
     """Return the first entries of a new fork of `session` that make its agent work in `folder`.
 
     If `folder` is None, the workspace does not change.
-    If a fork is a copy in this store, the entries contain the whole agent.
+    If forks are copies in this store, the entries contain the whole agent.
     If the agent is not in force, only the folder is recorded, and the fork is resumed with another
     agent.
     Raises: ConfigError if the folder has no value for a name that the agent's instructions use.

@@ -110,7 +110,7 @@ async def fork(
 
 
 async def ask_hooks(hooks: Hooks, point: points.HookPoint) -> object:
-    """Return the answer of the hooks of `point`; None if no hook answers.
+    """Run the hooks of `point` and return their answer; None if no hook answers.
 
     Raises: HookBlocked.
     """

@@ -34,8 +34,7 @@ else:
     windows = Later("perdure.engine.windows")
 
 _FIRST_READ, _READ_MORE = 64, 4
-"""How many entries are read first for a context within a budget, and the factor per further read.
-"""
+"""How many entries a context within a budget reads first, and the factor per further read."""
 
 
 async def context_of(writer: SessionWriter, budget_tokens: int | None) -> build.Context:

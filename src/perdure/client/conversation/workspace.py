@@ -49,8 +49,7 @@ class Selection(ShortRepr, frozen=True, metaclass=NamedParameters):
 
 
 _OWN_NAMES = ("working_dir", "git_ref", "active_file", "selection")
-"""Names for ``{{ctx.name}}`` that the workspace itself defines; no variable may have such a name.
-"""
+"""Names for ``{{ctx.name}}`` that the workspace defines; no variable may have such a name."""
 
 
 class Workspace(msgspec.Struct, frozen=True, omit_defaults=True, metaclass=NamedParameters):

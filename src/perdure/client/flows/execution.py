@@ -76,7 +76,7 @@ class Execution:
         await self._waker.close()
 
     async def _requested(self, journal: Journal) -> int | None:
-        """Return the seq of the request that workers run the flow; None if it runs in this process.
+        """Return the seq of the request for workers to run the flow; None if the flow runs here.
 
         The flow runs in this process if the agent of a role comes from `Equipment.default_agent`, a
         function that workers do not have.
@@ -156,7 +156,7 @@ class Execution:
 
 
 def no_session(state: FlowState, role: str) -> FlowRefusal:
-    """Return the error that `role` has no session or is not a role of the flow."""
+    """Return the error for a `role` that has no session or is not a role of the flow."""
     roles = dict.fromkeys((*state.graph.roles, *state.sessions))
     if role not in roles:
         told = f"it has no role {role!r}; its roles are: {', '.join(roles)}"

@@ -104,7 +104,7 @@ def _newest(log: Sequence[tuple[Entry, object]], before: int) -> int:
 class RoleFeed:
     """The feed of one role of a flow.
 
-    Each read begins where the previous read ended. Made by `Flow.feed`.
+    Each read begins where the previous read ended. `Flow.feed` returns a feed.
 
     ``await feed.read()`` returns new and changed items; ``async for item in feed`` yields them and
     waits for more until the flow is completed or the store closed. If an item has the id of an

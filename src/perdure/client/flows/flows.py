@@ -390,7 +390,7 @@ def _begun_document(
 def _by_dimension(
     configuring: Configuring | Mapping[Dimension, Configuring],
 ) -> tuple[Configuring, Configuring]:
-    """Return the two ways to choose for roles: for the model and for the skills."""
+    """Return how roles are configured: the value for the model and the value for the skills."""
     if isinstance(configuring, str):
         return configuring, configuring
     return configuring.get("model", "given"), configuring.get("skills", "given")

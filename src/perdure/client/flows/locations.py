@@ -164,7 +164,7 @@ def default_record(workspace: Path, flow: StreamId) -> Path:
 
 
 def record_in(state: FlowState, workspace: Path) -> Path:
-    """Return the record folder in `workspace`, with the relative path of the old workspace.
+    """Return the record folder in `workspace`, with the same relative path as before.
 
     The record folder of a received flow is always inside `workspace`.
     """

@@ -276,7 +276,7 @@ class RoleTurns:
             raise ConfigError(str(error)) from error
 
     async def _running(self, session: StreamId) -> SessionTurns:
-        """Return the runner of turns of `session`, with its role's current configuration.
+        """Return the object that runs turns of `session`, with its role's current configuration.
 
         Raises: ConfigError for configured models or tools that do not exist.
         """

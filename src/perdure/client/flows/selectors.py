@@ -188,7 +188,7 @@ class Selectors:
             self._at_work[session].stopping.ask()
 
     async def _running(self, opened: SelectorOpened, about: About) -> SessionTurns:
-        """Return the runner of a selector's turn.
+        """Return the object that runs a selector's turn.
 
         Raises: InvalidEntry if the selector's session was erased.
         """

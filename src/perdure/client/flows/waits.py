@@ -38,7 +38,7 @@ async def workers_of(store: Store, state: FlowState) -> tuple[str, ...]:
 
 
 async def waiting_in(store: Store, state: FlowState) -> tuple[FlowWait, ...]:
-    """Return the waits for people: those of the flow itself, then those of its roles' sessions."""
+    """Return what waits for people: first in the flow itself, then in the sessions of its roles."""
     lost = await lost_roles(store.backend, state)
     return (*waits_in(state, lost), *await _question_waits(store, state))
 

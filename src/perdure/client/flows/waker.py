@@ -82,7 +82,7 @@ class Waker:
                 del self._waiting[stream]
 
     async def close(self) -> None:
-        """Stop following. Raises: StoreError when the store could not be followed."""
+        """Stop following the store. Raises: StoreError when the store could not be followed."""
         task, self._following = self._following, None
         if task is not None:
             task.cancel()

@@ -21,7 +21,7 @@ from perdure.tools.paths.project_files import text_inside
 
 
 def guard_workflow(judge: Judge, state: Callable[[], FlowState | None]) -> Judge:
-    """Wrap `judge` to reject writes that would break the workflow of the flow with `state`."""
+    """Wrap `judge` to reject writes that would break the workflow of the flow in `state`."""
 
     def looked_at(
         call: ToolCallPart, granted: frozenset[str], bound: Bound | None

@@ -67,7 +67,7 @@ class StartPlan(msgspec.Struct, frozen=True):
 def document_in(
     workflow: Graph | Workflow | LocatedWorkflow | str | os.PathLike[str],
 ) -> LocatedWorkflow | None:
-    """Return the document that `workflow` is, or that the file `workflow` contains; else None.
+    """Return `workflow` if it is a document, or the document in the file `workflow`; else None.
 
     Raises: InvalidWorkflow, which lists every error with its line; ConfigError for an unreadable
     file.

@@ -81,7 +81,7 @@ class DocumentTurns(RoleTurns):
         )
 
     async def _running(self, session: StreamId) -> SessionTurns:
-        """Return the runner of turns of `session`, with the tools of its current node."""
+        """Return the object that runs turns of `session`, with the tools of its current node."""
         state = await self._journal.state()
         role = session.rpartition("__")[2]
         agent, place, prompt = await self._as_begun(session, role, state)
