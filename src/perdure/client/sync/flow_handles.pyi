@@ -41,7 +41,7 @@ class RoleFeed(Handle[AsyncRoleFeed]):
         """The position of this feed; pass it to `Flow.feed` in any process to continue there."""
 
     def read(self, limit: int | None = None) -> tuple[FeedItem, ...]:
-        """Return the items new or changed since the last read; with `limit`, about `limit` items.
+        """Return the items that are new or changed since the last read (about `limit`, if given).
 
         Shape: the result is () if there are no new or changed items.
         Raises: WrongArgument when `limit` is less than 1.
@@ -59,7 +59,8 @@ class Flow(Handle[AsyncFlow]):
     def state(self) -> FlowState:
         """Return the current state, with the graph, the sessions and the settings of roles.
 
-        Shape: `state.run` is what ``perdure flow show --json`` prints; `waiting` lists the waits.
+        Shape: ``perdure flow show --json`` prints `state.run`; the method `waiting` lists the
+        waits.
         """
 
     def run(self, *, until_completed: bool = False) -> FlowRun:
@@ -81,7 +82,7 @@ class Flow(Handle[AsyncFlow]):
         The role, node, edges, contract and inputs remain in the context unchanged. `focus` names
         details that the summary must contain. `model` (default: the role's model) is the model that
         writes this summary; the role's turns do not change.
-        Shape: the compaction; None when there is nothing to summarise.
+        Shape: the entry of the compaction; None when there is nothing to summarise.
         Raises: FlowRefusal if the role has not begun, or has an open turn; LeaseHeld if another
         process runs the role; WrongArgument if `model` is not ``provider:name``. Also raises
         ConfigError if the provider is unknown or the role has no agent, and TurnFailed if the model
@@ -95,7 +96,7 @@ class Flow(Handle[AsyncFlow]):
         """
 
     def waiting(self) -> tuple[FlowWait, ...]:
-        """List the questions, approvals and choices that wait for a person, also from roles' tools.
+        """List the questions, approvals and choices that wait for a person, also those from tools.
 
         Shape: each item states how to answer it.
         """
@@ -103,7 +104,7 @@ class Flow(Handle[AsyncFlow]):
     def reply(self, text: str, to: str | None = None, *, by: str = "user") -> FlowState:
         """Send `text` to the waiting node or role instance `to` (default: the only one that waits).
 
-        Durable: when this returns; the process that runs the flow delivers the text.
+        Durable: the text is stored when this returns; the process that runs the flow delivers it.
         Raises: FlowRefusal when `to` does not wait, already has a reply, or was erased.
         """
 
@@ -155,7 +156,7 @@ class Flow(Handle[AsyncFlow]):
         tools: Sequence[str] | None = None,
         by: str = "user",
     ) -> FlowState:
-        """Set model, skills and tools of a role instance for later turns; None: those of the agent.
+        """Set model, skills and tools of a role instance for later turns (None: as in its agent).
 
         Raises: FlowRefusal if the workflow has no such role, or if skills are given after the role
         has begun; WrongArgument if `model` is not ``provider:name``. Also raises ConfigError for a
@@ -283,7 +284,7 @@ class Flows(Handle[AsyncFlows]):
         """
 
     def look(self, flow: StreamId) -> Flow:
-        """Return the flow `flow` to read it and decide, wherever its files are."""
+        """Return the flow `flow` for reads and decisions; its files need not be on this machine."""
 
     def list(self) -> Sequence[FlowState]:
         """List the states of all flows, newest first."""

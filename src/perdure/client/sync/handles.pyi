@@ -109,7 +109,7 @@ class Session(Handle[AsyncSession]):
 
     @property
     def head(self) -> int:
-        """The last seq that this handle read or appended, except entries of turns; -1 if none."""
+        """The newest seq that this handle read or appended (not those of turns); -1 if none."""
 
     @property
     def leaf(self) -> EntryId | None:
@@ -133,7 +133,7 @@ class Session(Handle[AsyncSession]):
 
     @property
     def entry_ids(self) -> Mapping[EntryId, EntryId]:
-        """The copied entry for each entry of the origin, on a handle that `fork` returned.
+        """A map from each entry of the origin to its copy, on a handle that `fork` returned.
 
         In a store whose forks share entries under the same ids, the mapping is empty.
         """
@@ -151,19 +151,19 @@ class Session(Handle[AsyncSession]):
     def entry(self, reference: str) -> Entry:
         """Return the entry whose complete id or alias is `reference`.
 
-        If two entries have the same alias, the newer entry is returned. An entry of this session is
-        preferred to an entry that a fork shares. Raises: EntryNotFound.
+        If two entries have the same alias, the newer entry is returned. An entry in the session's
+        own log takes precedence over an entry shared with its origin. Raises: EntryNotFound.
         """
 
     def tree(self, last: int | None = None) -> tuple[TreeNode, ...]:
         """Return every branch as nested nodes, roots first, with their labels.
 
-        Shape: with `last`, only the entries of `tree_entries(last)`; an entry whose parent is
-        missing is a root. Raises: ValueError when `last` is negative or too large for a store.
+        Shape: with `last`, the nodes are the entries of `tree_entries(last)`; an entry whose parent
+        is omitted is a root. Raises: ValueError when `last` is negative or too large for a store.
         """
 
     def tree_entries(self, last: int | None = None) -> list[Entry]:
-        """Return the entries of `tree` as a flat list, in log order, a fork's origin first.
+        """Return the entries of `tree` as a list in log order; those of a fork's origin come first.
 
         With `last`, only the newest entries of all branches are returned; if the leaf is not among
         them, the newest entries of its branch are added. Raises: as `tree`.
@@ -213,30 +213,30 @@ class Session(Handle[AsyncSession]):
         """Return the label of each labelled entry of this session."""
 
     def find(self, prefix: str) -> EntryId:
-        """Resolve an id, seq, foreign id, label or beginning of an id, tried in this order.
+        """Resolve `prefix` as id, seq, alias, label or beginning of an id, tried in this order.
 
         A label must be complete. The seq of an origin's entry is written ``↑3``. All other methods
-        require complete ids. A text of digits only is a seq. Raises: EntryNotFound, AmbiguousId.
+        require complete ids. Digits alone are a seq. Raises: EntryNotFound, AmbiguousId.
         """
 
     def questions(self) -> list[OpenQuestion]:
         """List the session's open questions, oldest first. A fork does not inherit questions.
 
-        Questions from an import or an unknown store are not listed: nothing waits for them.
+        Questions from an import or unknown store are not listed: no turn waits for their answers.
         """
 
     def context(self, budget_tokens: int | None = None) -> build.Context:
         """Return the context that a model would get now, with the entry of each message.
 
-        For an agent's session, the context uses the agent's `history` and `max_messages`. `model`
-        is the model of the last switch on the branch, or of the session's agent. Without an agent,
-        `model` is the model of the last switch or answer.
+        For an agent's session, the context uses the agent's `history` and `max_messages`.
+        `Context.model` is the model last set on the branch, or else the agent's model; without an
+        agent, the model that was last set or that gave the last answer.
 
         Raises: ValueError when `budget_tokens` is less than 1.
         """
 
     def info(self) -> SessionInfo:
-        """Return the current row of the session in `Store.recent`, with its model."""
+        """Return the session's current row of the list `Store.recent`, with the model added."""
 
     def pins(self) -> frozenset[EntryId]:
         """Return the pinned entries of all branches."""
@@ -257,11 +257,11 @@ class Session(Handle[AsyncSession]):
     def append(self, *items: Item, parent: Parent = LEAF) -> Entry | list[Entry]:
         """Append `items` atomically as a chain of entries after `parent`.
 
-        Media given as bytes are stored beside the log; the entry contains a handle. Durable: all
-        items are stored when this returns, or none; a draft only with its first assistant message.
-        Shape: the entry of one item, or a list of entries for several, in the same order. Raises:
-        EntryNotFound; InvalidEntry; WrongArgument for an invalid item; LimitExceeded for a message
-        over `InputLimits.message_bytes`.
+        Media given as bytes are stored beside the log; the entry contains a handle. Durable: when
+        this returns, either all items are stored or none. The items of a draft are stored only with
+        its first assistant message. Shape: for one item, its entry; for several items, a list of
+        entries in the same order. Raises: EntryNotFound; InvalidEntry; WrongArgument for an invalid
+        item; LimitExceeded for a message over `InputLimits.message_bytes`.
         """
 
     def append_many(
@@ -277,10 +277,10 @@ class Session(Handle[AsyncSession]):
     ) -> Appended:
         """Append `items` atomically if the session is at the expected head and leaf.
 
-        `contents` are the bytes of handles in `items`, stored beside the log. Contents that no
-        handle refers to are rejected. `aliases` contains a name or None for each item; `entry`
-        finds an entry by its alias. An alias that is already in use moves to the new entry. A
-        `Note` among the items is about the item before it; a first `Note` is about the session.
+        `contents` are the bytes for the media handles in `items`; they are stored beside the log.
+        Contents without a handle are rejected. `aliases` contains a name or None for each item;
+        `entry` finds an entry by its alias. An alias that is already in use moves to the new entry.
+        A `Note` among the items is about the item before it; a first `Note` is about the session.
         Durable: on return, either all items are stored or none. With `idempotency_key`, a repeated
         call appends nothing and returns the first call's entries, with `Appended.is_replay`.
         Raises: HeadConflict, LeafConflict or IdempotencyMismatch; the errors of `append`.
@@ -346,9 +346,9 @@ class Session(Handle[AsyncSession]):
 
         The inbox lists the question until it is answered or withdrawn; `answer_to` returns the
         answer. Without `choices`, the answer is a text. The inbox shows the arguments of the tool
-        `call` with secrets masked; on request, it shows all if `about` contains the call. Durable:
-        everything is stored on return. Raises: EntryNotFound; WrongArgument for an invalid
-        question; FlowRefusal for a flow.
+        call `call` with secrets masked. On request, it shows the complete arguments if the entry
+        `about` contains the call. Durable: everything is stored on return. Raises: EntryNotFound;
+        WrongArgument for an invalid question; FlowRefusal for a flow.
         """
 
     def answer_to(self, question: EntryRef) -> Answer | None:
@@ -366,7 +366,7 @@ class Session(Handle[AsyncSession]):
         """
 
     def is_in_force(self, entry: EntryRef) -> bool:
-        """Return whether `entry` is in force on this machine; other entries must only be displayed.
+        """Return whether programs on this machine may act on `entry` and not only display it.
 
         Returns False for imported entries and, with ``is_trusted=False``, for all entries without a
         mark of this user's perdure, such as notes and messages. Raises: EntryNotFound.
@@ -386,8 +386,8 @@ class Session(Handle[AsyncSession]):
         call with the same `idempotency_key` moves nothing and returns the first call's entry.
         Durable: the new leaf is stored, even if no entry follows. Shape: None when `entry` is
         already the leaf. Raises: EntryNotFound; InvalidEntry if `entry` is a note; TurnOpen while a
-        turn runs; LeafConflict; IdempotencyMismatch; HookBlocked; FlowRefusal for the role of a
-        flow that is not completed. A hook may add a summary of the abandoned branch.
+        turn runs; LeafConflict; IdempotencyMismatch; HookBlocked; FlowRefusal for the session of a
+        role until its flow is completed. A hook may add a summary of the abandoned branch.
         """
 
     def branch_with_summary(
@@ -432,7 +432,7 @@ class Session(Handle[AsyncSession]):
     def end(self, reason: str | None = None, *, summary: str | None = None) -> Entry | None:
         """Close the session; its next turn, or `reopen`, opens it again.
 
-        The messages since its start, or since it was closed before, become an episode
+        The messages since the session started, or was last closed, become an episode
         (`Store.memory`) with the given `summary`. Shape: None when the session was already closed.
         Raises: TurnOpen while a turn runs; FlowRefusal for a flow, and for the session of a role
         until its flow is completed.
@@ -493,11 +493,11 @@ class Session(Handle[AsyncSession]):
 
         The call also erases labels, tool call records, summaries and search texts that repeat the
         bodies, media without another reference, and the stored original of an import. Contexts skip
-        the erased entries. `forks` applies to entries that forks share: "refuse" raises an error,
-        "keep" retains them there, "erase" erases them there, too. The erasure cannot be undone, and
-        copies stay. Durable: all is erased on return. `by` names the requester
-        (docs/guides/erasure.md). Raises: EntryNotFound; InvalidEntry unless each is a conversation
-        entry, note or label of this session; SessionHasForks; TurnOpen; Erased; Unsupported.
+        the erased entries. `forks` applies to shared entries: "refuse" raises an error, "keep"
+        retains them in the forks, "erase" erases them there, too. The erasure cannot be undone;
+        copies elsewhere stay. Durable: all is erased on return. `by` names the requester
+        (docs/guides/erasure.md). Raises: EntryNotFound; InvalidEntry unless all are conversation
+        entries, notes or labels of this session; SessionHasForks; TurnOpen; Erased; Unsupported.
         """
 
     def asking(self, hooks: Hooks) -> Session:
@@ -578,15 +578,15 @@ class Store(Handle[AsyncStore]):
     ) -> CommittedSessions:
         """Append to several sessions atomically, in one commit.
 
-        Each write is a tuple of a session, items and options, named as in `Session.append_many`:
-        ``(session, [user("Hello")], {"expected_head": 4})``. Drafts are stored first. Durable: when
-        this returns, either all writes are stored or none. With `idempotency_key`, a repeated call
-        appends nothing and returns the first call's entries, with ``is_replay``. Raises:
-        Unsupported for several sessions in a store of session files (see `capabilities`);
-        InvalidEntry for two writes to one session, or an item that cannot be stored. Also raises
-        HeadConflict, LeafConflict, IdempotencyMismatch, EntryNotFound, WrongArgument,
-        LimitExceeded, Erased and QuotaExceeded. After StoreUnavailable, the commit may have
-        succeeded, so repeat it with its `idempotency_key`.
+        Each write is a tuple of a session, items, and options with the names of the arguments of
+        `Session.append_many`: ``(session, [user("Hello")], {"expected_head": 4})``. Drafts are
+        stored first. Durable: when this returns, either all writes are stored or none. With
+        `idempotency_key`, a repeated call appends nothing and returns the first call's entries,
+        with ``is_replay``. Raises: Unsupported for several sessions in a store of session files
+        (see `capabilities`); InvalidEntry for two writes to one session, or an item that cannot be
+        stored. Also raises HeadConflict, LeafConflict, IdempotencyMismatch, EntryNotFound,
+        WrongArgument, LimitExceeded, Erased and QuotaExceeded. After StoreUnavailable, the commit
+        may have succeeded, so repeat it with its `idempotency_key`.
         """
 
     def content(self, handle: str | InlineMedia | MediaPart) -> bytes:
@@ -653,11 +653,12 @@ class Store(Handle[AsyncStore]):
         """Search every branch of every session for `text`, best first (see docs/guides/search.md).
 
         A hit must match every given filter: one of `roles`, one of `sessions` (complete ids), one
-        of `tools`. Its time is at or after `since` and before `until` (local time without a zone).
-        With `on_branch`, it must be on the current branch of its session (True) or not (False). An
-        empty list as a filter matches nothing. In a store without an index, `on_progress` is called
-        with (entries searched, all entries). Raises: InvalidQuery; SearchIndexDamaged;
-        SessionNotFound; Unsupported; ValueError if `limit` is negative or too large for a store.
+        of `tools`. Its time is at or after `since` and before `until`; a time without a zone is
+        local time. With `on_branch`, it must be on the current branch of its session (True) or not
+        (False). An empty list as a filter matches nothing. In a store without an index,
+        `on_progress` is called with (entries searched, all entries). Raises: InvalidQuery;
+        SearchIndexDamaged; SessionNotFound; Unsupported; ValueError if `limit` is negative or too
+        large for a store.
         """
 
     def import_files(
@@ -700,7 +701,7 @@ class Store(Handle[AsyncStore]):
     def questions(self) -> list[OpenQuestion]:
         """List the open questions of all sessions and flows, oldest first; `id` is the entry's id.
 
-        Questions from an import or an unknown store are not listed: nothing waits for them.
+        Questions from an import or unknown store are not listed: no turn waits for their answers.
         """
 
     def answer(self, question: str, answer: str, *, by: str, note: str | None = None) -> Entry:
@@ -744,15 +745,16 @@ class Store(Handle[AsyncStore]):
     ) -> list[UsageTotal]:
         """Sum the tokens and costs of model calls by model, agent, project, day and so on.
 
-        A project is the folder of a session, a source the program of an import, a subject the
-        person that it is about. Days are in `zone`, oldest first; other groups are sorted by
-        tokens, most first. With `daily`, each group has a total per day. Calls before `since` and
-        from `until` on are excluded (exact to 15 minutes). The first call reads the sessions active
-        since `since`; later calls with the same `prices` read only new entries. With `prices`,
-        which maps a model (``provider:name``, ``provider:*``) to its price, a call without a cost
-        in the log gets a cost from `prices`, or else from the public list of the extra ``models``.
-        With `session`, only its own log counts; with `cwd`, only sessions of that folder. Raises:
-        WrongArgument for an invalid model in `prices`; SessionNotFound if `session` does not exist.
+        A project is the folder of a session. A source is the program that an import came from. A
+        subject is the person that a session is about. Days are in `zone`, oldest first; other
+        groups are sorted by tokens, most first. With `daily`, each group has a total per day. Calls
+        before `since` and from `until` on are excluded, with a precision of 15 minutes. The first
+        call reads the sessions active since `since`; later calls with the same `prices` read only
+        new entries. With `prices`, which maps a model (``provider:name``, ``provider:*``) to its
+        price, a call without a cost in the log gets a cost from `prices`, or else from the public
+        list of the extra ``models``. With `session`, only its own log counts; with `cwd`, only
+        sessions of that folder. Raises: WrongArgument for an invalid model in `prices`;
+        SessionNotFound if `session` does not exist.
         """
 
     def activity(
@@ -789,7 +791,7 @@ class Store(Handle[AsyncStore]):
     def watch(self, after: int | None = None) -> Watch:
         """Watch the events of every session after position `after` (default: now; 0: all).
 
-        Shape: events as in `Session.watch`. ``Watch.cursor`` is where a later watch can continue.
+        Shape: the same events as `Session.watch`. A later watch can continue at ``Watch.cursor``.
         If `after` is past the newest position, a warning is logged, and the watch waits. Raises:
         ValueError if `after` is negative.
         """
@@ -811,17 +813,20 @@ class Store(Handle[AsyncStore]):
         "keep" retains the entries they share, "erase" erases the forks, too. With `subject` or
         `everything`, forks are always erased. `by` names the requester in the certificate;
         docs/guides/erasure.md lists the removed data. With `expected_head`, a session is erased
-        only if its head is unchanged. Durable: when this returns; after a crash, the next open of
-        the store completes the erasure. Raises: SessionNotFound; SessionHasForks; HeadConflict;
-        Unsupported if the store cannot erase; ValueError unless exactly one of `session`, `subject`
-        and `everything` is given.
+        only if its head is unchanged. Durable: the erasure is stored when this returns; after a
+        crash, the next open of the store completes it. Raises: SessionNotFound; SessionHasForks;
+        HeadConflict; Unsupported if the store cannot erase; ValueError unless exactly one of
+        `session`, `subject` and `everything` is given.
         """
 
     def erasures(self) -> list[Certificate]:
         """Return the certificates of all erasures, oldest first. Raises: Unsupported."""
 
     def verify(self, on_progress: Callable[[int, int], None] | None = None) -> Verification:
-        """Check every hash, parent and count without changes. `on_progress`: (done, steps)."""
+        """Check every hash, parent and count; change nothing.
+
+        `on_progress` gets (done, all steps).
+        """
 
     def info(self) -> StoreInfo:
         """Return the format, sizes and counts of the store and its namespace."""
@@ -1156,13 +1161,13 @@ class Chat(Handle[AsyncChat[OutputT]], Generic[OutputT]):
         stays open: answer its question and await it again. With `idempotency_key`, the message
         waits in the log while the session has another turn. A repeated call, even by another
         process, follows the first call's turn. Raises: InvalidTransition while a turn of this
-        handle runs (use `steer` or `follow_up`), or after it was closed; LeaseHeld while `turn`
-        runs in another process (`Turn.held`). The turn raises LeaseHeld if another process has
-        begun a turn; TurnOpen if one was interrupted (`Runtime.resume` continues it); TurnFailed;
-        and, before any write, QueueFull if too many turns wait for workers. The call raises
-        SecretPasted for a credential in a variable or, if the agent refuses it, in the message
-        (over 64 kB: by the turn). The call raises WrongArgument for an empty message, a selection
-        outside `active_file`, or the variable ``working_dir``.
+        handle runs (use `steer` or `follow_up`), or after the handle was closed; LeaseHeld while
+        `turn` runs in another process (`Turn.held`). The turn raises LeaseHeld if another process
+        has begun a turn; TurnOpen if one was interrupted (`Runtime.resume` continues it);
+        TurnFailed; and, before any write, QueueFull if too many turns wait for workers. The call
+        raises SecretPasted for a credential in a variable or, if the agent refuses it, in the
+        message (over 64 kB: by the turn). The call raises WrongArgument for an empty message, a
+        selection outside `active_file`, or the variable ``working_dir``.
         """
 
     def recover(self, turn: int | None = None) -> Turn[OutputT]:
@@ -1191,7 +1196,7 @@ class Chat(Handle[AsyncChat[OutputT]], Generic[OutputT]):
     def abort(self) -> None:
         """Abort the running turn; its messages remain stored. Does nothing if no turn is running.
 
-        If this handle is closed, it aborts no turn that another chat runs.
+        A closed handle aborts no turn that another chat runs.
         Raises: LeaseHeld if another process runs the turn, because only that process can abort it.
         """
 
@@ -1246,7 +1251,7 @@ class Chat(Handle[AsyncChat[OutputT]], Generic[OutputT]):
     ) -> Entry | None:
         """Continue from `entry` (None: before the root), as `Session.branch` does.
 
-        `with_summary`: the model summarises the messages that are left; `focus` names details.
+        With `with_summary`, the model summarises the abandoned messages; `focus` names details.
         Shape: None if `entry` is already the leaf. Raises: like `compact` and `Session.branch`.
         """
 
@@ -1318,12 +1323,12 @@ class Runtime(Handle[AsyncRuntime]):
         the turn, it is followed (`Turn.held`). With a `workspace`, the session moves to it
         permanently: folder, file tools and instructions. Variables, file and selection that
         `workspace` omits stay unchanged; its scope can only restrict. A session without an agent in
-        force needs the argument `agent`, and the agent is recorded. Imports have no agent in force,
-        nor do, in an untrusted store, sessions that this user's perdure did not write. The stored
-        agent of an imported or untrusted session can only restrict the new agent, its open turn
-        ends as interrupted, and it runs in `workspace` (default: the current folder). Durable: a
-        move to another workspace is stored when this returns. Raises: SessionNotFound; ConfigError
-        if no agent is given and none is in force, or for more permissions than the agent has;
+        force needs the argument `agent`, and the agent is recorded. No agent is in force in imports
+        and, in an untrusted store, in sessions that this user's perdure did not write. In both
+        cases, the stored agent can only restrict the new agent, an open turn ends as interrupted,
+        and the session runs in `workspace` (default: the current folder). Durable: a move to
+        another workspace is stored when this returns. Raises: SessionNotFound; ConfigError if no
+        agent is given and none is in force, or for more permissions than the agent has;
         McpUnavailable if a server of its tools is missing; TurnOpen if the session would move
         during a turn; FlowRefusal for the session of a role until its flow is completed.
         """
