@@ -239,7 +239,7 @@ class Agent(AgentSettings, Generic[OutputT], frozen=True, metaclass=NamedParamet
 
     @takes_declared
     def with_tools(self, tools: Tools) -> Agent[OutputT]:
-        """Return the agent with other tools."""
+        """Return the agent with `tools` instead of its own tools."""
         return msgspec.structs.replace(self, tools=tuple(tools))
 
     def snapshot(self) -> dict[str, object]:

@@ -143,7 +143,7 @@ class Host:
                 self._router.provider_of(link.model)
 
     def claim(self, stream: StreamId) -> Claim:
-        """Return the claim of this process to the lease of `stream`."""
+        """Return the `Claim` with which this process takes the lease of `stream`."""
         store, clock = self.store.backend, self.store.outside.clock
         return Claim(store, stream, clock, self.owner, self._lease_ttl_ms, self.is_gone)
 
@@ -168,7 +168,7 @@ class Host:
         return order
 
     def _observer(self) -> Observer:
-        """Return the observer of the turns of a session."""
+        """Return an observer for the turns of one session."""
         return chosen_observer(
             os.environ,
             self.store.outside.clock,

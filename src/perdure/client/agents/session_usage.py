@@ -49,7 +49,7 @@ class SessionUsage(ShortRepr, frozen=True):
 async def standing_of(store: Store, session: str) -> SessionUsage:
     """Return the usage of `session`; for a fork, without the usage of its origin.
 
-    The grants of a turn that is not in force on this machine are left out.
+    The grants of a turn that was imported, or that is not trusted on this machine, are omitted.
     Raises: SessionNotFound.
     """
     stream = StreamId(session)

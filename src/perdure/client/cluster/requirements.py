@@ -93,7 +93,7 @@ class _Snapshot(msgspec.Struct):
 
 
 def requirement_of(snapshot: Mapping[str, object] | None) -> Requirement:
-    """Return the requirement of a turn of the agent with this snapshot."""
+    """Return the requirement for turns of the agent with this snapshot."""
     try:
         found = msgspec.convert(dict(snapshot or {}), _Snapshot, strict=False)
     except msgspec.ValidationError:
@@ -111,7 +111,7 @@ def needed_agent(agent: Agent) -> NeededAgent:
 
 
 def flow_requirement(wanted: FlowRequested) -> FlowRequirement:
-    """Return the requirement of the flow that was requested."""
+    """Return the requirement for the flow whose run `wanted` requests."""
     needed = [Requirement(each.agent, each.tools, each.servers) for each in wanted.agents]
     names = ", ".join(each.agent for each in needed)
     return FlowRequirement(f"flow: {names}" if names else "flow", tuple(needed))
@@ -133,7 +133,7 @@ def is_served(content: bytes, agents: Mapping[str, Agent]) -> bool:
 
 
 async def requirement_for(log: LogReader, stream: StreamId) -> Requirement:
-    """Return the requirement of the session's turns. Raises: SessionNotFound."""
+    """Return the requirement for turns of the session `stream`. Raises: SessionNotFound."""
     bound = binding_in(await log.notes(stream, BINDING_KINDS))
     return requirement_of(None if bound is None else bound.agent)
 

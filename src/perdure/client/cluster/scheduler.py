@@ -259,7 +259,7 @@ class Scheduler:
             _log.warning("scheduled message %s cannot be sent yet: %s", message.id, error)
 
     def _tell_missing(self, message: ScheduledMessage, missing: str) -> None:
-        """Log once what `message` waits for."""
+        """Log once that `message` waits for what is `missing`."""
         if message.id not in self._told:
             self._told.add(message.id)
             _log.warning(

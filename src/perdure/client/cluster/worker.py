@@ -180,7 +180,7 @@ class Worker:
         await asyncio.to_thread(liveness.stop)
 
     async def _hand_over(self) -> None:
-        """Queue again the work that has begun here; wait while the store cannot be reached."""
+        """Queue the work that has begun here again; wait while the store cannot be reached."""
         while True:
             try:
                 await self._cluster.requeue(self.id, await self._cluster.begun(self.id))
@@ -193,7 +193,7 @@ class Worker:
     # ------------------------------------------------------------ upkeep
 
     async def _keep(self, queue: Any, liveness: Liveness) -> None:
-        """Serve new queues, and queue work that is only in the log, repeatedly."""
+        """Repeatedly serve new queues, and queue work that is only in the log."""
         loop = asyncio.get_running_loop()
         swept_at = -SWEEP_S
         listened: set[str] = set()

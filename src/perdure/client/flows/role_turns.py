@@ -309,7 +309,7 @@ class RoleTurns:
     async def _as_begun(
         self, session: StreamId, role: str, state: FlowState
     ) -> tuple[Agent, Workspace, str | None]:
-        """Return the agent, workspace and prompt in force in `session`."""
+        """Return the agent, workspace and prompt that `session` now uses."""
         agent, place, told = await binding_of_role(
             self._store,
             session,
@@ -421,7 +421,7 @@ async def binding_of_role(
 
 
 async def has_ended_foreign_turn(host: Host, session: StreamId) -> bool:
-    """Interrupt the open turn if it is not in force here; return whether there was such a turn.
+    """Interrupt the open turn if it is imported or not trusted here; return whether this was so.
 
     Raises: LeaseHeld while a process runs the turn.
     """

@@ -75,7 +75,7 @@ async def is_ready(store: SessionStore, state: FlowState, at: int) -> bool:
     """Whether the flow can continue without a person. Units: `at` is Unix milliseconds.
 
     A node that could not begin after a reply waits for the next reply or configuration. The result
-    is False for a flow whose folder is not in force.
+    is False for a flow whose folder was set by an imported or untrusted entry.
     """
     if state.run.status == "completed" or not state.is_place_in_force:
         return False
@@ -121,7 +121,7 @@ async def _awaited(store: SessionStore, session: StreamId, at: int) -> set[Strea
 
 
 async def _parked_since_reply(store: SessionStore, flow: StreamId) -> set[str]:
-    """Return the nodes and roles that were parked after their newest reply or configuration."""
+    """Return the nodes and roles that could not begin after their newest reply or configuration."""
     found: set[str] = set()
     for entry in await store.notes(flow, _ATTEMPTS):
         body = body_of(entry)

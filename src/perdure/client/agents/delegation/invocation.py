@@ -169,7 +169,7 @@ class AgentInvoker:
     async def _ended(
         self, child: StreamId, tool: str, said: str, is_aborted: Callable[[], bool]
     ) -> TurnState:
-        """Start or continue the child's turn, and return the turn when it has ended."""
+        """Start or continue the turn of the session `child`, and return its state after its end."""
         clock = self._host.store.outside.clock
         while (ended := await first_turn(self._store, child)) is None:
             running = await self._running(child, tool)
