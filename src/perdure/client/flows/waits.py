@@ -121,7 +121,10 @@ async def _awaited(store: SessionStore, session: StreamId, at: int) -> set[Strea
 
 
 async def _parked_since_reply(store: SessionStore, flow: StreamId) -> set[str]:
-    """Return the nodes and roles that could not begin after their newest reply or configuration."""
+    """Return the nodes and roles that were parked, and got no reply or configuration since then.
+
+    A parked node or role waits for a person.
+    """
     found: set[str] = set()
     for entry in await store.notes(flow, _ATTEMPTS):
         body = body_of(entry)
