@@ -62,6 +62,7 @@ class NewTurn:
     async def record_keyed(self, environment: Environment, request: int) -> None:
         """Call `record` for a message with a key, unless its turn has begun (a repeated message).
 
+
         Durable: all changes are stored when this returns.
         """
         if self.key is None:
@@ -79,6 +80,7 @@ class Runner(Protocol):
 
     async def new_turn(self, turns: SessionTurns, new: NewTurn, signals: Signals) -> TurnState:
         """Return the state of the turn that `new` begins, after the turn has ended.
+
 
         Raises: the errors of `SessionTurns.new_turn`; the errors of `room`, before anything is
         written.
@@ -116,7 +118,8 @@ class Runner(Protocol):
         """Request that workers complete `flow` as `wanted` specifies; it may also use `agents`.
 
         Returns the seq of the open request; None if flows run in this process. Durable: the request
-        is stored on return. Units: `at` is Unix milliseconds.
+        is stored on return.
+        Units: `at` is Unix milliseconds.
         """
         ...
 
@@ -193,6 +196,7 @@ class EmbeddedRunner:
 
 def runner_of(name: RunnerName | None, environ: Mapping[str, str] = os.environ) -> Runner:
     """Return the runner `name` (default: the one that $PERDURE_RUNNER names, or else embedded).
+
 
     Raises: ConfigError if the environment names an unknown runner.
     """

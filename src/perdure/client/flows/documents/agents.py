@@ -29,6 +29,7 @@ def bound_agents(
 ) -> tuple[dict[str, Agent], list[DocumentFault]]:
     """Return the agents of nodes by id, and the errors in the agents that the file defines.
 
+
     Shape: an agent in `given` is used before an agent of the file; unknown agents are omitted.
     """
     agents: dict[str, Agent] = {}
@@ -46,7 +47,10 @@ def bound_agents(
 
 
 def _agent(definition: Mapping[str, object]) -> Agent:
-    """Return the agent of this `definition`. Raises: ConfigError, InvalidAgentFile."""
+    """Return the agent of this `definition`.
+
+    Raises: ConfigError, InvalidAgentFile.
+    """
     if definition.get("mcp_servers"):
         raise ConfigError(_PROGRAMS)
     return agent_of_text(yaml_of(definition), "")
