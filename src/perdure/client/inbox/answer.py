@@ -76,14 +76,14 @@ async def answer_question(
 
 
 async def _is_acted_on(store: SessionStore, asking: Entry, question: Question) -> bool:
-    """Whether the asking turn, or the program that asks outside a turn, is in force here."""
+    """Whether the question's turn or program is in force on this machine; imported ones are not."""
     if question.topic == PROGRAM:
         return await is_in_force(store, asking)
     return (await authority_of(store, asking.stream)).turn is None
 
 
 async def _closing(store: SessionStore, asking: Entry) -> Entry | None:
-    """Return the first entry in the log that closed the question; do not trust the inbox index."""
+    """Return the first entry that closed the question, read from the log, not the inbox index."""
     notes = await store.notes(asking.stream, (Answer.kind, QuestionWithdrawn.kind))
     return next((entry for entry in notes if entry.about == asking.id), None)
 

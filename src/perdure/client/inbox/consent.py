@@ -1,4 +1,4 @@
-"""Which open questions a flow's consent answers, and which consent "allow for the flow" gives.
+"""Decide which open questions a flow's consent answers, and what "allow for the flow" grants.
 
 A role's question lists the consent modes in which the call would run without a question. A process
 that changes the consent can therefore answer a question without knowing the tools of the role.
@@ -11,7 +11,7 @@ from perdure.session.flows.run import ConsentState
 from perdure.session.notes import Question
 
 COMMANDS = "run_command"
-"""The tool whose exact commands a person grants."""
+"""The name of the tool for which a person grants exact commands."""
 
 
 def is_freed(question: Question, consent: ConsentState) -> bool:
@@ -28,7 +28,7 @@ def is_freed(question: Question, consent: ConsentState) -> bool:
 
 
 def allowing(question: Question, consent: ConsentState, by: str) -> ConsentChanged:
-    """Return the consent that allows the call of `question` in the whole flow: grant and mode."""
+    """Return the change of `consent` that allows the call of `question` in the whole flow."""
     tool, name = granted_by(question) or (None, None)
     mode = "partial-access" if consent.mode == "no-access" else None
     return ConsentChanged(by, mode, tool, name)

@@ -23,7 +23,7 @@ CHANGED = "The file has changed since the question was asked: the call will be a
 
 
 async def in_full(log: LogReader, asked: OpenQuestion) -> Question:
-    """Return the question of `asked` with all arguments and the whole diff of the call.
+    """Return the question in `asked`, with all arguments and the whole diff of its tool call.
 
     If the file has changed since the question, the stored diff is returned, and its first line says
     so.
@@ -72,7 +72,7 @@ def _whole_diff(question: Question, args: Mapping[str, object]) -> str | None:
 
 
 def _content(path: str, fact: str) -> bytes | None:
-    """Return the content of `path` if it matches `fact`; b"" if `fact` is that there is no file."""
+    """Return the content of `path` if it matches `fact`; b"" if `fact` says that no file exists."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The waits of flows as questions in the inbox, and the answers to these questions.
+"""List what flows wait for as questions in the inbox, and answer these questions.
 
 An answer has the same effect as a flow command: it is one entry in the flow's log, checked against
 the newest state.
@@ -37,9 +37,9 @@ from perdure.stores.session_store import SessionStore
 async def questions(
     store: SessionStore, clock: Clock, notes: Sequence[Entry]
 ) -> list[OpenQuestion]:
-    """Return the waits of the namespace's flows; flows that cannot be opened are omitted.
+    """Return what the namespace's flows wait for; flows that cannot be opened are omitted.
 
-    Shape: `notes` are the namespace's entries of `FLOW_KINDS`.
+    Shape: `notes` contains the side entries of the namespace whose kind is in `FLOW_KINDS`.
     """
     over = {note.stream for note in notes if note.kind == FlowCompleted.kind}
     flows = dict.fromkeys(note.stream for note in notes if note.stream not in over)
@@ -65,7 +65,7 @@ async def _question(store: SessionStore, state: FlowState, waiting: FlowWait) ->
 
 
 async def _last_words(store: SessionStore, session: StreamId) -> str:
-    """Return the newest text of the role, without the signal block at its end."""
+    """Return the role's newest answer in `session`, without the signal block at its end."""
     leaf = (await store.state(session)).leaf
     for entry in reversed(await store.branch(session, leaf, limit=8, kind=MESSAGE)):
         if (message := entry.message) is None:
@@ -76,7 +76,7 @@ async def _last_words(store: SessionStore, session: StreamId) -> str:
 
 
 class FlowAnswerer:
-    """Answers the waits of one flow."""
+    """Answers the questions that one flow waits for."""
 
     def __init__(self, store: SessionStore, clock: Clock, flow: StreamId) -> None:
         self._store = store
@@ -86,7 +86,8 @@ class FlowAnswerer:
     async def answer(self, question: EntryId, answer: str, *, by: str, note: str | None) -> Entry:
         """Answer the question with the id `question`, for which the flow waits.
 
-        Shape: the appended entry; if `by` gave the same answer before, the earlier entry.
+        Shape: the result is the appended entry, or the earlier one if `by` gave the same answer
+        before.
         Durable: all changes are stored when this returns. Raises: AlreadyAnswered if another answer
         was given before; FlowRefusal if the flow does not wait for the answer; InvalidEntry if the
         answer is not valid.
@@ -111,7 +112,7 @@ class FlowAnswerer:
             return committed.entries[0][0]
 
     async def _settled(self, question: EntryId, answer: str, by: str) -> Entry:
-        """Return the earlier entry if it contains the same answer. Raises: as `answer`."""
+        """Return the earlier entry if it contains this answer. Raises: the errors of `answer`."""
         flow = self._journal.flow
         log = [(entry, body_of(entry)) for entry in await self._store.entries(flow)]
         settled = settled_by(await self._journal.state(), question, log)

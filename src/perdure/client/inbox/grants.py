@@ -24,7 +24,7 @@ from perdure.stores.protocol import Commit, Write
 from perdure.stores.session_store import SessionStore
 
 NOTE = "allowed for the flow"
-"""Of the answers that follow from a consent."""
+"""The note in the answers that a change of the consent gives."""
 
 
 async def change_consent(
@@ -33,7 +33,7 @@ async def change_consent(
     clock: Clock,
     decide: Callable[[FlowState], Sequence[ConsentChanged]],
 ) -> FlowState:
-    """Append the changes that `decide` returns, and the answers that follow from them.
+    """Append the changes that `decide` returns, and the answers that they give to open questions.
 
     Durable: all changes are stored when this returns. Raises: any error that `decide` raises; in
     this case, nothing is appended.
@@ -60,11 +60,11 @@ async def allow_for_flow(
     by: str,
     expected_head: int,
 ) -> Entry:
-    """Append `answer`, which allows the call of `question` in the whole flow `flow`.
+    """Append `answer`, and allow the call of `question` in the whole flow `flow`.
 
-    Shape: `question` is a pair: the session that asks, and its question; `expected_head` is the
-    head of that session. Returns the answer's entry. Durable: all changes are stored when this
-    returns.
+    Shape: `question` consists of the session that asks and its question. `expected_head` is the
+    head of that session. The result is the answer's entry. Durable: all changes are stored when
+    this returns.
     Raises: HeadConflict if the head of the asking session, of the flow, or of another session of
     the flow has changed.
     """
@@ -86,7 +86,7 @@ async def _freed(
     at: int,
     but: StreamId | None = None,
 ) -> list[Write]:
-    """Return the answers that `changes` give to the roles' questions, except the question `but`."""
+    """Return the answers that `changes` give to roles' questions, except in the session `but`."""
     consent = state.consent
     for change in changes:
         consent = consent_after(consent, change, at)

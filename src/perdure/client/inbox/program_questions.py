@@ -75,7 +75,7 @@ async def answer_to(writer: SessionWriter, question: EntryRef) -> Answer | None:
 
 
 async def _asked(writer: SessionWriter, question: EntryRef) -> Entry:
-    """Return the question in `entry` if a program asked it. Raises: EntryNotFound, InvalidEntry."""
+    """Return the entry of `question` if a program asked it. Raises: EntryNotFound, InvalidEntry."""
     asking = await writer.reader.entry(question)
     body = body_of(asking)
     if isinstance(body, Question) and body.topic == PROGRAM and asking.stream == writer.reader.id:

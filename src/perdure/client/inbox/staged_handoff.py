@@ -1,6 +1,6 @@
-"""Check a staged handoff when it is approved; stage it again if its files changed.
+"""Check a handoff that waits for approval, and ask again if its files have changed.
 
-The next role receives the approved content from the store, even if the files have changed since.
+The next role receives the approved content from the store, even if the files change later.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from perdure.stores.session_store import SessionStore
 async def require_as_staged(
     store: SessionStore, journal: Journal, clock: Clock, node: str | None
 ) -> None:
-    """Reject the approval of the handoff of `node` (None: the only one) if a file changed.
+    """Reject the approval of `node`'s handoff if a file changed; None means the only handoff.
 
     If a file changed, the handoff is staged again with the current content of its files, and a new
     question is asked. Files that are not on this machine are not compared; the role then receives
     the staged content.
-    Raises: FlowRefusal.
+    Raises: FlowRefusal if a file changed.
     """
     while True:
         state = await journal.state()
@@ -57,7 +57,7 @@ async def require_as_staged(
 async def approved_texts(
     store: SessionStore, state: FlowState, keys: Iterable[str]
 ) -> dict[str, str]:
-    """Return the approved contents of the handoffs along the edges `keys`, by path."""
+    """Return the approved files of the handoffs along the edges `keys`, as path -> text."""
     texts: dict[str, str] = {}
     for key in keys:
         for path, digest in approved_contents(state, key).items():

@@ -1,1 +1,1 @@
-"""Find sessions by id or prefix, the scratch directories of sessions, and entries in a store."""
+"""Find sessions by id, prefix or file, and find their scratch directories and entries."""

@@ -1,4 +1,4 @@
-"""Resolve the id of a session, flow or question, or its beginning, that a person typed."""
+"""Find the session, flow or question whose id, or the beginning of it, a person typed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from perdure.stores.session_store import SessionStore
 
 
 async def find_stream(store: SessionStore, prefix: str) -> StreamId:
-    """Return the session or flow with the id `prefix`, or the only one that begins with it.
+    """Return the session or flow with the id `prefix`, or the only one whose id begins with it.
 
     Raises: SessionNotFound, AmbiguousId.
     """
@@ -86,9 +86,9 @@ async def find_flow(store: SessionStore, prefix: str) -> StreamId:
 
 
 def find_question(prefix: str, questions: Sequence[OpenQuestion]) -> EntryId:
-    """Return the open question with the id `prefix`, or the only one whose id begins with it.
+    """Return the open question with the id `prefix`, or the only one whose id begins with `prefix`.
 
-    The number after the slash must be complete: ``trip/1`` does not match ``trip/17``.
+    A number after a slash must be complete: ``trip/1`` does not match ``trip/17``.
     Raises: QuestionNotFound, AmbiguousId.
     """
     stream, slash, number = prefix.rpartition("/")
@@ -104,7 +104,7 @@ def find_question(prefix: str, questions: Sequence[OpenQuestion]) -> EntryId:
 
 
 def stream_asking(question: str) -> StreamId | None:
-    """Return the stream of the complete entry id `question`; None if it is not a complete id."""
+    """Return the stream in the entry id `question`; None if `question` is not a complete id."""
     head, _, rest = question.rpartition("/")
     try:
         return entry_place(f"{head}/{rest.partition(':')[0]}")[0]
@@ -113,7 +113,10 @@ def stream_asking(question: str) -> StreamId | None:
 
 
 def find_id(prefix: str, ids: Iterable[str]) -> str | None:
-    """Return the only one of `ids` that equals `prefix` or begins with it. Raises: AmbiguousId."""
+    """Return the id that equals `prefix`, or the only one beginning with it.
+
+    Raises: AmbiguousId.
+    """
     candidates = sorted(id for id in ids if prefix and id.startswith(prefix))
     if prefix in candidates:
         return prefix

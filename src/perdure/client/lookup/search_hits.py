@@ -1,4 +1,4 @@
-"""Search hits, without the hits in labels that were removed or replaced.
+"""Search a store, and omit hits in labels that were removed or replaced.
 
 The log keeps every label, so the search index also contains old labels.
 """
@@ -21,9 +21,9 @@ from perdure.stores.session_store import SessionStore
 async def hits_in_force(
     backend: SessionStore, query: SearchQuery, on_progress: OnProgress | None = None
 ) -> list[Hit]:
-    """Return the hits of ``SearchService.hits``, without labels that are not in force.
+    """Return the hits of ``SearchService.hits``, without hits in removed or replaced labels.
 
-    Repeats the search with twice the limit if old labels took the place of valid hits.
+    Repeats the search with twice the limit if old labels leave fewer hits than the limit.
     """
     asked = query
     while True:
@@ -43,7 +43,7 @@ async def _without_old_labels(backend: SessionStore, hits: list[Hit]) -> list[Hi
 
 
 def _labels_in_force(notes: Sequence[Entry]) -> set[EntryId]:
-    """Return the ids of those label entries in `notes` that are in force in their session."""
+    """Return the ids of the label entries in `notes` that were not removed or replaced later."""
     by_stream: dict[StreamId, list[Entry]] = {}
     for note in notes:
         by_stream.setdefault(note.stream, []).append(note)

@@ -1,4 +1,4 @@
-"""Find the session of a file: in a folder of session files, or among the imported sessions."""
+"""Find the session of a file, in a store of session files or among the imported sessions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class SessionFiles(Protocol):
 class FoundFile(msgspec.Struct, frozen=True):
     """The session that belongs to a file.
 
-    `is_behind`: the file contains newer entries than the import.
+    `is_behind` is true if the file contains newer entries than the imported session.
     """
 
     session: StreamId
@@ -37,7 +37,7 @@ class FoundFile(msgspec.Struct, frozen=True):
 
 
 async def find_file(store: SessionStore, path: Path) -> FoundFile:
-    """Return the session whose file is `path` in `store`, or the session imported from it.
+    """Return the session that `store` keeps in the file `path`, or the one imported from `path`.
 
     Raises: NotImported if the file was not imported or does not exist; Erased if its session was
     erased; FormatError if `path` is not a readable session.

@@ -13,10 +13,10 @@ from perdure.errors import ConfigError
 FILE_ADDRESS = "sqlite:///"
 FOLDER_ADDRESS = "jsonl:///"
 _SPECIAL = re.compile("[%?#]")
-"""Characters of a folder's path that mean something else in an address."""
+"""Characters in a folder's path that have a special meaning in an address."""
 
 _BESIDE = ("", "-wal", "-shm", "-journal")
-"""How the names of an SQLite store's files end."""
+"""Endings that an SQLite store appends to its file name to name its files."""
 
 
 def database_file(address: str) -> Path | None:
@@ -39,7 +39,7 @@ def _folder_name(address: str) -> str:
 
 
 def intended_address(typed: str) -> str | None:
-    """Return the address that `typed` probably means: a path, ``sqlite:x.db``, ``file:///x.db``.
+    """Return the address meant by `typed`, for example a path, ``sqlite:x.db`` or ``file:///x.db``.
 
     The result is None if `typed` looks neither like a path nor like the address of a file.
     """
@@ -59,7 +59,7 @@ def intended_address(typed: str) -> str | None:
 
 
 def near_address(address: str) -> str | None:
-    """Return the address of an existing store that the address without a store probably means.
+    """Return the existing store's address that `address`, which has no store, probably means.
 
     ``sqlite:///tmp/x.db`` is a relative path, ``sqlite:////tmp/x.db`` an absolute one. Returns None
     if no store exists at the probable address.
@@ -78,7 +78,7 @@ def near_address(address: str) -> str | None:
 
 
 def is_part_of(place: Path, address: str) -> bool:
-    """Whether the file `place` is the store at `address` or belongs to it."""
+    """Whether the file `place` is, or belongs to, the store at `address`."""
     file, place = database_file(address), place.absolute().resolve()
     own = [] if file is None else [file.with_name(file.name + end) for end in _BESIDE]
     if place in [each.absolute().resolve() for each in own]:
@@ -95,8 +95,8 @@ def environment_address(environment: Mapping[str, str]) -> str | None:
 
     Raises: ConfigError if ``$PERDURE_STORE`` is empty.
 
-    An empty variable does not select the default store: its value was probably meant to come from
-    another variable that is missing.
+    An empty variable does not select the default store, because the value was probably meant to
+    come from another variable, which is missing.
     """
     named = environment.get("PERDURE_STORE")
     if named == "":
@@ -119,7 +119,7 @@ def default_address(environment: Mapping[str, str], platform: str) -> str:
 def address_or_default(address: str | None, environment: Mapping[str, str], platform: str) -> str:
     """Return `address`, or the default address if `address` is None.
 
-    Raises: ConfigError if `address` is empty; the errors of `default_address`.
+    Raises: ConfigError if `address` is empty, and the errors of `default_address`.
     """
     if address == "":
         raise ConfigError("the address of the store is empty: write one, such as sqlite:///my.db")
@@ -127,7 +127,7 @@ def address_or_default(address: str | None, environment: Mapping[str, str], plat
 
 
 def data_folder(environment: Mapping[str, str], platform: str) -> Path:
-    """Return the user data directory. Raises: ConfigError without a home folder."""
+    """Return the user data directory. Raises: ConfigError if there is no home folder."""
     chosen = environment.get("LOCALAPPDATA" if platform == "win32" else "XDG_DATA_HOME")
     if chosen and Path(chosen).is_absolute():
         return Path(chosen)
