@@ -1,1 +1,1 @@
-"""The memory of a store: texts of earlier sessions, facts, and episodes."""
+"""The memory of a store, which consists of texts of earlier sessions, facts, and episodes."""

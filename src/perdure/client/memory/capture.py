@@ -1,4 +1,4 @@
-"""Capture facts from episodes with an extractor, and the extractor that asks a model."""
+"""Capture facts from episodes with an extractor, for example one that asks a model."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from perdure.stores.session_store import SessionStore
 _log = logging.getLogger(__name__)
 
 LEFT_OUT = (SecretPasted, EntryNotFound, LimitExceeded)
-"""Errors of a single fact, which is then not captured."""
+"""If storing a fact raises one of these errors, only this fact is skipped."""
 
 
 @takes_all_declared

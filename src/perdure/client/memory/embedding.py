@@ -1,4 +1,4 @@
-"""Vectors of the texts in a store: an embedder computes them in the order of the log.
+"""Compute vectors of the texts in a store with an embedder, in the order of the log.
 
 A recall computes the vectors of the next few texts. All other texts get their vectors in the
 background (``backlog``) or from `Memory.embed`. A text without a vector is found only by its words.
@@ -37,26 +37,26 @@ QUESTION_TIMEOUT_S = 10.0
 """How long an embedder may take for a question, and for each batch of texts during a recall."""
 
 TEXTS_TIMEOUT_S = 120.0
-"""How long it may take for a batch of texts in the background and in `Memory.embed`."""
+"""How long an embedder may take for a batch of texts in the background or in `Memory.embed`."""
 
 AT_ONCE = 32
-"""Texts that an embedder gets at once, and that a recall gives vectors to."""
+"""Number of texts in one batch for an embedder; a recall computes one batch of vectors."""
 
 STATEMENTS = 128
-"""Facts and summaries that get a vector in one recall."""
+"""Maximum number of facts and summaries whose vectors one recall computes."""
 
 MOST_KNOWN = 8_192
-"""Facts and summaries with a vector in this process."""
+"""Maximum number of vectors of facts and summaries that this process caches."""
 
 _vectors: dict[bytes, array[float]] = {}
-"""The vectors of facts and summaries, by a digest of the model and the text."""
+"""Cached vectors of facts and summaries; the key is a digest of the model and the text."""
 
 _FAR = 2_048
-"""Entries without a text that gets a vector, after which the mark is moved all the same."""
+"""After so many entries without text, the position up to which vectors exist is stored."""
 
 
 async def resolved(embedder: Embedder | EmbedderName) -> Embedder:
-    """Return the embedder; a name is resolved, with files below the current folder.
+    """Return `embedder`; a name is resolved, with file paths relative to the current folder.
 
     Raises: ConfigError if the embedder is not set up; WrongArgument for anything other than an
     embedder.
@@ -70,7 +70,7 @@ async def resolved(embedder: Embedder | EmbedderName) -> Embedder:
 
 
 async def require_embedder(name: EmbedderName | None) -> None:
-    """Load the embedder, so that a missing set-up fails before a client is served.
+    """Load the embedder before a server serves clients, so that a missing set-up fails early.
 
     Raises: ConfigError if the embedder is not set up; WrongArgument for anything other than an
     embedder.
@@ -162,7 +162,7 @@ class TextVectors:
         return Meaning(VectorModel(self._embedder.model, len(vector)), vector)
 
     async def meaning_after_new_texts(self, question: str) -> Meaning:
-        """Return the vector of a question; also compute the vectors of the next texts.
+        """Return the vector of a question; also compute vectors of the next texts that have none.
 
         Raises: EmbedderUnavailable.
         """

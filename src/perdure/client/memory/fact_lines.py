@@ -1,4 +1,4 @@
-"""Facts from a file of JSON lines: ``{"text": …, "subject": …, "from": …, "to": …}``."""
+"""Import facts from a file of JSON lines: ``{"text": …, "subject": …, "from": …, "to": …}``."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _Said = tuple[str, str | None, int | None, int | None]
 async def import_lines(
     store: SessionStore, outside: Outside, file: Path, *, subject: str | None, agent: str | None
 ) -> ImportedFacts:
-    """Store those facts of `file` that are not known yet. Raises: as `Memory.import_facts`."""
+    """Store the facts in `file` that are not stored yet. Raises: as `Memory.import_facts`."""
     content = await asyncio.to_thread(_content_of, file)
     added = known = 0
     problems: list[UnreadLine] = []
@@ -79,7 +79,7 @@ async def _is_added(
     subject: str | None,
     agent: str | None,
 ) -> bool:
-    """Remember `new`; return False if it is known, even if it was stored only just now."""
+    """Store `new`, or return False if it is stored already, even by a concurrent call."""
     said = (new.text, agent, new.valid_from, new.valid_to)
     if subject not in there:
         there[subject] = await _there(store, subject)
@@ -103,7 +103,7 @@ async def _is_added(
 
 
 class _There:
-    """The facts of a subject, and the head of the log at which they were read."""
+    """The facts of a subject, and the head of their log at the time when they were read."""
 
     def __init__(self, head: int, said: set[_Said]) -> None:
         self.head = head

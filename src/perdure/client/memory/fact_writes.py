@@ -1,4 +1,4 @@
-"""Facts in a store: find, remember, correct and forget them."""
+"""Find, remember, correct and forget facts in a store."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def remember(
     key: str | None,
     expected_head: int | None = None,
 ) -> Fact:
-    """Append `new` to the memory stream of its subject. Raises: as `Memory.remember`.
+    """Append the fact `new` to the memory stream of its subject. Raises: as `Memory.remember`.
 
     With `expected_head`, append only if the head of the stream is still `expected_head`. Raises:
     HeadConflict.
@@ -105,7 +105,7 @@ async def remember_once(
     agent: str | None,
     key: str | None,
 ) -> Fact:
-    """Remember `new`, unless this fact is already stored for its subject.
+    """Store the fact `new`, unless the same fact is already stored for its subject.
 
     Raises: as `Memory.remember`.
     """
@@ -141,7 +141,7 @@ _ORDERS: WeakKeyDictionary[SessionStore, _Orders] = WeakKeyDictionary()
 
 
 def _order_of(store: SessionStore, stream: StreamId) -> asyncio.Lock:
-    """Return the lock under which this process remembers facts in `stream`.
+    """Return the lock that serializes this process's calls that remember facts in `stream`.
 
     Without the lock, each of many concurrent calls would read all facts again after every commit of
     another call.
@@ -151,7 +151,7 @@ def _order_of(store: SessionStore, stream: StreamId) -> asyncio.Lock:
 
 
 _NO_HEAD = -2
-"""A head that no stream has: a commit that expects it only looks up its idempotency key."""
+"""No stream has this head, so a commit that expects it only looks up its idempotency key."""
 
 
 async def _fact_under(
@@ -210,7 +210,7 @@ def _is_repeated(known: StoredFact, body: FactRemembered) -> bool:
 
 
 def _is_same(one: FactRemembered | FactCorrected, other: FactRemembered) -> bool:
-    """Return whether two bodies say the same, whatever their sources are."""
+    """Return whether two bodies are equal except for their sources."""
     return (one.text, one.agent, one.said_by, one.valid_from, one.valid_to) == (
         other.text,
         other.agent,
@@ -262,7 +262,7 @@ async def _commit_correction(
     given: tuple[EntryId, ...],
     key: str | None,
 ) -> None:
-    """Commit `new` as a version of `known`. Raises: HeadConflict; IdempotencyMismatch.
+    """Commit `new` as the newest version of `known`. Raises: HeadConflict; IdempotencyMismatch.
 
     A version without sources gets the sources of the newest version. When a correction is repeated
     with the same key, the newest version can have other sources than at the first call. The search
@@ -313,7 +313,7 @@ async def find_fact(store: SessionStore, fact: EntryId) -> Fact:
 
 
 async def facts_in(store: SessionStore, scope: MemoryFilter) -> list[Fact]:
-    """Return the facts of `scope`, unordered."""
+    """Return the facts in `scope`, in no particular order."""
     by_stream: dict[StreamId, list[Entry]] = {}
     if scope.name == "subject":
         stream = memory_stream(scope.subject)
@@ -333,7 +333,7 @@ async def facts_in(store: SessionStore, scope: MemoryFilter) -> list[Fact]:
 
 
 async def own_notes(store: SessionStore, session: str, kinds: Sequence[str]) -> list[Entry]:
-    """Return the notes of `kinds` in the session's own log, without the log of a fork's origin.
+    """Return the side entries of `kinds` in the session's own log, without entries of its origin.
 
     Raises: SessionNotFound.
     """
@@ -379,9 +379,9 @@ async def _remembered(
 
 
 async def _require_sources(store: SessionStore, sources: Iterable[EntryId]) -> tuple[_Source, ...]:
-    """Return the entries `source`, checking that they exist.
+    """Return the entries with the ids `sources`, after checking that they exist.
 
-    Raises: EntryNotFound, also for an erased entry.
+    Raises: EntryNotFound if an entry does not exist or was erased.
     """
     found: list[_Source] = []
     for source in sources:
@@ -396,7 +396,7 @@ async def _require_sources(store: SessionStore, sources: Iterable[EntryId]) -> t
 async def require_alive(
     store: SessionStore, outside: Outside, fact: EntryId, sources: tuple[EntryId, ...]
 ) -> None:
-    """Forget `fact` if one of `sources` was erased while the fact was being stored.
+    """Forget `fact`, and raise an error, if one of `sources` was erased while the fact was stored.
 
     An erasure that begins after this check finds the fact in the store. Raises: EntryNotFound.
     """
@@ -409,7 +409,7 @@ async def require_alive(
 
 
 def _subject_of(sources: Iterable[_Source]) -> str | None:
-    """Return the subject of `sources`.
+    """Return the subject that all `sources` have.
 
     Raises: WrongArgument if `sources` have different subjects.
     """
@@ -449,7 +449,7 @@ def _facts_of(entries: Iterable[Entry]) -> dict[EntryId, StoredFact]:
 
 
 async def _known_fact(store: SessionStore, fact: EntryId) -> _KnownFact:
-    """Return the fact, and the state of its stream before the fact was read."""
+    """Return the fact, and the state that its stream had before the fact was read."""
     with suppress(ValueError, SessionNotFound):
         stream, _ = entry_place(fact)
         state = await store.state(stream)

@@ -1,4 +1,4 @@
-"""The memory of a namespace: it recalls texts of earlier sessions, facts and episodes."""
+"""The memory of a namespace, which recalls texts of earlier sessions, facts and episodes."""
 
 from __future__ import annotations
 
@@ -100,13 +100,13 @@ class Memory:
         episodes, and facts that are true now; `kinds` selects among these. The score of a text
         includes its neighbours in the session and, with an embedder (`with_embedder`), its meaning.
         With `sessions`, only these sessions and the facts from them are searched; `without`
-        excludes sessions. With `agent`, only its sessions and facts are searched; with the scope
-        "agent", those of every subject. `scope` "namespace" searches all subjects. `knowledge_of`
-        adds the knowledge folders of an agent. Like `agent`, `knowledge_of` excludes facts of other
-        agents. numpy (extra ``memory``) makes a recall in a large store several times faster, with
-        the same hits. Raises: SearchIndexDamaged; Unsupported; EmbedderUnavailable; ConfigError if
-        the embedder is not set up; WrongArgument for an empty question, a subject with a wider
-        scope, or the scope "agent" without an agent; ValueError if `limit` is negative.
+        excludes sessions. With `agent`, only this agent's sessions and facts are searched; with the
+        scope "agent", for every subject. `scope` "namespace" searches all subjects. `knowledge_of`
+        adds the knowledge folders of an agent and, like `agent`, excludes facts of other agents.
+        numpy (extra ``memory``) makes recalls in a large store several times faster, with the same
+        hits. Raises: SearchIndexDamaged; Unsupported; EmbedderUnavailable; ConfigError if the
+        embedder is not set up; WrongArgument for an empty question, a subject with a wider scope,
+        or the scope "agent" without an agent; ValueError if `limit` is negative.
         """
         amount("limit", limit)
         require_text("knowledge_of", knowledge_of)
@@ -121,7 +121,7 @@ class Memory:
         """Return this memory with an embedder: its recalls also find texts with similar meaning.
 
         The embedder is ``static:FOLDER``, ``minilm:FOLDER``, PROVIDER:MODEL, or an object with
-        `model` and the async method `embed`. None: without one. Raises: ConfigError; WrongArgument.
+        `model` and the async method `embed`. None: no embedder. Raises: ConfigError; WrongArgument.
         """
         if embedder is not None:
             check_embedder(embedder)
@@ -132,9 +132,9 @@ class Memory:
 
         Recalls and turns continue during the call. Call `embed` after you change the embedder or
         import sessions. If the process is killed, a new call continues. `is_only` removes the
-        vectors of other embedders. Durable: each batch. Raises: EmbedderUnavailable; ConfigError;
-        WrongArgument without an embedder; Unsupported in a store of session files; StoreReadOnly;
-        StoreFull.
+        vectors of other embedders. Durable: each batch is stored before the next begins. Raises:
+        EmbedderUnavailable; ConfigError; WrongArgument without an embedder; Unsupported in a store
+        of session files; StoreReadOnly; StoreFull.
         """
         return await embedding.embed_all(self.backend, self.embedder, is_only=is_only)
 
@@ -198,7 +198,7 @@ class Memory:
         )
 
     async def forget(self, fact_id: str, *, by: str | None = None) -> None:
-        """End a fact and permanently erase its text, also the text of earlier versions.
+        """End a fact, and permanently erase its text and the text of earlier versions.
 
         Forgetting cannot be undone; backups and exports do not change. The certificate of the
         erasure contains `by`. Durable: as `Store.erase`. Raises: FactNotFound.
@@ -270,9 +270,9 @@ class Memory:
     ) -> ImportedFacts:
         """Remember the facts of a file of JSON lines: text, subject, agent, from, to.
 
-        `subject` and `agent` apply to lines without their own. Facts that are already stored are
-        not stored again. An invalid line does not stop the import: `ImportedFacts.problems` lists
-        such lines. Durable: all facts are stored when this returns. Raises: FormatError if the file
+        `subject` and `agent` apply to lines that name none. Facts that are already stored are not
+        stored again. An invalid line does not stop the import: `ImportedFacts.problems` lists such
+        lines. Durable: all facts are stored when this returns. Raises: FormatError if the file
         cannot be read; LimitExceeded if it is too large; Unsupported in a store of session files.
         """
         require_subject(subject)
@@ -303,8 +303,8 @@ class Memory:
         """List the episodes of a scope, the latest end first.
 
         With `session`, only its episodes are listed, whatever its subject. `before` selects
-        episodes that ended earlier; `after` continues after a listed episode or its `cursor`.
-        Raises: SessionNotFound; ValueError if `limit` is negative; WrongArgument for a wrong scope.
+        episodes that ended earlier; `after`, an episode or its `cursor`, continues an earlier list.
+        Raises: SessionNotFound; ValueError if `limit` is negative; WrongArgument for a bad scope.
         """
         amount("limit", limit)
         within = _scope(subject, agent, scope)
@@ -322,7 +322,7 @@ def _page(
     listed: str,
     place: Callable[[T], tuple[int, str, int]],
 ) -> list[T]:
-    """Return the first `limit` of `found` after the position `after`, the latest first."""
+    """Return the first `limit` items of `found` that follow `after`, the latest first."""
     if after is not None:
         cursor = after if isinstance(after, str) else after.cursor
         behind = entry_cursor_place(cursor, listed)
@@ -349,7 +349,7 @@ def _new_fact(
 async def _recorded(
     store: SessionStore, within: MemoryFilter, session: str | None
 ) -> list[Episode]:
-    """Return the episodes of `session`, whatever its subject, or else the episodes in a scope."""
+    """Return the episodes of `session`, whatever its subject; without it, those of a scope."""
     if session is None:
         entries = await store.notes_of_all(_EPISODE_KINDS)
         chosen = within.subject if within.name == "subject" else None

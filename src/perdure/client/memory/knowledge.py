@@ -43,18 +43,18 @@ from perdure.stores.session_store import SessionStore
 _log = logging.getLogger(__name__)
 
 MOST_FILES = 10_000
-"""Files of a folder that are indexed."""
+"""Maximum number of files that are indexed in one folder."""
 
 _MOST_PASSAGES = 5_000
 
 _IDS = "knowledge-"
-"""How the ids of the sessions of files begin. Lists by the start of an id use an index."""
+"""Prefix of the ids of sessions that contain files. A list by id prefix uses an index."""
 
 _DEEPEST = 64
-"""Levels of folders below a knowledge folder that are read."""
+"""Maximum depth below a knowledge folder at which folders are read."""
 
 _AT_ONCE = 4 * 1024 * 1024
-"""Size of the files that are in memory at a time."""
+"""Files are read and indexed in batches of about this size."""
 
 
 class _Found(msgspec.Struct, frozen=True):
@@ -146,7 +146,7 @@ class FolderWatch:
         self._seen: dict[Path, bytes] = {}
 
     async def follow(self, subject: str) -> list[str]:
-        """Index the changes; return the problem if a folder could not be indexed."""
+        """Index changed files; return one problem for each folder that could not be indexed."""
         problems: list[str] = []
         for folder, is_own in zip(self._folders, self._is_own, strict=True):
             try:
@@ -184,7 +184,7 @@ async def _documents(store: SessionStore, subject: str | None) -> list[SessionIn
 
 
 def _known(info: SessionInfo, root: Path) -> _Known | None:
-    """Return the metadata in `info` of an indexed file of the folder `root`; else None."""
+    """Return the indexed file that `info` describes; None if it is not from the folder `root`."""
     described = (info.metadata or {}).get(KNOWLEDGE)
     try:
         kept = msgspec.convert(described, dict[str, str | int])
@@ -238,7 +238,7 @@ async def _store_file(
 
 
 def _passages(file: _Found) -> tuple[list[Passage], str | None]:
-    """Return the passages of `file` without credentials, and a note about omitted passages."""
+    """Return the passages of `file` without credentials, and a message about omitted passages."""
     assert file.content is not None
     is_markdown = Path(file.path).suffix.lower() in MARKDOWN
     found = passages_of(file.content, is_markdown=is_markdown)
@@ -309,7 +309,7 @@ def _is_text(name: str) -> bool:
 class _Reader:
     """Reads the files below a folder, without following any link in the folder.
 
-    `problems`, and `closed`, which lists the folders that cannot be read, are complete once all
+    `closed` lists the folders that cannot be read. `closed` and `problems` are complete once all
     files are read.
     """
 

@@ -1,4 +1,4 @@
-"""What the last turn of a session received besides its messages, and what was left out."""
+"""Report what the last turn of a session recalled, and which messages it left out."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class RecalledPiece(ShortRepr, frozen=True, kw_only=True):
     """A text that a turn recalled; `text` is None if it was erased later or is out of scope.
 
     `words` are the words that occur both in the text and in the message of the turn. `why` names
-    all reasons for the recall; the only reason for a fact is its words.
+    the reasons for the recall; it is empty for a fact.
     Shape: `score` is None for a fact.
     """
 
@@ -47,8 +47,7 @@ class RecalledPiece(ShortRepr, frozen=True, kw_only=True):
 class LastTurn(ShortRepr, frozen=True, kw_only=True):
     """What the last turn recalled, and which messages its newest request left out.
 
-    `problem` is the reason if the recall is incomplete; `trimmed` is None if no message was left
-    out.
+    If the recall is incomplete, `problem` says why. `trimmed` is None if no message was left out.
     """
 
     turn: int
@@ -66,7 +65,7 @@ async def last_turn_of(store: SessionStore, session: StreamId) -> LastTurn | Non
 
 
 async def memory_of_turn(store: SessionStore, entries: Sequence[Entry]) -> LastTurn | None:
-    """Return what the turn with `entries` recalled; None if `entries` do not start a turn."""
+    """Return what the turn with `entries` recalled; None if the first of them starts no turn."""
     started = None if not entries else readable(entries[0])
     if not isinstance(started, TurnStarted):
         return None
@@ -114,7 +113,10 @@ class _Asked:
 
 
 class _Seen(NamedTuple):
-    """The scope of a turn's recall; it is checked because a received turn may name any text."""
+    """The scope of a turn's recall.
+
+    Each text is checked against the scope, because a turn from another store may name any text.
+    """
 
     subject: str | None
     agent: str | None
@@ -125,9 +127,9 @@ class _Seen(NamedTuple):
 
 
 async def _seen_by(store: SessionStore, turn: Entry, agent: str) -> _Seen:
-    """Return the scope of the turn that the entry `turn` begins.
+    """Return the scope of the recall of the turn that the entry `turn` begins.
 
-    For a received turn, the agent is unknown.
+    For a turn that was received from another store, the agent is unknown.
     Raises: SessionNotFound.
     """
     header = (await store.state(turn.stream)).header

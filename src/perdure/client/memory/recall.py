@@ -12,7 +12,7 @@ from perdure.memory.scope import ScopeName
 
 
 class RecalledHits(NamedTuple):
-    """The hits of a recall, and the reason why the embedder failed, or None if it did not fail."""
+    """The hits of a recall, and why the embedder failed; None if it did not fail."""
 
     hits: list[MemoryHit]
     problem: str | None
@@ -30,7 +30,7 @@ async def recall_anyway(  # noqa: PLR0913 - as Memory.recall
     knowledge_of: str | None = None,
     kinds: Sequence[RecallKind] = RECALL_KINDS,
 ) -> RecalledHits:
-    """Recall, by words alone if the embedder is down or not set up, or the store has no vectors.
+    """Recall; search only words if the embedder is down or not set up, or the store has no vectors.
 
     Raises: the errors of ``Memory.recall`` for a memory without an embedder.
     """

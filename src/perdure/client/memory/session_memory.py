@@ -47,11 +47,11 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 _QUESTION = 2_000
-"""Characters of a message that are asked for: a longer one is no question."""
+"""The question of a recall is at most this many characters from the start of the message."""
 
 
 class SessionMemory:
-    """``engine.turns.environment.WorkingMemory`` for one session, about its subject."""
+    """Implements ``engine.turns.environment.WorkingMemory`` for one session and its subject."""
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class SessionMemory:
         return await self._folders.follow(agent_subject(self._agent))
 
     async def _embedder(self, _question: str) -> list[embedding.MeasuredEmbedder]:
-        """Return the embedder of the agent; None if it has none."""
+        """Return a list with the agent's embedder; the list is empty if the agent uses none."""
         chosen = self._config.embedder
         if chosen is None or chosen == "program":
             return []

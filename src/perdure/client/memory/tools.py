@@ -1,7 +1,8 @@
 """Tools that let an agent read and change the memory of its session's subject.
 
 A tool call can see only facts and sessions of the session's subject, and no fact of another agent.
-A call that changes a fact needs approval, like a call that changes a file. Results are bounded.
+A call that changes a fact needs approval, like a call that changes a file. The size of results is
+limited.
 """
 
 from __future__ import annotations
@@ -32,19 +33,19 @@ from perdure.tools.permissions import Permissions
 from perdure.tools.spec import Subject, ToolCall, ToolSpec
 
 _NEWEST = 50
-"""Messages in which the one that a fact comes from is looked for."""
+"""The source of a new fact is searched for in this many newest messages."""
 
 _MOST_FACTS = 100
-"""Facts in an answer."""
+"""Maximum number of facts in one result."""
 
 _MOST_HITS, _MOST_READ = 10, 30
-"""Hits, and messages of a session, in an answer."""
+"""Maximum number of hits in one result, and maximum number of messages of a session."""
 
 _LOOKED_AT = 4
-"""Hits that are read at first for each that is wanted: some are of other subjects."""
+"""Hits that are first read for each wanted hit, because some belong to other subjects."""
 
 _MOST_CHARACTERS = 1_200
-"""Of one message in an answer."""
+"""Maximum number of characters of one message in a result."""
 
 _KINDS = {"said": "", "knowledge": "", "episode": "Summary: ", "fact": "Fact: "}
 """Kind of a hit -> the prefix of its text."""
@@ -237,7 +238,7 @@ class _Calls:
         return header.subject
 
     async def _source(self, call: ToolCall) -> EntryId | None:
-        """Return the newest message of the user in the session; if it is erased, so is the fact."""
+        """Return the user's newest message, as source of a fact; erasing it erases the fact."""
         store, session = self._memory.backend, StreamId(call.session_id)
         leaf = (await store.state(session)).leaf
         newest = await store.branch(session, leaf, limit=_NEWEST, kind=MESSAGE)

@@ -866,20 +866,20 @@ class Memory(Handle[AsyncMemory]):
         episodes, and facts that are true now; `kinds` selects among these. The score of a text
         includes its neighbours in the session and, with an embedder (`with_embedder`), its meaning.
         With `sessions`, only these sessions and the facts from them are searched; `without`
-        excludes sessions. With `agent`, only its sessions and facts are searched; with the scope
-        "agent", those of every subject. `scope` "namespace" searches all subjects. `knowledge_of`
-        adds the knowledge folders of an agent. Like `agent`, `knowledge_of` excludes facts of other
-        agents. numpy (extra ``memory``) makes a recall in a large store several times faster, with
-        the same hits. Raises: SearchIndexDamaged; Unsupported; EmbedderUnavailable; ConfigError if
-        the embedder is not set up; WrongArgument for an empty question, a subject with a wider
-        scope, or the scope "agent" without an agent; ValueError if `limit` is negative.
+        excludes sessions. With `agent`, only this agent's sessions and facts are searched; with the
+        scope "agent", for every subject. `scope` "namespace" searches all subjects. `knowledge_of`
+        adds the knowledge folders of an agent and, like `agent`, excludes facts of other agents.
+        numpy (extra ``memory``) makes recalls in a large store several times faster, with the same
+        hits. Raises: SearchIndexDamaged; Unsupported; EmbedderUnavailable; ConfigError if the
+        embedder is not set up; WrongArgument for an empty question, a subject with a wider scope,
+        or the scope "agent" without an agent; ValueError if `limit` is negative.
         """
 
     def with_embedder(self, embedder: Embedder | EmbedderName | None) -> Memory:
         """Return this memory with an embedder: its recalls also find texts with similar meaning.
 
         The embedder is ``static:FOLDER``, ``minilm:FOLDER``, PROVIDER:MODEL, or an object with
-        `model` and the async method `embed`. None: without one. Raises: ConfigError; WrongArgument.
+        `model` and the async method `embed`. None: no embedder. Raises: ConfigError; WrongArgument.
         """
 
     def embed(self, *, is_only: bool = False) -> int:
@@ -887,9 +887,9 @@ class Memory(Handle[AsyncMemory]):
 
         Recalls and turns continue during the call. Call `embed` after you change the embedder or
         import sessions. If the process is killed, a new call continues. `is_only` removes the
-        vectors of other embedders. Durable: each batch. Raises: EmbedderUnavailable; ConfigError;
-        WrongArgument without an embedder; Unsupported in a store of session files; StoreReadOnly;
-        StoreFull.
+        vectors of other embedders. Durable: each batch is stored before the next begins. Raises:
+        EmbedderUnavailable; ConfigError; WrongArgument without an embedder; Unsupported in a store
+        of session files; StoreReadOnly; StoreFull.
         """
 
     def remember(
@@ -933,7 +933,7 @@ class Memory(Handle[AsyncMemory]):
         """
 
     def forget(self, fact_id: str, *, by: str | None = None) -> None:
-        """End a fact and permanently erase its text, also the text of earlier versions.
+        """End a fact, and permanently erase its text and the text of earlier versions.
 
         Forgetting cannot be undone; backups and exports do not change. The certificate of the
         erasure contains `by`. Durable: as `Store.erase`. Raises: FactNotFound.
@@ -990,9 +990,9 @@ class Memory(Handle[AsyncMemory]):
     ) -> ImportedFacts:
         """Remember the facts of a file of JSON lines: text, subject, agent, from, to.
 
-        `subject` and `agent` apply to lines without their own. Facts that are already stored are
-        not stored again. An invalid line does not stop the import: `ImportedFacts.problems` lists
-        such lines. Durable: all facts are stored when this returns. Raises: FormatError if the file
+        `subject` and `agent` apply to lines that name none. Facts that are already stored are not
+        stored again. An invalid line does not stop the import: `ImportedFacts.problems` lists such
+        lines. Durable: all facts are stored when this returns. Raises: FormatError if the file
         cannot be read; LimitExceeded if it is too large; Unsupported in a store of session files.
         """
 
@@ -1017,8 +1017,8 @@ class Memory(Handle[AsyncMemory]):
         """List the episodes of a scope, the latest end first.
 
         With `session`, only its episodes are listed, whatever its subject. `before` selects
-        episodes that ended earlier; `after` continues after a listed episode or its `cursor`.
-        Raises: SessionNotFound; ValueError if `limit` is negative; WrongArgument for a wrong scope.
+        episodes that ended earlier; `after`, an episode or its `cursor`, continues an earlier list.
+        Raises: SessionNotFound; ValueError if `limit` is negative; WrongArgument for a bad scope.
         """
 
 class Schedule(Handle[AsyncSchedule]):
@@ -1038,8 +1038,8 @@ class Schedule(Handle[AsyncSchedule]):
         agent's settings require.
         Durable: all changes are stored when this returns.
         Raises: SessionNotFound if the session does not exist; LimitExceeded if the text is too
-        long; WrongArgument if the agent of the session is not in force here; FlowRefusal for the
-        role of a flow that is not completed.
+        long; WrongArgument if the session's agent is not in force on this machine; FlowRefusal if
+        the session belongs to a role and its flow is not completed.
         """
 
     def cancel(self, message: str) -> None:
