@@ -101,7 +101,7 @@ def response_of(api: Api, content: bytes) -> RecordedResponse | None:
 
 
 def read_response(api: Api, fields: Fields) -> RecordedResponse:
-    """Return the response `fields`."""
+    """Return the response that the JSON object `fields` contains."""
     media = Media()
     read = {"chat": _chat_answer, "responses": _responses_answer, "messages": _anthropic_answer}
     return RecordedResponse(read[api](fields, media), name_in(fields, "id"), media.blobs)
@@ -119,7 +119,7 @@ def digest_of(message: Message) -> str:
 
 
 def _merged(messages: Iterable[Message]) -> Iterable[Message]:
-    """Yield `messages`; join consecutive messages of the assistant, and those of tools."""
+    """Yield `messages`; join consecutive assistant messages, and consecutive tool messages."""
     waiting: Message | None = None
     for message in messages:
         if waiting is not None and waiting.role == message.role and message.role != "user":

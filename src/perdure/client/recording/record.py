@@ -37,7 +37,7 @@ from perdure.stores.access.cancellation import finished
 
 _MARK = "_perdure_recording"
 _BAD = 400
-"""HTTP statuses from here on are failures."""
+"""HTTP statuses from this number on are failures."""
 _WHOLE_BYTES = 64 * 1024 * 1024
 """A response that is not streamed is recorded up to this size."""
 
@@ -59,7 +59,7 @@ def record(
     branches. A later recording with the same `session_id` continues the session. An async client
     accepts a store of `perdure.open` or of `perdure.blocking.open`; a sync client accepts a store
     of `perdure.blocking.open`. Headers, keys and the tools' definitions are not stored.
-    Durable: the request, before it is sent; the answer, after the program has read it.
+    Durable: the request is stored before it is sent, the answer after the program has read it.
     Shape: the returned object is the recording; `close` or the end of a ``with`` block stops it.
     Copies of the client that share its connections (`with_options`) are recorded, too.
     Raises: WrongArgument for an unsupported client, and for a client that is already recorded.
@@ -119,7 +119,7 @@ class Recording:
     def close(self) -> None:
         """Stop recording.
 
-        Stop recording; the client continues to work, and a response in progress is still recorded.
+        The client continues to work, and a response in progress is still recorded.
         """
         own = cast("dict[str, Any]", vars(self._http))
         if own.pop(_MARK, False):
@@ -179,7 +179,7 @@ class Recording:
         self._portal.call(work)
 
     def _told(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do `work`; if it fails, the program still gets the response."""
+        """Run `work`, which records; if it fails, the program still gets the response."""
         try:
             self._call(work)
         except Exception as error:  # noqa: BLE001 - see above
@@ -272,7 +272,7 @@ class _Call:
             self._raw += data
 
     def decode(self, response: Any) -> None:
-        """Read the buffered bytes of `feed_raw`, with the encoding that `response` names."""
+        """Read the bytes that `feed_raw` buffered, decoded as the headers of `response` say."""
         raw, self._raw = bytes(self._raw), bytearray()
         if raw:
             same: Any = type(response)(200, headers=response.headers, content=raw)

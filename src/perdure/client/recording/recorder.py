@@ -1,4 +1,4 @@
-"""Write recorded calls to a session: the conversation grows, and branches where a request differs.
+"""Append recorded calls to a session; the session branches where a request differs.
 
 Each request repeats the conversation. Digests identify the messages that the session already
 contains. Only new messages are appended, after the last known message.
@@ -20,10 +20,10 @@ from perdure.session.messages import Message
 from perdure.session.notes import Note
 
 FOREIGN: Final = "recorded"
-"""Key of `Message.foreign`: the digest of a message, and the provider's id of a response."""
+"""Key in `Message.foreign` for the digest of a message and the provider's id of a response."""
 
 FAILURE: Final = "recorded.failure"
-"""`Note.note_type` about the last message of a request that failed."""
+"""`Note.note_type` of a note that a call failed; the note refers to the request's last message."""
 
 
 class Recorder:
@@ -42,7 +42,7 @@ class Recorder:
         self._responses: dict[str, EntryId] = {}
 
     async def begin(self, request: RecordedRequest) -> EntryId | None:
-        """Append the new messages of `request`; return the last of its messages.
+        """Append the new messages of `request`; return the id of its last message.
 
         Durable: all changes are stored when this returns.
         """

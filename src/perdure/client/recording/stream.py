@@ -22,7 +22,7 @@ from perdure.codecs.fields import (
 from perdure.codecs.lines import read_line
 
 _MAX_ITEMS = 10_000
-"""Content blocks or tool calls of one response."""
+"""Maximum number of content blocks or tool calls in one response."""
 
 
 class StreamedResponse:

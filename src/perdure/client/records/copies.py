@@ -1,4 +1,4 @@
-"""The entries that a fork copied from its origin, in stores whose forks cannot share entries."""
+"""Count the entries copied from a fork's origin, in stores whose forks cannot share entries."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def copied_entries(store: SessionStore, info: SessionInfo) -> int:
 
 
 async def _was_invoked(store: SessionStore, session: StreamId) -> bool:
-    """Return whether a call opened the session; a fork that copies such a session has its origin.
+    """Return whether a call opened `session` itself; its fork, a copy, has the same `origin`.
 
     Only the first entry is read, because a long session may have invoked many agents.
     """
@@ -72,7 +72,7 @@ async def _has_original(copy: Entry, originals: AsyncIterator[Entry]) -> bool:
 
 
 async def _messages(store: SessionStore, session: StreamId) -> AsyncIterator[Entry]:
-    """Yield the messages of the session in log order, beginning with the messages a fork shares."""
+    """Yield the session's messages in log order; a fork's shared messages come first."""
     try:
         fork = (await store.state(session)).header.fork
     except SessionNotFound:

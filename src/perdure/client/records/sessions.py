@@ -1,4 +1,4 @@
-"""The sessions of a store, newest activity first, and their entries, to compute statistics."""
+"""List a store's sessions, newest activity first, and their entries, to compute statistics."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PAGE = 500
 async def newest_sessions(
     store: SessionStore, since_ms: int | None = None
 ) -> AsyncIterator[SessionInfo]:
-    """Yield all sessions, newest activity first, down to `since_ms`.
+    """Yield the sessions with activity since `since_ms` (None: all), newest activity first.
 
     Sessions are listed in growing steps, so a caller that stops early reads few sessions.
     Units: Unix milliseconds.

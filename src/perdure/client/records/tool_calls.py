@@ -29,7 +29,7 @@ class ToolCallFold:
         self._with_copies = with_copies
         self._records: list[ToolCallRecord] = []
         self._newest: dict[str, int] = {}
-        """Id of a call -> place of its newest record: models use an id again."""
+        """Call id -> index of its newest record, because models can use an id again."""
 
     @property
     def records(self) -> list[ToolCallRecord]:

@@ -1,4 +1,4 @@
-"""Usage, costs and activity: a tally of each session, read from its log, and sums of these."""
+"""Compute usage, costs and activity from a tally of each session, which is read from its log."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from perdure.session.records import ActivityGroup, ActivityTotal, UsageGroup, Us
 from perdure.stores.session_store import SessionStore
 
 _QUARTER_MS = 900_000
-"""A quarter of an hour: every time zone's days and hours begin at one."""
+"""A quarter of an hour: in every time zone, days and hours begin at such a quarter."""
 
 _MOST_KEPT = 10_000
-"""Sessions whose tallies a store's handle keeps."""
+"""Maximum number of sessions whose tallies a store handle caches."""
 
 
 class _Cell(NamedTuple):
@@ -164,7 +164,7 @@ class Tallies:
         session: StreamId | None = None,
         cwd: str | None = None,
     ) -> list[UsageTotal]:
-        """Sum the usage of model calls; days by time, other groups by tokens, highest first."""
+        """Sum up model usage; sort days by time, and other groups by tokens, highest first."""
         begin, end = _ms_or_none(since), _ms_or_none(until)
         groups: dict[tuple[str, str | None], tuple[_Used, set[StreamId]]] = {}
         async for info in self._sessions(session, cwd, begin):
@@ -193,7 +193,7 @@ class Tallies:
         *,
         cwd: str | None = None,
     ) -> list[ActivityTotal]:
-        """Count the events of each day or hour that has any, in order of time."""
+        """Count the events of each day or hour, in order of time; omit those without events."""
         begin, end = _ms_or_none(since), _ms_or_none(until)
         groups: dict[str, tuple[_Count, set[StreamId]]] = {}
         async for info in self._sessions(None, cwd, begin):

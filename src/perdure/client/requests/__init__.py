@@ -1,1 +1,1 @@
-"""Requests for turns in the log: follow them, start their turns when due, list and cancel them."""
+"""Requests for turns that are in the log: follow, list and cancel them, start turns when due."""

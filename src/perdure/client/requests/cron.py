@@ -34,7 +34,7 @@ _FIELDS = (
     ("day of the week", 0, 7, _DAYS),
 )
 _YEARS = 9
-"""Every expression that ever matches does so within the time between two leap days."""
+"""Years that are searched, because two leap days can be eight years apart."""
 
 
 class Recurring(ShortRepr, frozen=True, metaclass=NamedParameters):
@@ -70,8 +70,8 @@ class Recurring(ShortRepr, frozen=True, metaclass=NamedParameters):
     def next_after(self, at: int) -> int:
         """Return the first time after `at`. Units: Unix milliseconds.
 
-        A time that the clock shows twice is used once. A time that the clock skips is moved forward
-        by the skipped interval. For a time that the clock repeats, the first occurrence counts.
+        If the clock shows a time twice, only the first occurrence counts. If the clock skips a
+        time, the time is moved forward by the skipped interval.
         Raises: WrongArgument if there is no such time.
         """
         zone = _zone(self.timezone)

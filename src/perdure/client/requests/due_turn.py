@@ -17,10 +17,10 @@ from perdure.session.ledger import TurnRequested
 from perdure.stores.protocol import Commit, Write
 
 BUSY_S = 0.5
-"""How long a due turn waits before it tries again, while its session has another turn."""
+"""Pause between two attempts to begin a due turn while its session has another turn."""
 
 LOOK_S = 60.0
-"""How often the time is compared, at most: a machine may sleep, or its clock be set."""
+"""Longest pause before the clock is read again: a machine may sleep, or its clock may be set."""
 
 Begin = Callable[[int], Awaitable[TurnState]]
 """Runs the turn that answers the request with this seq."""
@@ -54,8 +54,8 @@ async def turn_when_due(
 ) -> TurnState:
     """Return the state of the turn that answers `request`, after the turn has ended.
 
-    The turn begins in this process when it is due; if another process began it first, it is
-    followed.
+    The turn begins in this process when it is due; if another process began it first, this process
+    only follows it.
     Raises: the errors of `begin`; TurnFailed if the request was rejected.
     """
     followed = FollowedTurn(environment, signals, request=request)
@@ -83,7 +83,7 @@ async def turn_when_due(
 async def _ended_within(
     environment: Environment, signals: Signals, followed: FollowedTurn, seconds: float
 ) -> TurnState | None:
-    """Return the state of the turn if it ends within the time and before a stop is requested."""
+    """Return the turn's state if it ends within `seconds` and before a stop is requested."""
     ending = asyncio.ensure_future(signals.stopping.uncut(followed.ended()))
     sleeping = asyncio.ensure_future(environment.clock.sleep(seconds))
     try:

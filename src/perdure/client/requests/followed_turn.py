@@ -24,8 +24,8 @@ class FollowedTurn:
 
     The object remembers every entry that it has read, so you can cancel `ended` and call it again.
     While the turn waits for a person, the session is marked as waiting in this process, too. With
-    `is_told`, `on_wait` is called with the question, because no other program shows it for a
-    requested turn.
+    `is_told`, the program's `on_wait` is called with the question, because no other program shows
+    the question of a requested turn.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class FollowedTurn:
             return state
 
     async def stop(self) -> None:
-        """Request the end of the turn in any process; close a request whose turn has not begun."""
+        """Ask the process with the turn to stop it; reject the request if no turn has begun."""
         environment = self._environment
         body = new_side(TurnStopRequested(self._signals.stopping.is_cancel), self.about)
         write = Write(stream=environment.stream, entries=(body,))

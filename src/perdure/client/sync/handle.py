@@ -1,8 +1,8 @@
 """A handle without async, which wraps a handle with async.
 
-Each public method of the async handle becomes a method that runs in the portal's loop: a coroutine
-to its end, an iterator step by step. If a method returns an async handle, the program gets a handle
-without async that wraps it.
+Each public method of the async handle becomes a method that runs in the portal's loop. A coroutine
+runs to its end; an iterator runs step by step. If a method returns an async handle, the program
+gets a handle without async that wraps it.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ HIDDEN = frozenset({"backend", "outside", "bus", "aclose"})
 """Attributes and methods that only programs with async use."""
 
 _HANDLES: dict[type, type[Handle[Any]]] = {}
-"""A class with async -> its class without."""
+"""Async class -> the class that wraps it without async."""
 
 
 class Handle(Generic[H]):
-    """A handle without async: `portal` runs every call on the handle `asynchronous`."""
+    """A handle without async; `portal` runs each call on the async handle `asynchronous`."""
 
     portal: Portal
     asynchronous: H
 
     def __init_subclass__(cls, *, of: type | None = None, made_from: str | None = None) -> None:
-        """`of` is the async class; programs construct the handle with its argument `made_from`."""
+        """Wrap the async class `of`; `made_from` names the constructor's argument for a handle."""
         if of is not None:
             _HANDLES[of] = cls
             _copy_members(of, cls)
@@ -162,8 +162,8 @@ def _iter(self: Handle[Any]) -> Iterator[Any]:
 def _result(self: Handle[Any], timeout_s: float | None = None) -> Any:
     """Wait until the turn has ended, and return its reply, as ``await`` does for the async turn.
 
-    Raises: TimeoutError after `timeout_s` seconds; the turn then continues, and `abort` would end
-    it. WrongArgument.
+    Raises: WrongArgument; TimeoutError after `timeout_s` seconds. After a timeout, the turn
+    continues; call `abort` to end it.
     """
     kind = kind_of(float | None)
     if kind.fits is not None and not (kind.fits(timeout_s) and is_kept(timeout_s)):
@@ -199,7 +199,7 @@ _SPECIAL = {
     "__await__": ("result", _result),
     "__init__": ("__getattr__", _attribute),
 }
-"""A special method of an original -> what replaces it: a name, and a method of that name."""
+"""Special method of an async class -> the name and the function of the method that replaces it."""
 
 for _name, _replacement in _SPECIAL.values():
     _replacement.__name__ = _replacement.__qualname__ = _name  # errors about arguments show it

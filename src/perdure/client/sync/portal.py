@@ -73,7 +73,7 @@ class Portal:
                 self.call(_close(iterator))
 
     def closes(self, close: Close) -> None:
-        """Register `close`: it is awaited before the loop ends, and must end the running tasks."""
+        """Register `close`; it is awaited before the loop ends, and must end the current tasks."""
         self._thread.closers.append(close)
         self._thread.kept |= self.run(_others)
 
@@ -89,8 +89,8 @@ class _Call(Generic[T]):
     """A coroutine that the loop runs for another thread.
 
     Ctrl-C can arrive between any two instructions of the calling thread. The calling thread waits
-    on a queue implemented in C, because with an Event, an exception at the wrong moment could leave
-    it locked forever.
+    on a queue implemented in C, because an exception at the wrong moment could leave an Event
+    locked forever.
     """
 
     def __init__(self, work: Coroutine[Any, Any, T]) -> None:
@@ -149,9 +149,9 @@ class _LoopThread:
     def __init__(self) -> None:
         self.closers: list[Close] = []
         self.kept: set[asyncio.Task[Any]] = set()
-        """The tasks that the closers end, such as those of a pool of connections.
+        """Tasks that the closers end, for example the tasks of a connection pool.
 
-        Not cancelled here: one of them may end only its current job, and continue.
+        They are not cancelled here, because such a task may end only its current job and continue.
         """
         self.is_closed = False
         self._process = OwnProcess("the store")
@@ -209,7 +209,7 @@ class _LoopThread:
 
 
 class _Exhausted:
-    """Stands for the end of an iterator, because StopAsyncIteration cannot leave a generator."""
+    """Marks the end of an iterator, because StopAsyncIteration cannot leave a generator."""
 
 
 def _others() -> set[asyncio.Task[Any]]:
