@@ -19,7 +19,7 @@ from perdure.session.messages import (
 )
 
 KnownPart = Callable[[Fields, Media], Part | None]
-"""Converts a part other than plain text; None for an unknown type."""
+"""Converts a part that is not plain text; returns None for an unknown type."""
 
 
 def parts_of(content: object, media: Media, known: KnownPart) -> tuple[Part, ...] | None:
@@ -51,7 +51,7 @@ def answer_of(
     model: str | None = None,
     usage: Usage | None = None,
 ) -> Message:
-    """Return the answer of a model that consists of `parts`; `provider` has the `model`."""
+    """Return a model's answer that consists of `parts`; the model is named `provider`:`model`."""
     parts = tuple(parts)
     is_calling = any(isinstance(part, ToolCallPart) for part in parts)
     return Message(
@@ -78,7 +78,7 @@ def result_of(
     name: str | None = None,
     unreadable: str | None = None,
 ) -> ToolResultPart:
-    """Return the result of a tool call that consists of `parts`.
+    """Return a tool result that consists of `parts`.
 
     `unreadable` is the text that replaces each part of an unknown type; if it is not given, these
     parts are omitted.

@@ -1,4 +1,4 @@
-"""Fields of records, read by type: a value of an unexpected type counts as absent."""
+"""Read the fields of records by type; a value of an unexpected type counts as missing."""
 
 from __future__ import annotations
 

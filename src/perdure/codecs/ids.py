@@ -1,4 +1,4 @@
-"""The ids of perdure's entries in files of other programs: always the same for an entry."""
+"""Compute the ids of perdure's entries in files of other programs, always the same for an entry."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from perdure.session.entries import Entry
 from perdure.session.ids import EntryId
 
 _DIGITS = 16
-"""Twice as long as the tools' own, so that ids do not collide in files of any size."""
+"""Ids are twice as long as the programs' own ids, to avoid collisions in files of any size."""
 
 HEADER_TITLE = -2
-"""The seq that stands for the title in the header of a session, which is no entry."""
+"""The seq that refers to the title in a session's header, because the title is not an entry."""
 
 _TOOL_RESULT = b'"tool_result"'  # each result of a message becomes a record of pi
 
@@ -41,7 +41,7 @@ def message_id(entry: str, ordinal: int = 0) -> str:
 
 
 def written_ids(entries: Iterable[Entry]) -> dict[str, EntryId]:
-    """Map ids in a file to entries, to recognize own entries in an exported file."""
+    """Map the ids in an exported file to the entries, to recognize these entries in the file."""
     return {
         written_id(entry.id, ordinal): entry.id
         for entry in entries

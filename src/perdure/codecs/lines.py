@@ -16,9 +16,8 @@ from typing import Any, cast
 import msgspec
 
 LEVELS = 250
-"""Maximum nesting of a line that any reader accepts.
-Of the interpreter's 1,000 levels, a writer in Python uses two or three per level, and starts at the
-depth of its caller.
+"""Maximum nesting of a line that any reader accepts. The interpreter allows 1,000 nested calls. A
+writer in Python needs two or three calls for each level of a line, and its callers need some, too.
 """
 
 TOO_DEEP = "it is nested too deeply"

@@ -28,7 +28,7 @@ _LEFT_OUT = "[media, left to the import original]"
 
 
 class Media:
-    """The media found in a source so far; their contents are stored only if `is_kept`."""
+    """The media found in a source so far; their bytes are collected only if `is_kept` is true."""
 
     def __init__(self, *, is_kept: bool = True) -> None:
         self._contents: dict[str, bytes] = {}
@@ -77,7 +77,8 @@ class Media:
 def unknown_part(item: object) -> UnknownPart:
     """Return `item` as a part of an unknown type, without top-level signatures.
 
-    Media bytes in the part, which no log accepts, are only in the stored original of the import.
+    Media bytes are removed from the part, because no log accepts them; the stored original of the
+    import contains them.
     """
     fields = fields_of(item)
     if fields is not None:

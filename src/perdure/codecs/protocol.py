@@ -31,9 +31,9 @@ _raw = msgspec.json.Decoder(msgspec.Raw)
 class Said(msgspec.Struct, frozen=True):
     """The content of a record. `about` and the values of `references` are ids of records.
 
-    `references` are the fields of the body that refer to an entry; in the body itself, these fields
-    are None. `meta` is the metadata of the message in the record. If only the raw record is stored,
-    `unknown` or `malformed` is the reason.
+    `references` contains the fields of the body that refer to an entry; in `body` itself, these
+    fields are None. `meta` is the metadata of the message in the record. If only the raw record is
+    stored, `unknown` or `malformed` is the reason.
     """
 
     body: Message | TreeBody | SideBody
@@ -45,13 +45,14 @@ class Said(msgspec.Struct, frozen=True):
 
 
 class WriteContext(msgspec.Struct, frozen=True):
-    """What a codec needs to make records.
+    """The data and functions that a codec needs to make the records of an entry.
 
-    `own` is the id of the first record of the entry. `first` returns the first record of another
-    entry, and `last` returns the parent record for the children of an entry. `blob` returns the
-    content of a handle. `model` returns the model in effect at an entry. `first`, `last`, `blob`
-    and `model` return None if there is no result. `undone` are compactions that were undone;
-    `kept_over` are compactions that a later compaction retains.
+    `own` is the id of the first record of the entry. `first` returns the id of another entry's
+    first record, and `last` the id of the record that is the parent for the entry's children.
+    `blob` returns the bytes for a media handle. `model` returns the model in effect at an entry.
+    `first`, `last`, `blob` and `model` return None if there is no result. `undone` are compactions
+    that were undone; `kept_over` are compactions in the part of a branch that a later compaction
+    keeps.
     """
 
     own: str
@@ -63,7 +64,7 @@ class WriteContext(msgspec.Struct, frozen=True):
     kept_over: frozenset[EntryId] = frozenset()
 
     def target(self, note: Entry) -> str | None:
-        """Return the record of the entry to which `note` refers."""
+        """Return the record id of the entry that `note` refers to; None if there is none."""
         return None if note.about is None else self.last(note.about)
 
 
@@ -74,8 +75,8 @@ class Codec(msgspec.Struct, frozen=True):
     ends lines at `LINE_ENDS`; these characters are then escaped. `has_leaf_record` is True if the
     tool has a record that moves the leaf; otherwise the tool continues from the last record.
     `oldest_version` is the oldest file version that the tool does not rewrite; nothing is appended
-    to older files. `most_header_bytes` is the limit of the first line of a file; the tool skips
-    files above this limit. `file_name` returns the name of a session's file from its time and id.
+    to older files. `most_header_bytes` is the maximum length of a file's first line; the tool skips
+    files with a longer one. `file_name` returns the name of a session's file from its time and id.
     `header` returns the first record, made from id, time, working directory and the file of the
     parent. `records` returns the records for an entry, at least one, in the order of the file.
     `title` returns the record that names the session. `custom` returns a record with the given type
@@ -148,7 +149,7 @@ def carried_body(line: bytes) -> bytes:
 
 
 def custom_body(format: str, custom_type: str, data: object) -> Custom | ImportedRecord:
-    """Return the body of a ``custom`` record; perdure's records are side entries unless marked."""
+    """Return the body of a ``custom`` record; those of perdure are side entries by default."""
     lane = (fields_of(data) or {}).get("lane")
     if custom_type.startswith(OURS) and lane != "tree":
         return ImportedRecord(format, custom_type)
@@ -180,7 +181,7 @@ def _kept_contents(handles: tuple[str, ...], writing: WriteContext) -> dict[str,
 
 
 def reference(name: str, fields: Fields, key: str) -> tuple[tuple[str, str], ...]:
-    """Return the field `name` of a body if the key `key` of the record refers to an entry."""
+    """Return `name` with the id at `key`, to which this body field refers; empty without an id."""
     target = name_in(fields, key)
     return () if target is None else ((name, target),)
 
@@ -193,7 +194,7 @@ def unknown_record(format: str, fields: Fields, envelope: Collection[str]) -> Sa
 
 
 def unreadable_message(format: str, message: object, role: str | None, *, is_known: bool) -> Said:
-    """Return a message without a role or content, or of an unknown role, as a state entry."""
+    """Return a message that has no role, no content or an unknown role as a custom entry."""
     body = Custom(f"{format}:message", message)
     if role is None or is_known:
         return Said(body, malformed="its message has no role or no content")

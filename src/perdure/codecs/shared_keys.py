@@ -13,13 +13,13 @@ from perdure.session.messages import MICROCENTS_PER_DOLLAR, Usage
 from perdure.session.notes import SessionInfoChanged
 
 ROOT = "root"
-"""The reference of a branch summary that starts before the root."""
+"""The id to which a branch summary refers if its branch starts before the root."""
 
 NO_MODEL = "unknown"
-"""Provider, or model, if none is known."""
+"""Name of the provider, or of the model, if it is unknown."""
 
 OURS = "perdure."
-"""Prefix of the type of perdure's ``custom`` records; a kind of entry follows, or ``key``."""
+"""Prefix of the type of perdure's ``custom`` records; an entry's kind, or ``key``, follows."""
 
 
 def dollars(usage: Usage) -> float:
@@ -28,7 +28,7 @@ def dollars(usage: Usage) -> float:
 
 
 def microcents_in(cost: Fields) -> int | None:
-    """Return the cost in ``cost``; None for 0, which both formats write for an unknown cost."""
+    """Return the total of `cost`; None for 0, which both formats write if the cost is unknown."""
     total = number_in(cost, "total")
     if total is None or not 0 < total < 10**7:
         return None
@@ -63,7 +63,7 @@ def title_in(fields: Fields) -> SessionInfoChanged:
 
 
 META_FIELD = b'"meta":'
-"""Start of the field with a source's metadata of a message."""
+"""Start of the JSON field for the metadata that a source program added to a message."""
 
 
 class _HasMeta(msgspec.Struct):
@@ -85,7 +85,7 @@ def with_field(body: bytes, name: bytes, value: object) -> bytes:
 
 
 def meta_of(body: bytes) -> Fields:
-    """Return the metadata that the source of an imported message added to it."""
+    """Return the metadata in the message `body` that the program it was imported from added."""
     if META_FIELD not in body:
         return {}
     try:

@@ -29,7 +29,7 @@ from perdure.session.messages import Message, Part, Role, Usage
 from perdure.session.notes import Label
 
 Reader = Callable[[Fields, Media], Said | None]
-"""Decodes a record of one type; None if it is kept as one of an unknown type."""
+"""Decodes a record of one type; returns None to store it like a record of an unknown type."""
 
 
 class Keys(msgspec.Struct, frozen=True):
@@ -53,10 +53,10 @@ class Keys(msgspec.Struct, frozen=True):
 
 
 class SharedRecords(msgspec.Struct, frozen=True):
-    """The records of the tool `format`.
+    """Reads the records of the tool `format` whose types pi and Operator share.
 
-    `usage_of` reads the usage in a record. `shown` are types of ``custom_message`` records with a
-    message of a role that the tool lacks.
+    `usage_of` reads the usage in a record. `shown` maps the type of a ``custom_message`` record to
+    its message's role, which the tool does not have.
     """
 
     format: str
@@ -71,7 +71,7 @@ class SharedRecords(msgspec.Struct, frozen=True):
         return unknown_record(self.format, fields, self.keys.envelope) if said is None else said
 
     def readers(self) -> dict[str, Reader]:
-        """Return the reader of each type of record."""
+        """Return the reader of each shared record type."""
         return {
             "compaction": lambda fields, _: self.compaction(fields),
             "branch_summary": self._branch_summary,

@@ -16,7 +16,7 @@ from perdure.codecs.lines import LEVELS, is_too_deep
 from perdure.session.codec import encode
 
 LINE_ENDS = ("\x85", "\u2028", "\u2029")
-"""Line ends besides LF for readers that follow Unicode."""
+"""Characters besides LF that end a line for readers that follow Unicode."""
 
 
 class Style(msgspec.Struct, frozen=True):

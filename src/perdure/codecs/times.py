@@ -30,7 +30,7 @@ def time_of(text: str) -> int | None:
 
 
 def local_name(at: int, session: str, form: str) -> str:
-    """Return ``<local time>_<session>.jsonl``."""
+    """Return the file name ``<local time>_<session>.jsonl``, with the time in the format `form`."""
     try:
         moment = (_EPOCH + timedelta(milliseconds=at)).astimezone()
     except OverflowError:

@@ -35,10 +35,10 @@ from perdure.session.messages import (
 )
 
 usage_of = partial(usage_in, tokens=TOKENS)
-"""Reported usage; None if nothing was counted."""
+"""Reads the reported usage; returns None if nothing was counted."""
 
 SUMMARY_ROLES = frozenset({"branch_summary", "compaction_summary"})
-"""Roles that Operator generates for a context and stores in no file of its own."""
+"""Roles of messages that Operator creates for a context but never stores in its own files."""
 
 _ROLES: dict[str | None, Role] = {
     "user": "user",
@@ -49,7 +49,7 @@ _ROLES: dict[str | None, Role] = {
 
 
 def message_of(fields: Fields, media: Media) -> Message | CustomMessage | None:
-    """Return the message in `fields`; None without a known role, or without content."""
+    """Return the message in `fields`; None if its role is unknown or it has no content."""
     parts = content_of(fields, media)
     if parts is None:
         return None

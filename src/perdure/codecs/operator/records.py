@@ -1,6 +1,6 @@
 """Convert entries to records of an Operator file of version 3.
 
-Shape of a record: ``type`` and the fields of this type, in Operator's order; `placed` inserts
+Shape of a record: ``type`` and the fields of this type, in Operator's order; `place_record` inserts
 ``id``, ``timestamp`` and ``parent_id`` before the fields. Operator uses times in seconds, one
 message for all tool results of a batch, and names in snake case. Fields without a value are
 omitted, as Operator's own writer does, so a root has no ``parent_id``.
@@ -39,13 +39,13 @@ from perdure.session.messages import (
 from perdure.session.notes import Label, LeafMoved, SessionInfoChanged
 
 CONTEXT = "context"
-"""A role that Operator lacks; for a model it is the user's."""
+"""A role that Operator does not have; models receive such messages as the user's."""
 
 _COSTS = ("input", "output", "cache_read", "cache_write")
 
 
 def seconds(at: int) -> float:
-    """Return the time `at` in Operator's unit."""
+    """Return the time `at`, in milliseconds, as seconds, which Operator uses."""
     return at / 1000
 
 
@@ -72,7 +72,7 @@ def place_record(record: Mapping[str, object], id: str, parent: str | None, at: 
 def records_of(entry: Entry, body: Body, writing: WriteContext) -> list[Fields]:
     """Return the records for `entry`, at least one; each record is the parent of the next one.
 
-    Shape: Operator reads from the records the same messages that the entry contains.
+    Shape: when Operator reads the records, it gets the same messages as the entry contains.
     """
     made = [] if entry.id in writing.undone else _records(entry, body, writing)
     return made or [custom(OURS + entry.kind, carried_fields(entry, is_escaped=True))]
@@ -96,7 +96,7 @@ def _records(entry: Entry, body: Body, writing: WriteContext) -> list[Fields]:
 
 
 def _record(entry: Entry, body: Body, writing: WriteContext) -> Fields | None:
-    """Return the record of an entry that has no message."""
+    """Return the record for an entry without a message; None if Operator has no such record."""
     match body:
         case ModelChange():
             provider, model = provider_and_model(body.model)
@@ -143,7 +143,7 @@ def _message_record(message: Message, entry: Entry, ordinal: int, writing: Write
 
 
 def _usage(usage: Usage) -> Fields:
-    """Return usage in Operator's form; only the total cost of a call is known."""
+    """Return `usage` as Operator writes it; only the total cost is set, the others are unknown."""
     counts = {name: getattr(usage, name) for name in TOKENS}
     return {**counts, "cost": {**dict.fromkeys(_COSTS, 0.0), "total": dollars(usage)}}
 
@@ -202,12 +202,12 @@ def _medium(part: MediaPart, writing: WriteContext) -> Fields:
 
 
 def is_medium(part: MediaPart) -> bool:
-    """Whether Operator has a block for `part`."""
+    """Whether Operator has a kind of block for the media `part`, an image or audio."""
     return part.mime_type.startswith(("image/", "audio/"))
 
 
 def is_written(part: Part, role: str) -> bool:
-    """Whether Operator has a kind of block for `part`."""
+    """Whether Operator has a kind of block for `part` in a message of the role `role`."""
     if isinstance(part, TextPart | MediaPart):
         return True
     if isinstance(part, ToolResultPart):
@@ -261,7 +261,7 @@ def _details(body: Compaction | BranchSummary) -> Fields:
 
 
 def _compaction(entry: Entry, body: Compaction, writing: WriteContext) -> list[Fields]:
-    """Return a compaction, preceded by the messages that it retained."""
+    """Return the record of a compaction, preceded by the messages that the compaction retained."""
     retained = () if entry.id in writing.kept_over else body.retained or ()
     records = [_message_record(each, entry, n, writing) for n, each in enumerate(retained)]
     kept = None

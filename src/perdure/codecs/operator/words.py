@@ -17,10 +17,10 @@ TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tok
 """Keys of the token counts, as in `Usage`."""
 
 META = ("reply_to", "channel_message_id", "attachments", "reactions")
-"""Keys of a gateway's metadata of a message."""
+"""Keys of the metadata that a gateway adds to a message."""
 
 NAME = "perdure.name"
-"""Key in the metadata of a tool's result for the tool name, which Operator's results lack."""
+"""Key for the tool's name in a tool result's metadata; Operator's results have no such field."""
 
 WORDS: Mapping[StopReason, str] = {
     "stop": "stop",
@@ -30,6 +30,6 @@ WORDS: Mapping[StopReason, str] = {
     "aborted": "abort",
     "error": "error",
 }
-"""Perdure's stop reasons in Operator's words; one to one."""
+"""Perdure's stop reason -> Operator's word for it, one to one."""
 
 STOP_REASONS: Mapping[str | None, StopReason] = {word: reason for reason, word in WORDS.items()}

@@ -32,7 +32,7 @@ from perdure.session.messages import (
 )
 
 usage_of = partial(usage_in, tokens=TOKENS)
-"""Reported usage; None if the provider counted nothing (a cut call)."""
+"""Reads the reported usage; returns None if nothing was counted, as for an interrupted call."""
 
 UNREADABLE_MEDIA = "[an image that could not be read]"
 
@@ -71,7 +71,7 @@ def retained_of(items: Iterable[object], media: Media) -> tuple[Message, ...]:
 
 
 def nested_usage(message: Fields) -> Fields | None:
-    """Return the model usage of a tool's own calls, which its result reports (newer pi)."""
+    """Return the usage of a tool's own model calls, which newer pi reports in the tool's result."""
     if message.get("role") != "toolResult":
         return None
     usage = object_in(message, "usage")

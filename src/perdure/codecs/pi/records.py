@@ -1,7 +1,7 @@
 """Convert entries to records of a pi file of version 3.
 
 Shape of a record: the keys in pi's own order, without ``id``, ``parentId`` and ``timestamp``, which
-`placed` inserts where pi writes them. pi writes one record for each tool result.
+`place_record` inserts where pi writes them. pi writes one record for each tool result.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _records(entry: Entry, body: Body, writing: WriteContext) -> list[Fields]:
 
 
 def _record(entry: Entry, body: Body, writing: WriteContext) -> Fields | None:
-    """Return the record of an entry that has no message."""
+    """Return the record for an entry without a message; None if pi has no such record."""
     match body:
         case ModelChange():
             provider, name = provider_and_model(body.model)
@@ -186,7 +186,7 @@ def _block(part: Part, writing: WriteContext) -> list[Fields]:
 
 
 def is_image(part: MediaPart) -> bool:
-    """Whether pi has a kind of block for `part`; pi would send any other part as an image, too."""
+    """Whether `part` is an image; pi would also send any other media as an image."""
     return part.mime_type.startswith("image/")
 
 
@@ -201,7 +201,7 @@ def is_written(part: Part, role: str) -> bool:
 
 
 def usage(usage: Usage) -> Fields:
-    """Return usage in pi's form; only the total cost of a call is known."""
+    """Return `usage` as pi writes it; only the total cost is set, the others are unknown."""
     counts = (
         usage.input_tokens,
         usage.output_tokens,
@@ -219,7 +219,7 @@ def usage(usage: Usage) -> Fields:
 
 
 def custom(custom_type: str, data: object) -> Fields:
-    """Return a record that is never part of a context."""
+    """Return a record of a custom type, which is never part of a context."""
     fields: Fields = {"type": "custom", "customType": custom_type}
     return fields if data is None else {**fields, "data": data}
 

@@ -10,7 +10,7 @@ from perdure.session.messages import StopReason
 FORMAT: Final = "pi"
 VERSION = 3
 BASH = "bash_execution"
-"""Custom type, here, of a shell command that the user ran."""
+"""Custom type that perdure gives to a shell command that the user ran."""
 
 LEAF_MARKER = "perdure.leaf"
 """Custom type of the record that moves the leaf to its parent."""
@@ -28,4 +28,4 @@ STOP_REASONS: Mapping[str | None, StopReason] = {
     "error": "error",
     "aborted": "aborted",
 }
-"""pi's stop reasons as perdure's; a reason unknown to pi is an ``error`` there."""
+"""pi's stop reason -> perdure's; a reason that pi does not know is written as ``error``."""
