@@ -1,1 +1,1 @@
-"""From a branch to a model request: which messages to send, and which to summarize. Pure."""
+"""Turn a branch into a model request: choose the messages to send and to summarize. Pure."""

@@ -1,4 +1,4 @@
-"""The summary of an abandoned branch: the request for it, and its text.
+"""Summarize an abandoned branch: make the request for the summary, and its text.
 
 The summarized entries are those after the common ancestor, up to the abandoned leaf, in path order.
 A compaction among the summarized entries does not end their range: its summary is summarized, too.
@@ -23,7 +23,7 @@ from perdure.session.messages import Message, user
 
 MAX_OUTPUT_TOKENS = 2_048
 SUMMARY_ENTERS_BELOW = 0.9
-"""Below this share of the budget, an oversized summary is still included."""
+"""A summary that exceeds the budget is included if less than this share is used so far."""
 
 
 class _Told(msgspec.Struct, frozen=True):

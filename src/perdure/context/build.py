@@ -1,4 +1,4 @@
-"""Build the context for a model: a window of the log as a valid history within a budget.
+"""Build a model's context from a window of the log: a valid history within a budget.
 
 `build_context` is the only way from the log to a request. `build_context` never raises an error,
 whatever the log contains. It omits nothing silently: `dropped` and `skipped` count what is omitted.
@@ -41,7 +41,7 @@ class Context(ShortRepr, frozen=True):
     Units: `tokens` is the expected size of a call: the newest reported usage, plus estimates for
     later messages. If the expected size exceeds the budget, `tokens` is the estimate of the
     messages alone.
-    Shape: `messages` are valid for every provider (``validity``); empty if there are none.
+    Shape: `messages` is valid for every provider (see ``validity``), and can be empty.
     """
 
     model: str | None
@@ -56,7 +56,7 @@ class Trim(msgspec.Struct, frozen=True):
     """The remaining messages, the number of omitted entries, and the remaining tokens.
 
     `first` is the first message of the oldest remaining exchange, if older exchanges were omitted;
-    `spared` counts the entries whose older messages remain.
+    `spared` counts the pinned entries that remain from omitted exchanges.
     """
 
     messages: tuple[ContextMessage, ...]
@@ -131,7 +131,7 @@ def context_of(window: ContextWindow, said: Emitted, trim: Trim, model: str | No
 
 
 def _left_out(window: ContextWindow, said: Emitted, trim: Trim) -> tuple[int, int]:
-    """Return the entries omitted before the first exchange of `trim`, and the parts skipped."""
+    """Return the number of entries omitted before `trim.first`, and of pieces skipped after it."""
     assert trim.first is not None
     places = {entry.id: place for place, entry in enumerate(window.entries)}
     place = places.get(trim.first.entry_id, 0) if trim.first.entry_id else 0
@@ -212,10 +212,11 @@ def trim_history(
     pins: frozenset[EntryId],
     max_messages: int | None = None,
 ) -> Trim:
-    """Return `messages` without the oldest exchanges after the first `pinned`, if necessary.
+    """Return `messages` without the oldest exchanges that exceed a limit.
 
-    Entries in `pins` remain even if their exchange is omitted. `max_messages` limits the messages
-    after the first `pinned`, but the newest exchange always remains complete.
+    The first `pinned` messages always remain. Entries in `pins` remain even if their exchange is
+    omitted. `max_messages` limits the messages after the first `pinned` ones, but the newest
+    exchange always remains complete.
     Units: `sizes` are the messages' estimates in tokens, `reported` the result of `context_tokens`.
     """
     if not messages:
@@ -248,7 +249,7 @@ def _factor(
     pinned: int,
     max_messages: int | None,
 ) -> float:
-    """Return the factor that corrects estimates, from the newest messages that fill the budget.
+    """Return the factor for estimates, computed from the newest messages that fill the budget.
 
     If all messages fit according to their estimates, the newest reported usage corrects the sum of
     the estimates. If the messages do not all fit, the usage reported between two answers corrects
@@ -284,7 +285,7 @@ def _correction(reported: int, estimated: int) -> float:
 def _first_that_fits(
     starts: Sequence[int], sizes: Sequence[int], budget: float, pinned: int
 ) -> int:
-    """Return the first of `starts` from which all messages fit; the last one if none fits."""
+    """Return the first of `starts` from which on all messages fit; the last one if none fits."""
     left = sum(sizes)
     at = pinned
     for start in starts:

@@ -1,6 +1,6 @@
-"""When to compact, and where to cut: the part to summarize, and the part to keep.
+"""Decide when to compact, and where to cut between the part to summarize and the part to keep.
 
-This module only plans: ``summary`` converts a plan to requests and their replies to a text, and the
+This module only plans. ``summary`` converts a plan to requests, and the replies to a text; the
 engine appends the ``compaction``. After a compaction, every message of the current context is
 either kept or part of the summary. A later compaction therefore never loses a message that an
 earlier compaction kept.
@@ -58,7 +58,7 @@ class CompactionPlan(msgspec.Struct, frozen=True):
 
 
 class _Cut(msgspec.Struct, frozen=True):
-    """`at` is the start of the kept part.
+    """Where a compaction cuts: `at` is the start of the kept part.
 
     `turn` is the start of the turn that `at` splits, if it splits one.
     """
@@ -198,7 +198,8 @@ class LeftContext(ShortRepr, frozen=True):
 
     Shape: `entries` are the removed entries from root to leaf; `roles` counts their messages,
     `tool_calls` the calls in them. `pinned` are the entries that remain because they are pinned.
-    Units: the token counts are of the whole context, as stored in the compaction.
+    Units: `tokens_before` and `tokens_after` are the size of the whole context, as the compaction
+    stores it.
     """
 
     compaction: EntryId
@@ -264,7 +265,7 @@ def _cut(
 
 
 def _enough_from(shown: Sequence[Shown], keep_recent_tokens: int, scale: float) -> int | None:
-    """Return the last position followed by `keep_recent_tokens`; None if there are fewer tokens."""
+    """Return the last position from which on there are `keep_recent_tokens`; None if none is."""
     total = 0
     for position in range(len(shown) - 1, -1, -1):
         message = shown[position].message

@@ -49,8 +49,9 @@ class Shown(msgspec.Struct, frozen=True):
 class Emitted(msgspec.Struct, frozen=True):
     """The messages of a window.
 
-    Shape: with `has_summary` the first of `messages` is the compaction's summary. `skips` are the
-    entries that cannot be read, completely or in part, each with the number of unreadable pieces.
+    Shape: if `has_summary` is true, the first of `messages` is the compaction's summary. `skips`
+    are the entries that cannot be read, completely or in part, each with the number of unreadable
+    pieces.
     """
 
     messages: tuple[ContextMessage, ...]
@@ -86,7 +87,7 @@ def emit(window: ContextWindow) -> Emitted:
 
 
 def stays_fresh(window: ContextWindow) -> bool:
-    """Return True if the usage of the next answers will match the current context."""
+    """Return True if usage reported with the next answers will be valid for the current context."""
     at = _position(window.entries, window.state.compaction)
     return _first_undone_after(window, at) == len(window.entries)
 
@@ -167,14 +168,14 @@ def _without_usage(message: Message) -> Message:
 
 
 def _position(entries: Sequence[Entry], wanted: Entry | None) -> int:
-    """Return the index of `wanted`, -1 if it is not among `entries`."""
+    """Return the index of `wanted` in `entries`; -1 if it is not there."""
     if wanted is None:
         return -1
     return next((n for n, entry in enumerate(entries) if entry.id == wanted.id), -1)
 
 
 def _first_undone_after(window: ContextWindow, at: int) -> int:
-    """Return the position from which answers may belong to a smaller context than now."""
+    """Return the position from which on answers may have had a smaller context than the current."""
     if not window.undone:
         return len(window.entries)
     if window.earlier and window.undone - {entry.id for entry in window.entries}:

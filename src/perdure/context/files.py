@@ -1,4 +1,4 @@
-"""The files that a conversation read and changed, to be listed in its summary."""
+"""Find the files that a conversation read and changed, to list them in its summary."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CHANGING = frozenset(
         "notebook_edit",
     }
 )
-"""Names of tools, in lower case, as pi, Operator and Claude Code spell them."""
+"""Names, in lower case, of tools that change files in pi, Operator and Claude Code."""
 
 PATH_ARGUMENTS = ("path", "file_path", "notebook_path")
 
@@ -42,7 +42,7 @@ class FileLists(msgspec.Struct, frozen=True):
 
 
 def file_lists(messages: Iterable[Message], earlier: Iterable[FileLists] = ()) -> FileLists:
-    """Return the files that tool calls in `messages` name, and those of the summaries `earlier`."""
+    """Return the files named by tool calls in `messages`, and the files in the lists `earlier`."""
     read: set[str] = set()
     modified: set[str] = set()
     for lists in earlier:

@@ -19,7 +19,7 @@ from perdure.session.notes import Pin
 
 
 def pins_of(notes: Iterable[Entry]) -> frozenset[EntryId]:
-    """Return the entries that `notes` (in log order) pin; the last note about an entry decides."""
+    """Return the pinned entries; of the `notes` on an entry, in log order, the last one counts."""
     pinned: set[EntryId] = set()
     for note in notes:
         if note.kind != Pin.kind or note.about is None or note.is_erased:
@@ -69,7 +69,7 @@ def _with_partners(path: Sequence[Entry], pins: frozenset[EntryId]) -> frozenset
 
 
 def results_without_call(entries: Sequence[Entry], pins: frozenset[EntryId]) -> list[EntryId]:
-    """Return the `pins` in `entries` that have a result whose call comes before `entries`."""
+    """Return the pinned `entries` with a tool result whose call comes before all `entries`."""
     found: list[EntryId] = []
     for place, entry in enumerate(entries):
         called = _results_in(readable(entry)) if entry.id in pins else frozenset[str]()
@@ -85,8 +85,8 @@ def results_without_call(entries: Sequence[Entry], pins: frozenset[EntryId]) -> 
 def has_partners(near: Sequence[Placed], pins: frozenset[EntryId], end: int) -> bool:
     """Return True if `near`, parts of a branch, contains the calls and results of `pins`.
 
-    The part of the branch that is known begins at the depth `end`. The results of a call come after
-    it and before the next answer; the search ends when every call has a result.
+    The branch is known from the depth `end` on. The results of a call come after it and before the
+    next answer; the search ends when every call has a result.
     """
     pieces: list[list[Placed]] = []
     for each in near:

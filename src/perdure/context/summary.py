@@ -23,11 +23,11 @@ from perdure.session.messages import user
 
 MIN_SUMMARY_CHARACTERS = 20
 PREFIX_SHARE = 0.625
-"""Share of the output limit for the start of a split turn."""
+"""Share of the output limit for the summary of a split turn's start."""
 MOST_PARTS = 16
-"""Maximum requests for one summary; the middle of a longer conversation is left out."""
+"""Maximum number of requests for one summary; the middle of a longer conversation is omitted."""
 LEAST_PART_TOKENS = 100
-"""A window with less room for a part is too small for summaries in parts."""
+"""If a window has less room for a part, summaries are not divided into parts."""
 
 
 def summary_requests(
@@ -70,7 +70,7 @@ _LEFT_OUT = "[{} more characters were left out]"
 class SummaryParts(msgspec.Struct, frozen=True):
     """The parts of a conversation that is too long for one request.
 
-    Units: a summary is quoted with at most `summary_bytes` in UTF-8.
+    Units: `summary_bytes` limits the quoted summary of earlier parts, in UTF-8 bytes.
     """
 
     texts: tuple[str, ...]
@@ -167,7 +167,7 @@ def _prompt(text: str, instructions: str, focus: str | None, previous: str | Non
 
 
 def summary_text(plan: CompactionPlan, replies: Sequence[str]) -> str:
-    """Return the summary from `replies`, one per request of `summary_requests`.
+    """Return the summary made from `replies`, the answers to the requests of `summary_requests`.
 
     Shape: the text begins with the summary of the history. For a split turn, ``---``, a heading and
     the summary of the turn's start follow. The text ends with the lists of files.
@@ -186,7 +186,7 @@ def summary_text(plan: CompactionPlan, replies: Sequence[str]) -> str:
 
 
 def summary_length(text: str) -> int:
-    """Return the characters of a summary, without white space and lists of files."""
+    """Return the number of characters of a summary, without white space and lists of files."""
     return len("".join(without_file_lists(text).split()))
 
 

@@ -42,7 +42,7 @@ def estimate_tokens(message: Message, scale: float = 1.0) -> int:
 
 
 def unscaled_tokens(message: Message) -> float:
-    """Return the unscaled estimate: multiples of 1/4, so that sums are exact."""
+    """Return the unscaled estimate, a multiple of 1/4, so that sums are exact."""
     return sum(_unscaled_tokens(part) for part in message.parts)
 
 

@@ -71,7 +71,7 @@ class _Round(msgspec.Struct, frozen=True):
 
 
 class Ids(msgspec.Struct, frozen=True):
-    """Many ids, in layers; each layer is at least as large as the next layer. A value.
+    """An immutable set of ids, in layers; each layer is at least as large as the next one.
 
     The cost of adding ids depends only on the number of added ids, not on the number of existing
     ids.
@@ -100,11 +100,11 @@ class Ids(msgspec.Struct, frozen=True):
 
 
 class Calls(msgspec.Struct, frozen=True):
-    """State of the tool calls of messages, as far as later messages depend on it.
+    """The state of tool calls, as far as the pairing of later messages depends on it.
 
     `answered` are the ids of calls that accept no further result; `owed` are the ids of calls that
-    can still get a result. `sent` are the ids under which calls are sent; `repeats` counts the
-    reuses of an id.
+    can still get a result. `sent` are the ids with which calls are sent to the model; `repeats`
+    counts the reuses of an id.
     """
 
     answered: Ids = Ids()
@@ -341,7 +341,7 @@ def _is_superseded(each: _Round, follower: _Piece | None) -> bool:
 
 
 def _messages_of(each: _Round, ids: _CallIds) -> Iterator[ContextMessage]:
-    """Yield the answer, texts before calls (Anthropic rejects the reverse), and the results."""
+    """Yield the answer and its results; texts precede calls, as Anthropic rejects the reverse."""
     calls = tuple(
         ToolCallPart(ids.sendable(call.id), sendable_name(call.name), call.args)
         for call in each.calls
@@ -368,7 +368,7 @@ def _tool_message(
 
 
 def _sendable_result(call: ToolCallPart, result: ToolResultPart | None) -> ToolResultPart:
-    """Return `result` as the answer to `call`; for None, a note that the outcome is unknown."""
+    """Return `result` as the answer to `call`; for None, a text that the outcome is unknown."""
     if result is None:
         return ToolResultPart(call.id, prompts.CALL_INTERRUPTED, is_error=True, name=call.name)
     text = result.text if result.text.strip() else prompts.NO_OUTPUT

@@ -1,4 +1,4 @@
-"""Messages as text, for a model or a person outside of the conversation."""
+"""Write messages as text, for a model or a person outside of the conversation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Make any messages a history that OpenAI, Anthropic and Google all accept.
+"""Turn any messages into a history that OpenAI, Anthropic and Google all accept.
 
 In a valid history, the first message is the user's. The user side and the assistant alternate. Tool
 results belong to the user side, directly after the calls that they answer; user text may follow
@@ -46,14 +46,14 @@ def alternating(messages: Sequence[ContextMessage]) -> tuple[ContextMessage, ...
 def merge_neighbours(messages: Sequence[ContextMessage]) -> list[ContextMessage]:
     """Return `messages` with adjacent messages of one role merged.
 
-    Shape: the last message of an earlier merge may be merged again.
+    Shape: `messages` may begin with the last message of an earlier merge.
     """
     runs = groupby(messages, key=lambda each: each.message.role)
     return [_merge(list(run)) for _, run in runs]
 
 
 def with_valid_ends(messages: Sequence[Message]) -> Sequence[Message]:
-    """Return `messages` of `merge_neighbours`: the user first, no white space at the end."""
+    """Return merged `messages` with the user first, and without white space at the end."""
     if messages and messages[0].role != "user":
         messages = (_OPENING, *messages)
     if messages and messages[-1].role == "assistant":

@@ -110,9 +110,9 @@ def _with_pins(
 def _has_hidden_ties(joined: ContextWindow, known: frozenset[EntryId]) -> bool:
     """Return True if the context before the entries `known` depends on unread entries.
 
-    The context depends on unread entries in two cases. In the first case, a compaction that retains
-    messages instead of entries is in `known`, or the compaction or one of its messages is pinned.
-    In the second case, a pinned answer failed, and the next answer replaces it.
+    The context depends on unread entries in two cases. In the first case, a compaction retains
+    messages instead of entries, and the compaction is in `known`, or an earlier entry that it does
+    not hide is pinned. In the second case, a pinned answer failed, and the next answer replaces it.
     """
     compaction = joined.state.compaction
     is_inside = compaction is not None and compaction.id in known

@@ -29,17 +29,17 @@ from perdure.session.ledger import History
 from perdure.session.messages import Message, Part, ToolResultPart
 
 MOST_OPEN = 3
-"""Number of messages processed for every request before some of them are settled."""
+"""Every request processes the open messages again; if more than this are open, some are settled."""
 
 
 class Conversation(msgspec.Struct, frozen=True):
-    """The messages of a window: the `settled` messages and the `open` messages.
+    """The messages of a window: `settled` ones no longer change, `open` ones still can.
 
-    `tail` contains the `open` messages, paired after the settled ones; `sizes` contains the sizes
-    of its messages. `leaf` is the end of the branch, `state` its inherited state. `is_fresh`: usage
-    that is reported from now on is valid for the context. `pins` and `pinned` are copied from the
-    window. `pinned_calls` are the ids of pinned tool calls; a later result of a pinned call is
-    pinned, too.
+    `tail` contains the `open` messages after their tool calls were paired with results; `sizes`
+    contains the sizes of its messages. `leaf` is the end of the branch, `state` its inherited
+    state. `is_fresh` is true if usage that is reported from now on is valid for the context. `pins`
+    and `pinned` are copied from the window. `pinned_calls` are the ids of pinned tool calls; a
+    later result of a pinned call is pinned, too.
     """
 
     leaf: EntryId | None
@@ -58,7 +58,7 @@ class Conversation(msgspec.Struct, frozen=True):
     def extend(self, entries: Sequence[Entry]) -> Conversation | None:
         """Return this conversation with `entries`, which follow its leaf and only add messages.
 
-        Returns None if one of the entries may belong to a pinned entry.
+        Returns None if one of the entries contains a result of a pinned tool call.
         """
         added: list[ContextMessage] = []
         pinned_calls = self.pinned_calls
@@ -151,7 +151,7 @@ def _settled_with(conversation: Conversation, open_: tuple[ContextMessage, ...])
 
 
 def _is_complete(tail: Paired) -> bool:
-    """Return True if no later message can change `tail`, except a result."""
+    """Return True if no later message except a tool result can change `tail`."""
     if not tail.messages or tail.calls.owed:
         return False
     return tail.messages[-1].message.role != "assistant"  # a failed answer may be retried

@@ -22,7 +22,7 @@ from perdure.context.validity import alternating, merge_neighbours, with_valid_e
 from perdure.session.messages import Message
 
 _MARGIN = 1 + 1e-9
-"""Tolerance for estimates that are added up in another order."""
+"""Tolerance for rounding errors when estimates are added up in another order."""
 
 
 class Prompt(msgspec.Struct, frozen=True):
@@ -45,7 +45,7 @@ class Prompt(msgspec.Struct, frozen=True):
 
 
 class _Room(msgspec.Struct, frozen=True):
-    """Limits of the messages: tokens and count."""
+    """The limits of a request: tokens and number of messages."""
 
     tokens: float
     messages: int | None

@@ -23,11 +23,11 @@ from perdure.session.sequences import Joined
 T = TypeVar("T")
 
 MOST_COPIED = 2_048
-"""Up to this many items, a full read copies the sequence into one tuple."""
+"""A sequence with fewer items is copied into one tuple when it is read as a whole."""
 
 
 class Layers(msgspec.Struct, Generic[T], frozen=True):
-    """A sequence that is often extended, and rarely read from its start. A value.
+    """An immutable sequence that is often extended, and rarely read from its start.
 
     Each layer is at least as long as the next layer. New items are merged with the shorter layers
     before them, so an item is copied only once each time the length of the sequence doubles.
@@ -74,10 +74,10 @@ class Layers(msgspec.Struct, Generic[T], frozen=True):
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """The settled messages.
+    """The messages that no later message can change.
 
-    Shape: `said` are the messages in the form of ``emit``; `paired` are the same messages in the
-    form of ``repair_pairs``. `sizes` are the unscaled tokens of `paired`, `size` is their sum.
+    Shape: `said` are the messages as ``emit`` returns them; `paired` are the same messages as
+    ``repair_pairs`` returns them. `sizes` are the unscaled tokens of `paired`, `size` is their sum.
     `messages` are in the form of ``merge_neighbours``, except `last`, which may be merged with
     later messages. `reported_at` is the index in `paired` of the newest usage that a provider
     reported; -1 without such usage. `reported` is the newest reported usage, in tokens. `handles`
