@@ -1,9 +1,9 @@
-"""The internet addresses to which requests may go: public ones, not those of internal networks.
+"""Decide to which internet addresses requests may go: public ones, not internal networks.
 
-Pure. Addresses that are not in the list of open addresses are blocked. For IPv6 only global unicast
-is open. Every IPv6 address that contains an IPv4 address (mapped, compatible, translated, NAT64,
-6to4, Teredo, ISATAP) is therefore blocked. Site-local, link-local, unique local and multicast
-addresses are blocked, too.
+Pure. IPv4 addresses in a listed special network are blocked. For IPv6, only global unicast is open.
+Every IPv6 address that contains an IPv4 address (mapped, compatible, translated, NAT64, 6to4,
+Teredo, ISATAP) is blocked. Site-local, link-local, unique local and multicast addresses are
+blocked, too.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _LOCAL = (
     IPv6Network("::1/128"),
     IPv6Network("fc00::/7"),
 )
-"""Also open if the configuration allows services of the local network."""
+"""Networks that are also open if the configuration allows services of the local network."""
 
 _METADATA = frozenset((IPv6Address("fd00:ec2::254"),))
 

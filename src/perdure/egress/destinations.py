@@ -33,10 +33,10 @@ _INSIDE = frozenset(
 
 
 class Destination(ShortRepr, frozen=True):
-    """Destination of a request.
+    """The destination of a request.
 
-    Shape: `host` is in lower-case ASCII without a final dot, an IPv6 address without brackets;
-    `target` starts with a slash and is ASCII.
+    Shape: `host` is lower-case ASCII without a final dot; an IPv6 address has no brackets. `target`
+    starts with a slash and is ASCII.
     """
 
     scheme: Scheme
@@ -80,7 +80,7 @@ def destination_of(url: str, *, is_local_open: bool = False) -> Destination:
 
 
 def host_name(text: str) -> str:
-    """Return a configured host in the form of a `Destination`.
+    """Return the configured host `text`, normalized like the host of a `Destination`.
 
     Raises: EgressDenied if the text is not a host.
     """
@@ -110,7 +110,7 @@ def require_host(host: str, *, is_local_open: bool = False) -> None:
 
 
 def _literal(host: str) -> str | None:
-    """Return `host` as an address; None for a name."""
+    """Return `host` as an IP address; None if it is a name."""
     try:
         return str(IPv6Address(host) if ":" in host else IPv4Address(host))
     except AddressValueError:
@@ -139,6 +139,6 @@ def _host_and_port(authority: str, default: int) -> tuple[str, int]:
 
 
 def _target(text: str) -> str:
-    """Return path and query in ASCII; characters that need it are percent-encoded."""
+    """Return the path and query in ASCII, with percent-encoding where necessary."""
     target = text if text.startswith("/") else f"/{text}"
     return quote(target, safe=_KEPT)

@@ -12,7 +12,7 @@ TIMEOUT_S = 30.0
 MAX_ANSWER_BYTES = 1024 * 1024
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
-"""(host name, port) -> its addresses."""
+"""Resolves a host name, with a port, to its addresses."""
 
 
 class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,8 +36,8 @@ class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
 class HttpResponse(msgspec.Struct, frozen=True):
     """The response; redirects are not followed.
 
-    Shape: `headers` have lower-case names; repeated headers are joined by commas. `is_cut`: `body`
-    is only the beginning of the response's body.
+    Shape: `headers` have lower-case names; repeated headers are joined by commas. `is_cut` is true
+    if `body` is only the beginning of the response's body.
     """
 
     status: int

@@ -74,7 +74,8 @@ def rpc_client(
 ) -> Any:
     """Return a client for a JSON-RPC library; it follows no redirects, not even to the same host.
 
-    The caller must close the client. Units: `timeout_s` seconds, for each read and write.
+    The caller must close the client. Units: `timeout_s` is the limit in seconds for each read and
+    write.
     """
     return httpx2.AsyncClient(
         transport=RpcTransport(resolve=resolve, is_local_open=is_local_open),

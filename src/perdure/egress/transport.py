@@ -24,7 +24,7 @@ from perdure.egress.http_types import TIMEOUT_S, Resolve
 from perdure.errors import EgressDenied
 
 MAX_TRIED = 4
-"""Maximum addresses of one name to try, one after the other."""
+"""Maximum number of addresses of one name that are tried, one after the other."""
 
 
 async def resolve_host(host: str, port: int) -> Sequence[str]:
@@ -76,7 +76,8 @@ class PinnedBackend(httpcore2.AsyncNetworkBackend):
     async def _addresses(self, host: str, port: int) -> list[str]:
         """Return the distinct addresses of `host`, all checked.
 
-        Raises: EgressDenied if an address is not open, or if there is no address.
+        Raises: EgressDenied if an address is not open; ``httpcore2.ConnectError`` without an
+        address.
         """
         name = host.strip("[]")
         require_host(name, is_local_open=self._is_local_open)
@@ -156,7 +157,7 @@ class PinnedTransport(httpx2.AsyncBaseTransport):
 
 @cache
 def _usual_trust() -> ssl.SSLContext:
-    """Return the trusted certificates: loaded once, because that takes 20 ms."""
+    """Return the trusted certificates, which are loaded only once, because this takes 20 ms."""
     return httpx2.create_ssl_context(trust_env=False)
 
 
@@ -169,7 +170,8 @@ def pinned_client(
 ) -> httpx2.AsyncClient:
     """Return a client with the pinned transport; it ignores redirects and the environment.
 
-    The caller must close the client. Units: `timeout_s` seconds, for each read and write.
+    The caller must close the client. Units: `timeout_s` is the limit in seconds for each read and
+    write.
     """
     transport = PinnedTransport(resolve=resolve, is_local_open=is_local_open, trust=trust)
     return httpx2.AsyncClient(

@@ -11,7 +11,7 @@ from perdure.errors.usage import WrongArgument
 
 
 def is_utf8(text: str) -> bool:
-    """Return True if `text` can be encoded as UTF-8; half of a surrogate pair cannot."""
+    """Return True if `text` can be encoded as UTF-8, and thus has no half of a surrogate pair."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -27,7 +27,7 @@ def unknown_parameter(owner: str, name: str, names: Iterable[str]) -> WrongArgum
 
 
 def wrong(owner: str, name: str, takes: str, given: object) -> WrongArgument:
-    """Return the error for the value `given` of argument `name` of `owner`; it omits the value."""
+    """Return the error that the argument `name` of `owner` has the wrong value `given`."""
     kind = "None" if given is None else f"{type(given).__name__}"
     if "not empty" in takes and isinstance(given, Sized) and not given:
         kind = "an empty one"

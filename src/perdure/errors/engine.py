@@ -37,8 +37,11 @@ TurnFailure = Literal[
     "mcp_unavailable",
     "request_refused",
 ]
-"""Why a turn or a requested summary failed; from ``work_failed`` on, why no turn began for a
-message sent later or to workers (docs/guides/turns.md)."""
+"""Why a turn or a requested summary failed.
+
+The values from ``work_failed`` on say why no turn began for a message to be sent later or to
+workers (docs/guides/turns.md).
+"""
 
 
 def failure_of(code: str | None, other: TurnFailure) -> TurnFailure:
@@ -47,7 +50,7 @@ def failure_of(code: str | None, other: TurnFailure) -> TurnFailure:
 
 
 class EngineError(PerdureError):
-    """The turn engine cannot do this in the session's current state."""
+    """The turn engine cannot do the operation in the session's current state."""
 
     code = "engine_error"
 
@@ -168,7 +171,8 @@ class Waiting(EngineError):
 class QueueFull(EngineError):
     """The namespace has too many turns that wait for workers; nothing was written.
 
-    Without `has_worker`, the message says that no worker runs. Units: `retry_after_s` seconds.
+    Without `has_worker`, the message says that no worker runs. Units: `retry_after_s` is in
+    seconds.
     """
 
     code = "queue_full"

@@ -29,7 +29,7 @@ class FlowExists(SessionExists):
 
 
 class FlowRefusal(EngineError):
-    """The flow cannot do this in its current state; nothing was changed.
+    """The flow cannot do the operation in its current state; nothing was changed.
 
     `role` is the affected role and `session` its session, or None. `is_waiting` is True if the flow
     waits for something else. The message then says where to see what the flow waits for.

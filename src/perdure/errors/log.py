@@ -12,7 +12,7 @@ class SessionError(PerdureError):
 
 
 class EntryNotFound(SessionError):
-    """No entry of that id is visible in the session; if `stream` is None, in no session."""
+    """No entry with this id is visible in the session, or in any session if `stream` is None."""
 
     code = "entry_not_found"
 
@@ -45,7 +45,7 @@ class FactNotFound(EntryNotFound):
 class AmbiguousId(SessionError):
     """A prefix matches several ids, or a label several entries.
 
-    `told` is the complete error message if a longer prefix is no remedy.
+    `told` is the complete error message if typing a longer prefix does not help.
     """
 
     code = "ambiguous_id"

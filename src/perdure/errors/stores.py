@@ -12,7 +12,7 @@ class StoreError(PerdureError):
 
 
 class SessionNotFound(StoreError):
-    """No such stream in this namespace.
+    """The namespace has no stream with this id.
 
     `is_prefix` means that `stream` is only the beginning of a session id.
     """
@@ -28,7 +28,7 @@ class SessionNotFound(StoreError):
 
 
 class NotImported(SessionNotFound):
-    """The store has no session of the named session file.
+    """The store has no session that belongs to the given session file.
 
     With `is_missing`, the file itself does not exist.
     """

@@ -1,4 +1,4 @@
-"""Live events: from the call that produces them to its observers in this process.
+"""Deliver live events from the call that produces them to its observers in this process.
 
 The bus stores no live event after the end of its call. Publishing never waits and never fails. Each
 subscriber has a bounded buffer; a subscriber that falls behind receives a `Snapshot` of every open
@@ -26,13 +26,13 @@ CAPACITY = 1024
 """Maximum live events in a subscriber's buffer before snapshots replace them."""
 
 PROGRESS_CHARACTERS = 64 * 1024
-"""Characters at the end of a tool's progress in a snapshot. Answers are complete."""
+"""A snapshot contains this many last characters of a tool's progress; answers are complete."""
 
 Live = LiveEvent | Snapshot
 LiveObserver = Callable[[LiveEvent], object]
 
 Piece = tuple[LiveType, str]
-"""A text of an open call and the type of the events it came with."""
+"""An event type, and the joined text of a call's consecutive events of this type."""
 
 _log = logging.getLogger(__name__)
 
@@ -41,11 +41,11 @@ class Relay(Protocol):
     """Passes live events of this process to other processes, and of other processes to the bus."""
 
     def shown(self, event: LiveEvent, epoch: int) -> None:
-        """Receive an event of this process, shown under lease `epoch`; never waits or raises."""
+        """Pass on an event that this process published under `epoch`; never waits or raises."""
         ...
 
     async def settle(self, stream: StreamId, of: int) -> None:
-        """Return when other processes can read all events of a finished call of this process.
+        """Wait until other processes can read all events of a finished call of this process.
 
         This method never raises, and waits only briefly.
         """
@@ -124,7 +124,7 @@ class LiveBus:
                 log_failure(_log, error, "an observer of live events failed")
 
     def receive(self, event: LiveEvent) -> None:
-        """Send an `event` of another process to the subscribers."""
+        """Add `event` to its open call, and send it to the subscribers in this process."""
         key = (event.stream, event.of)
         call = self._open.get(key)
         if call is None:
@@ -148,7 +148,7 @@ class LiveBus:
                 subscription.offer(event)
 
     def tell(self, draft: EventDraft, at: int, epoch: int = 0) -> LiveEvent:
-        """Number `draft` within its call and publish it under the lease `epoch`.
+        """Give `draft` the next number in its call, and publish it under the lease `epoch`.
 
         Units: `at` is Unix milliseconds.
         Raises: ValueError if the draft belongs to no stream or to two streams. A rejected draft
@@ -162,7 +162,7 @@ class LiveBus:
         return event
 
     async def settle(self, stream: StreamId, of: int) -> None:
-        """Return when other processes can read all events of the finished call `of`."""
+        """Wait until other processes can read all events of the finished call `of`."""
         if self.relay is not None and (stream, of) in self._open:
             await self.relay.settle(stream, of)
 
@@ -268,7 +268,7 @@ class Subscription:
         return taken
 
     async def wait(self) -> None:
-        """Wait until there are new events, or until `wake`."""
+        """Wait until there are new events, or until `wake` is called."""
         self._loop = asyncio.get_running_loop()
         await self._arrived.wait()
 

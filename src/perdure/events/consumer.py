@@ -20,14 +20,15 @@ from perdure.session.ids import StreamId
 from perdure.session.messages import Message
 
 Verdict = Literal["new", "repeated", "gap"]
-"""An event is applied, skipped as a repetition, or shows that events were lost."""
+"""An event is applied (``new``), skipped (``repeated``), or shows that events were lost (``gap``).
+"""
 
 Told = AnyEvent | Mapping[str, object]
-"""An event from a watch, or in its wire form."""
+"""An event as a watch yields it, or the same event as JSON data from the wire."""
 
 ToldT = TypeVar("ToldT", bound=Told)
 Connect = Callable[[int], AsyncIterator[ToldT]]
-"""Seq -> the events after it, as long as the connection lasts."""
+"""Opens a connection after a given seq, and yields the events until the connection ends."""
 
 _CLOSING = frozenset(("agent:model_finished", "agent:tool_result", "agent:interrupted"))
 _STREAM = StreamId("followed")
@@ -109,7 +110,7 @@ def _of_one_stream(event: LiveEvent | Snapshot) -> LiveEvent | Snapshot:
 
 
 def _read(event: Mapping[str, object]) -> Event | LiveEvent | Snapshot:
-    """Return the position of an event in wire form."""
+    """Return an event that has the position of `event`, which is in wire form."""
     type_, seq = event.get("type"), event.get("sequenceNumber")
     index, of, n = event.get("index", 0), event.get("of"), event.get("n")
     if isinstance(type_, str) and isinstance(seq, int) and isinstance(index, int):

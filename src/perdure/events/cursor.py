@@ -8,7 +8,7 @@ from perdure.session.ids import StreamId
 
 
 class Cursor(ShortRepr, frozen=True):
-    """An observer has seen everything up to and including `after`.
+    """The position of an observer that has seen everything up to and including `after`.
 
     `after` is a seq if one session is watched, or a position of the namespace if all sessions are
     watched. A cursor never points into the middle of an entry's events: an interrupted entry is

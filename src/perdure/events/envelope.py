@@ -1,4 +1,4 @@
-"""The common head of all events on the wire, and live events before numbering.
+"""The first fields of all events on the wire, and live events that have no number yet.
 
 An event belongs to exactly one session or one flow. A draft event that names both a session and a
 flow, or neither, is rejected before it gets a number, so no gap appears in the numbers.
@@ -17,7 +17,7 @@ from perdure.session.info import StreamKind
 class EventDraft(msgspec.Struct, frozen=True):
     """A live event that has no number yet.
 
-    `of` is the open call; `agent` and `model` produced the event.
+    `of` is the seq of the entry that began the open call; `agent` and `model` produced the event.
     """
 
     type: LiveType

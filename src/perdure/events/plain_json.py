@@ -46,7 +46,7 @@ def fields_of(value: msgspec.Struct) -> dict[str, object]:
 
 @cache
 def _names_of(kind: type[msgspec.Struct]) -> tuple[tuple[str, str, bool], ...]:
-    """Return each field of `kind`, its name in JSON, and whether it is required.
+    """Return, for each field of `kind`, its name, its name in JSON, and whether it is required.
 
     The result is cached, because `msgspec.structs.fields` evaluates every annotation of the class
     again.

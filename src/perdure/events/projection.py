@@ -1,7 +1,7 @@
 """The durable events of an entry, and the wire form of every event.
 
 Each entry has one or more events, and the same entry always gives the same events. An unknown kind
-gives ``log:entry``. An event that Relavium has too has the same name and payload as there;
+gives ``log:entry``. An event that Relavium also has gets the same name and payload as in Relavium;
 ``docs/events.md`` lists all events.
 """
 
@@ -36,7 +36,7 @@ _COMPACTING: Mapping[str, str] = {"threshold": "auto-threshold", "overflow": "au
 """Reasons for automatic compactions, as reported to observers."""
 
 _PREVIEWED: Mapping[str, str] = {"fs_write": "path", "process": "command", "egress": "host"}
-"""Action -> the name of its preview in a question."""
+"""Action of a tool -> name of the field with the action's preview in a question."""
 
 OTHER = "log:entry"
 """Type of the event for an entry that this version cannot read."""
@@ -65,7 +65,7 @@ def events_of(entry: Entry) -> tuple[Event, ...]:
 
 @takes_declared
 def wire(event: AnyEvent, kind: StreamKind = "session") -> dict[str, object]:
-    """Return `event`, of a stream of `kind`, as JSON data.
+    """Return `event` as JSON data; `kind` is the kind of its stream.
 
     Shape: every event has ``sessionId`` or ``flowId``, ``type``, ``timestamp`` and the fields of
     its payload. A durable event also has ``sequenceNumber``. A durable event has ``index`` unless
@@ -182,7 +182,7 @@ def _model_called(body: ledger.ModelCalled) -> list[Told]:
 
 
 def turn_finished(body: ledger.TurnFinished, turn: EntryId | None) -> list[Told]:
-    """Return the events of the end of `turn`."""
+    """Return the events of the entry with this `body`, which ends the turn `turn`."""
     payload: dict[str, object] = {
         "stopReason": body.end,
         **_tokens_used(body.usage, body.model),
@@ -309,7 +309,7 @@ SIMPLE: Mapping[str, str] = {
     MESSAGE: "agent:message",
     **{kind: body.event for kind, body in BODIES.items() if body.event},
 }
-"""Kind -> type of its event, whose payload is the fields of the body."""
+"""Kind of an entry -> type of its event, if the payload is exactly the fields of the body."""
 
 # Each function takes the body class of its kind, which the type system cannot express.
 SPECIAL: Mapping[str, Callable[[Any], list[Told]]] = {
@@ -327,7 +327,7 @@ SPECIAL: Mapping[str, Callable[[Any], list[Told]]] = {
     ledger.ToolFinished.kind: _tool_finished,
     ledger.Trimmed.kind: _on_trim,
 }
-"""Kind -> function that returns its events, if a payload is not the fields of the body."""
+"""Kind of an entry -> function that returns its events, if a payload differs from the body."""
 
 TYPES = frozenset(
     {

@@ -13,7 +13,7 @@ from types import MappingProxyType
 Facts = Mapping[str, str | int]
 
 NAMES = ("flow", "role", "node", "session", "turn")
-"""The possible facts, from the widest to the narrowest."""
+"""The names of the facts about the current work, from the widest to the narrowest."""
 
 _facts: ContextVar[Facts] = ContextVar("perdure_scope", default=MappingProxyType({}))
 

@@ -39,7 +39,7 @@ class Event(ShortRepr, frozen=True):
 
 @cache
 def class_of(type_: str) -> type[Event]:
-    """Return the class of the durable events of `type_`, which is in `perdure.event_types`."""
+    """Return the class in `perdure.event_types` of durable events with the type `type_`."""
     name = type_.replace(":", "_").title().replace("_", "")
     made = msgspec.defstruct(name, (), bases=(Event,), module="perdure.event_types", frozen=True)
     return cast("type[Event]", made)
