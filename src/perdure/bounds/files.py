@@ -35,7 +35,7 @@ def open_named(path: Path) -> BinaryIO:
 
 
 def read_named(path: Path, limit: str = "document_bytes", what: str | None = None) -> bytes:
-    """Return the content of the regular file at `path`, up to `limit` bytes.
+    """Return the content of the regular file at `path`; its size must be within the limit `limit`.
 
     `what` is the name of the file in error messages; the default is its path.
 

@@ -14,18 +14,18 @@ from typing import cast
 import msgspec
 
 _TEXT = 48
-"""Characters of a text that are shown."""
+"""Number of characters of a text that are shown."""
 
 _ITEMS = 3
-"""Items of a list, and keys of a mapping, that are shown."""
+"""Number of items of a list, or of keys of a mapping, that are shown."""
 
 _VALUE = 120
-"""Characters of a value within another one; a longer one is only named."""
+"""If a value inside another value has more characters, only its type is shown."""
 
 _WHOLE = 300
 
 _PASSWORD = re.compile(r"(://[^/:@\s]*:)[^/@\s]*@")
-"""The password of an address."""
+"""Matches the password in an address."""
 
 
 def short_repr(self: object) -> str:
@@ -74,7 +74,7 @@ def _shown(given: object) -> str:
 
 
 def _listed(items: Sequence[str], count: int | None = None) -> str:
-    """Return the first of `items`, and how many were left out; `count` is the total."""
+    """Return the first `items` as text, and how many were left out; `count` is the total number."""
     more = (len(items) if count is None else count) - _ITEMS
     return ", ".join([*items[:_ITEMS], *([f"… {more} more"] if more > 0 else [])])
 

@@ -1,4 +1,4 @@
-"""Compute the sums of ``sums`` over the texts of a corpus with numpy, for all texts at once."""
+"""Compute the same sums as ``sums`` with numpy, for all texts of a corpus at once."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ Floats = NDArray[np.floating]
 _HOUR_MS = 3_600_000
 
 _ASKS = bytes(cues & Cue.ASKS > 0 for cues in range(256))
-"""For ``bytes.translate``: 1 for the cues of a text that ends with a question."""
+"""Table for ``bytes.translate`` that gives 1 for the cues of a text that ends with a question."""
 
 _ROUNDING = 1e-9
-"""The scores of the best texts are added up once more, in the order in which ``sums`` adds."""
+"""Tolerance for scores: those of the best texts are added up again, in the order of ``sums``."""
 
 
 class ArraySums:
-    """``ranking.Sums`` as arrays over all texts."""
+    """Implements ``ranking.Sums`` with arrays over all texts."""
 
     def __init__(self, corpus: Corpus, question: Question, scope: Scope, weights: Weights) -> None:
         self._corpus = corpus
@@ -115,7 +115,7 @@ class ArraySums:
         return nsmallest(limit, ranked, key=lambda each: (-each.score, -positions[each.text]))
 
     def _speech(self, spoken: Sequence[Spoken]) -> Floats | None:
-        """Return the scores of texts by, or in answer to, a speaker named in the question."""
+        """Return the scores for texts of speakers named in the question; exchanges score more."""
         if not spoken:
             return None
         size, weights = len(self._owner), self._weights
@@ -134,7 +134,7 @@ class ArraySums:
     def _scores(self, speech: Floats | None, closeness: Floats | None) -> tuple[Floats, Floats]:
         """Return the score of each text, which is 0 for a text that is not allowed.
 
-        Also return the part of each score that is due to ``MAIN``.
+        Also return the part of each score that comes from the reasons in ``MAIN``.
         """
         weights = self._weights
         main = weights.context * self._context
@@ -151,7 +151,7 @@ class ArraySums:
         return score, main
 
     def _cues(self) -> Floats:
-        """Return, for each text, the score of the cues in the text and in the text before it."""
+        """Return, for each text, the score of its cues, and of a question in the text before it."""
         weights, corpus = self._weights, self._corpus
         kinds = np.arange(256)
         time = weights.time if self._question.asks_when else 0.0

@@ -28,7 +28,7 @@ _MONTHS = (
 _MONTH = {name: number for number, names in enumerate(_MONTHS, 1) for name in names}
 
 _ALSO_WORDS = frozenset({"may", "mar", "march", "mars", "jan", "mai", "mei", "jun", "sep", "dec"})
-"""Names of months that are other words as well: they need a number, or a preposition, beside."""
+"""Names of months that are also other words; they count only next to a number or preposition."""
 
 _BEFORE_MONTH = frozenset(
     {"in", "of", "since", "during", "until", "by", "last", "this", "next", "early", "late", "mid"}

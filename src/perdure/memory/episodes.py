@@ -32,7 +32,7 @@ class _AgentOnly(msgspec.Struct):
 
 
 _agent_only = msgspec.json.Decoder(_AgentOnly)
-"""Decodes the id alone: a snapshot of an agent is long, and a recall may read thousands."""
+"""Decodes only the agent's id: its snapshot is long, and a recall may read thousands of them."""
 
 _BINDINGS = frozenset((each.kind, each.version) for each in (SessionStarted, AgentBound))
 
@@ -110,7 +110,7 @@ class EpisodeFold:
     def recorded(
         self, info: SessionInfo, first: int, ended_at: int, by: EpisodeEnd, agent: str | None
     ) -> EpisodeRecorded:
-        """Return the body of the episode of the session `info` that begins at seq `first`."""
+        """Return the entry body that records the episode of session `info` from seq `first` on."""
         return EpisodeRecorded(
             first=first,
             started_at=ended_at if self.started_at is None else min(self.started_at, ended_at),
@@ -137,15 +137,15 @@ def _calls_of(message: Message) -> int:
 
 
 def next_first(episodes: Iterable[Entry], before: int) -> int:
-    """Return the sequence number after the newest of `episodes` that ended before `before`."""
+    """Return the seq after the newest of `episodes` that ended before the seq `before`; else 0."""
     ends = (_seq_of(entry) for entry in episodes)
     return max((end + 1 for end in ends if end is not None and end < before), default=0)
 
 
 def _seq_of(note: Entry) -> int | None:
-    """Return the seq of the entry that `note` is about; None for an entry of another session.
+    """Return the seq of the entry that `note` refers to; None for one of another session.
 
-    Only a forged note is about an entry of another session.
+    Only a forged side entry refers to an entry of another session.
     """
     if note.about is None:
         return None
@@ -154,7 +154,7 @@ def _seq_of(note: Entry) -> int | None:
 
 
 def agent_in(notes: Iterable[Entry]) -> str | None:
-    """Return the id of the agent that the newest of `notes` gave the session."""
+    """Return the id of the session's agent, which is in the newest of the side entries `notes`."""
     given = tuple(notes)
     newest = max(given, key=lambda note: note.seq, default=None)
     if newest is not None and (newest.kind, newest.v) in _BINDINGS and not newest.is_erased:
@@ -166,7 +166,7 @@ def agent_in(notes: Iterable[Entry]) -> str | None:
 
 
 def has_extractor(notes: Iterable[Entry]) -> bool:
-    """Whether the agent that the newest of `notes` gave the session has an extractor of facts."""
+    """Whether the session's agent, as in the newest of `notes`, has an extractor of facts."""
     memory = _snapshot_in(notes).get("memory")
     return isinstance(memory, dict) and cast("dict[str, object]", memory).get("extractor") in (
         "model",
@@ -183,7 +183,7 @@ def _snapshot_in(notes: Iterable[Entry]) -> dict[str, object]:
 
 
 def episodes_in(notes: Iterable[Entry], infos: Mapping[StreamId, SessionInfo]) -> Iterator[Episode]:
-    """Return the episodes of the sessions `infos` that `notes` record, with their extractions."""
+    """Yield the episodes recorded in `notes` for the sessions `infos`, with their extractions."""
     recorded: list[Entry] = []
     due: dict[EntryId, EntryId | None] = {}
     done: dict[EntryId | None, FactsCaptured] = {}
@@ -210,14 +210,14 @@ def episodes_in(notes: Iterable[Entry], infos: Mapping[StreamId, SessionInfo]) -
 
 
 def summaries_in(notes: Iterable[Entry]) -> Iterator[Summary]:
-    """Return the summaries of the episodes that `notes` record."""
+    """Yield the summaries of the episodes that are recorded in the side entries `notes`."""
     for note in notes:
         if _SUMMARY in note.body and (found := summary_of(note)) is not None:
             yield found
 
 
 def summary_of(note: Entry) -> Summary | None:
-    """Return the summary of the episode that `note` records; None if there is no summary."""
+    """Return the summary of the episode recorded in `note`; None if there is no summary."""
     body = None if _seq_of(note) is None else readable(note)
     if not isinstance(body, EpisodeRecorded) or note.about is None or not body.summary:
         return None

@@ -23,10 +23,10 @@ from perdure.session.memory.kinds import SaidBy
 from perdure.session.messages import Message, user
 
 MOST_FACTS = 50
-"""Facts that one answer may give; later ones are left out."""
+"""Maximum number of facts that are read from one answer; later facts are left out."""
 
 MOST_CHARACTERS = 1_000
-"""Characters of a fact; longer ones are left out."""
+"""Maximum number of characters of a fact; longer facts are left out."""
 
 _INSTRUCTIONS = """\
 You read a conversation that ended, and list what is worth remembering about the person for later

@@ -53,9 +53,9 @@ class MemoryHit(ShortRepr, frozen=True):
     `sources` are the entries that a fact comes from; for an episode, the id of the episode, which
     is its last entry. For a fact, `entry_id` is its id, and `session_id` is the log of the facts of
     its subject.
-    Units: `at` is Unix milliseconds: the time when the text was said, or else stored. For a fact,
-    `at` is the time from which the fact is true. Shape: a higher `score` is better; scores are
-    comparable within one recall only.
+    Units: `at` is in Unix milliseconds. For a text, `at` is the time when the text was said, or
+    else stored. For a fact, `at` is the time from which the fact is true. Shape: a higher `score`
+    is better; scores are comparable within one recall only.
     """
 
     session_id: StreamId

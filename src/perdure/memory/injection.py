@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from html import escape
 
 SHARE = 4
-"""Recalled context gets at most one part in so many of the working budget."""
+"""Recalled context gets at most this fraction, 1 / `SHARE`, of the working budget."""
 
 MOST_TOKENS = 4_000
-"""Size of the recalled context where no budget is known."""
+"""Maximum size of the recalled context in tokens if no budget is known."""
 
 _HEAD = (
     "Recalled from earlier sessions, because it may help with the newest message. It may be old or "

@@ -19,13 +19,13 @@ KNOWLEDGE = "knowledge"
 
 MARKDOWN = frozenset((".md", ".markdown"))
 ENDINGS = MARKDOWN | {".txt"}
-"""Endings of the files that are knowledge."""
+"""Endings of the names of files that count as knowledge."""
 
 MOST_BYTES = 1024 * 1024
-"""A larger file is not read."""
+"""A file with more bytes is not read."""
 
 _MOST_CHARACTERS = 1_200
-"""A longer passage is cut at the end of a paragraph, or else of a line."""
+"""A passage with more characters is cut at the end of a paragraph, or else of a line."""
 
 
 class Passage(msgspec.Struct, frozen=True):

@@ -3,7 +3,7 @@
 A question is in the language to which most of its function words belong. The words of the question
 and of texts are compared by their stems in the question's language (Snowball). For a word in
 another script, its characters determine the stemmer. If no stemmer fits, words with the same
-beginning count as equal. In scripts without spaces, each word is one character, and words are
+beginning count as equal. In scripts without spaces, each character counts as a word, and words are
 compared without stems.
 """
 
@@ -98,10 +98,10 @@ _SCRIPTS = {
 """First word of the Unicode name of a letter -> the Snowball stemmer for words of such letters."""
 
 _CERTAIN = 3
-"""A question with fewer words may have no function word; it is taken for English then."""
+"""A question with fewer words may have no function word; in this case, it counts as English."""
 
 _BEGINNING, _ENDING = 4, 3
-"""Without a stemmer, a word stands for its beginning: at least 4 letters, without the last 3."""
+"""Without a stemmer, the beginnings of words are compared: at least 4 letters, not the last 3."""
 
 
 class Language(NamedTuple):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from perdure.session.search.words import words
 
 PASSAGE_WORDS = 160
-"""A longer text is cut."""
+"""A text with more words is cut to a passage of this length."""
 
 _STEP = 40
 
@@ -53,7 +53,7 @@ def _weight(found: Sequence[tuple[str, int, int]], weights: Sequence[float], sta
 
 
 _NEAR = 80
-"""A passage is extended to the ends of its lines if they are so near. Units: characters."""
+"""If the start or end of a line is this near, a passage is extended to it. Units: characters."""
 
 
 def _line_start(text: str, start: int) -> int:

@@ -13,7 +13,7 @@ from perdure.stores.search.index_keys import author_key
 from perdure.stores.search.vectors import VectorModel
 
 MOST_CLASSES = 48
-"""Of a longer question the longest words are asked for: they are the rarest."""
+"""If a question has more classes of words, only the longest are used: they are the rarest."""
 
 _WHEN = frozenset(["when", "wann", "quand", "cuando", "quando", "wanneer"])
 _ASKING = frozenset(
@@ -22,9 +22,9 @@ _ASKING = frozenset(
         wieso wo woher wohin combien comment où pourquoi quel quelle quelles quels qui quoi como
         donde quien chi come dove perche quale onde quem hoe waar waarom wat welke wie""")
 )
-"""After one of these, "when" asks nothing: "What did she do when he left?"."""
+"""After one of these words, "when" does not ask for a time: "What did she do when he left?"."""
 _SHORTEST = 3
-"""A shorter word is compared as it is: it has no endings."""
+"""A word with fewer letters is compared unchanged, because it has no endings."""
 
 
 class Meaning(NamedTuple):
@@ -35,7 +35,7 @@ class Meaning(NamedTuple):
 
 
 class Question(NamedTuple):
-    """A question.
+    """A question that was parsed for a recall.
 
     `names` contains the words that may be the name of a speaker. `names` maps the index key of each
     of these words to the stem of the word. `meaning` is None if no embedder was used.
@@ -50,7 +50,7 @@ class Question(NamedTuple):
 
 
 def question_of(text: str, now: int) -> Question:
-    """Return the question `text`, asked at `now`. Units: Unix milliseconds."""
+    """Parse the question `text`, which is asked at the time `now`. Units: Unix milliseconds."""
     words = terms(text)
     language = language_of(words)
     names = {author_key(word): language.stem(word) for word in words}

@@ -54,23 +54,24 @@ MAIN = frozenset({"neighbours", "speaker", "date"})
 """If no text has any of these reasons, nothing is recalled."""
 
 TALK = 2
-"""Two speakers call each other by name in any text; among more, a name tells who is spoken of."""
+"""Two speakers call each other by name in any text; with more speakers, a name says who is meant.
+"""
 
 _MOST_NAMES = 62
-"""Names that get a bit of their own in `Spoken`."""
+"""Number of names that get a bit of their own in `Spoken`; further names share one bit."""
 
 MEANT = 0.3
-"""Similarity from which a text is recalled for its meaning, without a word of the question."""
+"""From this similarity on, a text is recalled even if it has no word of the question."""
 
 NEAREST = 0.05
-"""Closeness to the period of the question below which a time does not count."""
+"""A time does not count if its closeness to the question's period is less than this."""
 
 
 class Scope(NamedTuple):
     """The sessions allowed in a recall: they are of `subjects`, in `only`, and not in `but`.
 
-    `subjects`, `only` and `but` contain keys of ``stores.search.index_keys``. None allows every
-    session.
+    `subjects`, `only` and `but` contain keys of ``stores.search.index_keys``. If `subjects` or
+    `only` is None, it allows every session.
     """
 
     subjects: Collection[str] | None = None
@@ -112,7 +113,7 @@ class Having(NamedTuple):
 
 
 class Size(NamedTuple):
-    """The size of the scope: numbers of texts, sessions, words and spans."""
+    """The size of the scope: number of texts, sessions and words, and total length of all spans."""
 
     texts: int = 0
     sessions: int = 0
@@ -145,7 +146,7 @@ class Sums(Protocol):
         ...
 
     def add(self, counts: Counts, named: Mapping[int, float]) -> Having:
-        """Add the counts of a class of words.
+        """Add the counts of a class of words; return how many texts and sessions contain it.
 
         `named` maps sessions to the weight that these words have there. In all other sessions, the
         weight is 1.
@@ -167,7 +168,7 @@ class Sums(Protocol):
 SumsOf = Callable[[Corpus, Question, Scope, Weights], Sums]
 
 Beside = Callable[[Size, Sequence[Having], Callable[[str], bool]], None]
-"""A callback. It receives the size of the scope, counts of words, and a test for sessions."""
+"""A callback that receives the size of the scope, counts of words, and a test for sessions."""
 
 
 def _nothing(_size: Size, _having: Sequence[Having], _allows: Callable[[str], bool]) -> None:
@@ -183,7 +184,7 @@ def ranking(
     *,
     beside: Beside = _nothing,
 ) -> Callable[[Corpus, Sequence[Counts]], list[Ranked]]:
-    """Return the ranking for `question`: the best `limit` texts that `scope` allows.
+    """Return a function that ranks a corpus and returns the best `limit` texts that `scope` allows.
 
     `beside` ranks statements, which are not in the corpus (``statements``).
     """
@@ -217,19 +218,19 @@ def _with_nearby(
 
 
 def idf(size: int, having: int) -> float:
-    """Return the weight of a word that `having` of the texts in `size` contain."""
+    """Return the weight of a word that `having` of `size` texts contain."""
     return log(1 + (size - having + 0.5) / (having + 0.5))
 
 
 def saturated(form: Saturation, count: float, length: float) -> float:
-    """Return the weight of `count` occurrences in a text of a relative `length`."""
+    """Return the weight of `count` occurrences in a text with the relative length `length`."""
     return form.factor * count / (count + form.k * (1 - form.b + form.b * length))
 
 
 def _speakers(
     corpus: Corpus, question: Question, weight: float
 ) -> tuple[list[Spoken], dict[str, dict[int, float]]]:
-    """Return the texts of the named speakers, and the weight of a name in their sessions."""
+    """Return the texts of the named speakers, and the weights of their names in their sessions."""
     spoken: list[Spoken] = []
     named: dict[str, dict[int, float]] = {}
     known = [author for author in question.names if author in corpus.authors]

@@ -14,7 +14,7 @@ ScopeName = Literal["subject", "agent", "namespace"]
 
 
 class Scoped(Protocol):
-    """An episode or a fact."""
+    """What a `MemoryFilter` selects: an episode or a fact."""
 
     @property
     def subject(self) -> str | None: ...

@@ -2,7 +2,7 @@
 
 A text is compared by its own vector, and also by its vector together with the vectors of its
 neighbours. The vectors of neighbours are weighed like the words of neighbours. Vectors are stored
-in memory as signed bytes; one block of them at a time is converted to numbers.
+in memory as signed bytes and converted to floats one block at a time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Floats = NDArray[np.floating]
 Numbers = NDArray[np.int_]
 
 _BLOCK = 1_024
-"""Texts whose vectors are numbers at a time: they fit into the cache of a processor."""
+"""Number of vectors that are converted at a time: they fit into the cache of a processor."""
 
 
 class Similarity(NamedTuple):
@@ -35,8 +35,8 @@ class Similarity(NamedTuple):
 def similarity(corpus: Corpus, meaning: Meaning) -> Similarity | None:
     """Return the similarity of every text; 0 for a text whose vectors are missing.
 
-    Return None if all vectors are missing, or if the question has no direction: static vectors of
-    unknown words are 0.
+    Return None if all vectors are missing, or if the question's vector is 0, as a static vector of
+    unknown words is.
     """
     vectors = corpus.vectors.get(meaning.model)
     if vectors is None or not vectors.number:
@@ -63,7 +63,7 @@ def similarity(corpus: Corpus, meaning: Meaning) -> Similarity | None:
 
 
 def cosines(meaning: Meaning, vectors: Sequence[array[float] | None]) -> list[float | None]:
-    """Return the cosine between a question and each vector; None if no vector can be compared."""
+    """Return the cosine between a question and each vector; None for one that is not comparable."""
     asked = np.array(meaning.vector, np.float32)
     found: list[float | None] = []
     for vector in vectors:

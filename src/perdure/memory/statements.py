@@ -31,7 +31,7 @@ from perdure.session.search.words import terms
 
 
 class Statement(NamedTuple):
-    """A text that can be understood alone.
+    """A fact or a summary: a text that can be understood alone.
 
     `session` is the key of the session that must be in scope. If `session` is None, the statement
     is always in scope. `nearness` is the cosine between the statement's meaning and the question's
@@ -54,7 +54,7 @@ class RankedStatement(NamedTuple):
 
 
 class StatementRanking:
-    """Ranks `statements` when it is called with the size of a corpus; `best` are the results."""
+    """Ranks `statements` when called with the size of a corpus; `best` contains the results."""
 
     def __init__(
         self, question: Question, statements: Sequence[Statement], weights: Weights = STANDARD

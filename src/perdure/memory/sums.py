@@ -28,7 +28,7 @@ _HOUR_MS = 3_600_000
 
 
 class PlainSums:
-    """``ranking.Sums`` as dicts, which contain only texts that have a word of the question."""
+    """Implements ``ranking.Sums`` with dicts of those texts that have a word of the question."""
 
     def __init__(self, corpus: Corpus, question: Question, scope: Scope, weights: Weights) -> None:
         self._corpus = corpus
@@ -91,7 +91,7 @@ class PlainSums:
         return nlargest(limit, found, key=lambda each: (each.score, positions[each.text]))
 
     def _promising(self, said: Collection[int], least: float) -> Iterator[Iterator[int]]:
-        """Yield the texts of each session in which a text may score more than `least`."""
+        """Yield the texts of each session in which a text may reach the score `least`."""
         corpus, weights = self._corpus, self._weights
         spoken = {corpus.sessions[text] for text in said}
         for session, is_allowed in enumerate(self._allowed):
@@ -102,7 +102,7 @@ class PlainSums:
                 yield corpus.texts_of(session)
 
     def _smoothed(self, found: dict[int, float]) -> dict[int, float]:
-        """Return `found` with each frequency also added, weighted, to the neighbouring texts."""
+        """Return the frequencies `found`, each also added, weighted, to the neighbouring texts."""
         corpus, smooth = self._corpus, dict[int, float](found)
         for columns, weights in ((corpus.after, BEFORE), (corpus.before, AFTER)):
             for column, weight in zip(columns, weights, strict=True):
@@ -129,7 +129,7 @@ class PlainSums:
         return Ranked(text, sum(reasons.values()), reasons)
 
     def _speech(self, text: int, said: Mapping[int, int]) -> float:
-        """Return the score of a text by, or in answer to, a speaker named in the question."""
+        """Return the score of a text if a speaker named in the question said it, else 0."""
         if text not in said:
             return 0.0
         own, corpus = said[text], self._corpus
