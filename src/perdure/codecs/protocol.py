@@ -32,8 +32,8 @@ class Said(msgspec.Struct, frozen=True):
     """The content of a record. `about` and the values of `references` are ids of records.
 
     `references` contains the fields of the body that refer to an entry; in `body` itself, these
-    fields are None. `meta` is the metadata of the message in the record. If only the raw record is
-    stored, `unknown` or `malformed` is the reason.
+    fields are None. `meta` is the metadata that the source program added to the message in the
+    record. If only the raw record is stored, `unknown` or `malformed` is the reason.
     """
 
     body: Message | TreeBody | SideBody
@@ -149,7 +149,7 @@ def carried_body(line: bytes) -> bytes:
 
 
 def custom_body(format: str, custom_type: str, data: object) -> Custom | ImportedRecord:
-    """Return the body of a ``custom`` record; those of perdure are side entries by default."""
+    """Return the body of a ``custom`` record; perdure's own records are side entries by default."""
     lane = (fields_of(data) or {}).get("lane")
     if custom_type.startswith(OURS) and lane != "tree":
         return ImportedRecord(format, custom_type)
@@ -181,7 +181,7 @@ def _kept_contents(handles: tuple[str, ...], writing: WriteContext) -> dict[str,
 
 
 def reference(name: str, fields: Fields, key: str) -> tuple[tuple[str, str], ...]:
-    """Return `name` with the id at `key`, to which this body field refers; empty without an id."""
+    """Return the body field `name` with the record id at `key`; empty if there is no id."""
     target = name_in(fields, key)
     return () if target is None else ((name, target),)
 
@@ -194,7 +194,7 @@ def unknown_record(format: str, fields: Fields, envelope: Collection[str]) -> Sa
 
 
 def unreadable_message(format: str, message: object, role: str | None, *, is_known: bool) -> Said:
-    """Return a message that has no role, no content or an unknown role as a custom entry."""
+    """Return a custom entry for a message that has no role, no content or an unknown role."""
     body = Custom(f"{format}:message", message)
     if role is None or is_known:
         return Said(body, malformed="its message has no role or no content")

@@ -85,7 +85,7 @@ def with_field(body: bytes, name: bytes, value: object) -> bytes:
 
 
 def meta_of(body: bytes) -> Fields:
-    """Return the metadata in the message `body` that the program it was imported from added."""
+    """Return the metadata that the source program added to the imported message `body`."""
     if META_FIELD not in body:
         return {}
     try:

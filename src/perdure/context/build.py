@@ -212,7 +212,7 @@ def trim_history(
     pins: frozenset[EntryId],
     max_messages: int | None = None,
 ) -> Trim:
-    """Return `messages` without the oldest exchanges that exceed a limit.
+    """Return `messages` without the oldest exchanges, so that the others fit the limits.
 
     The first `pinned` messages always remain. Entries in `pins` remain even if their exchange is
     omitted. `max_messages` limits the messages after the first `pinned` ones, but the newest

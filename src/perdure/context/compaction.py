@@ -265,7 +265,7 @@ def _cut(
 
 
 def _enough_from(shown: Sequence[Shown], keep_recent_tokens: int, scale: float) -> int | None:
-    """Return the last position from which on there are `keep_recent_tokens`; None if none is."""
+    """Return the last position from which `keep_recent_tokens` remain; None if there are fewer."""
     total = 0
     for position in range(len(shown) - 1, -1, -1):
         message = shown[position].message

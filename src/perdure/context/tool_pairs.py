@@ -63,7 +63,7 @@ _Piece = _Words | _Answer | _Result
 
 
 class _Round(msgspec.Struct, frozen=True):
-    """An answer with those of its calls that are sent, and each call's result if it has one."""
+    """An answer, those of its calls that are sent, and the result of each call if there is one."""
 
     answer: _Answer
     calls: tuple[ToolCallPart, ...]
@@ -275,7 +275,7 @@ def _pieces_of_answer(message: Message, source: EntryId | None) -> Iterator[_Pie
 
 
 class _Answers(msgspec.Struct, frozen=True):
-    """`results` maps the position of an answer and the number of its call to the tool result.
+    """`results` maps the position of an answer, and then the index of a call in it, to the result.
 
     `taken` are the positions of results that answer a call, or that repeat such a result.
     `answered` and `owed` are the ids of the calls, as in `Calls`.
@@ -368,7 +368,7 @@ def _tool_message(
 
 
 def _sendable_result(call: ToolCallPart, result: ToolResultPart | None) -> ToolResultPart:
-    """Return `result` as the answer to `call`; for None, a text that the outcome is unknown."""
+    """Return `result` as the answer to `call`; for None, one that says the outcome is unknown."""
     if result is None:
         return ToolResultPart(call.id, prompts.CALL_INTERRUPTED, is_error=True, name=call.name)
     text = result.text if result.text.strip() else prompts.NO_OUTPUT

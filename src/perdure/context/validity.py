@@ -63,7 +63,7 @@ def with_valid_ends(messages: Sequence[Message]) -> Sequence[Message]:
 
 
 def _merge(run: Sequence[ContextMessage]) -> ContextMessage:
-    """Return the messages `run` as one; model, usage and stop reason are those of the last."""
+    """Join the messages `run` into one; its model, usage and stop reason come from the last one."""
     if len(run) == 1:
         return run[0]
     parts = tuple(part for each in run for part in each.message.parts)

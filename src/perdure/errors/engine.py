@@ -154,7 +154,7 @@ class AskedQuestion(Protocol):
 class Waiting(EngineError):
     """The turn waits for a person. The turn stays open; await it again to wait for its end.
 
-    `question` is the oldest `OpenQuestion` that the turn waits for, `questions` all of them.
+    `question` is the oldest `OpenQuestion` that the turn waits for; `questions` are all of these.
     """
 
     code = "turn_waiting"
@@ -244,7 +244,7 @@ class ConfigError(PerdureError):
 
 
 class AgentNotFound(ConfigError):
-    """No agent has that id. `known` are the valid ids."""
+    """No agent has this id. `known` are the valid ids."""
 
     code = "agent_not_found"
 
@@ -256,7 +256,7 @@ class AgentNotFound(ConfigError):
 
 
 class PathExists(PerdureError):
-    """A file of that name exists and was not replaced."""
+    """A file with this name exists and was not replaced."""
 
     code = "path_exists"
 

@@ -7,7 +7,7 @@ from perdure.errors.stores import SessionExists, SessionNotFound
 
 
 class FlowNotFound(SessionNotFound):
-    """No flow has that id; it may be the id of a session."""
+    """No flow has this id; it may be the id of a session."""
 
     def __init__(self, flow: str) -> None:
         super().__init__(flow)

@@ -25,7 +25,7 @@ class EntryNotFound(SessionError):
 
 
 class ContentNotFound(EntryNotFound):
-    """No content has that name in the namespace: it was erased, or was never stored."""
+    """No content has this name in the namespace: it was erased, or was never stored."""
 
     def __init__(self, name: str, namespace: str) -> None:
         super().__init__(name, None)
@@ -34,7 +34,7 @@ class ContentNotFound(EntryNotFound):
 
 
 class FactNotFound(EntryNotFound):
-    """No fact has that id, or the fact was forgotten."""
+    """No fact has this id, or the fact was forgotten."""
 
     def __init__(self, fact: str) -> None:
         super().__init__(fact, None)
@@ -114,7 +114,7 @@ class UnsupportedVersion(SessionError):
 
 
 class QuestionNotFound(SessionError):
-    """No open question has that id."""
+    """No open question has this id."""
 
     code = "question_not_found"
 

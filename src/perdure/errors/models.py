@@ -19,7 +19,7 @@ class ModelError(PerdureError):
 
 
 class ModelUnavailable(ModelError):
-    """The call failed due to network, overload, 5xx or an interrupted stream; a retry may help."""
+    """The call failed (network, overload, 5xx or an interrupted stream); a retry may help."""
 
     code = "model_unavailable"
     retryable = True

@@ -21,8 +21,8 @@ class Erased(SessionError):
 class SessionHasForks(StoreError):
     """Forks share entries of the session; nothing was erased.
 
-    With `is_all_shared`, the request keeps shared entries, but forks share every entry of the
-    request that is not already erased.
+    With `is_all_shared`, the request was to keep shared entries, but forks share all its entries
+    that are not already erased.
     """
 
     code = "session_has_forks"

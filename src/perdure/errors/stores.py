@@ -44,7 +44,7 @@ class NotImported(SessionNotFound):
 
 
 class SessionExists(StoreError):
-    """A stream of that id exists already."""
+    """A stream with this id already exists."""
 
     code = "session_exists"
 

@@ -26,7 +26,7 @@ CAPACITY = 1024
 """Maximum live events in a subscriber's buffer before snapshots replace them."""
 
 PROGRESS_CHARACTERS = 64 * 1024
-"""A snapshot contains this many last characters of a tool's progress; answers are complete."""
+"""Snapshots keep at least this many last characters of tool progress, and complete answers."""
 
 Live = LiveEvent | Snapshot
 LiveObserver = Callable[[LiveEvent], object]
@@ -41,7 +41,7 @@ class Relay(Protocol):
     """Passes live events of this process to other processes, and of other processes to the bus."""
 
     def shown(self, event: LiveEvent, epoch: int) -> None:
-        """Pass on an event that this process published under `epoch`; never waits or raises."""
+        """Pass on an event of this process, sent under lease `epoch`; never waits or raises."""
         ...
 
     async def settle(self, stream: StreamId, of: int) -> None:

@@ -20,8 +20,7 @@ from perdure.session.ids import StreamId
 from perdure.session.messages import Message
 
 Verdict = Literal["new", "repeated", "gap"]
-"""An event is applied (``new``), skipped (``repeated``), or shows that events were lost (``gap``).
-"""
+"""An event is applied (``new``), skipped (``repeated``), or shows a loss of events (``gap``)."""
 
 Told = AnyEvent | Mapping[str, object]
 """An event as a watch yields it, or the same event as JSON data from the wire."""

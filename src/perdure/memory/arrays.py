@@ -40,7 +40,7 @@ _ASKS = bytes(cues & Cue.ASKS > 0 for cues in range(256))
 """Table for ``bytes.translate`` that gives 1 for the cues of a text that ends with a question."""
 
 _ROUNDING = 1e-9
-"""Tolerance for scores: those of the best texts are added up again, in the order of ``sums``."""
+"""Tolerance for rounding: the best scores are added up again, in the order of ``sums``."""
 
 
 class ArraySums:

@@ -154,7 +154,7 @@ def _seq_of(note: Entry) -> int | None:
 
 
 def agent_in(notes: Iterable[Entry]) -> str | None:
-    """Return the id of the session's agent, which is in the newest of the side entries `notes`."""
+    """Return the id of the session's agent, according to the newest of the side entries `notes`."""
     given = tuple(notes)
     newest = max(given, key=lambda note: note.seq, default=None)
     if newest is not None and (newest.kind, newest.v) in _BINDINGS and not newest.is_erased:
@@ -166,7 +166,7 @@ def agent_in(notes: Iterable[Entry]) -> str | None:
 
 
 def has_extractor(notes: Iterable[Entry]) -> bool:
-    """Whether the session's agent, as in the newest of `notes`, has an extractor of facts."""
+    """Whether the session's agent, according to the newest of `notes`, has a fact extractor."""
     memory = _snapshot_in(notes).get("memory")
     return isinstance(memory, dict) and cast("dict[str, object]", memory).get("extractor") in (
         "model",

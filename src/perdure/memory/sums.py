@@ -129,7 +129,7 @@ class PlainSums:
         return Ranked(text, sum(reasons.values()), reasons)
 
     def _speech(self, text: int, said: Mapping[int, int]) -> float:
-        """Return the score of a text if a speaker named in the question said it, else 0."""
+        """Return the score of a text by a named speaker, more in exchanges; 0 for other texts."""
         if text not in said:
             return 0.0
         own, corpus = said[text], self._corpus

@@ -1,1 +1,1 @@
-"""Find sessions by id, prefix or file, and find their scratch directories and entries."""
+"""Find sessions, flows, questions and entries by id or file, and the files of a store."""

@@ -1,4 +1,4 @@
-"""Find the session, flow or question whose id, or the beginning of it, a person typed."""
+"""Find sessions, flows, questions and entries by an id, or its beginning, that a person typed."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ _vectors: dict[bytes, array[float]] = {}
 """Cached vectors of facts and summaries; the key is a digest of the model and the text."""
 
 _FAR = 2_048
-"""After so many entries without text, the position up to which vectors exist is stored."""
+"""After this many entries without a text to embed, the position reached is stored anyway."""
 
 
 async def resolved(embedder: Embedder | EmbedderName) -> Embedder:

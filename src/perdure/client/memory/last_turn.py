@@ -65,7 +65,7 @@ async def last_turn_of(store: SessionStore, session: StreamId) -> LastTurn | Non
 
 
 async def memory_of_turn(store: SessionStore, entries: Sequence[Entry]) -> LastTurn | None:
-    """Return what the turn with `entries` recalled; None if the first of them starts no turn."""
+    """Return what the turn with `entries` recalled; None if the first entry starts no turn."""
     started = None if not entries else readable(entries[0])
     if not isinstance(started, TurnStarted):
         return None
@@ -127,7 +127,7 @@ class _Seen(NamedTuple):
 
 
 async def _seen_by(store: SessionStore, turn: Entry, agent: str) -> _Seen:
-    """Return the scope of the recall of the turn that the entry `turn` begins.
+    """Return the scope of the recall in the turn that begins with the entry `turn`.
 
     For a turn that was received from another store, the agent is unknown.
     Raises: SessionNotFound.

@@ -30,7 +30,7 @@ async def recall_anyway(  # noqa: PLR0913 - as Memory.recall
     knowledge_of: str | None = None,
     kinds: Sequence[RecallKind] = RECALL_KINDS,
 ) -> RecalledHits:
-    """Recall; search only words if the embedder is down or not set up, or the store has no vectors.
+    """Recall, but only by words if the embedder is down or not set up, or the store has no vectors.
 
     Raises: the errors of ``Memory.recall`` for a memory without an embedder.
     """

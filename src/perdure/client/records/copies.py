@@ -45,7 +45,7 @@ async def copied_entries(store: SessionStore, info: SessionInfo) -> int:
 
 
 async def _was_invoked(store: SessionStore, session: StreamId) -> bool:
-    """Return whether a call opened `session` itself; its fork, a copy, has the same `origin`.
+    """Return whether a call opened `session`, and it is not a forked copy with the same origin.
 
     Only the first entry is read, because a long session may have invoked many agents.
     """

@@ -1,1 +1,1 @@
-"""Requests for turns that are in the log: follow, list and cancel them, start turns when due."""
+"""Follow, list and cancel the requests for turns in the log, and start their turns when due."""

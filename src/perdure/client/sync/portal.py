@@ -73,7 +73,7 @@ class Portal:
                 self.call(_close(iterator))
 
     def closes(self, close: Close) -> None:
-        """Register `close`; it is awaited before the loop ends, and must end the current tasks."""
+        """Register `close`; it is awaited before the loop ends, and must end the present tasks."""
         self._thread.closers.append(close)
         self._thread.kept |= self.run(_others)
 

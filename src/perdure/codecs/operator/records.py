@@ -143,7 +143,7 @@ def _message_record(message: Message, entry: Entry, ordinal: int, writing: Write
 
 
 def _usage(usage: Usage) -> Fields:
-    """Return `usage` as Operator writes it; only the total cost is set, the others are unknown."""
+    """Return `usage` as Operator writes it; of the costs, only the total is known and set."""
     counts = {name: getattr(usage, name) for name in TOKENS}
     return {**counts, "cost": {**dict.fromkeys(_COSTS, 0.0), "total": dollars(usage)}}
 

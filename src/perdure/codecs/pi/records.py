@@ -201,7 +201,7 @@ def is_written(part: Part, role: str) -> bool:
 
 
 def usage(usage: Usage) -> Fields:
-    """Return `usage` as pi writes it; only the total cost is set, the others are unknown."""
+    """Return `usage` as pi writes it; of the costs, only the total is known and set."""
     counts = (
         usage.input_tokens,
         usage.output_tokens,
