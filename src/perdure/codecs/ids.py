@@ -18,22 +18,22 @@ _TOOL_RESULT = b'"tool_result"'  # each result of a message becomes a record of 
 
 
 def record_digest(entry: str, ordinal: int = 0, attempt: int = 0) -> bytes:
-    """Return the digest of record `ordinal` of `entry`; each `attempt` gives another digest."""
+    """Return a digest for record number `ordinal` of `entry`; each `attempt` gives another one."""
     return hashlib.sha256(f"{entry} {ordinal} {attempt}".encode()).digest()
 
 
 def written_id(entry: EntryId, ordinal: int = 0, attempt: int = 0) -> str:
-    """Return the id of record `ordinal` of `entry`; other `attempt`s give other ids."""
+    """Return an id for record number `ordinal` of `entry`; each `attempt` gives another one."""
     return record_digest(entry, ordinal, attempt).hex()[:_DIGITS]
 
 
 def record_id(index: int) -> str:
-    """Return the placeholder id of the record with that index; the header has index 0."""
+    """Return the placeholder id of the record at `index`; the header has index 0."""
     return f"#{index}"
 
 
 def message_id(entry: str, ordinal: int = 0) -> str:
-    """Return the id, a UUID of version 4, of the message in record `ordinal` of `entry`."""
+    """Return the id, a UUID of version 4, of the message in record number `ordinal` of `entry`."""
     digits = record_digest(entry, ordinal).hex()
     variant = "89ab"[int(digits[16], 16) % 4]
     last = f"4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:32]}"

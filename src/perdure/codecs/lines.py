@@ -60,7 +60,7 @@ class ReadLine(msgspec.Struct, frozen=True, gc=False):
 
 
 def lines_of(content: bytes) -> Iterator[Line]:
-    """Yield the lines of a file. An LF at its end ends the last line and starts no other."""
+    """Yield the lines of a file. A final LF ends the last line and starts no new one."""
     offset, number = 0, 0
     while offset < len(content):
         found = content.find(b"\n", offset)

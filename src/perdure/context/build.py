@@ -116,7 +116,7 @@ def request_tokens(context: Context, around: float, scale: float = 1.0) -> int:
 
 
 def context_of(window: ContextWindow, said: Emitted, trim: Trim, model: str | None) -> Context:
-    """Return the context of the remaining messages of `window`."""
+    """Return the context of `window` with the messages that remain in `trim`."""
     dropped, skipped = 0, said.skipped_count
     if trim.first is not None:
         dropped, skipped = _left_out(window, said, trim)

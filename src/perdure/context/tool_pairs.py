@@ -186,8 +186,8 @@ def pair_after(
     """Return `messages` in the form of `repair_pairs`; `before` are the calls before them.
 
     `follower` is the next message, if there is one.
-    Shape: None if one of the messages is a result for a call in `before`, because an earlier
-    message then changes.
+    Shape: the result is None if one of the messages is a result for a call in `before`, because an
+    earlier message then changes.
     """
     pieces = [piece for each in messages for piece in _pieces(each)]
     answers = _answers_of(pieces, before)

@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 
 class Relay(Protocol):
-    """Passes live events of this process to other processes, and of other processes to the bus."""
+    """Passes live events of this process to other processes, and their live events to the bus."""
 
     def shown(self, event: LiveEvent, epoch: int) -> None:
         """Pass on an event of this process, sent under lease `epoch`; never waits or raises."""
@@ -56,7 +56,7 @@ class Relay(Protocol):
         ...
 
     def follow(self, stream: StreamId | None) -> None:
-        """Register a new watch of `stream`; None: a new watch of all streams."""
+        """Register a new watch of `stream`, or of all streams if `stream` is None."""
         ...
 
     def unfollow(self, stream: StreamId | None) -> None:
@@ -64,7 +64,7 @@ class Relay(Protocol):
         ...
 
     def call_elsewhere(self, stream: StreamId, of: int | None) -> None:
-        """Fetch events of another process's open call `of`; None: of all calls in `stream`."""
+        """Fetch events of another process's open call `of`; if None, of all calls in `stream`."""
         ...
 
     async def catch_up(self, calls: Sequence[tuple[StreamId, int]], *, is_last: bool) -> None:
@@ -80,7 +80,7 @@ class Relay(Protocol):
         ...
 
     def erased(self, stream: StreamId, seqs: Sequence[tuple[int, int]] | None) -> None:
-        """Handle the erasure of the entries `seqs` (first, last) of `stream`; None: all."""
+        """Handle the erasure of the entries `seqs` (first, last) of `stream`; None means all."""
         ...
 
 

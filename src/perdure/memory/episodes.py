@@ -1,4 +1,4 @@
-"""Episodes: the parts of a session, each from the session's start or previous end to its next end.
+"""Episodes: the parts of a session between its ends; the first begins at the session's start.
 
 `EpisodeFold` counts the entries of an episode; `episodes_in` returns recorded episodes. No I/O.
 """
@@ -41,7 +41,7 @@ _SUMMARY = b'"summary"'
 
 
 class Episode(ShortRepr, frozen=True, kw_only=True):
-    """A part of a session, from the session's start or its previous end to its next end.
+    """A part of a session between two of its ends; the first begins at the session's start.
 
     Shape: `id` is the id of the last entry; for a closed session, this is its ``session_ended``.
     The history of the episode consists of the entries `first` to `last` in the log of `session`;

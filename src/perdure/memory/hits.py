@@ -82,7 +82,7 @@ class MemoryHit(ShortRepr, frozen=True):
 
 
 def hit_of(question: Question, recalled: Recalled) -> MemoryHit:
-    """Return a text that was recalled for `question` as a hit."""
+    """Return the hit for a text that was recalled for `question`."""
     found, ranked = recalled
     entry = found.entry
     assert entry is not None, "titles are not recalled"
@@ -103,7 +103,7 @@ def hit_of(question: Question, recalled: Recalled) -> MemoryHit:
 
 
 def statement_hit(question: Question, of: Fact | Summary, ranked: RankedStatement) -> MemoryHit:
-    """Return a fact or a summary that was recalled for `question` as a hit."""
+    """Return the hit for a fact or a summary that was recalled for `question`."""
     own, passage = _read(question, of.text)
     is_fact = isinstance(of, Fact)
     entry_id = of.id if is_fact else of.entry

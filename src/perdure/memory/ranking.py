@@ -130,7 +130,7 @@ class Size(NamedTuple):
         return self.words / max(self.sessions, 1) or 1.0
 
     def with_statements(self, number: int, words: int) -> Size:
-        """Return the size with `number` statements, each a session by itself."""
+        """Return the size with `number` statements added, each counted as a session by itself."""
         return Size(
             self.texts + number, self.sessions + number, self.words + words, self.spans + words
         )
@@ -153,7 +153,7 @@ class Sums(Protocol):
         ...
 
     def allows(self, session: str) -> bool:
-        """Return whether the scope allows a session, by its key.
+        """Return whether the scope allows the session with the key `session`.
 
         Return False if the session has no text.
         """

@@ -44,7 +44,7 @@ async def answer_question(
 ) -> Entry:
     """Append `answer` to `question`, which the entry `asking` contains, if the question is open.
 
-    Shape: the entry of the answer; if the same answer was given before, its entry.
+    Shape: the result is the answer's entry, or the earlier one if the same answer was given before.
     Durable: all changes are stored when this returns. Raises: AlreadyAnswered, QuestionClosed.
     """
     new = new_side(answer, asking.id)

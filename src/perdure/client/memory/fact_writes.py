@@ -182,7 +182,7 @@ async def _fact_under(
 
 
 def _named_again(fact: EntryId) -> NewEntry:
-    """Return the entry that keeps the idempotency key of a call that returned a known fact."""
+    """Return an entry to store the idempotency key of a call that found `fact` already stored."""
     return new_side(FactsReceived(0), fact)
 
 

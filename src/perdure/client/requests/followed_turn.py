@@ -84,7 +84,7 @@ class FollowedTurn:
             return state
 
     async def stop(self) -> None:
-        """Ask the process with the turn to stop it; reject the request if no turn has begun."""
+        """Ask the process that runs the turn to end it; reject the request if no turn has begun."""
         environment = self._environment
         body = new_side(TurnStopRequested(self._signals.stopping.is_cancel), self.about)
         write = Write(stream=environment.stream, entries=(body,))

@@ -110,7 +110,7 @@ def _method(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _returned(portal: Portal, value: Any) -> Any:
-    """Return `value`, with a handle without async in place of each async handle."""
+    """Return `value` with each async handle replaced by a handle without async."""
     if isinstance(value, list):
         values = cast("list[Any]", value)
         if values and _is_known(values[0]):

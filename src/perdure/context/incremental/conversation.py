@@ -116,7 +116,7 @@ def _call_of(part: Part) -> str | None:
 def _with(
     conversation: Conversation, added: Sequence[ContextMessage], leaf: EntryId | None
 ) -> Conversation:
-    """Return `conversation` with the messages `added` after it, up to `leaf`."""
+    """Return `conversation` extended by the messages `added`; its new leaf is `leaf`."""
     whole = (*conversation.open, *added)
     settling = _settled_texts if conversation.history == "text_only" else _settled_with
     for settled, open_ in (settling(conversation, whole), (conversation.settled, whole)):
