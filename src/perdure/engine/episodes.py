@@ -1,8 +1,8 @@
-"""Record episodes: in the commit that ends a session, or later for an end without an episode.
+"""Record a session's episode in the commit that ends the session, or later if it is missing.
 
 The end of a session and its episode are in one commit, so no crash can separate them. If another
-program or an older version ended a session, this end has no episode. The next process that opens
-the namespace adds the missing episode, exactly once.
+program or an older version ended a session, the episode is missing. The next process that opens the
+namespace adds the missing episode, exactly once.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ async def with_episode(
     info: SessionInfo | None = None,
     summary: str | None = None,
 ) -> tuple[NewEntry, ...]:
-    """Return `entries`, which are appended after seq `head`, with the episode of an end added.
+    """Return `entries`; if they end the session, add the session's episode to them.
 
-    Without a ``session_ended`` the entries are returned unchanged. The commit of the returned
-    entries must expect the head `head`. `info` describes the session; if it is None, it is read
-    from the store.
+    `entries` are about to be appended after the entry with seq `head`. Without a ``session_ended``
+    among them, they are returned unchanged. The commit of the returned entries must expect `head`
+    as the stream's head. `info` describes the session; if it is None, it is read from the store.
     Units: `at`, the time of the commit, is Unix milliseconds.
     """
     place = next((n for n, new in enumerate(entries) if new.kind == SessionEnded.kind), None)
@@ -78,9 +78,9 @@ async def record_open_ends(store: SessionStore, clock: Clock) -> int:
 
 
 async def record_imports(store: SessionStore, clock: Clock) -> int:
-    """Record an episode for each imported session that has none up to its newest message.
+    """Record an episode for each imported session with messages that are not in an episode yet.
 
-    Returns their number.
+    Returns the number of new episodes.
     """
     found = 0
     for info in await store.sessions(limit=None, scope="all"):
@@ -113,7 +113,7 @@ async def _record_end(store: SessionStore, clock: Clock, end: Entry) -> bool:
 
 
 async def _up_to_newest(store: SessionStore, session: StreamId, by: EpisodeEnd) -> NewEntry | None:
-    """Return the episode that ends at the newest entry; None if there is no newer message."""
+    """Return an episode up to the session's newest entry; None if it would contain no message."""
     state = await store.state(session)
     if state.info.status == "erased" or state.head < 0:
         return None

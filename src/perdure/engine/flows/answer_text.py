@@ -16,7 +16,7 @@ from perdure.session.messages import Message, TextPart
 class AnswerText(msgspec.Struct, frozen=True):
     """The text of an answer.
 
-    `is_cut`: the answer is incomplete, and the next message of the session continues it.
+    `is_cut` is True if the answer is incomplete; the session's next message then continues it.
     """
 
     text: str = ""
@@ -32,7 +32,7 @@ class AnswerText(msgspec.Struct, frozen=True):
 
 
 def said_in(messages: Iterable[Message]) -> AnswerText:
-    """Return the last answer in `messages`, the newest messages of a session in order."""
+    """Return the last answer in `messages`, which are a session's newest messages, in order."""
     said = AnswerText()
     for message in messages:
         said = said.then(message)

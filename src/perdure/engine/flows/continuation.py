@@ -1,4 +1,4 @@
-"""What a flow can do next without a person: work of a role, or a step of the flow itself."""
+"""Decide whether a flow can continue without a person, and return the flow's own next step."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from perdure.session.notes import SideBody
 
 
 def can_continue(state: FlowState) -> bool:
-    """Whether some work needs no person: work of roles, or a step of the flow itself."""
+    """Return whether a role can work, or the flow can do its own next step, without a person."""
     run, phase = state.run, state.run.improvement_phase
     is_busy = bool(run.running_nodes or (phase is not None and phase.running_roles))
     return bool(is_busy or runnable(state) or roles_to_look_back(state) or next_bodies(state))
 
 
 def next_bodies(state: FlowState) -> tuple[SideBody, ...]:
-    """Return the entries of the flow's own next step if no role works; () if there is no step."""
+    """Return the entries that the flow itself appends when no role works; () if there are none."""
     last = last_bodies(state)
     if last:
         return last

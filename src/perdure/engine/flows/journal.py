@@ -1,9 +1,9 @@
 """Follow a flow's log: read new entries into the state, and append decisions.
 
-The journal reads only new entries, except those that this process has appended, so the cost does
-not depend on the length of the log. Each decision is made for the state to which it is appended. If
-another process appended first, the decision is made again. At first, a decision may therefore be
-based on the cached state.
+The journal reads only new entries that other processes have appended, so the cost does not depend
+on the length of the log. Each decision is based on a state of the flow, and is appended only if the
+flow is still in this state. If another process appended first, the decision is made again. The
+first attempt can therefore use the cached state.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from perdure.stores.protocol import Commit, Write
 from perdure.stores.session_store import SessionStore
 
 Decide = Callable[[FlowState], Sequence[SideBody]]
-"""Returns the entries to append to a flow at a state. Raises an error if none are allowed."""
+"""Returns the entries to append to a flow in the given state, or raises an error."""
 
 
 class Journal:
@@ -60,9 +60,9 @@ class Journal:
         return self._state
 
     async def _first(self) -> FlowState:
-        """Return the initial state: the state cached by this process, if it still applies.
+        """Return the state at the first read, computed from this process's cached state if valid.
 
-        Raises: as `state`.
+        Raises: the same errors as `state`.
         """
         kept, trusted = state_cache_of(self._store), marks_of(self._store).trust_state
         known = kept.take(self.flow)
@@ -82,12 +82,12 @@ class Journal:
     async def latest_or_read(self) -> FlowState:
         """Return the state at the last read or append; if there was none, read the log.
 
-        Raises: as `state`.
+        Raises: the same errors as `state`.
         """
         return await self.state() if self._state is None else self._state
 
     def follow(self, entries: Iterable[Entry]) -> None:
-        """Process `entries`, which were appended to the flow.
+        """Update the state with `entries`, which were appended to the flow.
 
         Entries that are already known are skipped, because another task may have read further.
         Entries that follow a gap in the sequence are skipped, too.
@@ -97,14 +97,15 @@ class Journal:
             self._state = follow(self._state, told, self._is_own)
 
     def write(self, state: FlowState, *bodies: SideBody) -> Write:
-        """Return a write of `bodies` that applies only while the flow is at `state`."""
+        """Return a write that appends `bodies` only if `state` is still the flow's state."""
         entries = tuple(new_side(body) for body in bodies)
         return Write(stream=self.flow, entries=entries, expected_head=state.head)
 
     async def append(self, decide: Decide) -> FlowState:
-        """Append the entries that `decide` returns for the state to which they are appended.
+        """Append the entries that `decide` returns for the flow's current state.
 
-        Durable: on return. Raises: the errors of `decide`; in this case, nothing is appended.
+        Durable: the entries are durable when the call returns.
+        Raises: the errors that `decide` raises; in this case, nothing is appended.
         """
         while True:
             state = await self.state()
@@ -124,7 +125,7 @@ class Journal:
 
 
 def _following(head: int, entries: Iterable[Entry]) -> Iterator[Entry]:
-    """Yield those of `entries` that follow seq `head` without a gap."""
+    """Yield those of `entries` that follow the entry with seq `head` without a gap."""
     for entry in entries:
         if entry.seq == head + 1:
             head = entry.seq

@@ -9,20 +9,20 @@ from perdure.stores.session_store import SessionStore
 
 
 async def lost_roles(store: SessionStore, state: FlowState) -> dict[str, str]:
-    """Return the role instances whose session is no longer in the store, with the reason."""
+    """Map each role instance whose session was erased or removed to the reason, as a text."""
     whys = {role: await why_lost(store, id) for role, id in state.sessions.items()}
     return {role: why for role, why in whys.items() if why is not None}
 
 
 async def require_there(store: SessionStore, session: StreamId) -> None:
-    """Raise an error if the session of a role was erased. Raises: ConfigError."""
+    """Check the session of a role. Raises: ConfigError if the session was erased or removed."""
     why = await why_lost(store, session)
     if why is not None:
         raise ConfigError(why)
 
 
 async def why_lost(store: SessionStore, session: StreamId) -> str | None:
-    """Return why the begun role of `session` cannot continue; None if it can continue."""
+    """Return why the role with the session `session` cannot continue; None if it can continue."""
     try:
         if (await store.state(session)).info.status != "erased":
             return None

@@ -1,4 +1,4 @@
-"""A turn of a flow: it claims its node in its first commit, and finishes it in its last commit.
+"""A turn of a flow: its first commit claims the node, and its last commit records the outcome.
 
 Each attempt to commit is based on the newest state of the flow. If another process has changed the
 claimed work, the turn is abandoned before anything is appended.
@@ -38,21 +38,21 @@ DENIED: Failure = "not_approved"
 """Failure of a turn that ended because a person denied a tool call."""
 
 Checks = Callable[[], Awaitable[tuple[str, ...]]]
-"""Returns the problems of the project, each as a sentence; called before a flow is closed."""
+"""Returns the problems of the project as sentences. It is called before a flow is closed."""
 
 LastAnswer = Callable[[], Awaitable[AnswerText]]
-"""Returns the last answer in the session, for a turn that another process began."""
+"""Returns the last answer in the session. It is called for a turn that another process began."""
 
 
 class NodeClaimLost(Exception):
-    """The work has changed, or another process has claimed it."""
+    """Raised if the work of a turn has changed, or another process has claimed the work."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlowContext:
-    """What all turns of a flow share.
+    """The objects that all turns of a flow share.
 
-    `drawing` are the files that define the flow's graph and that may be edited.
+    `drawing` reads the files that define the flow's graph; it is None if they cannot be edited.
     """
 
     journal: Journal
@@ -63,7 +63,10 @@ class FlowContext:
 
 
 class NodeTurn:
-    """A ``CommitParticipant`` for one turn of `part`, or of the `repair` that was requested."""
+    """A ``CommitParticipant`` for one turn of a node or of a reviewing role.
+
+    `part` is the node or role; `repair` is the repair request that the turn answers, if any.
+    """
 
     def __init__(
         self,
@@ -77,16 +80,16 @@ class NodeTurn:
         self._last_answer = last_answer
         self._repair = repair
         self._said: AnswerText | None = None
-        """The last answer as far as it was appended; None before it was looked up."""
+        """The appended text of the last answer; None before it was looked up."""
         self._next_said = AnswerText()
         self._configured = self._configuration(ground.journal.latest)
         self._is_unheard = False
         """Whether the outcome of the last commit to the flow is unknown."""
 
     async def beside(self, entries: Sequence[NewEntry]) -> CoCommit:
-        """Return the claim for the turn's first commit, or the outcome for its last commit.
+        """Return what the flow adds to a commit: the claim to the first, the outcome to the last.
 
-        Raises: NodeClaimLost.
+        Raises: NodeClaimLost if the work has changed or another process has claimed it.
         """
         is_begun = any(entry.kind == TurnStarted.kind for entry in entries)
         if self._said is None and not is_begun:
@@ -117,25 +120,26 @@ class NodeTurn:
             self._ground.journal.follow(share)
 
     async def _stands(self, *, is_begun: bool) -> FlowState:
-        """Return the cached state of the flow; a commit based on an outdated state is rejected.
+        """Return the state of the flow on which the next commit is based, usually the cached state.
 
-        The state is read again after a rejection, and also for a repair, because the first commit
-        of a repair writes nothing to the flow and so cannot be rejected.
+        The store rejects a commit that is based on an outdated state. The state is read again after
+        a rejection, and also for a repair, because the first commit of a repair writes nothing to
+        the flow and so cannot be rejected.
         """
         is_doubtful = self._is_unheard or (is_begun and self._repair is not None)
         journal = self._ground.journal
         return await (journal.state() if is_doubtful else journal.latest_or_read())
 
     async def _check_recovered(self) -> None:
-        """Reject an open turn of a part that was already finished before its process died.
+        """Check that a recovered turn still has work to do.
 
-        Raises: NodeClaimLost.
+        Raises: NodeClaimLost if the work was finished before the turn's process died.
         """
         if not self._part.is_running(await self._ground.journal.state()):
             raise NodeClaimLost(self._part.role)
 
     async def _listen(self, entries: Sequence[NewEntry]) -> None:
-        """Remember the answer, which decides what follows from the end of the turn."""
+        """Remember the answer in `entries`; it decides the outcome of the turn."""
         if self._said is None:
             is_begun = any(entry.kind == TurnStarted.kind for entry in entries)
             self._said = AnswerText() if is_begun else await self._last_answer()
@@ -159,7 +163,10 @@ class NodeTurn:
         return (claim,)
 
     def _entry_markers(self, state: FlowState, entries: Sequence[NewEntry]) -> tuple[NewEntry, ...]:
-        """Return the marker of a node's start in its session; a role may enter it repeatedly."""
+        """Return the marker for the session if the role enters another node, else ().
+
+        A role can enter a node several times.
+        """
         part = self._part
         if not isinstance(part, NodePart) or state.at_node.get(part.role) == part.node:
             return ()
@@ -176,7 +183,7 @@ class NodeTurn:
         return Ended(finished.end, self._next_said.text, finished.error, is_denied)
 
     async def _read_files(self, state: FlowState, ended: Ended) -> tuple[Drawn, dict[str, Found]]:
-        """Return the graph, edited only by the owner's turns, and the files named in the answer."""
+        """Return the graph, if the owner's turn edited it, and the files that the answer names."""
         ground, part = self._ground, self._part
         is_drawing = isinstance(part, NodePart) and base_role(part.role) == OWNER
         drawing = ground.drawing if is_drawing else None
@@ -192,7 +199,7 @@ class NodeTurn:
         return await asyncio.to_thread(look)
 
     async def _document_answer(self, ended: Ended) -> dict[str, Found]:
-        """Return the answer of a document's node as its artifact."""
+        """Write the answer of a workflow document's node to its file; return it as the artifact."""
         part, record = self._part, self._ground.record
         if ended.end != "stop" or not isinstance(part, NodePart):
             return {}

@@ -1,7 +1,8 @@
 """Park nodes and roles that cannot continue until a person answers.
 
-If a node could not begin, its reply stays queued, so that another process can begin the node. This
-process tries parked work again only after the reply to it, or its configuration, has changed.
+If a node with a person's reply could not begin, the reply stays queued, so that another process can
+begin the node. This process tries the node again only after the reply or the configuration of the
+node's role has changed.
 """
 
 from __future__ import annotations
@@ -17,28 +18,31 @@ from perdure.session.flows.run import FlowState, RoleConfiguration
 
 Parked = NodeParked | ImprovementParked
 _Attempt = tuple[str | None, RoleConfiguration | None]
-"""The reply that work begins with, and the configuration of its role."""
+"""Identifies an attempt to begin work: a person's reply, and the configuration of the role."""
 
 
 class ParkedWork:
-    """Parks nodes and roles of one flow, and remembers work that could not begin here."""
+    """Parks nodes and roles of one flow, and remembers work that this process could not begin."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._unable: dict[str, _Attempt] = {}
-        """Node or role that could not begin here -> the attempt."""
+        """Maps each node or role that this process could not begin to the failed attempt."""
 
     def is_unable(self, state: FlowState, work: Work | RoleWork) -> bool:
-        """Whether this process could not begin `work` and nothing has changed since then."""
+        """Return whether this process already failed to begin `work`, and nothing has changed."""
         return self._unable.get(work.target) == _attempt(state, work)
 
     async def park(self, state: FlowState, body: Parked) -> None:
-        """Park the work, unless the flow has changed since `state`; then the next pass decides."""
+        """Append `body`, which parks work, unless the flow has changed since `state`.
+
+        If the flow has changed, the scheduler's next pass decides.
+        """
         head = state.head
         await self._journal.append(lambda now: (body,) if now.head == head else ())
 
     async def park_unbegun(self, state: FlowState, work: Work | RoleWork, body: Parked) -> None:
-        """Park `work`, which could not begin; its reply remains queued."""
+        """Park `work`, which could not begin; a person's reply to it stays queued."""
         if work.text is not None:
             self._unable[work.target] = _attempt(state, work)
             body = msgspec.structs.replace(body, keeps_reply=True)

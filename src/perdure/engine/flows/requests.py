@@ -33,7 +33,8 @@ async def store_flow_request(
 ) -> int:
     """Store the request `wanted`, unless an equal request is open; return the seq of the request.
 
-    Durable: on return. Units: `at` is Unix milliseconds.
+    Durable: the request is durable when the call returns.
+    Units: `at` is Unix milliseconds.
     """
     found = await open_requests(store, flow)
     if found and body_of(found[-1]) == wanted:
@@ -53,7 +54,7 @@ async def close_flow_request(
 
 
 async def end_of_request(log: LogReader, flow: StreamId, request: int) -> FlowRequestClosed | None:
-    """Return the end of the request at seq `request`; None while the request is open."""
+    """Return how the request with seq `request` ended; None while the request is open."""
     about = entry_id(flow, request)
     for entry in await log.entries(flow, after=request, kind=FlowRequestClosed.kind):
         body = body_of(entry)

@@ -15,7 +15,7 @@ from perdure.session.ids import StreamId
 
 
 class Unconfigured(ConfigError):
-    """A person has to configure a role before it can work.
+    """Raised if a person has to configure a role before the role can work.
 
     `offers` are the models and skills from which the person can choose.
     """
@@ -31,7 +31,8 @@ class Roles(Protocol):
     async def session(self, state: FlowState, role: str) -> StreamId:
         """Return the session of a role instance; create it with its system prompt if needed.
 
-        In a separate session, a model may first have to choose the role's configuration.
+        A model (the selector) may first have to choose the role's configuration, in its own
+        session.
         Raises: ConfigError if the role has no agent or lacks a required reading; Unconfigured if a
         person has to choose the role's configuration; LeaseHeld or LeaseLost if another process
         runs the selector.
@@ -65,16 +66,16 @@ class Roles(Protocol):
         ...
 
     async def begin(self, session: StreamId, message: str, companion: CommitParticipant) -> None:
-        """Run the turn that `message` begins, until the turn has ended, successfully or not.
+        """Begin a turn with `message`, and wait until it has ended, successfully or not.
 
-        Raises: LeaseHeld when another process runs a turn; the errors of `companion`.
+        Raises: LeaseHeld if another process runs a turn; the errors that `companion` raises.
         """
         ...
 
     async def recover(self, session: StreamId, companion: CommitParticipant) -> None:
-        """Run the open turn of a dead process to its end; do nothing if no turn is open.
+        """Finish the open turn of a process that died; do nothing if no turn is open.
 
-        Raises: LeaseHeld while the process of the turn is alive; the errors of `companion`.
+        Raises: LeaseHeld if the process of the turn is alive; the errors that `companion` raises.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Answers of nodes as files of the record folder; the log contains a copy of each answer."""
+"""Write the answers of nodes to files in the record folder; the log also contains each answer."""
 
 from __future__ import annotations
 

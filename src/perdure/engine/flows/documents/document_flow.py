@@ -1,6 +1,6 @@
-"""A workflow document as a flow: the graph, the conversations, and the entry in the log.
+"""Convert a workflow document to a flow: its graph, its conversations, and its entry in the log.
 
-A chain of nodes of the same agent is one conversation in one session. A node continues the
+Consecutive nodes of the same agent share one conversation in one session. A node continues the
 conversation of the previous agent node if there is only one such node, both have the same agent,
 and no other agent node follows the previous one. An exported session therefore becomes one
 conversation again, and branches run in parallel.
@@ -23,8 +23,8 @@ from perdure.workflow.writer import serialize
 def graph_of(workflow: Workflow) -> Graph:
     """Return the graph of a flow that runs `workflow`.
 
-    Shape: the nodes and edges of `workflow`, in its order. An agent node has a role instance of its
-    agent; the other nodes have ``input`` or ``output``.
+    Shape: the graph has the nodes and edges of `workflow`, in the same order. The role of an agent
+    node is a role instance of its agent; the role of another node is ``input`` or ``output``.
     """
     roles = conversations(workflow)
     nodes = [
@@ -40,10 +40,10 @@ def graph_of(workflow: Workflow) -> Graph:
 
 
 def conversations(workflow: Workflow) -> dict[str, str]:
-    """Return the role instance that runs each agent node.
+    """Map each agent node to the role instance that runs it.
 
-    Shape: in the order of the nodes; the first conversation of the agent ``helper`` is named
-    ``helper``, the next ``helper_2``.
+    Shape: the keys are in the order of the nodes. The first conversation of the agent ``helper`` is
+    named ``helper``, the next ``helper_2``.
     """
     agents = {node.id: node for node in workflow.nodes if isinstance(node, AgentNode)}
     before = {id: _continued_node(workflow, agents, node) for id, node in agents.items()}
@@ -60,7 +60,7 @@ def conversations(workflow: Workflow) -> dict[str, str]:
 def _continued_node(
     workflow: Workflow, agents: Mapping[str, AgentNode], node: AgentNode
 ) -> str | None:
-    """Return the node whose conversation `node` continues."""
+    """Return the node whose conversation `node` continues; None if `node` begins a conversation."""
     before = [e.source for e in workflow.edges if e.target == node.id and e.source in agents]
     if len(before) != 1 or agents[before[0]].agent_ref != node.agent_ref:
         return None
@@ -69,7 +69,7 @@ def _continued_node(
 
 
 def _first(before: Mapping[str, str | None], id: str) -> str:
-    """Return the node that began the conversation of `id`; in a cycle, any node of the cycle."""
+    """Return the first node of the conversation of node `id`; in a cycle, any node of the cycle."""
     seen = {id}
     while (previous := before[id]) is not None and previous not in seen:
         seen.add(previous)
@@ -88,7 +88,7 @@ def bind_document(
     context: Mapping[str, str],
     agents: Mapping[str, dict[str, object]],
 ) -> DocumentBound:
-    """Return the body that binds `workflow` to the flow's log. See `DocumentBound`."""
+    """Return the entry body that records `workflow` in the flow's log. See `DocumentBound`."""
     kept = msgspec.structs.replace(workflow, metadata={})
     return DocumentBound(
         msgspec.to_builtins(kept),
@@ -100,19 +100,19 @@ def bind_document(
 
 
 def workflow_of(document: DocumentBound) -> Workflow:
-    """Return the workflow that a flow runs, according to its log."""
+    """Return the workflow that `document` recorded in the log of a flow."""
     return msgspec.convert(document.workflow, Workflow)
 
 
 def workflow_text_of(state: FlowState) -> str:
-    """Return the file that the flow at `state` runs: a workflow document, or a role workflow."""
+    """Return the text of the flow's workflow file: a workflow document, or a ``workflow.yaml``."""
     if state.document is None:
         return workflow_text(state.graph)
     return serialize(workflow_of(state.document))
 
 
 def node_of(workflow: Workflow, id: str) -> WorkflowNode | None:
-    """Return the node with that id."""
+    """Return the node with the id `id`; None if there is none."""
     return next((node for node in workflow.nodes if node.id == id), None)
 
 

@@ -24,10 +24,10 @@ _EXPECTED: Mapping[InputType, str] = {
 def check_inputs(
     located: LocatedWorkflow, given: Mapping[str, object]
 ) -> tuple[dict[str, object], list[DocumentFault]]:
-    """Return the values of the inputs, including defaults, and the faults of the inputs.
+    """Return the values of the inputs, including defaults, and the errors in the inputs.
 
-    Shape: one fault for each input that is missing, unknown or of another type. A workflow that
-    declares no inputs accepts any texts.
+    Shape: there is one fault for each input that is missing, unknown or of the wrong type. A
+    workflow that declares no inputs accepts any inputs that are texts.
     """
     workflow, lines = located.workflow, located.lines
     if not workflow.inputs:
@@ -56,7 +56,7 @@ def check_inputs(
 
 
 def unfit_defaults(located: LocatedWorkflow) -> list[DocumentFault]:
-    """Return the default values that are invalid in every run."""
+    """Return a fault for each invalid default value, because it would be invalid in every run."""
     found = [
         (located.lines.inputs.get(declared.name), _unfit(declared, declared.default))
         for declared in located.workflow.inputs
@@ -66,7 +66,7 @@ def unfit_defaults(located: LocatedWorkflow) -> list[DocumentFault]:
 
 
 def from_texts(workflow: Workflow, given: Mapping[str, str]) -> dict[str, object]:
-    """Convert the texts `given` to the declared types; values that do not fit remain texts."""
+    """Convert the texts in `given` to the declared types; a text that does not fit stays a text."""
     types: dict[str, InputType] = {each.name: each.type for each in workflow.inputs}
     return {name: _read(text, types.get(name, "string")) for name, text in given.items()}
 
@@ -93,7 +93,7 @@ def _take_undeclared(given: Mapping[str, object]) -> tuple[dict[str, object], li
 
 
 def _unfit(declared: RunInput, value: object) -> str | None:
-    """Return why `value` is invalid for `declared`, without repeating a value with a credential."""
+    """Return why `value` is invalid for the input `declared`, without quoting credentials."""
     if not _fits(declared.type, value):
         return f"the input {declared.name!r} has to be {_EXPECTED[declared.type]}"
     if isinstance(value, str):
@@ -117,7 +117,7 @@ def _fits(type: InputType, value: object) -> bool:
 
 
 def untold(located: LocatedWorkflow, inputs: Mapping[str, object]) -> list[DocumentFault]:
-    """Return a fault for each node that has neither a prompt nor a predecessor."""
+    """Return a fault for each agent node whose first message would be empty."""
     workflow, lines = located.workflow, located.lines
     entries = {node.id for node in workflow.nodes if isinstance(node, InputNode)}
     faults: list[DocumentFault] = []
@@ -133,5 +133,5 @@ def untold(located: LocatedWorkflow, inputs: Mapping[str, object]) -> list[Docum
 
 
 def inputs_text(inputs: Mapping[str, object]) -> str:
-    """Return `inputs` as the artifact of an input node."""
+    """Return `inputs` as the text that an input node hands over."""
     return text_of(dict(inputs)) + "\n"

@@ -1,8 +1,9 @@
-"""The message that starts a node of a workflow document: its prompt, filled in.
+"""Build the message that starts a node of a workflow document from the node's prompt.
 
-A prompt with placeholders is used as it is. After a prompt without placeholders, the message
-contains the answers for the node that are not yet in its conversation. A node without a prompt
-receives only the answers that are not yet in its conversation.
+If the prompt has placeholders, the message is the prompt with the placeholders replaced. A prompt
+without placeholders is followed by the inputs and by those answers of the predecessors that are not
+in the node's conversation yet. A node without a prompt receives the inputs and all answers of its
+predecessors.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from perdure.workflow.substitution import Fillings, ReadFile, fill_template, tex
 
 
 def nodes_named(node: AgentNode, graph: Graph) -> tuple[str, ...]:
-    """Return the nodes whose answers the prompt of `node` may contain."""
+    """Return the nodes whose answers the first message of `node` may contain."""
     wanted = [p.name for p in _template(node).placeholders if p.root == "run.outputs"]
     return tuple(dict.fromkeys((*wanted, *graph.predecessors(node.id))))
 
@@ -35,7 +36,7 @@ def task_message(
 ) -> str:
     """Return the first message of `node`.
 
-    `answers` are the answers of the agents among `nodes_named`.
+    `answers` maps the agent nodes among the result of `nodes_named` to their answers.
     Raises: ConfigError if a placeholder in the prompt has no value.
     """
     template = _template(node)
@@ -59,7 +60,10 @@ def _handover_lines(
     *,
     is_all: bool,
 ) -> Iterator[str]:
-    """Return the texts from the predecessors; if not `is_all`, only texts not received yet."""
+    """Yield the inputs and the answers that the predecessors of `node` hand over.
+
+    Unless `is_all`, answers that are already in the node's conversation are omitted.
+    """
     roles = {each.id: each.role for each in graph.nodes}
     for source in graph.predecessors(node.id):
         if source in document.passive:

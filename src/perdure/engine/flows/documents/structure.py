@@ -1,4 +1,4 @@
-"""Validation errors of a workflow document: in its graph, its templates and its agents.
+"""Find the errors in the graph, the templates and the agents of a workflow document.
 
 All errors are reported at once, each with its line if the file is known.
 """
@@ -16,7 +16,7 @@ from perdure.workflow.expressions import Placeholder, template_of
 from perdure.workflow.reader import LocatedWorkflow
 
 DocumentFault = tuple[int | None, str]
-"""The line, if known, and the fault."""
+"""A fault in a workflow document: its line (None if unknown) and its text."""
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
@@ -32,8 +32,8 @@ def faults_of(
 ) -> list[DocumentFault]:
     """Return the reasons why the workflow cannot be run; empty if it can be run.
 
-    `agents` are the ids of available agents that the workflow does not define; `names` are valid in
-    ``{{ctx.name}}``, in addition to the workflow's own context.
+    `agents` are the ids of agents that are available although the workflow does not define them.
+    `names` are valid in ``{{ctx.name}}``, in addition to the names in the workflow's own context.
     """
     return [
         *_nodes(located),
@@ -125,7 +125,10 @@ class _Templates:
                 yield what
 
     def _unknown(self, placeholder: Placeholder, node: str | None) -> str | None:
-        """Return why `placeholder` is invalid in `node`'s prompt (None: in a context entry)."""
+        """Return why `placeholder` is invalid in a template; None if it is valid.
+
+        The template is the prompt of `node`, or an entry of the context if `node` is None.
+        """
         name = placeholder.name
         match placeholder.root:
             case "inputs":

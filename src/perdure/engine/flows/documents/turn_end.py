@@ -1,4 +1,4 @@
-"""What happens in a flow of a workflow document when a turn has ended.
+"""Decide what happens in the flow of a workflow document when a turn has ended.
 
 The answer of a node is handed to all nodes that follow it. If a node gives no answer, it waits for
 a person.
@@ -28,14 +28,17 @@ def answer_path(node: str) -> str:
 
 
 def input_path(node: str) -> str:
-    """Return the path of the inputs, relative to the record folder."""
+    """Return the path of the inputs of the input node `node`, relative to the record folder."""
     return f"inputs/{node}.json"
 
 
 def task_finished(
     state: FlowState, node: str, ended: Ended, answer: Artifact | None
 ) -> HandoffMade | NodeParked:
-    """Return what follows when a turn of `node` has ended; `answer` is None if there is none."""
+    """Return the entry that hands the answer of `node` over, or that parks `node`.
+
+    `ended` is how the turn of `node` ended; `answer` is None if the answer has no text.
+    """
     known = state.graph.node(node)
     role = known.role if known is not None else node
     ended = unless_stopped(state, ended, node, role)
@@ -65,7 +68,7 @@ def is_done(state: FlowState, node: str) -> bool:
 
 
 def last_bodies(state: FlowState) -> tuple[SideBody, ...]:
-    """Return the entries that end the flow after its last agent: outputs and completion."""
+    """Return the entries that pass the output nodes and complete the flow; () if work is left."""
     document = state.document
     if document is None or state.run.status != "running":
         return ()

@@ -1,4 +1,4 @@
-"""The texts that every role of a flow receives. The contracts are versioned package data."""
+"""The contracts: texts that every role of a flow receives. They are versioned package data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ VERSION = "v1"
 
 @cache
 def contracts() -> Contracts:
-    """Return the texts for the roles of flows, in the version of this perdure."""
+    """Return the contracts in the version that belongs to this version of perdure."""
     folder = files("perdure") / "data" / "flows" / VERSION
     return Contracts(
         **{

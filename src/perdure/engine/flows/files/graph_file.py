@@ -1,4 +1,4 @@
-"""The graph of a flow as its files define it now, and whether the flow can use that graph.
+"""Read the graph that a flow's files define now, and check whether the flow can use it.
 
 People and agents may edit the record's ``workflow.yaml`` while the flow runs. An edit of a workflow
 file applies as soon as the flow reads the file. If an edit is invalid, the flow continues with its
@@ -46,7 +46,7 @@ class GraphFile:
         self._stamps: tuple[_Stamp, _Stamp] | None = None
         self._drawn = Drawn(None)
         self._known: tuple[Graph, Graph] | None = None
-        """The last graph read, and the equal graph of the flow: compared once."""
+        """The last graph read, and the flow's graph that equals it. They are compared only once."""
 
     def now(self, graph: Graph | None = None) -> Drawn:
         """Read the files, and return the result. The call blocks while it checks two files.
@@ -63,7 +63,7 @@ class GraphFile:
     def change(self, state: FlowState) -> Drawn:
         """Return the new graph for the flow, or the faults that prevent the change.
 
-        Shape: no graph and no faults if the files define the graph that the flow already has.
+        Shape: the result has no graph and no faults if the files define the flow's current graph.
         """
         drawn = self.now(state.graph)
         if drawn.graph is None or self._is_known(drawn.graph, state.graph):
@@ -98,10 +98,12 @@ class GraphFile:
 
 
 def drawn_graph(text: str, name: str, project: Path | None) -> Graph:
-    """Return the graph in `text`, a file called `name`; missing fields come from `project`.
+    """Return the graph in `text`, the content of the file `name`.
 
-    Raises: InvalidWorkflow if a file is no valid workflow; ConfigError if the project's file cannot
-    be read; UnicodeDecodeError if it is not UTF-8.
+    Fields that the nodes lack come from the workflow file in the folder `project`.
+
+    Raises: InvalidWorkflow if a file is not a valid workflow; ConfigError if the project's file
+    cannot be read; UnicodeDecodeError if the project's file is not UTF-8.
     """
     below: WorkflowFile | None = None
     if project is not None and is_there(project, CANONICAL):

@@ -1,8 +1,8 @@
-"""The record folder of a flow: the artifacts of its roles, and nothing outside it.
+"""Read the artifacts of roles from the record folder of a flow, and nothing outside of it.
 
-An agent gives a path relative to the record folder, or relative to the workspace if that path leads
-into the record folder. A path of an imported flow may begin with the former record folder. The
-resolved path is checked, so a link that leads out of the folder is rejected.
+An agent gives a path relative to the record folder, or relative to the workspace if the file is in
+the record folder. In an imported flow, a path may begin with the former path of the record folder.
+The resolved path is checked, so a link that leads out of the folder is rejected.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Found(msgspec.Struct, frozen=True):
 class RecordFolder:
     """The files of one flow. Blocks: call the methods in a thread, not on the event loop.
 
-    `former` is the path of the record folder, relative to its workspace, when an imported flow was
-    exported.
+    For an imported flow, `former` is the path, relative to its workspace, that the record folder
+    had when the flow was exported.
     """
 
     def __init__(self, folder: Path, workspace: Path, former: str = "") -> None:
@@ -41,11 +41,11 @@ class RecordFolder:
         self._former = f"{former}/" if former else ""
 
     def look_up(self, names: Iterable[str]) -> dict[str, Found]:
-        """Return the artifact at each of `names`."""
+        """Return the artifact at each path in `names`."""
         return {name: self._find(name) for name in names}
 
     def texts(self, paths: Iterable[str]) -> dict[str, str]:
-        """Return the contents of the canonical `paths` for a role; for a missing file, a notice."""
+        """Map each of the canonical `paths` to its text, or to a notice if it cannot be read."""
         return {path: self._text(path) for path in paths}
 
     def _text(self, path: str) -> str:

@@ -1,4 +1,4 @@
-"""Required readings of roles: their names in the index, and the files with these names.
+"""Read the files that a role must read first (its required readings), listed by name.
 
 ``a-docs/index.yaml`` of a project maps a ``$NAME`` to a file, relative to the project's folder.
 ``a-docs/roles/<role>/required-readings.yaml`` lists the names that a role reads first. A name that
@@ -22,13 +22,13 @@ T = TypeVar("T")
 
 DOCS = "a-docs"
 INDEX = f"{DOCS}/index.yaml"
-"""The index of a project's readings."""
+"""Path of the file that maps the names of a project's readings to their files."""
 
 _NAME = re.compile(r"\$[A-Z][A-Z0-9_]*")
 
 
 def project_folder(workspace: Path, project: str) -> Path:
-    """Return the folder of the documents of `project`: its folder in `workspace`, else `workspace`.
+    """Return the folder of `project` in `workspace` if it contains ``a-docs``, else `workspace`.
 
     Raises: ConfigError if the project's folder is not in `workspace`.
     """
@@ -52,7 +52,7 @@ class Library:
     def of_role(self, role: str) -> tuple[RequiredText, ...]:
         """Return the required readings of the base role `role`, beginning with its own ``main.md``.
 
-        Raises: ConfigError.
+        Raises: ConfigError if a reading is not in the index or cannot be read.
         """
         place = f"{DOCS}/roles/{role}"
         own: tuple[RequiredText, ...] = ()
@@ -67,9 +67,9 @@ class Library:
         return (*own, *self._readings(listed))
 
     def by_name(self, names: Iterable[str], place: str) -> tuple[RequiredText, ...]:
-        """Return the readings with the `names` that the file at `place` requires.
+        """Return the readings called `names`; `place` is the file that requires them.
 
-        Raises: ConfigError.
+        Raises: ConfigError if a reading is not in the index or cannot be read.
         """
         return self._readings([(name, place) for name in names])
 
@@ -101,7 +101,7 @@ class Library:
         return tuple(found)
 
     def _index(self) -> dict[str, tuple[str, str]]:
-        """Return the path of each name, and its location in the index."""
+        """Map each name in the index to its path, and to the file and line that define it."""
         if not is_there(self._project, INDEX):
             return {}
         return _read(self._text(INDEX), INDEX, "index", _paths)
@@ -119,7 +119,7 @@ class Library:
 
 
 def _read(text: str, name: str, key: str, values: Callable[[YamlReader, YamlNode, str], T]) -> T:
-    """Apply `values` to the content of `key`, the only key of the file `name`; return the result.
+    """Return what `values` reads from the value of `key`, which is the only key of the file `name`.
 
     Raises: ConfigError with every fault and its line.
     """

@@ -20,13 +20,16 @@ from perdure.yaml.nodes import YamlNode, YamlReader
 
 FOLDER = f"{DOCS}/skills"
 FILE = "SKILL.md"
-"""The file of a skill. It is sent in every turn of its role; put large content in other files."""
+"""The file of a skill.
+
+It is sent to the model in every turn of its role; put large content in other files.
+"""
 
 LONGEST_DESCRIPTION = 1024
 
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _KNOWN = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
-"""Keys of front matter. Those after the first two are for other programs and are ignored."""
+"""The valid keys of front matter. All keys but the first two are for other programs and ignored."""
 
 
 class SkillShelf:
@@ -47,9 +50,9 @@ class SkillShelf:
         return {name: self.skill(name) for name in self.names()}
 
     def skill(self, name: str, place: str = "") -> Skill:
-        """Return the skill with the name `name`, which the file at `place` requires.
+        """Return the skill called `name`; `place` is the file that lists it, for error messages.
 
-        Raises: ConfigError.
+        Raises: ConfigError if there is no such skill, or if it is invalid.
         """
         known = self.names()
         if name not in known:

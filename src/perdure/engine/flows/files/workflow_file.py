@@ -36,7 +36,7 @@ class NodeDraft(msgspec.Struct, frozen=True):
 
 
 class WorkflowFile(msgspec.Struct, frozen=True):
-    """A parsed file."""
+    """A parsed workflow file."""
 
     name: str
     nodes: tuple[NodeDraft, ...]
@@ -92,7 +92,7 @@ class _Reader:
         self.nodes = YamlReader()
 
     def file(self, root: YamlNode) -> WorkflowFile:
-        """Return the workflow of the whole file."""
+        """Return the workflow of the whole file, whose top YAML node is `root`."""
         outer = self.nodes.mapping(root, _ROOT, _ROOT)
         if "workflow" not in outer:
             return WorkflowFile("", (), ())
@@ -145,7 +145,7 @@ class _Reader:
         return self.nodes.items(fields[name])
 
     def _texts(self, fields: Mapping[str, YamlNode], name: str) -> tuple[str, ...]:
-        """Return a list of texts; a single text becomes a list of one."""
+        """Return the texts in the field `name`; a single text counts as a list of one text."""
         read: Callable[[YamlNode], str] = self.nodes.text
         if name in fields and fields[name].kind == "str":
             return (read(fields[name]),)

@@ -1,7 +1,7 @@
-"""Texts that remain in a role's context after a compaction: its place in the flow, and its task.
+"""Build the texts that tell a role its place in the flow and its task after a compaction.
 
-The model's summary describes the work so far. The texts around the summary repeat all data of the
-flow: role, node, record, edges, the contract and inputs of the node, and an unanswered message.
+The model's summary describes the work so far. The texts around the summary repeat what the flow
+knows: role, node, record, edges, the contract and inputs of the node, and an unanswered message.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from perdure.session.flows.run import FlowState
 from perdure.session.messages import user
 
 MOST_OF_WINDOW = 0.25
-"""Share of the window that the contents of inputs may use; larger inputs are only named."""
+"""Share of the context window that contents of inputs may use; other inputs are only named."""
 
 
 def inputs_of(state: FlowState, node: FlowNode) -> dict[str, str]:
-    """Return the path that `node` last received along each edge, by edge key."""
+    """Map the key of each edge to the path of the artifact that `node` last received along it."""
     found: dict[str, str] = {}
     for key, paths in state.run.history_handoff.items():
         waiting = state.run.receiving_handoff.get(key, ())
@@ -41,7 +41,7 @@ def inputs_of(state: FlowState, node: FlowNode) -> dict[str, str]:
 class NodeTexts(msgspec.Struct, frozen=True):
     """Texts for a node, read from files.
 
-    `inputs` are the contents of the files in `inputs_of`, by path.
+    `inputs` maps each path that `inputs_of` returns to the content of the file.
     """
 
     contracts: Contracts
@@ -52,7 +52,7 @@ class NodeTexts(msgspec.Struct, frozen=True):
 def node_frame(
     state: FlowState, role: str, node: FlowNode, texts: NodeTexts, compacted: ToCompact
 ) -> SummaryFrame:
-    """Return the texts around the summary of the work of `role` at `node`."""
+    """Return the texts before and after the summary of what `role` did at `node`."""
     is_open = _is_open(state, node)
     before: list[str] = []
     if is_open:
@@ -73,7 +73,7 @@ def node_frame(
 def reflection_frame(
     state: FlowState, role: str, message: str, compacted: ToCompact
 ) -> SummaryFrame:
-    """Return the texts around the summary of `role`, whose review began with `message`."""
+    """Return the texts before and after the summary of a review that began with `message`."""
     before = [_place(state, role, "The work is closed, and you look back at it.")]
     if message not in (compacted.kept or ""):
         before.append(message)

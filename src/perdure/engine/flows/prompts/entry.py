@@ -1,7 +1,7 @@
 """The message that starts a node's work.
 
 The contract of a node (its task and its readings) is included only when the role enters the node
-for the first time. Received artifacts and open edges are included every time.
+for the first time. Received artifacts and the state of the node's handoffs are included every time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ INTERRUPTED = (
     "Your last turn was interrupted, and part of what it did may have taken effect. Check that "
     "before you do it again, then continue where it stopped."
 )
-"""A-Society's continuation message, for a node that was running when its flow was received."""
+"""The message that continues a node that was running when its flow was imported."""
 
 
 class Contracts(msgspec.Struct, frozen=True):
@@ -64,9 +64,9 @@ def entry_message(
 ) -> str:
     """Return the first message for the role of `work`.
 
-    `artifacts` are the contents of the delivered files, by path; `readings` are the readings that
-    the node requires. A person's reply is passed on unchanged; if the person declined a handoff, a
-    note about this precedes it.
+    `artifacts` maps the paths of the delivered files to their contents; `readings` are the readings
+    that the node requires. A person's reply is passed on unchanged; if the person declined a
+    handoff, a note about this precedes it.
     Units: `at` is Unix milliseconds.
     """
     node = work.node
@@ -127,7 +127,10 @@ def _input_lines(state: FlowState, work: Work, artifacts: Mapping[str, str]) -> 
 
 
 def received_part(state: FlowState, node: FlowNode, key: str, path: str, text: str) -> str:
-    """Return the artifact `path` with content `text`, received by `node` along the edge `key`."""
+    """Return the part of a message that shows an artifact received by `node`.
+
+    The artifact has the path `path` and the content `text`; it came along the edge `key`.
+    """
     source, _ = ends_of(key)
     is_forward = state.graph.has_edge(source, node.id)
     who = "predecessor" if is_forward else "successor, which asks for better work"
@@ -135,9 +138,9 @@ def received_part(state: FlowState, node: FlowNode, key: str, path: str, text: s
 
 
 def edge_parts(state: FlowState, node: FlowNode, superseded: tuple[str, ...] = ()) -> Iterator[str]:
-    """Yield the open inputs, the open handoffs and the finished handoffs of `node`.
+    """Yield texts that list the missing inputs and the open and finished handoffs of `node`.
 
-    `superseded` are the keys of the handoffs that `node` withdraws.
+    `superseded` are the edge keys of the handoffs that `node` withdraws.
     """
     id, graph, completed = node.id, state.graph, state.run.completed
     missing = [s for s in graph.predecessors(id) if edge_key(s, id) not in completed]

@@ -31,9 +31,10 @@ def read_findings(state: FlowState, work: RoleWork) -> tuple[str, ...]:
 def reflection_message(
     state: FlowState, work: RoleWork, contracts: Contracts, findings: Mapping[str, str]
 ) -> str:
-    """Return the first message of `work`. `findings` are the contents of `read_findings`, by path.
+    """Return the message with which the review `work` begins.
 
-    A person's reply is passed on unchanged, without other text.
+    `findings` maps each path that `read_findings` returns to the content of the file. A person's
+    reply is passed on unchanged, without other text.
     """
     if work.text is not None:
         return work.text

@@ -1,4 +1,4 @@
-"""The message for a selector: the role, its task, the offers, and the form of the answer."""
+"""Build a selector's message: the role, its task, the choices, and the form of the answer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Choose what this task needs and nothing else. Answer with the one line you are a
 word, no code fence, no reason."""
 
 LONGEST_ROLE = 4_000
-"""Characters of a role's own document that a selector is shown; it needs no more."""
+"""Maximum characters of a role's own document that a selector sees; it needs no more."""
 
 
 def selection_message(
@@ -20,7 +20,7 @@ def selection_message(
 ) -> str:
     """Return the first message of a selector. `document` describes the role; `node` is its task.
 
-    Without `node`, the role reviews its work.
+    If `node` is None, the role's task is to review its work.
     """
     parts = [f"Role instance `{opened.role}` of the flow {flow!r} is about to begin."]
     if opened.refused is not None:
@@ -38,7 +38,7 @@ def selection_message(
 
 
 def answer_form(offers: Offers) -> str:
-    """Return the instructions for writing a choice from `offers`."""
+    """Return the line that a selector has to fill in to choose from `offers`."""
     words = ["model=NAME"] if offers.models else []
     words += ["skills=NAME,NAME (or skills=none)"] if offers.skills else []
     return " ".join(words)

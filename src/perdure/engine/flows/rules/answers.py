@@ -1,8 +1,8 @@
 """Apply a person's answer to a question of a flow, for the inbox and for the flow commands.
 
 Both the inbox and the commands use this module and ``people``. An answer belongs to one wait, which
-is identified by the entry that began it. If the answer comes too late, the log already contains the
-end of the wait that it answers.
+is identified by the entry that began it. If an answer comes too late, the log already contains the
+entry that ended its wait.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class WaitEnd(msgspec.Struct, frozen=True):
 def apply_answer(
     state: FlowState, question: EntryId, answer: str, by: str, note: str | None = None
 ) -> SideBody:
-    """Return the entry that applies `answer` to `question`.
+    """Return the entry that records `answer` as the answer to the wait with the id `question`.
 
-    Raises: FlowRefusal if no wait has that id; InvalidEntry if the answer is not valid.
+    Raises: FlowRefusal if no wait has this id; InvalidEntry if the answer is not valid.
     """
     waiting = next((each for each in waits_in(state) if each.question == question), None)
     if waiting is None:
@@ -80,7 +80,7 @@ def _apply_approval(
 def configure_role(
     state: FlowState, waiting: FlowWait, answer: str, by: str
 ) -> kinds.RoleConfigured:
-    """Parse the configuration of a role: ``default``, or ``model=…`` and ``skills=a,b``.
+    """Parse an answer that configures a role: ``default``, or ``model=…`` and ``skills=a,b``.
 
     Raises: InvalidEntry for a value that is not offered.
     """
@@ -91,7 +91,7 @@ def configure_role(
 
 
 def check_offered(choice: Choice, offers: kinds.Offers) -> None:
-    """Raises: InvalidEntry if `choice` is not one of `offers`."""
+    """Check that `offers` contain `choice`. Raises: InvalidEntry if they do not contain it."""
     if choice.model is not None and choice.model not in offers.models:
         known = ", ".join(offers.models) or "none"
         raise _no_answer(f"there is no model {choice.model!r} to choose; there are: {known}")
@@ -102,7 +102,7 @@ def check_offered(choice: Choice, offers: kinds.Offers) -> None:
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """The configuration of a role; None means the values from its agent and its own files."""
+    """The chosen configuration of a role; None keeps the value from its agent and its own files."""
 
     model: str | None = None
     skills: tuple[str, ...] | None = None
@@ -111,7 +111,7 @@ class Choice(msgspec.Struct, frozen=True):
 def choice_in(words: str) -> Choice:
     """Parse a choice: ``default``, or ``model=NAME`` and ``skills=A,B`` or ``none``.
 
-    Raises: InvalidEntry.
+    Raises: InvalidEntry if `words` have another form.
     """
     model: str | None = None
     skills: tuple[str, ...] | None = None
@@ -147,7 +147,7 @@ def _no_answer(reason: str) -> InvalidEntry:
 
 
 def settled_by(state: FlowState, question: EntryId, log: Iterable[tuple[Entry, object]]) -> WaitEnd:
-    """Return the end of the wait with the id `question`; `log` is the whole log of the flow.
+    """Return how the wait with the id `question` ended; `log` is the whole log of the flow.
 
     Raises: QuestionNotFound if the entry with that id began no wait; FlowRefusal if the wait
     continues.
@@ -172,7 +172,7 @@ def settled_by(state: FlowState, question: EntryId, log: Iterable[tuple[Entry, o
 
 
 def _waits_begun(body: object) -> dict[str, str | None]:
-    """Return the targets for which `body` begins a wait, with the role of each target."""
+    """Map each node or role that begins to wait with the entry body `body` to its role."""
     match body:
         case kinds.NodeParked() | kinds.HandoffStaged() | kinds.HandoffDeclined():
             return {body.node: body.role}
@@ -191,7 +191,7 @@ def _waits_begun(body: object) -> dict[str, str | None]:
 
 
 def _ending(target: str, role: str | None, entry: Entry, body: object) -> WaitEnd | None:
-    """Return how `body` ends a wait of `target`; None if it does not end the wait."""
+    """Return the end of the wait of `target` if `entry` ends it, else None."""
     match body:
         case kinds.HumanReplied() if body.target == target:
             return WaitEnd(entry, body.text, body.by)
@@ -212,7 +212,7 @@ def _ending(target: str, role: str | None, entry: Entry, body: object) -> WaitEn
 
 
 def _words_of(body: kinds.RoleConfigured) -> str:
-    """Return `body` in the form of an answer."""
+    """Return the configuration `body` in the form in which a person writes an answer."""
     words = [] if body.model is None else [f"model={body.model}"]
     words += [] if body.skills is None else [f"skills={','.join(body.skills) or 'none'}"]
     return " ".join(words) or AS_GIVEN

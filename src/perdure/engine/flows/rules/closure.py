@@ -1,4 +1,4 @@
-"""Whether a flow's forward pass can be closed, and why a flow cannot make progress."""
+"""Decide whether the work of a flow can be closed, and why a flow cannot make progress."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from perdure.session.flows.run import FlowState
 
 
 def obstacles(state: FlowState, node: str) -> list[str]:
-    """Return why `node` cannot close the forward pass, as sentences; empty if it can close it."""
+    """Return why `node` cannot close the work of the flow, as sentences; empty if it can."""
     return [*_wrong_node(state, node), *_unfinished_work(state, node)]
 
 
@@ -45,10 +45,11 @@ def _unfinished_work(state: FlowState, node: str) -> Iterator[str]:
 
 
 def is_work_left(state: FlowState, node: str) -> bool:
-    """Return whether other nodes run, can run, or have unread handoffs.
+    """Return whether nodes other than `node` run, can run, or have unread handoffs.
 
-    Shape: False for a `node` with successors: only a node without successors waits to close the
-    work. While `node` waits for a handoff, its role can read the handoffs of its other nodes.
+    Shape: the result is False if `node` has successors, because only a node without successors
+    waits to close the work. While `node` waits for a handoff, its role can read the handoffs to the
+    role's other nodes.
     """
     run = state.run
     if state.graph.successors(node):

@@ -1,6 +1,6 @@
-"""The waits of a flow for a person, described in words, and how each can be answered.
+"""List what a flow waits for from people, in words, and how each wait can be answered.
 
-Each wait is a question of the inbox; the entry that began the wait identifies it. An answer belongs
+Each wait is a question in the inbox; the entry that began the wait identifies it. An answer belongs
 to exactly one wait. The answer is rejected if the flow now waits for something else.
 """
 
@@ -16,7 +16,7 @@ from perdure.session.notes import QuestionTopic
 
 _HASH_SHOWN = len("sha256-") + 12
 ASKS = "asks, and waits for a reply"
-"""The end of the text of a role's own question."""
+"""How the text of a wait ends if the role itself asked the question."""
 
 _TEXTS: dict[str, str] = {
     "prompt-human": ASKS,
@@ -28,7 +28,7 @@ _TEXTS: dict[str, str] = {
 }
 
 AS_GIVEN = "default"
-"""The answer that leaves a role as its agent and its own files say."""
+"""The answer that keeps the configuration from the role's agent and the role's own files."""
 
 
 class FlowWait(ShortRepr, frozen=True, omit_defaults=True):
@@ -97,7 +97,7 @@ def _waits(state: FlowState) -> Iterator[FlowWait]:
 def _is_configured(state: FlowState, waiting: AwaitingHuman) -> bool:
     """Return whether the model and the skills of a waiting role are chosen already.
 
-    Then the role waits only for a process that continues it.
+    In this case, the role waits only for a process that continues it.
     """
     return waiting.reason == "role-configuration" and waiting.role in state.roles
 

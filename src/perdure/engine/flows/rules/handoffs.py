@@ -38,8 +38,8 @@ def decide_handoff(
 ) -> HandoffMade | HandoffStaged | Fault:
     """Return the outcome of a handoff from `node` to `targets`.
 
-    `artifacts` describes the file at each path that a target names. If the node requires human
-    approval, its forward handoffs need a person's approval.
+    `artifacts` describes the file at each path that a target names. If the node has a human
+    (`has_human`), a person has to approve its forward handoffs.
     """
     fault = (
         _target_fault(state, node, targets)
@@ -80,7 +80,7 @@ def restage(state: FlowState, node: str, artifacts: Mapping[str, Artifact]) -> H
 
 
 def approved_contents(state: FlowState, key: str) -> dict[str, str]:
-    """Return the approved contents for a handoff along the edge `key`: content hashes by path.
+    """Map the paths of a handoff along the edge `key` to the approved content hashes.
 
     The result is empty if no approval is needed.
     """

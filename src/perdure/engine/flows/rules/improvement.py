@@ -1,7 +1,7 @@
 """Reviews of a flow: the order in which roles review it, and the steps after the reviews.
 
-The order is a graph of role instances; an edge passes findings to a role. Each role begins as soon
-as its predecessors are done, even if other roles wait for a person.
+The order is a graph of role instances; along each edge, a role passes its findings on. Each role
+begins as soon as its predecessors are done, even if other roles wait for a person.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class RoleWork(msgspec.Struct, frozen=True):
 
 
 def order_by_graph(graph: Graph) -> Graph:
-    """Return the roles of `graph`, each after all roles that it handed work to.
+    """Return a review order in which each role follows all roles that it handed work to.
 
-    A role instance stands at the position of its node nearest to the start; paths through its other
-    nodes remain connected.
+    A role instance has the position of its node nearest to the start. Paths through its other nodes
+    stay connected.
     """
     kept = _nearest(graph)
     edges = {(edge.source, edge.target) for edge in graph.edges}
@@ -49,7 +49,7 @@ def order_by_graph(graph: Graph) -> Graph:
 
 
 def order_in_parallel(graph: Graph) -> Graph:
-    """Return all roles in parallel, except the owner, who comes last and receives all findings."""
+    """Return a review order with all roles in parallel; the owner comes last, with all findings."""
     others = [role for role in graph.roles if role != OWNER]
     return _order(graph, [FlowEdge(role, OWNER) for role in others])
 
@@ -60,7 +60,7 @@ def _order(graph: Graph, edges: list[FlowEdge]) -> Graph:
 
 
 def _nearest(graph: Graph) -> dict[str, str]:
-    """Map the node of each role instance that is nearest to the start to this role instance."""
+    """Map node ids to role instances, using only the node of each role nearest to the start."""
     depths: dict[str, int] = {}
     level, depth = list(sources_of(graph)), 0
     while level:
@@ -99,7 +99,7 @@ def feedback_path(state: FlowState) -> str:
 
 
 def roles_to_look_back(state: FlowState) -> tuple[RoleWork, ...]:
-    """Return the roles that can begin, or can continue with a person's reply, in graph order."""
+    """Return the reviews that can begin, or continue with a person's reply, in graph order."""
     phase, order = state.run.improvement_phase, state.improvement
     if phase is None or order is None or phase.status != "running":
         return ()
@@ -128,7 +128,7 @@ def _work(state: FlowState, role: str, findings: tuple[str, ...]) -> RoleWork | 
 
 
 def next_step(state: FlowState) -> NextStep:
-    """Return the flow's own next step after the last role has finished."""
+    """Return the flow's own next step in its review phase; ``wait`` if it has none now."""
     phase, order = state.run.improvement_phase, state.improvement
     if phase is None or state.run.status != "running":
         return "wait"
@@ -141,12 +141,12 @@ def next_step(state: FlowState) -> NextStep:
 
 
 def _has_feedback(state: FlowState) -> bool:
-    """Return whether the feedback is written; A-Society may list its role among the others."""
+    """Return whether the feedback is written; A-Society may record this as a completed role."""
     phase = state.run.improvement_phase
     is_listed = phase is not None and FEEDBACK_ROLE in phase.completed_roles
     return is_listed or state.is_feedback_written
 
 
 def writes_last(role: str) -> bool:
-    """Whether the project's health is checked after the review of `role`."""
+    """Return whether the project's health is checked after the review of `role`."""
     return base_role(role) == OWNER

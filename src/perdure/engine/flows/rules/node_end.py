@@ -1,4 +1,4 @@
-"""The effect of a finished turn on the flow: exactly one body that is appended to its log.
+"""Decide the effect of a finished turn on its flow: exactly one new entry in the flow's log.
 
 The end of a turn and its effect on the flow are therefore in one commit, and no crash can separate
 them. An unusable result is returned to the agent a few times; then a person decides.
@@ -43,7 +43,7 @@ class Ended(msgspec.Struct, frozen=True):
 
     `text` is the last answer of the turn, `detail` the reason if the turn failed.
 
-    `is_denied`: a person denied a tool call, which ended the turn.
+    `is_denied` is True if the turn ended because a person denied a tool call.
     """
 
     end: TurnEnd
@@ -53,7 +53,7 @@ class Ended(msgspec.Struct, frozen=True):
 
 
 def artifacts_named(text: str) -> tuple[str, ...]:
-    """Return the paths in the signal of `text`, unchanged, so that the caller can look them up."""
+    """Return the paths that the signal in `text` names, unchanged, for the caller to look up."""
     signal = signal_in(text)
     if not isinstance(signal, Handover):
         return ()
@@ -67,10 +67,10 @@ def node_finished(
     artifacts: Mapping[str, Artifact],
     unhealthy: tuple[str, ...] = (),
 ) -> SideBody:
-    """Return the effect of a turn of `node` that has ended as `ended`.
+    """Return the entry body that follows from the end `ended` of a turn of `node`.
 
-    `artifacts` comes from `artifacts_named`; `unhealthy` are failures of the project's own checks,
-    which prevent closing the flow.
+    `artifacts` describes the files at the paths from `artifacts_named`. `unhealthy` are failures of
+    the project's own checks; they prevent closing the flow.
     """
     role = _role(state, node)
     ended = unless_stopped(state, ended, node, role)
@@ -88,13 +88,13 @@ def node_finished(
 
 
 def why_parked(ended: Ended) -> tuple[AwaitingReason, str]:
-    """Return the reason and details why a turn that ended without an answer waits for a person."""
+    """Return why a node waits for a person after a turn without an answer: a reason and a text."""
     reason = "consent-denied" if ended.is_denied else "autonomous-abort"
     return reason, ended.detail or f"its turn ended as {ended.end}"
 
 
 def unless_stopped(state: FlowState, ended: Ended, *targets: str) -> Ended:
-    """Return how the turn of `targets` ended; an earlier stop request overrides its answer."""
+    """Return `ended`; if a person requested to stop one of `targets`, return an abort."""
     if not any(target in state.stopping for target in targets):
         return ended
     return msgspec.structs.replace(ended, end="aborted", detail=STOPPED, is_denied=False)
@@ -160,7 +160,7 @@ def _others(state: FlowState, node: str) -> str:
 
 
 def drawn_wrong(state: FlowState, node: str, faults: tuple[str, ...]) -> SideBody:
-    """Return the effect if `node`, a node of the owner, leaves `faults` in the workflow file."""
+    """Return the effect of a turn of the owner's `node` that left `faults` in the workflow file."""
     listed = "; ".join(faults)
     fault = Fault(
         "workflow_parse",
@@ -185,7 +185,7 @@ def is_worn_out(state: FlowState, subject: str) -> bool:
 
 
 def still_wrong(fault: Fault) -> str:
-    """Return the reason why a person is asked instead of the agent."""
+    """Return a text that explains to a person that the repairs did not correct `fault`."""
     return f"after {MOST_REPAIRS} repairs its turn still ends wrong: {fault.summary}"
 
 

@@ -36,7 +36,7 @@ class NodePart(msgspec.Struct, frozen=True):
     `work` is the work that the turn begins; None if the node already runs.
 
     `told` are the artifacts in the node's entry message; None if the node had no message yet.
-    `is_resumed` is True if the log shows that the node runs in a turn of an imported log.
+    `is_resumed` is True if the turn continues a node that was running when its flow was imported.
     """
 
     role: str
@@ -52,7 +52,7 @@ class NodePart(msgspec.Struct, frozen=True):
         return "record"
 
     def is_running(self, state: FlowState) -> bool:
-        """Whether a turn has begun the node's work, and the end of the work is not in the log."""
+        """Return whether the log contains the beginning of the node's work, but not its end."""
         return self.node in state.run.running_nodes
 
     def claim(self, state: FlowState) -> SideBody | None:
@@ -76,7 +76,7 @@ class NodePart(msgspec.Struct, frozen=True):
         )
 
     def names(self, state: FlowState, ended: Ended) -> tuple[str, ...]:
-        """Return the artifacts in the answer's signal, to look up before deciding the outcome."""
+        """Return the artifact paths in the answer's signal; `outcome` needs these artifacts."""
         return artifacts_named(ended.text)
 
     def is_closing(self, state: FlowState) -> bool:
@@ -97,7 +97,7 @@ class NodePart(msgspec.Struct, frozen=True):
         return node_finished(state, self.node, ended, artifacts, unhealthy)
 
     def repair(self, state: FlowState) -> RepairAsked | None:
-        """Return the repair with which the next turn of the node begins, while the node runs."""
+        """Return the repair request that begins the running node's next turn, if there is one."""
         return state.repairs.get(self.node) if self.is_running(state) else None
 
 
@@ -133,7 +133,7 @@ class ReflectionPart(msgspec.Struct, frozen=True):
         return ImprovementClaimed(self.role, self.session, work.text)
 
     def names(self, state: FlowState, ended: Ended) -> tuple[str, ...]:
-        """Return the only path that the role was given."""
+        """Return the only path to which the role was told to write."""
         return (assigned_path(state, self.role),)
 
     def is_closing(self, state: FlowState) -> bool:
@@ -147,13 +147,13 @@ class ReflectionPart(msgspec.Struct, frozen=True):
         artifacts: Mapping[str, Artifact],
         unhealthy: tuple[str, ...],
     ) -> SideBody:
-        """See `role_finished`."""
+        """Return the effect of the turn's end on the flow. See `role_finished`."""
         return role_finished(state, self.role, ended, artifacts, unhealthy)
 
     def repair(self, state: FlowState) -> RepairAsked | None:
-        """Return the repair with which the role's next turn begins, while the role runs."""
+        """Return the repair request that begins the running role's next turn, if there is one."""
         return state.repairs.get(self.role) if self.is_running(state) else None
 
 
 TurnPart = NodePart | ReflectionPart
-"""The role of a turn in its flow."""
+"""What a turn does in its flow: the work of a node, or the review of a role."""

@@ -1,7 +1,7 @@
 """Decisions of people in a flow: replies, approvals, consents, and how the roles review the flow.
 
 Each function returns the effect of the decision, or rejects the decision if the flow does not wait
-for it. The decision is made again for every attempt to append it, so a late reply never answers
+for it. The function is called again for every attempt to append, so a late reply never answers
 another question.
 """
 
@@ -69,7 +69,7 @@ def reply(
 
 
 def _require_continuable(state: FlowState, waiting: Sequence[str], lost: Mapping[str, str]) -> None:
-    """Raises: FlowRefusal with the reasons of the `lost` roles if nothing is `waiting`."""
+    """Raise FlowRefusal with the reasons in `lost` if nothing is `waiting` and a role is lost."""
     if lost and not waiting:
         why = "; ".join(f"{role}: {why}" for role, why in lost.items())
         raise FlowRefusal(state.run.flow_id, why)
@@ -106,7 +106,7 @@ def _addressed_node(state: FlowState, target: str, waiting: list[str]) -> str | 
 
 
 def _which(waiting: list[str], what: str) -> str:
-    """Return the reason why it is unclear which target a decision is for."""
+    """Return a text that explains why a decision about `what` needs a clear target."""
     if not waiting:
         return f"nothing in it waits for {what}"
     return f"name which one: {', '.join(waiting)}" + (" wait" if len(waiting) > 1 else " waits")
@@ -128,9 +128,9 @@ def _because(state: FlowState, target: str) -> str:
 
 
 def stop(state: FlowState, by: str, target: str) -> StopAsked:
-    """End the turn of `target`, a node or a role instance, as a person requested.
+    """Request the end of the turn of `target`, a node or a role instance.
 
-    If a selector runs for the role, the call ends the selector's turn, too.
+    If a selector runs for the role, the end of the selector's turn is requested.
     Raises: FlowRefusal if no turn of `target` runs.
     """
     phase, role = state.run.improvement_phase, target
@@ -165,9 +165,9 @@ def sessions_to_stop(state: FlowState) -> tuple[StreamId, ...]:
 
 
 def approve(state: FlowState, by: str, node: str | None = None) -> HandoffMade:
-    """Approve a staged handoff as it was staged.
+    """Approve a staged handoff, with its artifacts as they were staged.
 
-    Raises: FlowRefusal if no handoff waits, or if several wait and no node is given.
+    Raises: FlowRefusal if no handoff waits, or if several wait and `node` is None.
     """
     found = _staged_target(state, node)
     return HandoffMade(found, state.run.pending_handoff_approvals[found], approved_by=by)
@@ -178,7 +178,7 @@ def decline(
 ) -> HandoffDeclined:
     """Decline a staged handoff; its node then waits for a person's reply.
 
-    Raises: as `approve`.
+    Raises: the same errors as `approve`.
     """
     found = _staged_target(state, node)
     return HandoffDeclined(found, state.run.awaiting_human_nodes[found].role, by, note)
@@ -236,7 +236,7 @@ def configure(
 
 
 def _need_work(state: FlowState) -> None:
-    """Raises: FlowRefusal if no role of the flow will work any more."""
+    """Check that roles can still work. Raises: FlowRefusal if the flow is completed."""
     if state.run.status == "completed":
         raise FlowRefusal(state.run.flow_id, "it is completed, and no role works in it any more")
 

@@ -15,7 +15,7 @@ from perdure.session.flows.kinds import ClaimCause
 from perdure.session.flows.run import FlowState
 
 _WOKEN_BY_HANDOFF = "prompt-human"
-"""The only wait for a person that a handoff ends."""
+"""The only kind of wait for a person that a handoff can end."""
 
 
 class Work(msgspec.Struct, frozen=True):
@@ -69,7 +69,7 @@ def _busy_nodes(state: FlowState) -> dict[str, set[str]]:
 
 
 def ready(state: FlowState) -> Iterator[Work]:
-    """Yield all work by priority, including that of busy roles."""
+    """Yield all work that can begin, by priority, even if the role is busy."""
     seen: set[str] = set(state.run.running_nodes)
     for work in (
         *_answered_work(state),
@@ -83,7 +83,7 @@ def ready(state: FlowState) -> Iterator[Work]:
 
 
 def _answered_work(state: FlowState) -> Iterator[Work]:
-    """Yield the nodes that wait for a person or a handoff and have a reply."""
+    """Yield the work of waiting nodes that got a reply, or whose role was configured."""
     run = state.run
     for id in (*run.awaiting_human_nodes, *run.awaiting_handoff):
         node, said = state.graph.node(id), run.pending_human_inputs.get(id)
@@ -116,7 +116,8 @@ def _start_work(state: FlowState) -> Iterator[Work]:
 def _owing(state: FlowState) -> Iterator[Work]:
     """Yield nodes that have worked but must still make a handoff, or repeat a returned handoff.
 
-    A waiting node continues if the graph was changed and it can no longer receive a handoff.
+    A node that waits for a handoff is included if, after a change of the graph, it can no longer
+    receive one.
     """
     for node in _free(state, state.owing):
         if not _is_joining(state, node):
@@ -150,12 +151,12 @@ def _free(state: FlowState, nodes: Iterable[FlowNode]) -> Iterator[FlowNode]:
 
 
 def is_more_to_come(state: FlowState, id: str) -> bool:
-    """Return whether node `id` will receive, or has received, another handoff."""
+    """Return whether node `id` has an unread handoff, or may still receive one."""
     return id in state.run.received or not state.run.completed.has_all(state.graph.keys_to(id))
 
 
 def _is_joining(state: FlowState, node: FlowNode) -> bool:
-    """Whether the node must wait for more of its inputs, even if it has already worked before."""
+    """Return whether the node must wait for more inputs, even if it has worked before."""
     if not node.awaits_all_inputs:
         return False
     has_backward = any(
@@ -167,8 +168,8 @@ def _is_joining(state: FlowState, node: FlowNode) -> bool:
 def deliverable(state: FlowState, id: str) -> tuple[str, ...]:
     """Return the keys of the handoffs that are ready for node `id` and may be delivered.
 
-    A predecessor's handoffs are excluded if this node has sent the predecessor a request that it
-    has not received yet, because the predecessor will withdraw these handoffs.
+    If this node handed work back to a predecessor that has not received it yet, the handoffs of
+    this predecessor are excluded, because the predecessor will withdraw them.
     """
     receiving = state.run.receiving_handoff
     keys: list[str] = []
