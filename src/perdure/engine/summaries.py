@@ -1,4 +1,4 @@
-"""Summaries requested between two turns: of the context, or of an abandoned branch.
+"""Summarize the context or an abandoned branch, on request between two turns.
 
 Each summary is one model call under its own lease. The intent and outcome of the call are logged
 like those of a turn.
@@ -57,7 +57,8 @@ async def compact(
     """Summarize the messages that can now leave the context; return None if there are none.
 
     `model` is the model that writes this summary; default: the session's model. With
-    `expected_head`, the model is called only if this is still the head at the first commit.
+    `expected_head`, the model is called only if the session's head is still `expected_head` at the
+    first commit.
     Raises: LeaseHeld if another process runs a turn; TurnOpen if a turn is open; HeadConflict if
     another writer appended first; TurnFailed if the model returned no usable summary.
     """
@@ -184,7 +185,7 @@ async def _record_intent(
 async def _append(
     environment: Environment, lease: Lease, *entries: NewEntry, expected_head: int | None = None
 ) -> tuple[Entry, ...]:
-    """Append at the current head: only a write that expects the head counts as the user's own.
+    """Append at the current head: only writes that expect a head count as this user's own writes.
 
     Raises: HeadConflict if `expected_head` is given and is not the head.
     """
@@ -223,13 +224,13 @@ def _closing(outcome: SummaryOutcome, config: TurnConfig, spent: Spending) -> Mo
 
 
 BRANCH_TOKENS = 32_000
-"""Token limit of a branch shown for its summary if the model's context window is unknown."""
+"""Maximum tokens of a branch in a summary request if the model's context window is unknown."""
 
 
 async def entries_left(
     log: LogReader, stream: StreamId, leaf: EntryId | None, target: EntryId | None
 ) -> list[Entry]:
-    """Return the entries of the branch to `leaf` that the branch to `target` lacks, in order."""
+    """Return the entries of the branch to `leaf` that are not on the branch to `target`."""
     kept = {entry.id for entry in await log.branch(stream, target)}
     return [entry for entry in await log.branch(stream, leaf) if entry.id not in kept]
 
@@ -248,7 +249,7 @@ def branch_request(
 async def branch_told(environment: Environment, request: ModelRequest) -> Message:
     """Return the model's answer to `request`, which asks for the summary of a branch.
 
-    Raises: ModelError; SummaryTooShort.
+    Raises: ModelError if the call failed; SummaryTooShort if the answer is too short.
     """
     reply = await client_call(request.model, whole_answer(environment, request))
     require_usable(request.model, reply.text)

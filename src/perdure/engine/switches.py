@@ -1,4 +1,4 @@
-"""The switches of model and thinking level that are in force on a branch.
+"""Find the switches of the model and of the thinking level that are in force on a branch.
 
 A switch from an imported file is history only: the agent that is bound to the session here has its
 own model. Some file formats record switches of the model, and others only the model of each answer.
@@ -22,7 +22,7 @@ _BINDINGS = (SessionStarted.kind, AgentBound.kind)
 
 
 class Switches:
-    """The switches on the branches of one session, as far as they were requested."""
+    """The switches in force on the branches of one session. Results are cached."""
 
     def __init__(self, log: LogReader) -> None:
         self._log = log
@@ -47,9 +47,9 @@ class Switches:
 
 
 async def _newest_own(log: LogReader, switch: Entry) -> Entry | None:
-    """Return the newest switch made here on the branch that ends with `switch`.
+    """Return the newest switch that was not imported, on the branch that ends with `switch`.
 
-    A file that another program has continued also contains later switches of that program.
+    If another program has continued the file, the branch also contains its later switches.
     """
     found: Entry | None = switch
     while found is not None and not await _is_before_agent(log, found):

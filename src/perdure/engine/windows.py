@@ -1,4 +1,4 @@
-"""The window of entries from which a context is built, with the pinned entries of its branch."""
+"""Read the entries from which a context is built (the window), with the pinned entries."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _TURNING = frozenset({CompactionUndone.kind, ContentErased.kind, LeafMoved.kind,
 """Side entries that may change the window."""
 
 _FIRST_REACH, _MOST_REACH = 4, 256
-"""Number of entries read around a pin to find its calls and results: first and maximum."""
+"""Numbers of entries that are read around a pin to find its calls and results: first, maximum."""
 
 
 LONG = 2**20
-"""Entries with larger bodies are decoded in a thread. Units: bytes."""
+"""If entries are larger than this in total, they are decoded in a thread. Units: bytes."""
 
 
 async def pinned_window(
@@ -36,8 +36,10 @@ async def pinned_window(
     """Return the window of the branch of `stream` that ends at `leaf`.
 
     The window includes pinned entries that a compaction hides, and the entries that belong to these
-    pinned entries. `notes` are the stream's notes of kind ``pin``, if they were read.
-    Raises: SessionNotFound, EntryNotFound.
+    pinned entries. `notes` are the stream's side entries of kind ``pin``, if they were already
+    read.
+
+    Raises: SessionNotFound; EntryNotFound if `leaf` does not exist.
     """
     window = await log.context_window(stream, leaf)
     pins = pins_of(await log.notes(stream, (Pin.kind,)) if notes is None else notes)
@@ -54,8 +56,8 @@ async def near_pins(
 ) -> tuple[Placed, ...] | None:
     """Return the pinned entries before `window` on its branch, with entries that belong to them.
 
-    Shape: the entries are in order; other entries may be between them. None if the whole branch
-    must be read to find all pinned entries.
+    Shape: the entries are in order; other entries may be between them. The result is None if the
+    whole branch must be read to find all pinned entries.
     """
     outside = sorted(pins.difference(entry.id for entry in window.entries))
     outside += results_without_call(window.entries, pins)
@@ -83,8 +85,8 @@ def _conversation_of(window: ContextWindow, history: History) -> Conversation:
 class FollowedWindow:
     """The window of a stream's branch as a conversation: read once, then extended by new entries.
 
-    The owner of the window passes in every later entry, in order. An entry that could change more
-    than the end of the window causes a new read.
+    The owner of the window passes every later entry to `follow`, in order. If an entry can change
+    more than the end of the window, the window is read again.
     """
 
     def __init__(self, log: LogReader, stream: StreamId, history: History = "full") -> None:
@@ -97,11 +99,11 @@ class FollowedWindow:
 
     @property
     def leaf(self) -> EntryId | None:
-        """End of the branch after all entries passed in; None if it is unknown or empty."""
+        """The end of the branch after all followed entries; None if unknown or empty."""
         return None if self._conversation is None else self._leaf
 
     async def settings(self) -> BranchState:
-        """Return the settings inherited at the end of the branch; an extension never changes them.
+        """Return the settings at the end of the branch; new messages never change them.
 
         Raises: SessionNotFound.
         """
@@ -110,16 +112,17 @@ class FollowedWindow:
     async def settings_at(
         self, leaf: EntryId | None, pins: Sequence[Entry] | None = None
     ) -> BranchState:
-        """Return `settings` of the branch, which ends at `leaf`.
+        """Return the `settings` of the branch that ends at `leaf`.
 
-        `pins` are the stream's notes of kind ``pin``, if they were read. Raises: SessionNotFound.
+        `pins` are the stream's side entries of kind ``pin``, if they were already read.
+        Raises: SessionNotFound.
         """
         if self._conversation is None:
             self._begin(await self._read(leaf, pins))
         return await self.settings()
 
     async def now(self) -> Conversation:
-        """Return the conversation after all entries passed in.
+        """Return the conversation, including all entries that were given to `follow`.
 
         Raises: SessionNotFound.
         """
@@ -153,7 +156,7 @@ class FollowedWindow:
         return _conversation_of(window, self._history)
 
     def follow(self, entries: Iterable[Entry]) -> None:
-        """Process `entries`, the next ones of the stream."""
+        """Add `entries`, the next entries of the stream; the window may have to be read again."""
         for entry in entries:
             if self._conversation is None:
                 return

@@ -33,9 +33,8 @@ from perdure.session.flows.run import FlowState
 from perdure.session.ids import StreamId
 
 Wakes = Callable[[], AsyncIterator[int | None]]
-"""Yields, from the call on, at least once after every entry appended to the flow, by any process:
-the
-seq of the newest known entry, None if unknown.
+"""Returns an iterator that yields at least once after every entry that any process appends to the
+flow after the call. It yields the seq of the newest known entry, or None if the seq is unknown.
 """
 
 LEAST_WAIT_S = 0.05
@@ -57,9 +56,10 @@ class FlowRunner:
         self._clock = clock
         self._wakes = wakes
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        """Role instance -> its running task; each role has one session."""
+        """Maps each role instance to its running task; each role has one session."""
         self._elsewhere: dict[str, float] = {}
-        """Role instance whose session another process holds -> time of the next try."""
+        """Maps each role instance whose session another process runs to the time of the next try.
+        """
         self._order = ImprovementFile(ground.record.folder)
         self._parked_work = ParkedWork(ground.journal)
 
@@ -136,7 +136,7 @@ class FlowRunner:
     # ------------------------------------------------------------ one pass
 
     async def _redrawn(self, state: FlowState) -> FlowState:
-        """Return the flow with the graph that its files define now; ignore an unusable graph."""
+        """Return `state` with the graph that its files define now; ignore an unusable graph."""
         drawing = self._ground.drawing
         if drawing is None or state.run.improvement_phase is not None:
             return state
@@ -171,7 +171,7 @@ class FlowRunner:
         self._tasks[role] = asyncio.create_task(work, name=f"perdure-role-{role}")
 
     def _collect(self) -> None:
-        """Remove finished tasks. Raises: their errors."""
+        """Remove finished tasks. Raises: the error of a task that failed."""
         for role, task in [*self._tasks.items()]:
             if task.done():
                 del self._tasks[role]
@@ -249,7 +249,7 @@ class FlowRunner:
         message: str | None,
         repair: RepairAsked | None = None,
     ) -> None:
-        """Run the turn that `message` begins (None: the open turn), and its repairs."""
+        """Run a turn that begins with `message`, and its repairs. None continues the open turn."""
         while True:
             last_answer = partial(self._roles.last_answer, part.session)
             turn = NodeTurn(self._ground, part, last_answer, repair)
@@ -302,6 +302,6 @@ async def _next(wakes: AsyncIterator[int | None]) -> int | None:
 
 
 def _work_of(flow: StreamId, part: TurnPart) -> AbstractContextManager[None]:
-    """Set the scope of a turn, for every span and log line."""
+    """Return a context that adds the flow, role and node to every span and log line of a turn."""
     node = part.node if isinstance(part, NodePart) else None
     return within(flow=flow, role=part.role, node=node)

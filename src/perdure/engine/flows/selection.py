@@ -1,4 +1,4 @@
-"""Whether a role's files, a person or a selector chooses its model, and its skills.
+"""Decide whether files, a person or a selector choose the model and the skills of a role.
 
 A selector is a model that gets the offers and answers in one line. An invalid choice is returned
 with the reason, at most three times; after that a person is asked. Pure.
@@ -21,14 +21,14 @@ from perdure.session.flows.run import FlowState, RoleConfiguration
 from perdure.session.ids import StreamId, stream_id
 
 MOST_ATTEMPTS = 3
-"""Attempts of a selector before a person is asked."""
+"""Maximum attempts of a selector before a person is asked."""
 
 DIMENSIONS: tuple[Dimension, ...] = ("model", "skills")
 """The parts of a role's configuration that can be chosen before it begins."""
 
 
 class Undecided(msgspec.Struct, frozen=True):
-    """The choices needed before a role can begin: those of a selector and those of a person."""
+    """The choices that a selector and a person have to make before a role can begin."""
 
     by_selector: Offers = Offers()
     by_person: Offers = Offers()
@@ -45,7 +45,7 @@ class Undecided(msgspec.Struct, frozen=True):
 
     @property
     def together(self) -> Offers:
-        """The choices of the selector and of the person together, if a person makes all of them."""
+        """All choices, for a person who makes the choices of the selector, too."""
         return Offers(
             self.by_selector.models or self.by_person.models,
             self.by_selector.skills or self.by_person.skills,
@@ -53,19 +53,19 @@ class Undecided(msgspec.Struct, frozen=True):
 
 
 def who_configures(state: FlowState, dimension: Dimension) -> Configuring:
-    """Return whether files, people or selectors choose the values of this dimension for roles."""
+    """Return whether files, people or selectors choose `dimension` (model or skills) of roles."""
     if dimension == "skills" and state.skills_configuring is not None:
         return state.skills_configuring
     return state.configuring
 
 
 def is_configuring(state: FlowState) -> bool:
-    """Whether roles may have to wait for a choice."""
+    """Return whether roles may have to wait until their configuration is chosen."""
     return any(who_configures(state, dimension) != "given" for dimension in DIMENSIONS)
 
 
 def undecided_choices(state: FlowState, role: str, offers: Offers) -> Undecided:
-    """Return those `offers` from which nothing has been chosen for `role` yet.
+    """Return the parts of `offers` from which nothing was chosen for `role` yet.
 
     A running selector chooses from the offers that existed when it began.
     """
@@ -90,7 +90,10 @@ def undecided_choices(state: FlowState, role: str, offers: Offers) -> Undecided:
 def opening(
     state: FlowState, role: str, offers: Offers, refused: str | None = None
 ) -> SelectorOpened:
-    """Return the next selector of `role`; `refused` is the error of the previous one, or None."""
+    """Return the body that records the next selector of `role`.
+
+    `refused` is the error in the answer of the previous selector; None if there was none.
+    """
     before = state.selecting.get(role)
     number = len(state.selectors.get(role, ())) + 1
     session = selector_session(state.run.flow_id, role, number)

@@ -1,8 +1,8 @@
 """Cache of folded flow states: reading a flow again folds only the newer entries.
 
 Each open store of a process has one cache. States are immutable values. A cached state is used only
-if its last entry still exists and the trusted entries are unchanged; otherwise the whole log is
-folded.
+if its last entry still exists and the set of trusted entries has not changed; otherwise the whole
+log is folded.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from perdure.stores.marks import TrustState
 from perdure.stores.session_store import SessionStore
 
 MOST_ENTRIES = 200_000
-"""Maximum total length of the logs whose states are cached: a state grows with its log."""
+"""Maximum total entries of the logs whose states are cached: a state grows with its log."""
 
 
 class CachedState(msgspec.Struct, frozen=True):
-    """The state of a flow after its entry `last`; only entries of `trusted` give permissions."""
+    """The state of a flow after its entry `last`; only entries in `trusted` grant permissions."""
 
     state: FlowState
     last: Entry

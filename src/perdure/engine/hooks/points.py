@@ -63,7 +63,7 @@ class HookPoint(msgspec.Struct, frozen=True):
 
 
 class SessionStart(HookPoint, frozen=True):
-    """A runtime has opened a session: a new one, or, if `is_resumed`, an existing one."""
+    """A runtime has opened a session: an existing session if `is_resumed`, else a new session."""
 
     name: ClassVar[HookName] = "session_start"
 

@@ -29,7 +29,7 @@ else:
     points = Later("perdure.engine.hooks.points")
 
 Hook = Callable[[Any], Any]
-"""A function of the point, plain or async; it returns the answer, None for none."""
+"""A plain or async function. It receives the point, and returns an answer, or None for none."""
 
 P = TypeVar("P", bound="points.HookPoint")
 
@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 class Registered(ShortRepr, frozen=True):
     """A hook that is registered at a point.
 
-    `is_guard` tells whether a failure of the hook blocks the action; None: as the point says.
+    `is_guard` is whether a failure of the hook blocks the action; if None, the point decides.
     """
 
     hook: Hook
@@ -52,7 +52,7 @@ class Registered(ShortRepr, frozen=True):
 class Hooks:
     """The registered hooks. Hooks can be added and removed at any time.
 
-    The hooks that `before` has at this time run first.
+    The hooks that `before` contains when this object is created run first.
     """
 
     def __init__(self, *before: Hooks | None) -> None:
@@ -70,9 +70,9 @@ class Hooks:
         """Run `hook` at the point `name` from now on.
 
         `is_guard` says whether a failure of the hook blocks the action; if None, the point decides.
-        Shape: returns a function that removes the hook.
-        Raises: WrongArgument for an unknown point, and for a hook that cannot be called with the
-        point alone.
+        Shape: the returned function removes the hook.
+        Raises: WrongArgument if the point is unknown, or if the hook cannot be called with the
+        point as its only argument.
         """
         checked_callback(hook, "hook", name)
         registered = Registered(hook, is_guard)
@@ -120,8 +120,10 @@ C = TypeVar("C", bound="Hook | None")
 def checked_callback(callback: C, argument: str, point: str | None = None) -> C:
     """Return `callback` if it can be called with one argument; None is allowed.
 
-    `argument` is the name of this argument in the caller's call, `point` the hook point.
-    Raises: WrongArgument.
+    For the error, `argument` is the name of the argument that contained the callback, and `point`
+    is the hook point, if `callback` is a hook.
+
+    Raises: WrongArgument if `callback` cannot be called with one argument.
     """
     name = argument if point is None else f"the hook of {point}"
     if callback is None or not (problem := _problem_of(callback)):

@@ -111,7 +111,7 @@ class HookedCall:
         self._spec = spec
         self._hooks = hooks
         self._call: ToolCall | None = None
-        """The call that the hooks let through, None before that."""
+        """The call that the hooks allowed; None before the hooks have run."""
 
     @property
     def spec(self) -> ToolSpec:
@@ -126,7 +126,7 @@ class HookedCall:
         return answer if isinstance(answer, ToolOutput) else await self._spec.run(call)
 
     async def apply_hooks(self, run: ToolRun) -> ToolRun:
-        """Return `run` as changed by the hooks; unchanged if the call was blocked."""
+        """Return the finished `run` as changed by the hooks; unchanged if the call was blocked."""
         if self._call is None or not self._hooks.has("tool_result"):
             return run
         told = ToolAnswered(self._call.session_id, self._call, run.output, run.outcome)

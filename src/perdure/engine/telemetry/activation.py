@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from perdure.stores.cluster.protocol import ClusterStatus
 
 CONTENT = "PERDURE_OTEL_CONTENT"
-"""If set to 1 or true, spans also contain message content."""
+"""If this environment variable is 1 or true, spans also contain message content."""
 
 _API = "opentelemetry.trace"
 _SPANS = "perdure.engine.telemetry.spans"
@@ -47,7 +47,7 @@ def chosen_cluster_report() -> ClusterReport | None:
 
 
 def told_models(models: ModelClient, observer: Observer) -> ModelClient:
-    """Return `models`, with requests reported to `observer`; unchanged if there is no observer."""
+    """Return a client that reports requests to `observer`, or `models` without OpenTelemetry."""
     if _SPANS not in sys.modules:
         return models
     listener = cast("Any", observer.observer if isinstance(observer, Isolated) else observer)
@@ -67,7 +67,11 @@ def chosen_observer(
     has_content: bool | None = None,
     namespace: str | None = None,
 ) -> Observer:
-    """Return the observer for this program's sessions; `has_content` None: use `CONTENT`."""
+    """Return the observer for this program's sessions.
+
+    `has_content` is whether spans contain message content; if it is None, the environment variable
+    `CONTENT` decides.
+    """
     if _API not in sys.modules:
         return SILENCE
     if has_content is None:

@@ -111,7 +111,7 @@ def error_of(happened: Input | None) -> str | None:
 
 
 def shown_message(message: Message) -> str:
-    """Return `message` in the form of the conventions, secrets masked and long texts cut."""
+    """Return `message` in the conventions' form, with secrets masked and long texts cut."""
     return shown_messages((message,))
 
 
@@ -145,7 +145,7 @@ def shown_instructions(text: str) -> str:
 
 
 def shown_tools(tools: Sequence[ToolDeclaration]) -> str:
-    """Return as many tool declarations of a request as fit, in the form of the conventions."""
+    """Return as many of the request's tool declarations as fit, in the conventions' form."""
     shown: list[str] = []
     room = MAX_CONTENT
     for tool in tools:

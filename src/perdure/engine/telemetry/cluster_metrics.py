@@ -1,7 +1,7 @@
 """Measurements of queued turns, for OpenTelemetry: waiting turns, delays, and takeovers.
 
-All workers that report figures for the same database report the same figures. This module loads the
-API of OpenTelemetry, not its SDK.
+All workers of the same database report the same figures. This module loads the API of
+OpenTelemetry, not its SDK.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ClusterMetrics:
         self._status[namespace] = status
 
     def started(self, namespace: str, agent: str, delay_s: float) -> None:
-        """Report that a turn began `delay_s` after its request, or after it was due."""
+        """Report that a turn began `delay_s` seconds after its request, or after it was due."""
         self._delay.record(max(0.0, delay_s), _labels(namespace, agent))
 
     def _observer(self, observe: Observe) -> Callable[[CallbackOptions], Iterable[Observation]]:

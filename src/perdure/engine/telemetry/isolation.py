@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 class Isolated:
-    """Wraps `observer`, and raises no errors."""
+    """Wraps `observer` and catches the errors that it raises."""
 
     def __init__(self, observer: Observer) -> None:
         self.observer = observer
@@ -32,16 +32,16 @@ class Isolated:
     def turn(
         self, config: TurnConfig, state: TurnState, happened: Input
     ) -> AbstractContextManager[TurnEnded]:
-        """See `Observer`."""
+        """Implements `Observer`."""
         return _Guarded[TurnState](lambda: self.observer.turn(config, state, happened))
 
     def effect(self, config: TurnConfig, effect: Effect) -> AbstractContextManager[Happened]:
-        """See `Observer`."""
+        """Implements `Observer`."""
         return _Guarded[Input](lambda: self.observer.effect(config, effect))
 
 
 class _Guarded(Generic[T]):
-    """Enters and leaves the context manager from `make`, without raising its errors."""
+    """Enters and exits the context manager that `make` returns, and logs its errors."""
 
     def __init__(self, make: Callable[[], AbstractContextManager[Callable[[T], None]]]) -> None:
         self._make = make

@@ -1,4 +1,4 @@
-"""All names that perdure passes to OpenTelemetry: names of the GenAI conventions, then its own.
+"""All names that perdure passes to OpenTelemetry: first those of the conventions, then its own.
 
 The OpenTelemetry conventions are not stable yet; if they change, this file changes.
 Source: OpenTelemetry semantic conventions for generative AI, as of 1.42, and their new repository
@@ -40,7 +40,7 @@ ERROR_TYPE: Final = "error.type"
 HTTP_METHOD: Final = "http.request.method"
 HTTP_ROUTE: Final = "http.route"
 HTTP_STATUS: Final = "http.response.status_code"
-"""The HTTP conventions', for requests of the server."""
+"""The HTTP names are from the HTTP conventions and describe requests to the server."""
 
 INSTRUCTIONS: Final = "gen_ai.system_instructions"
 TOOL_DEFINITIONS: Final = "gen_ai.tool.definitions"
@@ -48,7 +48,7 @@ INPUT_MESSAGES: Final = "gen_ai.input.messages"
 OUTPUT_MESSAGES: Final = "gen_ai.output.messages"
 TOOL_ARGUMENTS: Final = "gen_ai.tool.call.arguments"
 TOOL_RESULT: Final = "gen_ai.tool.call.result"
-"""Content: only if requested."""
+"""The names above contain message content and are used only if the program asks for content."""
 
 TOKEN_USAGE: Final = "gen_ai.client.token.usage"  # noqa: S105 - likewise, of a model
 OPERATION_DURATION: Final = "gen_ai.client.operation.duration"
@@ -58,7 +58,7 @@ TOOL_DURATION: Final = "gen_ai.execute_tool.duration"
 
 TOKENS: Final = tuple(4**power for power in range(14))
 SECONDS: Final = tuple(0.01 * 2**power for power in range(14))
-"""Lower bounds of the conventions' histogram buckets."""
+"""The bounds of histogram buckets, as in the conventions."""
 
 FINISH_REASONS_SHOWN: Mapping[str, str] = {"tool_calls": "tool_call", "aborted": "error"}
 """Finish reasons that have another name in the conventions."""

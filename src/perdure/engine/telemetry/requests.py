@@ -1,7 +1,7 @@
-"""Report each model call's request, and the start of its answer, to OpenTelemetry.
+"""Report the request of each model call, and the start of the answer, to OpenTelemetry.
 
-The request is reported on the current span, the span of the call. The content of a request is
-reported only if the program asks for it. Answers are passed through unchanged.
+The request is reported on the current span, which is the span of the model call. The content of a
+request is reported only if the program asks for it. Answers are passed through unchanged.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ class ToldModels:
         return self._models.info(model)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta]:
-        """Call the model.
+        """Call the model, and report the request.
 
-        Raises: ModelError.
+        Raises: ModelError if the call fails.
         """
         span = trace.get_current_span()
         if span.is_recording():

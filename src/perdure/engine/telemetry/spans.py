@@ -48,7 +48,7 @@ from perdure.session.messages import Usage
 
 
 class SpanObserver:
-    """Reports to the telemetry providers of the program, or to the given providers."""
+    """Reports turns and effects to the program's telemetry providers, or to the given ones."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class SpanObserver:
 
     @contextmanager
     def turn(self, config: TurnConfig, state: TurnState, happened: Input) -> Generator[TurnEnded]:
-        """The span ``invoke_agent`` around the part of a turn that runs in this process."""
+        """Open the span ``invoke_agent`` around the part of a turn that runs in this process."""
         about: Attributes = {names.OPERATION: names.INVOKE_AGENT, names.AGENT_NAME: config.agent}
         if self._has_content and isinstance(happened, inputs.Begin):
             about[names.INPUT_MESSAGES] = shown_message(happened.message)
@@ -117,7 +117,7 @@ class SpanObserver:
         )
 
     def effect(self, config: TurnConfig, effect: Effect) -> AbstractContextManager[Happened]:
-        """The span ``chat`` or ``execute_tool``; an effect that only waits has no span."""
+        """Open the span ``chat`` or ``execute_tool``; an effect that only waits has no span."""
         if isinstance(effect, CallModel):
             return self._call(effect.call, config)
         if isinstance(effect, RunTool):
@@ -189,7 +189,7 @@ class SpanObserver:
                 raise
 
     def _parent(self) -> Context | None:
-        """Return the parent context; None for the current one."""
+        """Return the parent context of a turn's span; None means the current context."""
         if trace.get_current_span().get_span_context().is_valid:
             return None
         carried = {

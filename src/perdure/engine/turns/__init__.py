@@ -1,1 +1,1 @@
-"""Turns: a pure machine, the runner that performs its effects, and recovery."""
+"""Turns: a state machine without side effects, the runner that does its effects, and recovery."""

@@ -1,4 +1,4 @@
-"""The state that a new turn inherits, and the entries from which it is computed.
+"""Read the state that a new turn inherits from the log.
 
 This module is separate from `recovery`, so that reading the inherited state does not load the turn
 machine.
@@ -25,7 +25,8 @@ async def carried_state(
 ) -> TurnState:
     """Return the part of the state of `stream` up to `head` that a new turn needs.
 
-    `page` are the newest entries up to `head`, if they were read. Raises: SessionNotFound.
+    `page` contains the newest entries up to `head`, if they were already read.
+    Raises: SessionNotFound.
     """
     tail = await carrying_from(store, stream, head, page)
     before = tail[0].seq - 1 if tail else head
@@ -35,9 +36,10 @@ async def carried_state(
 async def carrying_from(
     store: LogReader, stream: StreamId, head: int, page: Sequence[Entry] = ()
 ) -> list[Entry]:
-    """Return the entries of `stream` up to `head` from which `carried` is computed.
+    """Return the entries of `stream` up to `head` from which `carried_state` is computed.
 
-    `page` are the newest entries up to `head`, if they were read. Raises: SessionNotFound.
+    `page` contains the newest entries up to `head`, if they were already read.
+    Raises: SessionNotFound.
     """
     tail: list[Entry] = []
     last, size = head, PAGE
@@ -53,7 +55,7 @@ async def carrying_from(
 
 
 def _start_in(page: Sequence[Entry]) -> int | None:
-    """Return the index of the newest entry that states or implies the earlier state."""
+    """Return the index of the newest entry that makes all earlier entries unnecessary, or None."""
     for place in range(len(page) - 1, -1, -1):
         entry = page[place]
         if entry.kind == SessionStarted.kind:

@@ -1,7 +1,7 @@
-"""Atomic commits of a turn together with entries of other streams.
+"""Commit entries of a turn atomically, together with entries of other streams.
 
-A turn that is part of a larger unit begins and ends in one commit with the unit. No crash can
-therefore separate the turn from this unit.
+If a turn is part of a larger unit, such as a node of a flow, the same commits begin and end both.
+No crash can therefore separate the turn from the unit.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from perdure.stores.protocol import Write
 
 
 class CoCommit(msgspec.Struct, frozen=True):
-    """Writes to other streams, the contents of these writes, and `notes` for the turn's own stream.
+    """Writes to other streams, the blobs of these writes, and `notes` for the turn's own stream.
 
     Shape: `notes` are side entries that follow the turn's own entries in the same commit, and may
     refer to those entries. `writes` never target the turn's own stream.
@@ -34,8 +34,8 @@ class CommitParticipant(Protocol):
         """Return the writes to commit together with `entries`, the next entries of the turn.
 
         The runner calls `beside` before every commit of the turn. The call is repeated if a commit
-        was rejected because the turn's stream or another stream had changed. An exception ends the
-        run of the turn before anything is appended.
+        was rejected because the turn's stream or another stream had changed. If `beside` raises an
+        error, the run of the turn ends before anything is appended.
         """
         ...
 

@@ -30,13 +30,13 @@ OUTPUT_TOKENS = 4_096
 """Expected maximum size of an answer if its agent sets no limit."""
 
 PARK_MS = 30_000
-"""Pause after "too many requests" if the provider requests no longer one."""
+"""Minimum pause of a provider after the error "too many requests"."""
 
 
 class SilenceLimits(ShortRepr, frozen=True):
     """The longest time that a model's provider may send nothing; see `ModelRequest`.
 
-    Units: seconds.
+    Units: the limits are seconds.
     """
 
     first_byte_timeout_s: float | None = None
@@ -47,8 +47,8 @@ class Limits(ShortRepr, frozen=True, metaclass=NamedParameters):
     """Limits that end a turn with an error. For each limit, zero or less means the default.
 
     `max_turns` counts the turns that a session ran under its own agent. `max_tool_rounds` counts
-    the answers of one turn that call tools. `max_correctable_rounds` counts the answers with tool
-    calls that contain an error that the model can correct (an unknown tool, invalid arguments).
+    the answers of one turn that call tools. `max_correctable_rounds` counts the answers with faulty
+    tool calls that the model can correct (an unknown tool, invalid arguments).
     """
 
     max_turns: int = MAX_TURNS
@@ -64,7 +64,7 @@ class Limits(ShortRepr, frozen=True, metaclass=NamedParameters):
                 msgspec.structs.force_setattr(self, name, value if value > 0 else default)
 
     def over(self, below: Limits) -> Limits:
-        """Return these limits; where a limit is the default, use the limit of `below`."""
+        """Return these limits, with each default value replaced by the limit of `below`."""
         default = Limits()
         chosen = {
             name: mine
@@ -78,16 +78,17 @@ CompactionStrategy = Literal["tail", "node"]
 
 
 class CompactionSettings(ShortRepr, frozen=True, metaclass=NamedParameters):
-    """Settings for the compaction of a context: when, and how much.
+    """Settings for the compaction of a context: when it starts, and how much it summarizes.
 
     `strategy` selects the entries to summarize. The strategy ``tail`` selects all entries that are
     older than the retained tail. The strategy ``node`` selects all entries since a flow entered the
     current node, without a retained tail.
-    Units: tokens. The newest `keep_recent_tokens` remain unchanged; `summary_tokens` is the maximum
-    size of a summary. With `reserve_tokens`, compaction starts when only this many tokens of the
-    window are left; otherwise, it starts when the share `trigger` of the window is used.
-    `max_messages` limits the messages sent to a model, not counting the summary and pinned entries:
-    the oldest exchanges are omitted as a whole, and the event ``session:trimmed`` reports them.
+    Units: sizes are tokens. The newest `keep_recent_tokens` remain unchanged; `summary_tokens` is
+    the maximum size of a summary. With `reserve_tokens`, compaction starts when only this many
+    tokens of the window are left; otherwise, it starts when the share `trigger` of the window is
+    used. `max_messages` limits the messages sent to a model, not counting the summary and pinned
+    entries: the oldest exchanges are omitted as a whole, and the event ``session:trimmed`` reports
+    them.
     """
 
     is_enabled: bool = True
@@ -103,18 +104,19 @@ class CompactionSettings(ShortRepr, frozen=True, metaclass=NamedParameters):
 
 
 class MemoryConfig(ShortRepr, frozen=True, metaclass=NamedParameters):
-    """Settings for the memory of earlier sessions in a session's turns, with its limits.
+    """Settings for what the turns of a session remember of earlier sessions.
 
     Each turn recalls up to `semantic_top_k` facts and `episodic_top_k` texts of earlier sessions of
-    the same subject. `max_working_tokens` limits a request: instructions, tools, recalled texts (at
-    most a quarter), history (its newest exchanges) and the new message; None: the limit is the
-    model's window. `extractor` finds facts in each session that ended. The value of `extractor` is
-    "model" (the agent's own model), or an object or async function of the program
-    (`perdure.types.Extractor`). For an extractor that is an object or function, a stored snapshot
-    contains "program". `knowledge` are folders of Markdown and text files; turns recall their
-    passages. A relative folder is resolved in the session's working folder. With `embedder`, turns
-    also recall by meaning: ``static:FOLDER``, ``minilm:FOLDER``, PROVIDER:MODEL, or an object of
-    the program (`perdure.types.Embedder`), for which a stored snapshot contains "program".
+    the same subject. `max_working_tokens` limits the size of a request, which consists of
+    instructions, tools, recalled texts (at most a quarter), history (its newest exchanges) and the
+    new message. If it is None, the model's window is the limit. `extractor` finds facts in each
+    session that ended. The value of `extractor` is "model" (the agent's own model), or an object or
+    async function of the program (`perdure.types.Extractor`). For an extractor that is an object or
+    function, a stored snapshot contains "program". `knowledge` are folders of Markdown and text
+    files; turns recall their passages. A relative folder is resolved in the session's working
+    folder. With `embedder`, turns also recall by meaning: ``static:FOLDER``, ``minilm:FOLDER``,
+    PROVIDER:MODEL, or an object of the program (`perdure.types.Embedder`), for which a stored
+    snapshot contains "program".
     """
 
     max_working_tokens: Annotated[int, Meta(ge=1)] | None = None
@@ -139,7 +141,7 @@ class MemoryConfig(ShortRepr, frozen=True, metaclass=NamedParameters):
             )
 
     def stored(self) -> MemoryConfig:
-        """Return the settings in the form that a snapshot contains."""
+        """Return the settings in the form in which a snapshot stores them."""
         stored = self
         if self.extractor not in (None, *STORED_EXTRACTORS):
             stored = msgspec.structs.replace(stored, extractor="program")
@@ -153,9 +155,9 @@ STORED_EXTRACTORS = ("model", "program")
 
 
 class WorkingLimit(msgspec.Struct, frozen=True):
-    """The size of a request, and of its history without instructions, tools and memory.
+    """The token limits of a request, and of its history without instructions, tools and memory.
 
-    Units: tokens.
+    Units: the sizes are tokens.
     """
 
     request: int
@@ -163,7 +165,7 @@ class WorkingLimit(msgspec.Struct, frozen=True):
 
     @property
     def is_compacted(self) -> bool:
-        """Whether the history is compacted; if it is too small, a summary would fill most of it."""
+        """Whether the history is compacted; a summary would fill most of a very small one."""
         return self.history >= _LEAST_COMPACTED
 
 
@@ -177,7 +179,7 @@ class Budget(ShortRepr, frozen=True, metaclass=NamedParameters):
 
     ``fail`` ends the turn, ``warn`` makes the call and warns once per turn, ``pause_for_approval``
     asks a person in the inbox. A model without a known price counts as over budget.
-    Units: micro-cents; 0 means no limit.
+    Units: the amount is in micro-cents; 0 means no limit.
     """
 
     max_cost_microcents: Annotated[int, Meta(ge=0)] = 0
@@ -247,8 +249,9 @@ class PermissionCheck(Protocol):
 
 
 Judge = Callable[[ToolCallPart, frozenset[str], Bound | None], PermissionCheck]
-"""Decides whether a call may run, given the grants of the turn so far and what an approval would be
-bound to: None if that was not read yet. Pure."""
+"""Decides whether a call may run. Its arguments are the call, the grants of the turn so far, and
+the facts to which an approval would be bound (None if they were not read yet). Pure.
+"""
 
 
 class Runs(msgspec.Struct, frozen=True):
@@ -273,7 +276,7 @@ def runs_all(call: ToolCallPart, granted: frozenset[str], bound: Bound | None) -
 class ToolFacts(msgspec.Struct, frozen=True):
     """What the machine must know about a tool: its effects, and the policy for a lost run.
 
-    `is_async`: the tool is a coroutine function, so its run occupies no thread.
+    `is_async` is True if the tool is a coroutine function, so its run occupies no thread.
     """
 
     effect: ToolEffect
@@ -282,7 +285,7 @@ class ToolFacts(msgspec.Struct, frozen=True):
 
 
 OutputProblem = Callable[[str], str | None]
-"""Returns the problem of the text of an answer; None if it is valid. Pure."""
+"""Returns what is wrong with the text of an answer; None if it is valid. Pure."""
 
 
 class TurnConfig(msgspec.Struct, frozen=True):
@@ -292,10 +295,10 @@ class TurnConfig(msgspec.Struct, frozen=True):
     `fallbacks` follow. `cost` and `judge` are pure functions of their arguments. With
     `ends_when_denied`, a denied tool call ends the turn; otherwise the model continues without the
     call.
-    Units: `window_tokens` is the model's context window; None if unknown (then the context is
-    compacted only after the provider rejects a request as too large). `working` limits the size of
-    the turn's requests, as set in the agent's memory. `output_problem` returns what is wrong with
-    the text of an answer, or None.
+    Units: `window_tokens` is the model's context window in tokens. If it is None (unknown), the
+    context is compacted only after the provider rejects a request as too large. `working` limits
+    the size of the turn's requests, as set in the agent's memory. `output_problem` returns what is
+    wrong with the text of an answer, or None.
     """
 
     agent: str
@@ -324,6 +327,6 @@ class TurnConfig(msgspec.Struct, frozen=True):
         return (Link(self.model, self.retry, self.window_tokens), *self.fallbacks)
 
     def link(self, number: int) -> Link:
-        """Return one link of the chain; the first if a log has a position beyond its end."""
+        """Return the link at the index `number`; the first link if the chain is shorter now."""
         chain = self.chain
         return chain[number] if number < len(chain) else chain[0]

@@ -1,4 +1,4 @@
-"""The effects a runner performs, derived from a turn's state.
+"""Derive the effect that a runner has to perform from a turn's state.
 
 At most one effect of a turn, such as a model call, is unfinished at any time. Running tools counts
 as one effect, even if several tools run in parallel.
@@ -25,7 +25,10 @@ class Wait(msgspec.Struct, frozen=True):
 
 
 class RunTool(msgspec.Struct, frozen=True):
-    """Run `tool` and those in `beside`, whose intents are in the log; `tool` has the outcome."""
+    """Run `tool` and the tools in `beside`.
+
+    The intents of these tools are in the log. The effect ends with the outcome of `tool`.
+    """
 
     tool: OpenTool
     beside: tuple[OpenTool, ...] = ()

@@ -46,9 +46,9 @@ class Scales:
         return self._scales.get(model, 1.0)
 
     def learn(self, model: str, size: float, usage: Usage) -> None:
-        """Learn from the provider's token count for a request of `size`.
+        """Learn from the provider's token count for a request with the estimated size `size`.
 
-        Units: `size` in tokens, as estimated without any correction.
+        Units: `size` is in tokens, as estimated without any correction.
         """
         scale = self.of(model)
         reported = usage.total_tokens - usage.output_tokens
@@ -56,7 +56,7 @@ class Scales:
 
 
 class Cooldowns:
-    """Providers that asked this process to pause requests, from any session."""
+    """Providers that asked this process to pause the requests of all its sessions."""
 
     def __init__(self) -> None:
         self._until: dict[str, int] = {}
@@ -67,7 +67,7 @@ class Cooldowns:
             self._until[provider] = max(until, self._until.get(provider, 0))
 
     def open_at(self, at: int) -> dict[str, int]:
-        """Return the pauses that last longer than until `at`."""
+        """Return the pauses that end after the time `at`."""
         return {provider: until for provider, until in self._until.items() if until > at}
 
 
@@ -115,15 +115,15 @@ class PersonWaits:
 
 
 RenewCredentials = Callable[[str], Awaitable[bool]]
-"""Takes a provider whose key was rejected; returns whether a new key is available."""
+"""Returns whether a new key is available for the named provider, whose key was rejected."""
 
 
 LoadModels = Callable[[Sequence[str]], Awaitable[None]]
-"""Loads what calls to the named models need, without blocking the event loop."""
+"""Loads the clients that calls to the named models need, without blocking the event loop."""
 
 
 RequireModel = Callable[[str], object]
-"""Raises ConfigError for a model whose provider is unknown; loads nothing."""
+"""Raises ConfigError if the provider of the named model is unknown; loads nothing."""
 
 
 class Delegation(Protocol):
@@ -132,11 +132,11 @@ class Delegation(Protocol):
     async def invoke(
         self, call: ToolCall, agent: str, said: str, *, is_aborted: Callable[[], bool]
     ) -> ToolOutput:
-        """Return the answer of `agent` to `said`, in the session that belongs to `call`.
+        """Return the answer of `agent` to the message `said`, from the session of `call`.
 
         Durable: the session is opened once, however often the call is repeated. If the call is
-        cancelled, the agent's turn is aborted if `is_aborted`; otherwise the turn stays open and
-        can be resumed.
+        cancelled and `is_aborted` returns True, the agent's turn is aborted; otherwise the turn
+        stays open and can be resumed.
         Raises: ToolError if the agent cannot be called.
         """
         ...
@@ -147,7 +147,7 @@ class Delegation(Protocol):
 
 
 class ToCompact(msgspec.Struct, frozen=True):
-    """What the texts around a summary depend on: the planned compaction.
+    """The planned compaction, on which the texts around its summary depend.
 
     `unanswered` is the text of the user's newest message if the compaction would remove it from the
     context before it was answered; `kept` is the text of the message that follows the summary.
@@ -170,13 +170,16 @@ FrameOf = Callable[[ToCompact], Awaitable[SummaryFrame | None]]
 
 
 class WorkingMemory(Protocol):
-    """The memory that a session has of earlier sessions. Units: `max_tokens` limits a request."""
+    """The memory that a session has of earlier sessions.
+
+    Units: `max_tokens` is the maximum size of a request in tokens.
+    """
 
     @property
     def max_tokens(self) -> int | None: ...
 
     async def recall(self, message: str) -> ContextRecalled | None:
-        """Return the memory for a turn that begins with `message`; None if there is none."""
+        """Return what a turn that begins with `message` remembers; None if it remembers nothing."""
         ...
 
     async def texts(self, recalled: ContextRecalled) -> list[str]:
@@ -194,7 +197,7 @@ class Environment:
     wait for a person. `permissions` limits the access of tools, and `vault` contains named secrets.
     `delegation` lets tools invoke other agents; None if there are no other agents. `frame_of`
     returns the texts around the summary of a ``node`` compaction.
-    Units: `lease_ttl_ms` is in milliseconds: for this time, a session stays blocked after its
+    Units: `lease_ttl_ms` is in milliseconds. A session stays blocked for this time after its
     process died without notice.
     """
 
@@ -242,7 +245,7 @@ class Environment:
 
 @dataclass(frozen=True, slots=True)
 class RequestSettings:
-    """What all requests of the session share: everything except the messages.
+    """The parts of a request that are the same for all requests of the session.
 
     Units: `size` is the size of the instructions and the tools in tokens, estimated without any
     correction.

@@ -17,14 +17,14 @@ from perdure.session.messages import MediaPart, Message, Usage
 class Begin(msgspec.Struct, frozen=True):
     """The user sends a message.
 
-    `number` is the number of the turn, which begins at the leaf `base`.
+    `number` is the number of the new turn; `base` is the leaf at which the turn begins.
 
     `ran` is the number of the session's turns that have called a model so far. `spent`,
     `granted_microcents`, `parked` and `grants` are carried over from the log so far. `contents` are
-    the media to which the message refers. `is_reopening`: the session had ended, and the turn
-    reopens it. `recalled` contains the texts that the turn recalled from earlier sessions.
+    the media to which the message refers. `is_reopening` is True if the session had ended, so that
+    the turn reopens it. `recalled` contains the texts that the turn recalled from earlier sessions.
     `request` is the seq of the ``turn_requested`` that the turn answers.
-    Units: `context_tokens` estimates the context before `message`.
+    Units: `context_tokens` is the estimated size, in tokens, of the context before `message`.
     """
 
     message: Message
@@ -47,8 +47,8 @@ class Answered(msgspec.Struct, frozen=True):
 
     `trimmed` are the messages that were omitted from the request of this answer.
 
-    `is_estimated`: the usage in `message` is not the provider's own count. `contents` are the
-    contents that the answer's tool calls refer to; the commit of the answer stores them.
+    `is_estimated` is True if the usage in `message` is not the provider's own count. `contents` are
+    the bytes to which the answer's tool calls refer; the commit of the answer stores them.
     """
 
     message: Message
@@ -58,7 +58,7 @@ class Answered(msgspec.Struct, frozen=True):
 
 
 class Summarised(msgspec.Struct, frozen=True):
-    """The summary arrived. `is_estimated`: its `usage` is an estimate."""
+    """The summary arrived. `is_estimated` is True if its `usage` is an estimate."""
 
     compaction: Compaction
     usage: Usage | None = None
@@ -73,8 +73,8 @@ class CallFailed(msgspec.Struct, frozen=True):
     """The model call failed, possibly after part of the answer had arrived (`has_begun`).
 
     `partial` is the part of the answer that can be shown. `usage` is the usage of the call, None if
-    nothing was used; `is_estimated`: this usage is an estimate. `is_renewed`: the key that the
-    provider rejected has been replaced.
+    nothing was used; `is_estimated` is True if this usage is an estimate. `is_renewed` is True if
+    the key that the provider rejected has been replaced.
     Units: `random01` is a random number from 0 to 1, for the jitter of the wait.
     """
 
@@ -94,9 +94,9 @@ class Waited(msgspec.Struct, frozen=True):
 class ToolReturned(msgspec.Struct, frozen=True):
     """The tool returned a result or an error.
 
-    `whole` is the handle of the full text that `text` was cut from; `embedded` are the handles that
-    replace base64 in `text`. `contents` are stored in the commit of the result. `delegated` is the
-    session that the call opened for another agent.
+    If `text` is cut, `whole` is the handle of the full text. `embedded` are the handles that
+    replace base64 data in `text`. `contents` are stored in the commit of the result. `delegated` is
+    the session that the call opened for another agent.
     """
 
     text: str
@@ -121,13 +121,13 @@ class Expired(msgspec.Struct, frozen=True):
 
 
 class Aborted(msgspec.Struct, frozen=True):
-    """The turn was ended from outside.
+    """The turn was ended by a person or by the program.
 
-    `partial` is the received part of the answer, `usage` the usage of the call. `is_cancel`: True
-    if the turn ends because its chat is being closed. `is_interrupted`: True if this process is not
-    allowed to run the turn. `delegated` is the session that the tool has opened for another agent.
-    `returned` contains the outcomes of tools that had already ended, by the seq of the intent of
-    each tool run.
+    `partial` is the received part of the answer, `usage` the usage of the call. `is_cancel` is True
+    if the turn ends because its chat is being closed. `is_interrupted` is True if this process is
+    not allowed to run the turn. `delegated` is the session that the tool has opened for another
+    agent. `returned` maps the seq of the intent of each tool run that had already ended to its
+    outcome.
     """
 
     partial: Message | None = None
@@ -146,9 +146,9 @@ class Broken(msgspec.Struct, frozen=True):
 
 
 class Lost(msgspec.Struct, frozen=True):
-    """The process that performed the open effect is dead; this process takes over.
+    """The process that ran the open effect is dead; this process takes over.
 
-    `has_begun`: a part of the answer had arrived; `partial` is the part that was stored.
+    `has_begun` is True if a part of the answer had arrived; `partial` is the part that was stored.
     """
 
     has_begun: bool = False

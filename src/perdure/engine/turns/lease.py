@@ -40,11 +40,11 @@ _LED_LOCK = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A claim to the lease of one session.
+    """What a process needs to acquire the lease of one session.
 
     `is_gone` returns whether the owner of a lease is certainly dead; the lease of a dead owner is
-    taken over at once. `owner` is a name of this process only. An old lease of this process, for
-    example after a failed commit, is also taken over at once.
+    taken over at once. `owner` is a name that only this process uses. An old lease of this process,
+    for example after a failed commit, is also taken over at once.
     Units: `ttl_ms` is the term of a lease in milliseconds.
     """
 
@@ -57,17 +57,17 @@ class Claim:
 
 
 async def is_led_elsewhere(claim: Claim) -> bool:
-    """Return whether, according to a single read, another process holds the session's lease."""
+    """Read the session's state once; return whether another process holds the session's lease."""
     return await led_elsewhere(claim) is not None
 
 
 async def led_elsewhere(claim: Claim) -> LeaseHeld | None:
-    """Return the error that names the other process that holds the lease now; else None."""
+    """If another process holds the lease now, return an error that names the process; else None."""
     return led_by_other(claim, await claim.store.state(claim.stream))
 
 
 def led_by_other(claim: Claim, state: StreamState) -> LeaseHeld | None:
-    """Return the error that names another process that holds the lease in `state`; else None."""
+    """If another process holds the lease in `state`, return an error that names it; else None."""
     lease = state.lease
     if lease is None or lease.owner == claim.owner or claim.is_gone(lease.owner):
         return None
@@ -79,7 +79,7 @@ def led_by_other(claim: Claim, state: StreamState) -> LeaseHeld | None:
 def _lease_held(
     claim: Claim, owner: str, until: int, waiting: LeaseHolder | None = None
 ) -> LeaseHeld:
-    """Return the error for a lease of `owner`; its text says if that is the process of `claim`.
+    """Return the error for a lease of `owner`; it says whether the owner is this same process.
 
     `waiting` is the holder that did not get the lease.
     """
@@ -91,7 +91,7 @@ def _lease_held(
 
 
 def led_here(claim: Claim) -> LeaseHolder | None:
-    """Return the holder in this process that leads the session for the same owner; else None.
+    """Return the holder in this process that has the session's lease for the same owner, or None.
 
     The holder may belong to another store that has a session with the same id: see
     `LeaseHolder.can_stop`.
@@ -179,7 +179,7 @@ class LeaseHolder:
         return committed
 
     async def ensure(self) -> None:
-        """Make sure, right before an effect, that the lease lasts until the effect begins.
+        """Renew the lease before an effect if it would expire soon.
 
         Raises: LeaseLost if another process has taken over the session, because this process was
         stopped too long.
@@ -191,7 +191,7 @@ class LeaseHolder:
     async def renew(self) -> None:
         """Renew the lease for a full term from now on.
 
-        Raises: LeaseLost.
+        Raises: LeaseLost if another process has taken over the session.
         """
         self._is_renewing = True
         try:
@@ -233,10 +233,10 @@ class LeaseHolder:
     async def _reporting_dead_holder(
         self, taken: Callable[[str | None], Coroutine[Any, Any, T]]
     ) -> T:
-        """Call `taken` with a holder that is certainly dead, if there is one; return its result.
+        """Return the result of `taken`, which acquires the lease, also from a holder that is dead.
 
-        A cancelled caller still waits for the result, because a lease that was taken must be
-        released.
+        `taken` receives the name of the dead holder, or None. A cancelled caller still waits for
+        the result, because a lease that was acquired must be released.
         """
         self._is_taking = True
         try:
@@ -253,9 +253,9 @@ class LeaseHolder:
             return await taken(held.owner)
 
     def _is_left(self, owner: str) -> bool:
-        """Whether `owner` no longer needs its lease.
+        """Return whether `owner` no longer needs its lease.
 
-        This is the case if the owner is a dead process, or is this process and runs no turn of the
+        This is the case if the owner is a dead process, or is this process but runs no turn of the
         session.
         """
         claim = self._claim
@@ -290,7 +290,7 @@ class LeaseHolder:
         self._keeping = asyncio.create_task(self._keep())
 
     async def _keep(self) -> None:
-        """Renew the lease repeatedly, until the call is cancelled or the lease is lost."""
+        """Renew the lease again and again, until the call is cancelled or the lease is lost."""
         while True:
             await self._claim.clock.sleep(self._claim.ttl_ms / 3000)
             if not self._is_ending:
@@ -303,7 +303,7 @@ async def leading(
 ) -> AsyncGenerator[LeaseHolder]:
     """Acquire the session's lease at the start of the block and release it at the end.
 
-    If not `is_begun`, the block's first commit acquires the lease.
+    If `is_begun` is False, the block's first commit acquires the lease instead.
 
     `stopping` receives requests from other chats in this process to end the turn.
     Raises: LeaseHeld if another process holds the lease.

@@ -1,11 +1,11 @@
-"""The turn machine: the inputs allowed in each phase, and the entries that each input appends.
+"""The turn machine: which inputs each phase allows, and which entries each input appends.
 
 Rule 1: this module and the modules of this package that it imports make every decision about the
 next step of a turn. None of the modules that make decisions reads a clock, a disk or a network.
 Rule 2: a step of the machine only returns log entries and performs no effect. The effect to perform
 follows from the state after the entries of the step (``effects.effect_of``). After a crash, the log
 alone therefore determines what the process does next. Rule 3: an outcome and the next intent are in
-one step, hence in one commit.
+one step, and therefore in one commit.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ RULES: Mapping[tuple[Phase, type], Handler] = {
     (Phase.UNSETTLED, inputs.Lost): takeover.settle,
     (Phase.ASKING, inputs.Lost): takeover.on_wake,
 }
-"""(phase, input) -> handler. A missing pair is an `InvalidTransition`."""
+"""Maps (phase, input) to the handler. A missing pair is an `InvalidTransition`."""
 
 
 _NO_BOUNDS: Mapping[int, Bound] = {}
@@ -82,7 +82,7 @@ def step(
     at: int,
     bounds: Mapping[int, Bound] = _NO_BOUNDS,
 ) -> Step:
-    """Return the step that `happened` leads to. `bounds` has the same meaning as in `Scribe`.
+    """Return the step that follows from the input `happened`. `bounds` is as in `Scribe`.
 
     Units: `at` is Unix milliseconds.
     Raises: InvalidTransition if `happened` is not allowed in the phase of the state; Unexamined if

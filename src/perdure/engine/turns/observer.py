@@ -24,11 +24,14 @@ class Observer(Protocol):
     def turn(
         self, config: TurnConfig, state: TurnState, happened: Input
     ) -> AbstractContextManager[TurnEnded]:
-        """Observe a turn from `state` on; without an error, call the result with the last state."""
+        """Observe a turn from `state` on; the caller calls the result with the last state.
+
+        If the turn ends with an error, the result is not called.
+        """
         ...
 
     def effect(self, config: TurnConfig, effect: Effect) -> AbstractContextManager[Happened]:
-        """Observe one effect; call the returned function with the outcome of the effect."""
+        """Observe one effect; the caller passes its outcome to the function that it gets."""
         ...
 
 

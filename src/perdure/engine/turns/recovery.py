@@ -1,4 +1,4 @@
-"""Read the turn state from the log: the open turn to continue it, or the last one.
+"""Read the state of the newest turn from the log, for example to continue an open turn.
 
 A turn writes the state that it inherits to its ``turn_started``, and all other state to its
 entries. Only the newest turn is therefore read, whatever the length of the log.
@@ -52,7 +52,7 @@ async def lost_effect(store: LogReader, turn: TurnState) -> Lost:
 
 
 async def spent_in(store: LogReader, stream: StreamId) -> Spending:
-    """Return what `stream` has spent, according to the calls in its own log.
+    """Return what the session `stream` has spent on the model calls in its own log.
 
     Raises: SessionNotFound.
     """
@@ -61,9 +61,9 @@ async def spent_in(store: LogReader, stream: StreamId) -> Spending:
 
 
 async def idle_state(store: LogReader, stream: StreamId) -> StreamState:
-    """Return the state of `stream`, which has no open turn.
+    """Return the state of a session without an open turn.
 
-    Raises: SessionNotFound; TurnOpen.
+    Raises: SessionNotFound if the session does not exist; TurnOpen if a turn is open.
     """
     state = await store.state(stream)
     if state.open_turn is not None:
@@ -72,10 +72,10 @@ async def idle_state(store: LogReader, stream: StreamId) -> StreamState:
 
 
 class IdleState(msgspec.Struct, frozen=True):
-    """State of a session without an open turn; if it `has_ended`, it must be reopened.
+    """State of a session without an open turn; if `has_ended`, a turn must reopen the session.
 
-    `page` are the newest entries up to `head` and `pins` the notes of kind ``pin``, if they were
-    read with the state.
+    If they were read with the state, `page` contains the newest entries up to `head`, and `pins`
+    contains the side entries of kind ``pin``.
     """
 
     head: int
@@ -87,7 +87,7 @@ class IdleState(msgspec.Struct, frozen=True):
 
 
 class Recollection:
-    """State that the owner of a session's turns caches between turns, instead of reading it."""
+    """Cache of the state that a session's turns need, so that it is not read for each turn."""
 
     def __init__(self, store: LogReader, stream: StreamId, history: History = "full") -> None:
         self._store = store
@@ -98,7 +98,7 @@ class Recollection:
 
     @property
     def standing(self) -> IdleState | None:
-        """The session's state, if only this owner has appended entries; None if it is unknown."""
+        """The session's state as of the last turn, if only this owner appends; None if unknown."""
         left, leaf = self.left, self.branch.leaf
         if left is None or left.finished is None or left.ends_session or leaf is None:
             return None
@@ -107,7 +107,7 @@ class Recollection:
     async def idle(self) -> IdleState:
         """Read the state of the session, and with it everything that a new turn needs.
 
-        Raises: SessionNotFound; TurnOpen.
+        Raises: SessionNotFound if the session does not exist; TurnOpen if a turn is open.
         """
         limit = PAGE if self.left is None else 0  # else `so_far` reads only what is new
         state, page, pins = await self._store.tail(self._stream, limit, (Pin.kind,))
@@ -117,10 +117,11 @@ class Recollection:
         return IdleState(state.head, state.leaf, state.info.turns, has_ended, page, pins)
 
     async def so_far(self, head: int, page: Sequence[Entry] = ()) -> TurnState:
-        """Return the state of the log up to `head`, its last entry, for a new turn.
+        """Return the state up to `head`, the seq of the last entry, for a new turn.
 
-        Read only the entries that others have appended since the last turn. `page` are the newest
-        entries up to `head`, if they were read. Raises: SessionNotFound.
+        Read only the entries that others have appended since the last turn. `page` contains the
+        newest entries up to `head`, if they were already read.
+        Raises: SessionNotFound.
         """
         left = self.left
         if left is None or not 0 <= head - left.head <= PAGE:
@@ -142,8 +143,8 @@ async def give_up(claim: Claim) -> TurnState | None:
     """Close the open turn of a dead process, without continuing it.
 
     A received part of an answer stays on the branch; calls without a result are marked as aborted.
-    Shape: None if no turn is open.
-    Raises: LeaseHeld while the process of the turn is alive.
+    Shape: the result is None if no turn is open.
+    Raises: LeaseHeld if the process of the turn is alive.
     """
     async with leading(claim) as leadership:
         while (turn := await open_turn(claim.store, claim.stream)) is not None:
@@ -156,7 +157,7 @@ async def give_up(claim: Claim) -> TurnState | None:
 async def interrupt(claim: Claim) -> None:
     """Close an open turn as interrupted, without performing any of its effects.
 
-    Raises: LeaseHeld while the process of the turn is alive.
+    Raises: LeaseHeld if the process of the turn is alive.
     """
     async with leading(claim) as leadership:
         while (state := await claim.store.state(claim.stream)).open_turn is not None:
@@ -165,7 +166,7 @@ async def interrupt(claim: Claim) -> None:
 
 
 async def _interrupt_turn(claim: Claim, leadership: LeaseHolder, state: StreamState) -> None:
-    """Close the open turn of the session with `state`, whatever the turn contains."""
+    """Close the session's open turn, even if the turn's entries are invalid."""
     at = claim.clock.now_ms()
     try:
         turn = await open_turn(claim.store, claim.stream)
@@ -184,7 +185,8 @@ async def _interrupt_turn(claim: Claim, leadership: LeaseHolder, state: StreamSt
 async def expire(claim: Claim) -> TurnState | None:
     """Close the open turn if its question has expired and no process runs it.
 
-    Shape: None if no question has expired, or a live process runs the turn and closes it itself.
+    Shape: the result is None if no question has expired, or if a live process runs the turn and
+    closes it itself.
     """
     if not _has_expired(await open_turn(claim.store, claim.stream), claim.clock.now_ms()):
         return None
@@ -208,7 +210,10 @@ def _has_expired(turn: TurnState | None, at: int) -> bool:
 async def close_turn(
     claim: Claim, leadership: LeaseHolder, turn: TurnState, happened: Aborted | Expired | Broken
 ) -> TurnState:
-    """Append the end of `turn` for `happened`. Raises: HeadConflict; LeaseLost."""
+    """Append the entries that end `turn` because of `happened`.
+
+    Raises: HeadConflict if another writer appended first; LeaseLost if the session was taken over.
+    """
     at = claim.clock.now_ms()
     config = TurnConfig(agent="", model="", tools={})  # none of them decides anything by it
     closed = step(turn, happened, config, at)

@@ -1,8 +1,8 @@
 """Requests for turns: programs append a request, and workers answer it.
 
 A request is open until a ``turn_started`` or ``turn_refused`` refers to it. Only the owner of the
-session's lease appends the entries that close a request. The owner first checks that the request is
-still open at the head at which it appends.
+session's lease appends the entries that close a request. Before it appends, the owner checks that
+the request is still open at the current head.
 """
 
 from __future__ import annotations
@@ -23,12 +23,15 @@ from perdure.session.ledger import TurnRefused, TurnStarted, TurnStopRequested
 from perdure.stores.protocol import Commit, LogReader, Write
 
 STOPPED = ("aborted", "the request was stopped before a worker began it")
-"""Code and text of the refusal of a request whose turn has not begun."""
+"""Code and text of the refusal if a request is stopped before its turn has begun."""
 
 _CLOSING = (TurnStarted.kind, TurnRefused.kind)
 
 FEW = 32
-"""Entries read at once: few follow most requests. Of more, only those of the wanted kinds."""
+"""Number of entries read at once: usually, few follow a request.
+
+If there are more, only entries of the wanted kinds are read.
+"""
 
 
 class OpenRequest(msgspec.Struct, frozen=True):
@@ -41,9 +44,9 @@ class OpenRequest(msgspec.Struct, frozen=True):
 async def open_request(
     store: LogReader, stream: StreamId, request: int, page: Sequence[Entry] = ()
 ) -> OpenRequest | None:
-    """Return the request at seq `request`; None if it is answered or erased.
+    """Return the request with seq `request`; None if it is answered or erased.
 
-    `page` are the newest entries of `stream`, if they were read.
+    `page` contains the newest entries of `stream`, if they were already read.
     """
     found = [entry for entry in page if entry.seq >= request]
     is_whole = bool(found) and found[0].seq == request
@@ -60,7 +63,7 @@ async def open_request(
 
 
 async def closing_entry(store: LogReader, stream: StreamId, request: int) -> Entry | None:
-    """Return the entry that closes the request at seq `request`; None while the request is open."""
+    """Return the entry that closes the request with seq `request`; None while it is open."""
     following = await store.entries(stream, after=request, limit=FEW)
     if len(following) == FEW:
         following = await _of_kinds(store, stream, request, _CLOSING)
@@ -70,7 +73,7 @@ async def closing_entry(store: LogReader, stream: StreamId, request: int) -> Ent
 async def _of_kinds(
     store: LogReader, stream: StreamId, after: int, kinds: tuple[str, ...]
 ) -> list[Entry]:
-    """Return the entries of `kinds` after seq `after`, in the order of `kinds`."""
+    """Return the entries after seq `after` that have one of `kinds`, in the order of `kinds`."""
     return [each for kind in kinds for each in await store.entries(stream, after, kind=kind)]
 
 
@@ -91,9 +94,9 @@ def _newest_stop(entries: Sequence[Entry], about: set[EntryId]) -> TurnStopReque
 async def require_open(
     store: LogReader, stream: StreamId, request: int | None, page: Sequence[Entry]
 ) -> None:
-    """Raises: RequestAnswered if `request` is answered, erased or stopped.
+    """Raise RequestAnswered if the request with seq `request` is answered, erased or stopped.
 
-    `page` are the newest entries of `stream`, if they were read.
+    `page` contains the newest entries of `stream`, if they were already read.
     """
     if request is None:
         return
@@ -103,9 +106,9 @@ async def require_open(
 
 
 async def refuse_request(claim: Claim, request: int, code: str, error: str) -> None:
-    """Close the request at seq `request` without a turn, unless it is closed.
+    """Close the request with seq `request` without a turn, unless it is already closed.
 
-    Raises: LeaseHeld while another process runs a turn of the session.
+    Raises: LeaseHeld if another process runs a turn of the session.
     """
     async with leading(claim) as leadership:
         while await closing_entry(claim.store, claim.stream, request) is None:
@@ -122,9 +125,9 @@ async def refuse_request(claim: Claim, request: int, code: str, error: str) -> N
 
 
 async def break_turn(claim: Claim, reason: str) -> None:
-    """End the open turn, if there is one, as failed because of `reason`.
+    """End the open turn, if there is one, as failed; `reason` says why.
 
-    Raises: LeaseHeld while another process runs the turn.
+    Raises: LeaseHeld if another process runs the turn.
     """
     async with leading(claim) as leadership:
         while (turn := await open_turn(claim.store, claim.stream)) is not None:
@@ -135,7 +138,7 @@ async def break_turn(claim: Claim, reason: str) -> None:
 async def requested_stop(
     store: LogReader, stream: StreamId, turn: int, request: int | None
 ) -> TurnStopRequested | None:
-    """Return the newest stop request for the turn begun at seq `turn`, or for its `request`."""
+    """Return the newest stop request for the turn begun at seq `turn`, or for its request."""
     after = turn if request is None else min(turn, request)
     about = {entry_id(stream, turn), entry_id(stream, after)}
     found = await store.entries(stream, after=after, kind=TurnStopRequested.kind)
@@ -143,7 +146,7 @@ async def requested_stop(
 
 
 async def stop_of_turn(store: LogReader, stream: StreamId, turn: int) -> TurnStopRequested | None:
-    """Return the newest stop request for the turn at seq `turn`, or for the request it answers."""
+    """Return the newest request to stop the turn at seq `turn`, or the request that it answers."""
     (begun,) = await store.entries(stream, after=turn - 1, limit=1)
     request = None if begun.about is None else entry_place(begun.about)[1]
     return await requested_stop(store, stream, turn, request)

@@ -1,8 +1,8 @@
-"""The runner appends the turn machine's decision, performs the effect it waits for, and repeats.
+"""Run a turn: append the machine's decision, perform the effect that it waits for, and repeat.
 
 The runner itself decides nothing. Each step is one commit at the head for which it was computed. If
 other writers appended entries in between, the runner folds these entries into its state and
-computes the step again. The runner stops when its lease is lost: an outcome that arrives later is
+computes the step again. The runner stops when its lease is lost. An outcome that arrives later is
 logged as a ``late_outcome``.
 """
 
@@ -84,8 +84,8 @@ _HAS_STRAY_COUNTS = sys.version_info < (3, 13)
 class StopRequest:
     """A request of the owner to end a turn.
 
-    `is_asked`: a stop was requested. `has_cut`: the stop request cancelled an effect that had not
-    ended.
+    `is_asked` is True if a stop was requested. `has_cut` is True if the stop request cancelled an
+    effect that had not ended.
     """
 
     def __init__(self) -> None:
@@ -166,22 +166,22 @@ class TurnRunner:
         self._answer_call: AnswerCall | None = None
         self._tools = OpenTools(environment, config, lambda: stopping.is_asked)
         self._summary_call: int | None = None
-        """The summary call for which the hooks have run."""
+        """The number of the summary call for which the hooks have already run."""
         self.failure = Failure()
 
     async def begin(self, state: TurnState, begin: Begin) -> TurnState:
-        """Open the turn in the session at `state`; return its new state.
+        """Begin the turn in a session with the state `state`; return the new state.
 
-        Raises: HeadConflict if another writer has appended since `state`; also the errors of `run`.
+        Raises: HeadConflict if another writer has appended since `state`; the same errors as `run`.
         """
         with within(session=self._environment.stream, turn=begin.number):
             return await self._commit_step(state, begin)
 
     async def run(self, state: TurnState, happened: Begin | Lost) -> TurnState:
-        """Run a turn from `state` to its end: one that has just begun, or one of a lost process.
+        """Run a turn from `state` to its end. It has just begun, or its process has died.
 
         Raises: LeaseLost if another process took over the session; StoreBehind if the store lost
-        entries of the turn; StoreError if the store fails; the errors of `companion`.
+        entries of the turn; StoreError if the store fails; the errors that `companion` raises.
         """
         environment = self._environment
         watched = environment.observer.turn(self._config, state, happened)
@@ -258,7 +258,10 @@ class TurnRunner:
         return fold(decided.state, appended[len(decided.entries) :])
 
     async def _decide(self, state: TurnState, happened: Input, at: int) -> Step:
-        """Return the step after `happened`; first read the facts to which approvals are bound."""
+        """Return the step after `happened`.
+
+        If the step needs facts to which an approval is bound, they are read first.
+        """
         bounds: dict[int, Bound] = {}
         while True:
             try:
@@ -310,7 +313,7 @@ class TurnRunner:
     async def _outcome_of(self, effect: Effect, state: TurnState) -> Input:
         """Perform `effect`, unless the turn is aborted before or during it.
 
-        Raises: the errors of the store; any other exception breaks the turn.
+        Raises: the errors of the store and of the session. Any other error ends the turn as broken.
         """
         try:
             return self.failure.after(await self._run_effect(effect, state))
@@ -341,7 +344,7 @@ class TurnRunner:
         return Aborted(partial, usage, is_estimated, is_cancel=is_cancel)
 
     async def _delegated_session(self, effect: Effect) -> Delegated | None:
-        """Return the session that the stopped tool had opened, and its spending."""
+        """Return the session that the stopped tool had opened, and the spending in it."""
         below = self._environment.delegation
         if below is None or not isinstance(effect, RunTool):
             return None
@@ -406,14 +409,14 @@ async def _is_cut(environment: Environment, effect: Effect) -> bool:
 def _observed(
     environment: Environment, config: TurnConfig, effect: Effect
 ) -> AbstractContextManager[Happened]:
-    """Observe `effect`; `OpenTools` observes each run of a tool."""
+    """Observe `effect`, unless it is a tool run, which `OpenTools` observes."""
     if isinstance(effect, RunTool):
         return nullcontext(lambda _: None)
     return environment.observer.effect(config, effect)
 
 
 class Failure:
-    """`cause` is the error of the newest effect of a turn; None if the effect did not fail."""
+    """The error of the newest effect of a turn: `cause`; it is None if the effect did not fail."""
 
     def __init__(self) -> None:
         self.cause: Exception | None = None

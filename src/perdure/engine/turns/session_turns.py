@@ -1,4 +1,4 @@
-"""The configuration of a session's turns, and the run of each turn from its lease to its end."""
+"""Configure the turns of a session, and run each turn from its lease to its end."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ from perdure.session.messages import Message
 class Signals:
     """Signals between a turn and its caller. Create a `Signals` object inside a running event loop.
 
-    `begun` resolves when the turn holds the lease; its value is the seq after which the turn's
-    events begin. `stored` resolves when the turn cannot be lost any more: the turn began, or the
-    request for it is in the log. `stopping` requests the end of the turn. `companion` takes part in
-    the commits of the turn. While the caller only follows the turn, `held` names the other process
-    that runs the turn, or `leader` is the holder in this process that runs it. `cause` is the error
-    with which the turn failed in this process.
+    `begun` resolves when the turn has the lease; its value is the seq after which the turn's events
+    begin. `stored` resolves when the turn cannot be lost any more, because it began or the request
+    for it is in the log. `stopping` requests the end of the turn. `companion` takes part in the
+    commits of the turn. If the caller only follows a turn that runs elsewhere, `held` names the
+    other process that runs it, or `leader` is the lease holder in this process that runs it.
+    `cause` is the error with which the turn failed in this process.
     """
 
     def __init__(self, companion: CommitParticipant | None = None) -> None:
@@ -59,7 +59,7 @@ class Signals:
         self.on_begin: Callable[[], None] = lambda: None
 
     def begins_after(self, seq: int) -> None:
-        """Signal that the turn holds the lease; the events of the turn come after `seq`."""
+        """Signal that the turn has the lease; the events of the turn come after the seq `seq`."""
         if self.begun.done():
             return  # it was followed, and is continued here
         self.begun.set_result(seq)
@@ -93,7 +93,7 @@ class Terms:
     history: History = "full"
 
     def model_on(self, branch: BranchState) -> str:
-        """Return the model that the branch was last switched to, or the session's model."""
+        """Return the model to which the branch was last switched, or else the session's model."""
         change = branch.model_change
         body = body_of(change) if change is not None else None
         return body.model if isinstance(body, ModelChange) else self.models[0]
@@ -120,11 +120,11 @@ class Terms:
 
 
 Follow = Callable[[int], Awaitable[None]]
-"""Takes the session's head and applies the settings of the entries up to there to its turns."""
+"""Applies the settings in the entries up to the given head to the session's turns."""
 
 
 async def _stay(head: int, /) -> None:
-    """The session keeps the settings of its last turn."""
+    """Do nothing, so that the session keeps the settings of its last turn."""
 
 
 class SessionTurns:
@@ -151,10 +151,10 @@ class SessionTurns:
         *,
         request: int | None = None,
     ) -> TurnState:
-        """Run the turn that `message` begins; `contents` are the media that the message references.
+        """Run a turn that begins with `message`; `contents` are the media in the message.
 
-        `follow` is called with the head of the commit if another writer may have appended.
-        `request` is the seq of the ``turn_requested`` that the turn answers.
+        If another writer may have appended, `follow` is called with the head before the turn
+        begins. `request` is the seq of the ``turn_requested`` that the turn answers.
         Raises: LeaseHeld if another process runs a turn; TurnOpen if an interrupted turn must be
         resumed first; LeaseLost if another process takes over the session; RequestAnswered if
         `request` is answered, erased or stopped.
@@ -197,7 +197,7 @@ class SessionTurns:
         """Resume the turn of a process that died; with `seq`, only the turn that has this seq.
 
         Raises: LeaseHeld if the process of the turn is alive; InvalidTransition if no turn is open,
-        or if the open turn is not `seq`.
+        or if the open turn has another seq than `seq`.
         """
         await self._load_models()
         async with leading(self.environment.claim, stopping=signals.stopping) as leadership:
@@ -247,7 +247,7 @@ class SessionTurns:
         return None if memory is None else await memory.recall(message.text)
 
     async def _standing(self, leadership: LeaseHolder) -> IdleState:
-        """Return the state of the session. Raises: LeaseHeld, TurnOpen if a turn is open."""
+        """Return the state of the session. Raises: LeaseHeld or TurnOpen if a turn is open."""
         try:
             return await self._known.idle()
         except TurnOpen:  # the lease tells whether another process runs the turn, or has ended it

@@ -1,4 +1,4 @@
-"""The turn state as a fold of its log: the open effect, the pending work, and the next step.
+"""Compute the state of a turn from its log: the open effect, the pending work, the next step.
 
 Rule: everything that the turn machine knows about a turn is folded from log entries in this module
 only. A process that dies loses only the effect it was performing. The process that takes over folds
@@ -47,7 +47,7 @@ from perdure.session.notes import (
 )
 
 CORRECTABLE = frozenset({"unknown_tool", "invalid_arguments", "tool_denied"})
-"""Error codes of tool calls that the model can correct; it can also correct a failed read."""
+"""Error codes of tool calls that the model can correct. The model can also correct failed reads."""
 
 
 class Phase(StrEnum):
@@ -64,10 +64,10 @@ class Phase(StrEnum):
 
 
 class OpenCall(msgspec.Struct, frozen=True):
-    """A model call without an outcome in the log; in the phase BACKOFF, the call to be repeated.
+    """A model call without an outcome in the log; in the phase BACKOFF, the call to repeat.
 
-    `tries` counts the attempts with the current model, `attempt` counts all attempts of the call;
-    `next_link` is the position in the chain of the next attempt.
+    `tries` counts the attempts with the current model, and `attempt` counts all attempts of the
+    call. `next_link` is the index in the chain of the model for the next attempt.
     """
 
     seq: int
@@ -83,7 +83,7 @@ class OpenCall(msgspec.Struct, frozen=True):
 
 
 class OpenTool(msgspec.Struct, frozen=True):
-    """A tool run whose outcome is missing from the log or unknown."""
+    """A tool run whose outcome is unknown or not yet in the log."""
 
     seq: int
     started: ToolStarted
@@ -100,19 +100,20 @@ class PendingQuestion(msgspec.Struct, frozen=True):
 class TurnState(msgspec.Struct, frozen=True):
     """A session's open turn.
 
-    Shape: `head` is the last seq folded in; `pending` are those tool calls of the last answer that
-    have no result, in order. `pending` includes the running calls: first `open_tool`, then the
-    parallel calls in `beside`. `lost` maps the idempotency key of a pending call to the number of
-    its lost runs. `awaits` is the message announced by the previous entry. `queued` are entries of
-    others that wait to be adopted. `ran` counts the session's turns that called a model, including
-    this turn after its first call. `parked` maps each paused provider to the end of its pause (Unix
-    milliseconds). `renewed` are the providers whose key was renewed. `granted` are the permissions
-    of tools to act without asking a person. `recalled` are the texts recalled from memory.
-    `refused_answers` counts the answers that do not fit the type of the agent's answers.
-    `summary_error` is the reason for which the turn's last summary failed. Units: `started_at` and
-    `answered_at` are Unix milliseconds. `context_tokens` estimates the size of the next request in
-    tokens; it is None if unknown. `limit_microcents` is the amount that a person granted beyond the
-    budget's limit.
+    Shape: `head` is the seq of the last entry that the state includes. `pending` are the tool calls
+    of the last answer that have no result yet, in order. They begin with the running calls: first
+    `open_tool`, then the parallel calls in `beside`. `lost` maps the idempotency key of a pending
+    call to the number of its lost runs. `awaits` is the id of the message that the previous entry
+    announced. `queued` are entries from other writers that wait to be adopted. `ran` counts the
+    session's turns that called a model, including this turn after its first call. `parked` maps
+    each paused provider to the end of its pause (Unix milliseconds). `renewed` are the providers
+    whose key was renewed. `granted` are the grants with which tools can act without asking a
+    person. `recalled` are the texts recalled from memory. `refused_answers` counts the answers that
+    do not fit the type of the agent's answers. `summary_error` is the reason why the turn's last
+    summary failed.
+    Units: `started_at` and `answered_at` are Unix milliseconds. `context_tokens` estimates the size
+    of the next request in tokens; it is None if unknown. `limit_microcents` is the higher limit
+    that a person granted instead of the budget's limit.
     """
 
     stream: StreamId
@@ -163,14 +164,14 @@ class TurnState(msgspec.Struct, frozen=True):
 
 
 def fold(state: TurnState, entries: Iterable[Entry]) -> TurnState:
-    """Return `state` after `entries`, which follow its head in log order."""
+    """Return the state that follows from `state` and the next `entries` of the log."""
     for entry in entries:
         state = _after(state, entry)
     return state
 
 
 def after(state: TurnState, entry: Entry, body: Body) -> TurnState:
-    """Return `state` after `entry`, the next entry, whose body is `body`."""
+    """Return the state that follows from `state` and the next entry, whose body is `body`."""
     state = msgspec.structs.replace(state, head=entry.seq)
     rule = _RULES.get(entry.kind)
     return state if rule is None else rule(state, entry, body)
@@ -244,7 +245,7 @@ def _message(state: TurnState, entry: Entry, body: Body) -> TurnState:
 
 
 def _says_nothing(answer: Message) -> bool:
-    """Return whether the answer has neither text nor calls, or announces calls that are missing."""
+    """Return whether the answer has neither text nor calls, or lacks calls that it announces."""
     if answer.tool_calls:
         return False
     return not answer.text.strip() or answer.stop_reason == "tool_calls"

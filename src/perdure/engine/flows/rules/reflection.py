@@ -40,10 +40,10 @@ def role_finished(
     artifacts: Mapping[str, Artifact],
     unhealthy: tuple[str, ...] = (),
 ) -> SideBody:
-    """Return the effect of a turn of `role` that has ended as `ended`.
+    """Return the entry body that follows from the end `ended` of a review by `role`.
 
-    `artifacts` contains the file at the role's `assigned_path`. `unhealthy`, the failed checks of
-    the project, are reported only to the owner.
+    `artifacts` contains the file at the role's `assigned_path`. `unhealthy` are the failed checks
+    of the project; they are reported only to the owner.
     """
     ended = unless_stopped(state, ended, role)
     if ended.end == "length":

@@ -25,7 +25,7 @@ _OPENING = re.compile(r"(?P<fence>`{3,}+|~{3,}+)[ \t]*+handoff[ \t]*+", re.IGNOR
 _CLOSING = re.compile(r"(?P<fence>`{3,}+|~{3,}+)[`~]*+[ \t]*+")
 
 LONGEST = 100_000
-"""Maximum characters of a block that are parsed; real signals are shorter."""
+"""Maximum characters of a block that is parsed; real signals are shorter."""
 
 SHOWN = 60
 """Maximum characters of the agent's text quoted in a fault."""
@@ -44,7 +44,7 @@ artifact_path: PATH OF THE FILE YOU WROTE
 class Handover(msgspec.Struct, frozen=True):
     """Hand artifacts over to neighboring nodes.
 
-    Shape: at least one target, with the name that the agent wrote.
+    Shape: `targets` has at least one target, with the names as the agent wrote them.
     """
 
     targets: tuple[HandoffTarget, ...]
@@ -99,7 +99,7 @@ def signal_in(text: str) -> Signal | Fault:
 
 
 def _last_block(text: str) -> str | None:
-    """Return the lines of the last block; None if no block is opened and closed.
+    """Return the lines of the last block that is opened and closed; None if there is none.
 
     Each line is read once, because the closing lines that follow each line are computed first.
     """
@@ -118,7 +118,7 @@ def _last_block(text: str) -> str | None:
 
 
 def _longest_closings(lines: list[str]) -> list[dict[str, int]]:
-    """Return for each line, by fence mark, the length of the longest closing line after it."""
+    """For each line, map each fence mark to the length of the longest closing line after it."""
     found: list[dict[str, int]] = []
     behind = {"`": 0, "~": 0}
     for line in reversed(lines):
@@ -134,7 +134,7 @@ _SIMPLE = re.compile(
     r"(?:[a-z_]+: (?!(?i:null|true|false|y|n|yes|no|on|off)\n)[A-Za-z](?:[\w./-]*\w)?\n)+",
     re.ASCII,
 )
-"""Lines of a key and one word, which YAML reads as text; nearly all blocks have this form."""
+"""Matches lines of a key and a word that YAML reads as text; nearly all blocks have this form."""
 
 
 def _yaml(text: str) -> object:

@@ -15,7 +15,7 @@ RESERVED = frozenset({"a-society-feedback"})
 
 
 def faults_of(graph: Graph) -> list[str]:
-    """Return why `graph` cannot be run, each as a sentence; empty if it can."""
+    """Return the reasons why `graph` cannot be run, as sentences; empty if it can be run."""
     faults = list(_id_faults(graph))
     if faults:
         return faults  # later checks would only repeat them
@@ -90,7 +90,7 @@ def sinks_of(graph: Graph) -> tuple[str, ...]:
 
 
 def cycle_in(graph: Graph) -> Sequence[str]:
-    """Return a cycle of forward edges, the first node repeated at the end; empty if none."""
+    """Return the nodes of a cycle, with the first node again at the end; empty without a cycle."""
     done: set[str] = set()
     for start in graph.nodes:
         path: dict[str, None] = {}
@@ -110,7 +110,7 @@ def cycle_in(graph: Graph) -> Sequence[str]:
 
 
 def faults_of_edit(run: FlowRun, before: Graph, after: Graph) -> list[str]:
-    """Return why a flow in the state `run` cannot continue with `after` instead of `before`."""
+    """Return why a flow in the state `run` cannot replace the graph `before` by `after`."""
     faults = faults_of(after)
     if faults:
         return faults

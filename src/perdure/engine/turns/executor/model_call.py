@@ -1,4 +1,4 @@
-"""Call the model for an answer: stream it, show it, and store the part received so far."""
+"""Call the model for an answer: stream the answer, show it, and store the part received so far."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def streaming(
 ) -> AsyncGenerator[AsyncIterator[Delta]]:
     """Yield the deltas of a model call.
 
-    Leaving the block ends the call, even while the answer arrives.
+    Leaving the ``async with`` block ends the call, even while the answer arrives.
     """
     limits = msgspec.structs.asdict(environment.silence)
     deltas = environment.models.stream(msgspec.structs.replace(request, **limits))
@@ -90,10 +90,10 @@ async def whole_answer(environment: Environment, request: ModelRequest) -> Messa
 
 
 async def client_call(model: str, work: Awaitable[T]) -> T:
-    """Await `work`, which calls the client of `model`.
+    """Return the result of `work`, which calls the client of `model`.
 
     A provider's error text may contain the key, so credentials in the reason are masked.
-    Raises: ModelError, also for any other error of the client; StoreError if the store fails.
+    Raises: ModelError if the client raises any error; StoreError if the store fails.
     """
     try:
         return await run_guarded(work)
@@ -158,7 +158,7 @@ class AnswerCall:
         self._request_tokens: int | None = None
 
     async def outcome(self) -> Answered | CallFailed:
-        """Call the model and return its whole answer.
+        """Call the model; return its whole answer, or how the call failed.
 
         Raises: LeaseLost if the session was taken over during the stream.
         """
@@ -181,11 +181,12 @@ class AnswerCall:
         return Answered(message, trimmed, is_estimated, contents)
 
     def usage(self, arrived: Message | None) -> tuple[Usage | None, bool]:
-        """Return the priced usage of the call after `arrived`, and whether it is an estimate.
+        """Return the usage of the call with its price, and whether the usage is an estimate.
 
-        The provider's own count is used if it exists, although it covers only a part of an
-        interrupted answer.
-        Shape: None if no request was made.
+        `arrived` is the answer, or the part of it that arrived. The provider's own count is used if
+        it exists, although it covers only a part of an interrupted answer.
+
+        Shape: the usage is None if no request was made.
         """
         builder, model = self._builder, self._call.model
         if builder is None:
@@ -223,10 +224,10 @@ class AnswerCall:
         return partial if partial is not None and partial.parts else None
 
     async def _prompt(self) -> tuple[Prompt, Trimmed | None]:
-        """Return the messages to send, and the messages that are left out.
+        """Return the messages to send, and a record of what is left out of them.
 
-        Raises: ContextOverflow if the messages exceed the agent's memory limit, or if a message
-        would be left out that can be compacted.
+        Raises: ContextOverflow if the messages exceed the agent's memory limit, or if messages
+        would be left out although they can be compacted.
         """
         conversation = await self._branch.now()
         scale = self._environment.scales.of(self._call.model)
@@ -265,7 +266,7 @@ class AnswerCall:
         return (prompt if block is None else with_block(prompt, block, scale)), trimmed
 
     async def _texts(self) -> tuple[Sequence[str], str]:
-        """Return the texts that the turn recalled, and the boundary of their block."""
+        """Return the texts that the turn recalled, and the boundary text that marks their block."""
         memory = self._settings.memory
         if memory is None or self._recalled is None:
             return (), ""
@@ -344,7 +345,7 @@ class _Limit(NamedTuple):
 
 
 def _budget(link: Link, settings: RequestSettings) -> int | None:
-    """Return the token limit of the messages, which is the window without the answer, or None."""
+    """Return the token limit of the messages: the window minus the answer; None if unknown."""
     if link.window_tokens is None:
         return None
     reserved = settings.max_output_tokens or link.window_tokens // 10

@@ -1,4 +1,4 @@
-"""The open tool calls of a turn; several can run at the same time."""
+"""Run the open tool calls of a turn; several can run at the same time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class OpenTools:
         self._tasks: dict[int, asyncio.Task[ToolReturned]] = {}
 
     def run(self, effect: RunTool) -> Coroutine[Any, Any, ToolReturned]:
-        """Return the outcome of the tool of the effect; other open tools continue to run."""
+        """Return the outcome of the tool `effect.tool`; other open tools continue to run."""
         if effect.beside or effect.tool.seq in self._tasks:
             return self._side_by_side(effect)
         return self._outcome(effect.tool)
@@ -34,7 +34,7 @@ class OpenTools:
     async def stop(self) -> dict[int, ToolReturned]:
         """Stop all running tools at the same time, and wait until they have ended.
 
-        Return the outcomes of the tools that had already ended, by the seq of their intent.
+        Return the outcomes of the tools that had already ended, keyed by the seq of their intent.
         """
         tasks, self._tasks = self._tasks, {}
         ended = {seq: task for seq, task in tasks.items() if task.done()}
@@ -57,7 +57,10 @@ class OpenTools:
         return self._tasks.pop(effect.tool.seq).result()
 
     async def _outcome(self, tool: OpenTool) -> ToolReturned:
-        """Run the tool under the observer. Raises: CancelledError if the run was stopped."""
+        """Run the tool and report it to the observer.
+
+        Raises: CancelledError if the run was stopped.
+        """
         happened: ToolReturned | Aborted
         with self._environment.observer.effect(self._config, RunTool(tool)) as came:
             happened = await self._until_aborted(tool)

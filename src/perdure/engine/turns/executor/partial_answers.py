@@ -17,7 +17,7 @@ EVERY_BYTES = 2048
 
 
 class PartialStorage:
-    """Stores an answer in parts while it arrives: `put` saves the current result of `arrived`."""
+    """Stores the received part of an answer: `put` saves the current result of `arrived`."""
 
     def __init__(
         self,
@@ -34,9 +34,9 @@ class PartialStorage:
         self._saving: asyncio.Task[None] | None = None
 
     def grown(self, by_bytes: int) -> None:
-        """Register that the answer has grown.
+        """Note that the answer has grown by `by_bytes` bytes.
 
-        Raises: the error of an earlier save.
+        Raises: the error of an earlier save that failed.
         """
         self._unsaved_bytes += by_bytes
         saving = self._saving
@@ -54,7 +54,7 @@ class PartialStorage:
     async def now(self) -> None:
         """Save the received part before the answer is processed further.
 
-        Raises: the error of the save.
+        Raises: the error of the save if it failed.
         """
         if self._saving is not None:
             if not self._is_putting:
@@ -101,7 +101,7 @@ class PartialStorage:
 
 
 async def _join(task: asyncio.Task[None]) -> None:
-    """Wait until `task` has ended; if the waiter is cancelled, also cancel `task` and wait."""
+    """Wait until `task` has ended. If the wait is cancelled, cancel `task` and wait for its end."""
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:

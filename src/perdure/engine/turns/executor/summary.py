@@ -50,9 +50,9 @@ async def summarise(
     """Let the model summarize the messages that can leave the context of the session's branch.
 
     A summary that is too short counts as a failed call: the context then stays unchanged.
-    `is_asked`: the hooks have already accepted the summary before an earlier attempt.
+    `is_asked` is True if the hooks have already accepted the summary before an earlier attempt.
     Units: `around` is the size of the session's instructions and tools in unscaled tokens;
-    `left_microcents` is what the calls may cost together (`money_left`), None without a limit.
+    `left_microcents` is what the calls may cost together (`money_left`); None means no limit.
     """
     model, settings = config.model, config.compaction
     working = config.working
@@ -90,7 +90,7 @@ async def summarise(
 
 
 class _SummaryWriting:
-    """The calls for one summary: one for each request of the plan, or one for each part of it."""
+    """The model calls for one summary: one call for each request of the plan, or for each part."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class _SummaryWriting:
     async def text(self) -> str:
         """Return the text of the compaction. After an overflow, try again with smaller parts.
 
-        Raises: ModelError, also if a reply is too short for a summary.
+        Raises: ModelError if a call fails, or if a reply is too short for a summary.
         """
         requests = summary_requests(
             self._plan, self._model, focus=self._focus, max_output_tokens=self._output
@@ -156,7 +156,7 @@ class _SummaryWriting:
         )
 
     async def _folded(self, parts: SummaryParts) -> str:
-        """Return the text of the compaction: the summary of the last part and of all before it."""
+        """Summarize part after part, each with the summary so far; return the compaction's text."""
         summary = self._plan.previous_summary
         for part in parts.texts:
             summary = await self._reply(parts.request(part, summary))
@@ -187,7 +187,7 @@ def require_usable(model: str, summary: str) -> None:
 async def _frame(
     environment: Environment, config: TurnConfig, plan: CompactionPlan, window: ContextWindow
 ) -> SummaryFrame | None:
-    """Return the texts around the summary of a ``node`` compaction; None outside of a flow."""
+    """Return the texts before and after the summary of a ``node`` compaction, else None."""
     if environment.frame_of is None or config.compaction.strategy != "node":
         return None
     kept = next((entry.message for entry in window.entries if entry.id == plan.first_kept), None)
@@ -204,7 +204,7 @@ def _with_frame(compaction: Compaction, frame: SummaryFrame | None) -> Compactio
 
 
 async def _node_begins_at(environment: Environment, window: ContextWindow) -> EntryId | None:
-    """Return the entry in `window` at which the newest node of a flow was entered."""
+    """Return the id of the entry in `window` at which the newest node of a flow begins, or None."""
     shown = {entry.id for entry in window.entries}
     notes = await environment.store.notes(environment.stream, (NodeEntered.kind,))
     return next((note.about for note in reversed(notes) if note.about in shown), None)
@@ -223,7 +223,7 @@ async def _ask_hooks(
     reason: CompactionReason,
     frame: SummaryFrame | None,
 ) -> Summarised | NothingToSummarise | None:
-    """Return the hooks' summary or refusal of `plan`; None if no hook changes the plan."""
+    """Ask the hooks; return their summary, or NothingToSummarise if a hook blocks; else None."""
     if environment.hooks is None:
         return None
     point = BeforeCompact(
@@ -282,7 +282,7 @@ def _measured(
 ) -> Summarised:
     """Return `summarised` with the token size of the next request, by building its context.
 
-    Units: `around` has the same meaning as in `summarise`.
+    Units: `around` is the size of instructions and tools in unscaled tokens.
     """
     new = new_tree(summarised.compaction)
     trial = Entry(StreamId("trial"), 0, "tree", window.leaf, None, 0, new.kind, new.v, new.body)

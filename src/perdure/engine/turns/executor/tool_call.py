@@ -38,13 +38,13 @@ async def tool_outcome(
 ) -> ToolReturned:
     """Run the tool of `agent` and return its result; a failure is also returned as a result.
 
-    After a cancellation, `is_aborted` returns whether the turn also ends.
+    If the run is cancelled, `is_aborted` returns whether the whole turn ends.
     """
     return _tool_result(await _run(environment, open_tool, agent, is_aborted))
 
 
 async def bound_now(environment: Environment, asked: ToolCallPart, agent: str) -> Bound:
-    """Return the facts to which an approval of the call `asked` of `agent` is bound now."""
+    """Return the facts to which an approval of the call `asked` by `agent` would be bound now."""
     if (refused := malformed_arguments(asked)) is not None:
         return Bound(problem=refused)
     spec = environment.tools.get(asked.name)
@@ -84,7 +84,7 @@ async def _run(
 async def _whole(
     environment: Environment, args: dict[str, object], handles: tuple[str, ...]
 ) -> dict[str, object]:
-    """Return `args` with each of `handles` replaced by its bytes, except for erased contents."""
+    """Return `args` with the bytes in place of each of `handles`, unless they were erased."""
     found: dict[str, bytes] = {}
     for handle in handles:
         with contextlib.suppress(EntryNotFound):
@@ -111,7 +111,7 @@ def _call(environment: Environment, id: str, tool: str, args: Mapping[str, objec
 
 
 def _if_unchanged(spec: ToolSpec, approved: str, args_hash: str, agent: str) -> ToolSpec:
-    """Return `spec` with a check, right before the run, that the `approved` target is unchanged."""
+    """Return `spec` with a check right before the run: the approved target must be unchanged."""
 
     async def run(call: ToolCall) -> ToolOutput:
         bound = await asyncio.to_thread(require_unchanged, spec, call, agent, args_hash, approved)
@@ -121,7 +121,7 @@ def _if_unchanged(spec: ToolSpec, approved: str, args_hash: str, agent: str) -> 
 
 
 def _tool_result(run: ToolRun) -> ToolReturned:
-    """Return `run` in the machine's form; if its text is cut, the full text is stored."""
+    """Return `run` as an input of the turn machine; if its text is cut, the full text is stored."""
     text, whole = run.output.text, None
     media, contents = _store_media(run.output.media)
     text, embedded = stored_text(text)
@@ -149,7 +149,7 @@ def _tool_result(run: ToolRun) -> ToolReturned:
 def _store_media(
     media: Sequence[MediaPart | InlineMedia],
 ) -> tuple[tuple[MediaPart, ...], tuple[bytes, ...]]:
-    """Return `media` as handles, and the contents to store under these handles, each once."""
+    """Return `media` with handles, and the contents to store under these handles, each once."""
     contents = dict.fromkeys(part.content for part in media if isinstance(part, InlineMedia))
     parts = (media_part(part) if isinstance(part, InlineMedia) else part for part in media)
     return tuple(parts), tuple(contents)

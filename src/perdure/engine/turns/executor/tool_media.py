@@ -1,8 +1,8 @@
-"""The stored content that a tool can read: media in its session's messages, and truncated outputs.
+"""Read stored content for a tool: media in its session's messages, and truncated outputs.
 
 Knowing a handle does not give access to its content. The log itself must reference the handle: as a
-part of a message on the branch, or as the full output of a tool. A handle that only occurs in a
-text does not count as a reference.
+part of a message on the branch, or as the full output of a tool. If a handle occurs only in a text,
+this does not count as a reference.
 """
 
 from __future__ import annotations

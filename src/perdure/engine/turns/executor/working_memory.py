@@ -24,8 +24,9 @@ def room_for(
 ) -> int | None:
     """Return the tokens that recalled texts may use; None if no limit is known.
 
-    Units: `around` are the tokens of instructions and tools. Raises: ContextOverflow if
-    instructions, tools and the newest message of the user alone exceed `max_tokens`.
+    Units: `around` is the number of tokens of instructions and tools.
+    Raises: ContextOverflow if instructions, tools and the user's newest message alone exceed
+    `max_tokens`.
     """
     if max_tokens is None:
         return None
@@ -49,7 +50,7 @@ def newest_message(conversation: Conversation) -> Message | None:
 def recalled_block(
     texts: Sequence[str], boundary: str, scale: float, room: int | None, budget: int | None
 ) -> str | None:
-    """Return the recalled texts that fit, as one text; None if none fits."""
+    """Return the recalled texts that fit into the token limits, as one text; None if none fits."""
     if room is None:
         room = MOST_TOKENS if budget is None else min(MOST_TOKENS, budget // SHARE)
     most = room
@@ -70,7 +71,7 @@ def smaller_block(
     scale: float,
     most: int | None,
 ) -> str | None:
-    """Return as much of `block`, made from `texts`, as fits into `most` tokens with `prompt`.
+    """Return as much of `block`, made from `texts`, as fits beside `prompt` into `most` tokens.
 
     Pinned messages, a summary, and the tool calls of the newest turn are always in a prompt. If the
     limit is the model's window, recalled texts are also shortened to leave room for the history,
@@ -87,7 +88,7 @@ def smaller_block(
 def without_unanswered(
     prompt: Prompt, conversation: Conversation, scale: float, most: int
 ) -> Prompt:
-    """Return `prompt`; if it is too long, drop messages that had no answer before the new message.
+    """Return `prompt`; if it is too long, drop earlier user messages that were never answered.
 
     The unanswered messages and the newest user message form one message. The older parts of the
     combined message are dropped, oldest first, until all messages have at most `most` tokens. A
@@ -119,7 +120,7 @@ def without_unanswered(
 
 
 def _spared_parts(conversation: Conversation) -> frozenset[int]:
-    """Return the identities of the parts of a summary and of pinned messages."""
+    """Return the ``id()`` of each part of a summary and of pinned messages."""
     messages = conversation.settled.paired.whole(conversation.tail.messages)
     pins = conversation.pins
     first = leading(messages, conversation.pinned, has_summary=conversation.has_summary)

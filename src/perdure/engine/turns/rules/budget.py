@@ -1,7 +1,7 @@
 """Check the budget before a model call, and count the usage that a provider did not report.
 
-`intend` writes every ``model_called`` of a turn, so no call and no attempt bypasses the budget. The
-budget check uses the maximum cost of a model call: its whole request, and the longest allowed
+`intend` writes every ``model_called`` of a turn, so no model call and no retry bypasses the budget.
+The budget check uses the maximum cost of a model call: its whole request, and the longest allowed
 answer.
 """
 
@@ -31,7 +31,7 @@ SummaryOutcome = inputs.Summarised | inputs.NothingToSummarise | inputs.CallFail
 class Overrun(msgspec.Struct, frozen=True):
     """A model call that may exceed the limit.
 
-    Units: micro-cents; `estimate` is None if the cost is unknown.
+    Units: the amounts are micro-cents; `estimate` is None if the cost is unknown.
     """
 
     limit: int
@@ -44,7 +44,7 @@ def overrun_of(
     spent: Spending,
     granted_microcents: int | None = None,
 ) -> Overrun | None:
-    """Return the possible overrun of the budget by `called`; None if it stays within the budget."""
+    """Return how the call `called` may exceed the budget; None if it stays within the budget."""
     if not config.budget.max_cost_microcents:
         return None
     limit = max(config.budget.max_cost_microcents, granted_microcents or 0)
@@ -58,10 +58,10 @@ def overrun_of(
 
 
 def _summary_usage(called: ModelCalled, config: TurnConfig) -> Usage:
-    """Return the maximum usage of the summary `called`, also if it is written in parts.
+    """Return the maximum usage of the summary call `called`, even if it is written in parts.
 
-    Each part except the first also quotes the summary of the parts before it. `require_affordable`
-    stops a summary that needs more, since the provider's window is smaller than expected.
+    Each part except the first also quotes the summary of the parts before it. A summary can need
+    more if the provider's window is smaller than expected; `require_affordable` stops it.
     """
     tokens, window, calls = called.tokens_estimated or 0, config.window_tokens, 1
     is_of_branch = called.call == 0 and called.reason is None  # always one request
@@ -76,7 +76,10 @@ def _summary_usage(called: ModelCalled, config: TurnConfig) -> Usage:
 def money_left(
     config: TurnConfig, spent: Spending, granted_microcents: int | None = None
 ) -> int | None:
-    """Return what the budget still allows; None if it does not stop calls. Units: micro-cents."""
+    """Return the amount that the budget still allows; None if the budget does not stop calls.
+
+    Units: the amount is micro-cents.
+    """
     if not config.budget.max_cost_microcents or config.budget.on_exceed == "warn":
         return None
     limit = max(config.budget.max_cost_microcents, granted_microcents or 0)
@@ -88,7 +91,8 @@ def require_affordable(
 ) -> None:
     """Raise SummaryOverBudget if the next request of a summary could cost more than is left.
 
-    Units: `used` and `left` are micro-cents, before and without this request of `tokens` tokens.
+    Units: `used` and `left` are micro-cents and do not include this request; `tokens` is the size
+    of the request.
     """
     cost = config.cost(config.model, Usage(tokens, output_tokens))
     if cost is not None and used + cost > left:
@@ -96,7 +100,7 @@ def require_affordable(
 
 
 def intend(scribe: Scribe, called: ModelCalled, config: TurnConfig) -> None:
-    """Write the intent of a model call; if it may exceed the budget, apply the budget's rule."""
+    """Write the intent of a model call; if the call may exceed the budget, apply ``on_exceed``."""
     state = scribe.state
     overrun = overrun_of(called, config, state.spent, state.limit_microcents)
     is_known = overrun is not None and overrun.estimate is not None
@@ -122,7 +126,7 @@ def _warn_once(scribe: Scribe, model: str, overrun: Overrun) -> None:
 
 
 def overrun_text(model: str, spent: Spending, overrun: Overrun) -> str:
-    """Return the text that tells a person about a call that was not made."""
+    """Return the text that tells a person why a call was not made."""
     limit = in_dollars(overrun.limit)
     if overrun.estimate is None:
         return (
@@ -139,9 +143,9 @@ def overrun_text(model: str, spent: Spending, overrun: Overrun) -> str:
 def estimated_usage(
     model: str, input_tokens: int | None, partial: Message | None, config: TurnConfig
 ) -> Usage | None:
-    """Return the usage of a call that ended without a count: its request and its partial answer.
+    """Estimate the usage of a call without the provider's count, from its request and answer.
 
-    Shape: None if the sizes of both the request and the answer are unknown.
+    Shape: the result is None if the sizes of both the request and the answer are unknown.
     """
     output_tokens = 0 if partial is None else estimate_tokens(partial)
     if not input_tokens and not output_tokens:
@@ -161,7 +165,7 @@ def lost_usage(call: OpenCall, partial: Message | None, config: TurnConfig) -> U
 def answer_usage(
     model: str, tokens: int | None, answer: Message, config: TurnConfig
 ) -> tuple[Usage | None, bool]:
-    """Return the usage of the model call that gave `answer`, and whether the usage is estimated.
+    """Return the usage of the model call that returned `answer`, and whether it is estimated.
 
     `tokens` is the estimated size of the request.
     """

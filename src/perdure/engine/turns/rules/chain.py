@@ -1,9 +1,9 @@
-"""Select the next model: the same model, another model of the chain, or none.
+"""Select the model for the next attempt: the same model, another model of the chain, or none.
 
 The choice of the next model depends on the class of the error, never on its text. Once part of an
-answer has arrived, the call is not repeated: a later failure ends the turn, unless its agent sets
-``restart_on_cut``. A provider that limits the rate is paused for a while. Paused models, and models
-whose window is too small for the context, are skipped without an attempt.
+answer has arrived, the call is not repeated: a later failure ends the turn, unless the agent sets
+``restart_on_cut``. A provider that limits the rate is paused for a while. Models of paused
+providers, and models whose window is too small for the context, are skipped without an attempt.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from perdure.models.retry import next_wait
 
 
 class Again(msgspec.Struct, frozen=True):
-    """Retry the same model. Units: the time to wait, in seconds from now."""
+    """Retry the same model. Units: `wait_s` is the time to wait from now, in seconds."""
 
     wait_s: float
 
 
 class Advance(msgspec.Struct, frozen=True):
-    """Call another model of the chain at once."""
+    """Call another model of the chain at once; `link` is its index."""
 
     link: int
 
@@ -37,7 +37,7 @@ Course = Again | Advance | GiveUp
 
 
 def next_link(state: TurnState, config: TurnConfig, at: int, after: int = -1) -> int | None:
-    """Return the first model after the position `after` that can be called now, or None.
+    """Return the index of the first model after the index `after` that can be called now, or None.
 
     If an agent has only one model, the model is always called, because there is no alternative.
     """
@@ -56,9 +56,9 @@ def next_link(state: TurnState, config: TurnConfig, at: int, after: int = -1) ->
 
 
 def parked_until(error: ModelError, config: TurnConfig, at: int) -> int | None:
-    """Return the end of the pause that `error` sets for its provider; None if it sets none.
+    """Return when the provider's pause after `error` ends; None if `error` causes no pause.
 
-    Units: Unix milliseconds.
+    Units: the result is Unix milliseconds.
     """
     if not isinstance(error, RateLimited) or len(config.chain) == 1:
         return None
@@ -68,7 +68,7 @@ def parked_until(error: ModelError, config: TurnConfig, at: int) -> int | None:
 def course_after(
     state: TurnState, call: OpenCall, failed: inputs.CallFailed, config: TurnConfig, at: int
 ) -> Course:
-    """Return how the turn continues after `failed` ended `call`."""
+    """Return how the turn continues after `call` has failed with `failed`."""
     error = failed.error
     is_answer = call.purpose == "answer"
     if isinstance(error, CredentialsRefused) and failed.is_renewed and not failed.has_begun:

@@ -1,4 +1,4 @@
-"""Rules of the machine for outcomes: beginning, answer, failure, result, abort."""
+"""Rules of the turn machine for the beginning of a turn, and for outcomes of its effects."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from perdure.session.messages import Message, TextPart, ThinkingPart, ToolResult
 from perdure.session.notes import SessionReopened
 
 SUMMARY_CHARACTERS = 500
-"""Maximum characters of a tool's output in its outcome; the message has all of it."""
+"""Maximum characters of a tool's output in its outcome; the message contains all of the output."""
 
 FAILURES: dict[str, Failure] = {
     "model_unavailable": "provider_unavailable",
@@ -48,10 +48,10 @@ FAILURES: dict[str, Failure] = {
     "model_refused": "provider_refused",
     "credentials_refused": "provider_auth",
 }
-"""Code of a model error -> failure of the turn. Anything else is ``internal``."""
+"""Maps the code of a model error to the failure of the turn. Other codes are ``internal``."""
 
 NOT_IN_FORCE = "the turn was not begun by this user's perdure, so it is not continued here"
-"""Reason for ending a turn of an import or a received store."""
+"""Reason for ending a turn that came with an import or from a received store."""
 
 
 def begin(scribe: Scribe, happened: inputs.Begin, config: TurnConfig) -> None:
@@ -134,7 +134,7 @@ def _end_cut_short(scribe: Scribe, message: Message) -> None:
 
 
 def tool_returned(scribe: Scribe, happened: inputs.ToolReturned, config: TurnConfig) -> None:
-    """Record the result; start the next call, or call the model."""
+    """Record the result; start the next tool call, or call the model."""
     _record_result(scribe, happened)
     start_tools(scribe, config)
 
@@ -283,7 +283,7 @@ def on_abort(scribe: Scribe, happened: inputs.Aborted, config: TurnConfig) -> No
 
 
 def _abort_tools(scribe: Scribe, happened: inputs.Aborted) -> None:
-    """Answer the open calls; for calls that had already ended, use their results."""
+    """Answer the open tool calls; calls that had already ended are answered with their results."""
     ran = "The turn was aborted while the tool ran; it may have taken effect in part."
     below = happened.delegated
     while (run := scribe.state.open_tool) is not None:
@@ -346,7 +346,7 @@ def _note_partial(scribe: Scribe, call: OpenCall, partial: Message | None) -> No
 
 
 def _continued_message(scribe: Scribe, partial: Message | None) -> Message | None:
-    """Return the part of an answer that stays in the context: only its text, under ``continue``."""
+    """Return the texts of a partial answer that stay in the context; None unless ``continue``."""
     if partial is None or scribe.state.on_interrupt != "continue":
         return None
     parts = tuple(part for part in partial.parts if isinstance(part, TextPart | ThinkingPart))
@@ -358,7 +358,7 @@ def _continued_message(scribe: Scribe, partial: Message | None) -> Message | Non
 def _close_cut_call(
     scribe: Scribe, call: OpenCall, failed: ModelFinished, said: Message | None
 ) -> None:
-    """Record the end of a cut call; its answer `said` is added to the branch."""
+    """Record the end of an interrupted call; add the received answer `said` to the branch."""
     is_kept = said is not None and call.purpose == "answer"
     answer = scribe.ahead() if is_kept else None
     scribe.side(msgspec.structs.replace(failed, answer=answer), call.seq)

@@ -19,7 +19,7 @@ from perdure.session.notes import QueueMode
 from perdure.tools.approval import digest_of
 
 SIDE_BY_SIDE = 8
-"""How many tools that only read run at once."""
+"""Maximum number of read-only tools that run at the same time."""
 
 REPAIR_AUTHOR = "perdure"
 """The author of a message that asks for a corrected answer."""
@@ -75,7 +75,7 @@ def call_for_summary(scribe: Scribe, config: TurnConfig, call: int) -> None:
 
 
 def attempt_again(scribe: Scribe, config: TurnConfig) -> None:
-    """Make the next attempt of a failed call: with the same model, or the next one."""
+    """Make the next attempt of a failed call, with the same model or with the next one."""
     call = open_call(scribe)
     is_answer = call.purpose == "answer"
     called = ModelCalled(
@@ -131,7 +131,7 @@ def start_tools(scribe: Scribe, config: TurnConfig) -> None:
 def has_begun(
     scribe: Scribe, call: ToolCallPart, ruling: PermissionCheck, config: TurnConfig
 ) -> bool:
-    """Start `call` or ask about it, according to `ruling`; return False if it was refused."""
+    """Start `call` or ask about it, as `ruling` says; return False if the call was refused."""
     if ruling.decision == "refuse":
         code, text = ruling.error_code or ToolDenied.code, ruling.text
         malformed = malformed_arguments(call)
@@ -183,7 +183,7 @@ def _runs_beside(facts: ToolFacts) -> bool:
 def start_tool(
     scribe: Scribe, call: ToolCallPart, config: TurnConfig, approved: str | None = None
 ) -> None:
-    """Write the intent of `call`, the next unopened call; `ToolStarted` explains `approved`."""
+    """Write the intent of `call`, the next call to open. For `approved`, see `ToolStarted`."""
     facts = config.tools[call.name]
     answer = scribe.state.answer
     position = len(answer.tool_calls) - len(scribe.state.pending) if answer else 0
@@ -206,7 +206,7 @@ def start_tool(
 
 
 def after_tools(scribe: Scribe, config: TurnConfig) -> None:
-    """Send the results to the model; end the turn if too many rounds of calls have failed."""
+    """Send the tool results to the model; end the turn if too many rounds of calls failed."""
     limit = config.limits.max_correctable_rounds
     if scribe.state.correctable_rounds > limit:
         reason = (
@@ -219,7 +219,7 @@ def after_tools(scribe: Scribe, config: TurnConfig) -> None:
 
 
 def wind_up(scribe: Scribe, config: TurnConfig) -> None:
-    """Continue with the entries queued after the model's answer; finish if there are none."""
+    """Continue with the queued messages after the model's answer; finish if there are none."""
     adopt_waiting(scribe, config, "steer")
     if not scribe.state.owes_answer:
         adopt_waiting(scribe, config, "follow_up")
@@ -242,7 +242,7 @@ def _output_problem(state: TurnState, config: TurnConfig) -> str | None:
 
 
 def _refuse_output(scribe: Scribe, config: TurnConfig, problem: str) -> None:
-    """Ask the model to correct its answer; end the turn after too many unfit answers."""
+    """Ask the model to correct its answer; end the turn after too many invalid answers."""
     scribe.side(OutputRefused(problem), scribe.state.answer_id)
     limit = config.limits.max_correctable_rounds
     if scribe.state.refused_answers > limit:
@@ -261,7 +261,7 @@ def _refuse_output(scribe: Scribe, config: TurnConfig, problem: str) -> None:
 
 
 def adopt_waiting(scribe: Scribe, config: TurnConfig, mode: QueueMode) -> None:
-    """Adopt the queued entries of `mode` in order; "one-at-a-time" stops after a user message."""
+    """Adopt the queued entries of `mode`; "one-at-a-time" stops after one user message."""
     for waiting in scribe.state.queued:
         queued = queued_of(waiting)
         if queued.mode != mode:

@@ -16,7 +16,7 @@ from perdure.session.notes import Question
 from perdure.tools.approval import digest_of, shown_arguments
 
 _SHOWN = 80
-"""Characters of the arguments in the text of a question."""
+"""Maximum characters of the arguments in the text of a question."""
 
 
 def args_hash(args: dict[str, object]) -> str:
@@ -56,7 +56,7 @@ def ask_about_tool(scribe: Scribe, seq: int, started: ToolStarted) -> None:
 
 
 def _short_argument(shown: dict[str, object]) -> str:
-    """Return the start of the first text in the arguments, with the words of a command."""
+    """Return the first text in the arguments, and the words of lists, cut to a short line."""
     first = next((text for text in shown.values() if isinstance(text, str)), "")
     lists = (cast("list[object]", each) for each in shown.values() if isinstance(each, list))
     words = (word for each in lists for word in each if isinstance(word, str))
@@ -65,7 +65,7 @@ def _short_argument(shown: dict[str, object]) -> str:
 
 
 def approval_digest(question: Question) -> str:
-    """Return the hash of what an answer to `question` approves: arguments and bound facts."""
+    """Return the hash of what an answer approves: the arguments and bound facts of `question`."""
     return digest_of(question.args_hash, question.bound)
 
 
@@ -94,7 +94,7 @@ def ask_for_approval(scribe: Scribe, call: ToolCallPart, ruling: PermissionCheck
 def ask_to_spend(scribe: Scribe, model: str, limit: int, estimate: int | None, step: int) -> None:
     """Ask to spend more than `limit`; `step` is the proposed increase of the limit.
 
-    Units: micro-cents; `estimate` is None if the price of `model` is unknown.
+    Units: the amounts are micro-cents; `estimate` is None if the price of `model` is unknown.
     """
     spent = scribe.state.spent.cost_microcents
     if estimate is None:

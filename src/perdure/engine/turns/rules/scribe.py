@@ -1,8 +1,8 @@
 """Write the entries of a step, and apply each entry to the state when it is written.
 
-A step therefore always decides on the state that the log will have, and its result always equals
-the state computed from its entries. The ids of new entries are known in advance, because the runner
-appends the entries only at the expected position (``expected_head``).
+Every decision of a step is therefore based on the state that the log will have, and the resulting
+state always equals the state computed from the entries. The ids of new entries are known in
+advance, because the runner appends the entries only at the expected position (``expected_head``).
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Scribe:
         return self._write(new_tree(body), body)
 
     def ahead(self) -> EntryId:
-        """The id of the entry after the next one."""
+        """Return the id of the entry after the next one."""
         return entry_id(self.state.stream, self.state.head + 2)
 
     def adopt(self, queued: Entry) -> None:
@@ -126,7 +126,7 @@ class Scribe:
 
 
 def _sign(body: SideBody, state: TurnState) -> SideBody:
-    """Return `body` with its agent's name, because only the entry itself has facts about it."""
+    """Return `body` with the agent, model or attempt, because a reader may see only this entry."""
     replace = msgspec.structs.replace
     match body:
         case ModelCalled() | Question(topic="approval"):

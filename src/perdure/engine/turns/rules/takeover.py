@@ -1,8 +1,8 @@
 """Rules for taking over the turn of another process, and for a person's answers.
 
 An intent without an outcome is never just repeated. For a model call, the turn's ``on_interrupt``
-decides; for a tool, its own ``on_unknown`` decides. A tool run whose connection broke is also an
-intent without an outcome, although no process died.
+decides what happens; for a tool run, the tool's ``on_unknown`` decides. A tool run whose connection
+broke is also an intent without an outcome, although no process died.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ UNKNOWN_TEXT = (
 _NOTHING = frozenset[str]()
 
 MAX_LOST_ATTEMPTS = 3
-"""Maximum starts of a retryable tool whose connection breaks each time."""
+"""Maximum starts of a retryable tool if its connection breaks each time."""
 
 
 def nothing_lost(scribe: Scribe, happened: inputs.Lost, config: TurnConfig) -> None:
-    """Handle a lost process that was performing no effect."""
+    """Do nothing: the dead process was performing no effect."""
 
 
 def lost_ready(scribe: Scribe, happened: inputs.Lost | inputs.Woken, config: TurnConfig) -> None:
@@ -73,7 +73,7 @@ def lost_ready(scribe: Scribe, happened: inputs.Lost | inputs.Woken, config: Tur
 
 
 def lost_call(scribe: Scribe, happened: inputs.Lost, config: TurnConfig) -> None:
-    """Repeat a lost model call if no answer had begun; otherwise follow the policy."""
+    """Repeat a lost model call if no answer had begun; otherwise apply ``on_interrupt``."""
     call = open_call(scribe)
     if happened.partial is not None:
         scribe.side(interrupted_by(happened.partial), call.seq)
@@ -101,7 +101,7 @@ def lost_call(scribe: Scribe, happened: inputs.Lost, config: TurnConfig) -> None
 
 
 def _go_on_after_cut(scribe: Scribe, policy: InterruptPolicy | str, config: TurnConfig) -> None:
-    """Carry out `policy` after the cut call is closed."""
+    """Apply `policy` after the interrupted call is closed."""
     partial = scribe.state.partial
     texts = () if partial is None else partial.parts
     kept = tuple(part for part in texts if isinstance(part, TextPart) and part.text.strip())
@@ -117,7 +117,7 @@ def _go_on_after_cut(scribe: Scribe, policy: InterruptPolicy | str, config: Turn
 
 
 def tool_returned(scribe: Scribe, happened: inputs.ToolReturned, config: TurnConfig) -> None:
-    """Record the result; if the tool itself was lost, follow the policy of the tool."""
+    """Record the result; if the outcome is unknown, apply the tool's ``on_unknown``."""
     started = scribe.state.open_tool.started if scribe.state.open_tool is not None else None
     is_stale = happened.error_code == ApprovalStale.code
     if is_stale and started is not None and started.approved is not None:
@@ -149,7 +149,7 @@ def tool_returned(scribe: Scribe, happened: inputs.ToolReturned, config: TurnCon
 def _ask_again(
     scribe: Scribe, started: ToolStarted, happened: inputs.ToolReturned, config: TurnConfig
 ) -> None:
-    """Ask for approval again: the approved target changed before the tool could run."""
+    """Ask for approval again, because the approved target changed before the tool could run."""
     stale = ToolFinished(
         id=started.id,
         tool=started.tool,
@@ -167,7 +167,7 @@ def _ask_again(
 
 
 def lost_tool(scribe: Scribe, happened: inputs.Lost, config: TurnConfig) -> None:
-    """Follow the policy of a tool that ran when the process died: its outcome is unknown."""
+    """Apply ``on_unknown`` to a tool that ran when the process died: its outcome is unknown."""
     open_tool = scribe.state.open_tool
     assert open_tool is not None
     _record_lost(scribe, open_tool)
@@ -195,7 +195,7 @@ def _record_lost(scribe: Scribe, run: OpenTool) -> None:
 
 
 def settle(scribe: Scribe, happened: inputs.Lost | inputs.ToolReturned, config: TurnConfig) -> None:
-    """Follow the tool's ``on_unknown`` for a run with an unknown outcome."""
+    """Apply the tool's ``on_unknown`` to a run with an unknown outcome."""
     open_tool = scribe.state.open_tool
     assert open_tool is not None
     started = open_tool.started
@@ -219,7 +219,7 @@ def _tell_unknown(scribe: Scribe, config: TurnConfig) -> None:
 def _run_again(
     scribe: Scribe, started: ToolStarted, config: TurnConfig, *, is_allowed: bool = False
 ) -> None:
-    """Run a tool again if the agent still allows the run; `is_allowed`: a person allowed it."""
+    """Run a tool again if the agent still allows it, or if a person allowed it (`is_allowed`)."""
     call = scribe.state.pending[0]
     is_same = (call.id, call.name, call.args) == (started.id, started.tool, started.input)
     if started.tool not in config.tools or not is_same:

@@ -70,14 +70,14 @@ def settle_call(
 
 
 def settle_open(scribe: Scribe, text: str) -> None:
-    """Give every call that still runs the answer `text`: the outcome of the call is unknown."""
+    """Answer every call that still runs with `text`, which says that the outcome is unknown."""
     while scribe.state.open_tool is not None:
         call = scribe.state.pending[0]
         settle_call(scribe, call, "unknown", text, error_code="unknown_outcome")
 
 
 def interrupted_by(partial: Message) -> Interrupted:
-    """Return an interrupted answer without the calls that contain bytes; these calls never ran."""
+    """Return `partial` without tool calls that contain bytes; such calls never ran."""
     parts = tuple(
         part
         for part in partial.parts
@@ -88,12 +88,12 @@ def interrupted_by(partial: Message) -> Interrupted:
 
 
 def duration_ms(scribe: Scribe, open_tool: OpenTool) -> int:
-    """Return the time from the start of a tool until now; when the tool ended is unknown."""
+    """Return the time from the start of a tool until now, because its end is unknown."""
     return max(0, scribe.at - open_tool.started.called_at)
 
 
 def refuse_pending(scribe: Scribe, outcome: ToolOutcome, text: str, error_code: str) -> None:
-    """Give every call that is still pending the answer `text`."""
+    """Answer every call that is still pending with `text`."""
     while scribe.state.pending:
         settle_call(scribe, scribe.state.pending[0], outcome, text, error_code=error_code)
 
