@@ -1,4 +1,4 @@
-"""The known providers (address, key, and the extra that installs them), and model names.
+"""List the known providers (address, key, and the extra that installs them); check model names.
 
 This module loads no provider's library. To use another server with the protocol of a provider, set
 that provider's ``*_BASE_URL`` to its address.
@@ -25,12 +25,12 @@ OPENROUTER_URL = "https://openrouter.ai/api/v1"
 
 
 class Provider(msgspec.Struct, frozen=True):
-    """One provider: the part before the colon of a model's name.
+    """A provider of models; its name is the part before the colon of a model's name.
 
-    `package` is the module that the extra `extra` installs. The first of `key_variables` and
-    `url_variables` that is set is used. A key is required only at `default_url`, and only with
-    `needs_key`: a server at another address may need no key. `key_name` is the provider that owns
-    the key, if it is another provider.
+    `package` is the module that the extra `extra` installs. The key comes from the first of
+    `key_variables` that is set, and the address from the first of `url_variables`. A key is
+    required only if `needs_key`, and only at `default_url`, because a server at another address may
+    need no key. `key_name` is the provider that owns the key, if it is another provider.
     """
 
     name: str
@@ -145,7 +145,7 @@ _ALL = (
 )
 
 PROVIDERS: Mapping[str, Provider] = {provider.name: provider for provider in _ALL}
-"""Name -> provider, in the order in which they are listed."""
+"""Maps names to providers, in the order in which they are listed."""
 
 _NAME = re.compile(r"[^\s:]+:\s*\S.*", re.DOTALL)
 
@@ -156,11 +156,11 @@ def is_model_name(text: str) -> bool:
 
 
 ECHO = "scripted:echo"
-"""The offline model, which says that it is no language model."""
+"""The offline model, whose answers say that it is not a language model."""
 
 
 def model_missing(what: str) -> WrongArgument:
-    """Return the error for `what`, which needs a model but has none; it lists the choices."""
+    """Return the error that says that `what` needs a model; the error lists the choices."""
     choices = ", ".join(f"{name}:NAME" for name in PROVIDERS)
     return WrongArgument(
         f"{what} needs a model, model='provider:name': one of {choices}, or {ECHO}, which works "

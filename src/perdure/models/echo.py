@@ -1,8 +1,8 @@
 """The offline model ``scripted:echo``: deterministic answers for trying things out.
 
-The answers of the echo model state that it is not a language model. The model calls the tools that
-a message names, reports their results, and writes a summary with the usual sections when a
-compaction requests one. Pure.
+The echo model's answers say that it is not a language model. The model calls the tools that a
+message names, reports their results, and writes a summary with the usual sections when a compaction
+requests one. Pure.
 """
 
 from __future__ import annotations
@@ -45,8 +45,9 @@ def echo(request: ModelRequest) -> Reply:
 
 
 def summary_of(text: str) -> str:
-    """Return a summary of the transcript in `text`, made of selected lines. Deterministic.
+    """Return a summary of the transcript in `text` that consists of selected lines.
 
+    The result is deterministic.
     Shape: the summary has the same sections as every summary. `text` is a compaction's request: the
     transcript between ``<conversation>`` tags and the previous summary, if any, in
     ``<previous-summary>``.
@@ -97,7 +98,7 @@ def _report(situation: Situation) -> str:
 
 
 def _commands(text: str) -> tuple[ScriptedCall, ...]:
-    """Return the calls requested in `text`: each begins a line and ends before the next call."""
+    """Return the tool calls in `text`; each begins a line and ends before the next call."""
     found = list(_COMMAND.finditer(text))
     ends = [*(match.start() for match in found[1:]), len(text)][: len(found)]
     return tuple(

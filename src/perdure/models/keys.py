@@ -43,10 +43,10 @@ def find_key(
 ) -> ApiKey | None:
     """Return the key of `provider`, or None.
 
-    The key is looked up in the environment first, then in a file. White space around a key, as in
-    many files, is removed. Without a home folder there is no key file.
+    The key is looked up in the environment first, then in the key file, then with `lookup` in the
+    keyring. White space around the key is removed. Without a home folder there is no key file.
 
-    Raises: ConfigError if the file cannot be read, or other users can read it.
+    Raises: ConfigError if the key file cannot be read, or if other users can read it.
     """
     for name in provider.key_variables:
         value = environment.get(name, "").strip()
@@ -67,7 +67,7 @@ def account_of(provider: Provider) -> str:
 def key_file(provider: Provider, environment: Mapping[str, str]) -> Path:
     """Return the path of the file with the key of `provider`; the file need not exist.
 
-    Raises: ConfigError without a home folder.
+    Raises: ConfigError if there is no home folder.
     """
     folder = user_folder("XDG_CONFIG_HOME", ".config", environment)
     return folder / "keys" / account_of(provider)
@@ -76,8 +76,9 @@ def key_file(provider: Provider, environment: Mapping[str, str]) -> Path:
 def write_key_file(path: Path, value: str) -> None:
     """Write the key `value` to the file at `path`, replacing it; only its owner can read it.
 
-    The content is synced, but the folder is not: after power loss the file may be missing. Raises:
-    OSError.
+    The content is synced, but the folder is not, so the file may be missing after a power loss.
+
+    Raises: OSError if the file cannot be written.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     written = path.with_name(f".{path.name}.{os.getpid()}")

@@ -25,13 +25,13 @@ _FIELDS: Mapping[str, str] = {
     "cache_read": "cache_read_mtok",
     "cache_write": "cache_write_mtok",
 }
-"""Field of our price -> the list's name of it."""
+"""Maps each field of `Price` to its name in the list."""
 
 _PER_REQUEST = "requests_kcount"
 
 
 class PriceList:
-    """A `Pricing` by provider and model; without the package no model has a price."""
+    """A `Pricing` that uses the price list; without the package, no model has a price."""
 
     def cost_microcents(self, model: str, usage: Usage) -> int | None:
         """Return the cost of `usage` of `model`; None if the list does not have the model."""
@@ -42,9 +42,8 @@ class PriceList:
 class ListedPrice(msgspec.Struct, frozen=True):
     """A price from the current list.
 
-    `price` is None if the list does not contain the model. `price` is valid for calls with up to
-    `most` tokens, because a larger call has the price of another tier. `most` is None if there is
-    no other tier.
+    `price` is None if the list does not contain the model. It is valid for calls with up to `most`
+    tokens; larger calls have the price of another tier. `most` is None if there is no other tier.
     """
 
     price: Price | None = None
@@ -52,9 +51,9 @@ class ListedPrice(msgspec.Struct, frozen=True):
 
 
 class _KeptPrices(msgspec.Struct):
-    """Looked up prices.
+    """Cached prices that were looked up in the list.
 
-    Cached prices, valid for one `package` and one day, because prices may have dates.
+    They are valid for one state of the package and for one day, because prices may have dates.
     """
 
     package: str
@@ -111,7 +110,7 @@ def _package_state() -> str:
 
 @cache
 def _cost(model: str) -> Callable[[Usage], int] | None:
-    """Return the function that prices calls of `model`; None if the model is unknown. Cached."""
+    """Return a function that computes the cost of calls of `model`; None for an unknown model."""
     if not model.partition(":")[2] or importlib.util.find_spec(_PACKAGE) is None:
         return None
     kept = _kept.models.get(model)
@@ -137,7 +136,7 @@ def _cost(model: str) -> Callable[[Usage], int] | None:
 
 
 def _listed(model: str, usage: Usage) -> Any:
-    """Return the cost that the list calculates. Raises: LookupError, ValueError."""
+    """Return the cost that the price list calculates. Raises: LookupError or ValueError."""
     # Imported lazily: it takes longer to load than most commands take to run.
     prices: Any = importlib.import_module(_PACKAGE)
     provider, _, name = model.partition(":")
@@ -160,7 +159,7 @@ def _sent(usage: Usage) -> int:
 
 
 def _base_price(listed: Mapping[str, Any]) -> ListedPrice | None:
-    """Convert a listed price to a `Price`; None if calls have costs besides their tokens."""
+    """Convert a price from the list; return None if calls cost something besides their tokens."""
     found = {field: listed.get(name) for field, name in _FIELDS.items()}
     amounts = {field: each for field, each in found.items() if each is not None}
     if listed.get(_PER_REQUEST) is not None or not {"input", "output"} <= amounts.keys():

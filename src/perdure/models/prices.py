@@ -1,4 +1,4 @@
-"""The cost of model calls: prices that the user sets, and the precedence of price sources.
+"""Compute the cost of model calls from the first source of prices that knows the model.
 
 All money is whole micro-cents (1e-8 US dollars), so sums are exact. A model without a price has no
 cost: None, never 0. This module makes no network request: a `Pricing` client uses the price list
@@ -77,7 +77,7 @@ class Pricing(Protocol):
     """A model client that knows the prices of its models."""
 
     def cost_microcents(self, model: str, usage: Usage) -> int | None:
-        """Return the cost of `usage` of `model`; None if the price is unknown. Never calls out."""
+        """Return the cost of `usage` of `model`; None if unknown. Sends no network request."""
         ...
 
 
@@ -111,12 +111,12 @@ class CostCalculator:
 
 
 def unpriced(model: str, usage: Usage) -> int | None:
-    """A `Cost` that uses only the cost that the provider reported for a call."""
+    """Return only the cost that the provider reported for a call; this is a `Cost`."""
     return usage.cost_microcents
 
 
 def in_dollars(microcents: int) -> str:
-    """Return an amount as text for display: ``$1.50``, ``$0.000123``."""
+    """Return an amount as a text for people, such as ``$1.50`` or ``$0.000123``."""
     whole, rest = divmod(microcents, MICROCENTS_PER_DOLLAR)
     digits = f"{rest:08d}".rstrip("0").ljust(2, "0")
     return f"${whole:,}.{digits}"

@@ -29,7 +29,7 @@ class ToolDeclaration(msgspec.Struct, frozen=True):
 
 
 class ModelInfo(msgspec.Struct, frozen=True):
-    """Known facts about a model. Units: tokens; None if unknown."""
+    """Known facts about a model. Units: the sizes are tokens; None if unknown."""
 
     model: str
     context_window: int | None = None
@@ -39,14 +39,14 @@ class ModelInfo(msgspec.Struct, frozen=True):
 class ModelRequest(ShortRepr, frozen=True):
     """One call of a model (``provider:name``).
 
-    Shape: `messages` are valid for every provider (``context.validity``): user and assistant
-    alternate, and every tool call is answered. With thousands of messages, `messages` may be a
-    sequence other than a tuple. `media` maps the handles in the messages to their bytes.
+    Shape: `messages` are valid for every provider (see ``context.validity``): messages of user and
+    assistant alternate, and every tool call is answered. With thousands of messages, `messages` may
+    be a sequence other than a tuple. `media` maps the handles in the messages to their bytes.
     `output_schema` is the JSON Schema of the answer, of type object. For models that do not accept
     a schema, `system` requests an answer of this form too.
-    Units: seconds. `first_byte_timeout_s` limits the wait for the first byte of the answer, headers
-    included; `stream_idle_timeout_s` limits each later wait. A timeout of None means the client's
-    default.
+    Units: the timeouts are seconds. `first_byte_timeout_s` limits the wait for the first byte of
+    the answer, headers included; `stream_idle_timeout_s` limits each later wait for bytes. A
+    timeout of None means the client's default.
     """
 
     model: str
@@ -63,21 +63,22 @@ class ModelRequest(ShortRepr, frozen=True):
 
 
 class TextDelta(msgspec.Struct, frozen=True):
-    """More text of the answer."""
+    """The next piece of the answer's text."""
 
     text: str
 
 
 class ThinkingDelta(msgspec.Struct, frozen=True):
-    """More of the reasoning."""
+    """The next piece of the reasoning."""
 
     text: str
 
 
 class ToolCallDelta(msgspec.Struct, frozen=True):
-    """The start or continuation of a tool call's arguments; calls of one answer differ by `index`.
+    """The next piece of a tool call's arguments; the calls of one answer differ by `index`.
 
-    Shape: `id` and `name` come with the first delta of a call; `json` pieces join to its arguments.
+    Shape: the first delta of a call has `id` and `name`; the pieces in `json` join to the
+    arguments.
     """
 
     index: int
@@ -87,7 +88,7 @@ class ToolCallDelta(msgspec.Struct, frozen=True):
 
 
 class StreamEnd(msgspec.Struct, frozen=True):
-    """The end of a complete stream; always its last delta, exactly once."""
+    """The end of a complete stream. It is always the last delta, and occurs exactly once."""
 
     stop_reason: StopReason
     usage: Usage | None = None
@@ -96,7 +97,7 @@ class StreamEnd(msgspec.Struct, frozen=True):
 class UsageUpdate(msgspec.Struct, frozen=True):
     """The provider's token count so far; a later count replaces it. An update contains no text.
 
-    With these updates, the usage of an interrupted answer is known too.
+    With these updates, the usage is known even if the answer is interrupted.
     """
 
     usage: Usage
@@ -106,9 +107,9 @@ Delta = TextDelta | ThinkingDelta | ToolCallDelta | UsageUpdate | StreamEnd
 
 
 class ModelClient(Protocol):
-    """Calls models.
+    """A client of language models.
 
-    A client of language models; it may serve many models and many calls at the same time.
+    It may serve many models and many calls at the same time.
     """
 
     def info(self, model: str) -> ModelInfo:
@@ -120,6 +121,6 @@ class ModelClient(Protocol):
 
         Cancelling the task, or closing the iterator, ends the call at once.
         Raises: ModelError (ModelUnavailable, RateLimited, ContextOverflow, ModelRefused,
-        MalformedResponse), before the first delta or in the middle.
+        MalformedResponse), before the first delta or between deltas.
         """
         ...

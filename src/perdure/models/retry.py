@@ -1,4 +1,4 @@
-"""When to retry a failed model call, and after how long. Pure: randomness is an argument."""
+"""Decide whether and when to retry a failed model call. Pure: randomness is an argument."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from perdure.session.argument_checks import NamedParameters, check_fields
 
 
 class RetryPolicy(ShortRepr, frozen=True, metaclass=NamedParameters):
-    """The maximum number of calls for one answer, and the growth of the waits between them.
+    """The maximum number of calls for one answer, and how the waits between the calls grow.
 
-    Units: `first_wait_s` and `cap_s` seconds. `max_attempts` includes the first call. `jitter` is
-    the fraction by which a wait may be shorter or longer, so that processes do not retry at the
-    same moment. Each wait is the previous wait times `factor`. With `growth` "linear", each wait is
-    longer than the previous one by the first wait.
+    Units: `first_wait_s` and `cap_s` are seconds. `max_attempts` includes the first call. `jitter`
+    is the fraction by which a wait may be shorter or longer, so that processes do not retry at the
+    same moment. Each wait is the previous wait times `factor`, or, if `growth` is "linear", the
+    previous wait plus the first wait.
     """
 
     max_attempts: Annotated[int, Meta(ge=1)] = 3
@@ -34,7 +34,7 @@ class RetryPolicy(ShortRepr, frozen=True, metaclass=NamedParameters):
 def next_wait(
     policy: RetryPolicy, attempt: int, error: ModelError, random01: float
 ) -> float | None:
-    """Return the seconds to wait after `error` ended attempt `attempt` (from 1); None: give up.
+    """Return the seconds to wait after `error` ended attempt `attempt` (from 1); None to give up.
 
     A wait is never shorter than the provider requested. If the provider requested a longer wait
     than `cap_s`, the function returns None, because an earlier retry would fail again. `random01`

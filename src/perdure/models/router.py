@@ -1,7 +1,7 @@
 """One client for all models: ``provider:name`` selects the client that serves it.
 
-Clients may be given as objects, or as factories that are called at the first use of their provider,
-so that a provider's library is loaded only when needed.
+Clients can be given as objects, or as factories. A factory is called at the first use of its
+provider, so that a provider's library is loaded only when it is needed.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from perdure.models.protocol import Delta, ModelClient, ModelInfo, ModelRequest
 from perdure.session.messages import Usage
 
 Factory = Callable[[], ModelClient]
-"""Creates a client, or raises ConfigError with what is missing (a package, a key)."""
+"""Creates a client, or raises a ConfigError that says what is missing (a package, a key)."""
 
 REMEDIES: Mapping[str, str] = {name: provider.remedy for name, provider in PROVIDERS.items()}
-"""Provider -> how to set it up."""
+"""Maps each provider to a text that says how to set it up."""
 
 
 @runtime_checkable
@@ -29,13 +29,13 @@ class Closable(Protocol):
     """A client with open connections."""
 
     async def aclose(self) -> None:
-        """Close them."""
+        """Close the connections."""
         ...
 
 
 @runtime_checkable
 class Preparable(Protocol):
-    """A client that imports and builds a lot at the first call of a model."""
+    """A client whose first call of a model imports and builds a lot."""
 
     def prepare(self, model: str) -> None:
         """Load and build what the first call of `model` needs.
@@ -48,7 +48,7 @@ class Preparable(Protocol):
 class ModelRouter:
     """A `ModelClient` that passes every call to the client of the model's provider.
 
-    `loading` returns a context manager, in which `load` makes a client and prepares a model.
+    `loading` returns a context manager; inside of it, `load` creates clients and prepares models.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class ModelRouter:
         return tuple(sorted({*self._clients, *self._factories}))
 
     def provider_of(self, model: str) -> str:
-        """Return the provider of `model`; this loads no library and needs no key.
+        """Return the provider of `model`; this call loads no library and needs no key.
 
         Raises: ConfigError if `model` names no provider or an unknown provider; the error lists the
         known providers.
@@ -92,7 +92,7 @@ class ModelRouter:
     def client_for(self, model: str) -> ModelClient:
         """Return the client that serves `model`.
 
-        Raises: the errors of `provider_of`; ConfigError if the provider is not set up.
+        Raises: the same errors as `provider_of`; ConfigError if the provider is not set up.
         """
         provider = self.provider_of(model)
         client = self._clients.get(provider)
@@ -133,7 +133,7 @@ class ModelRouter:
             return _failing(ModelRefused(request.model, str(error)))
 
     def cost_microcents(self, model: str, usage: Usage) -> int | None:
-        """Return the cost of `usage` of `model` by its client's price list; None if unknown."""
+        """Return the cost of `usage` of `model` in its client's price list; None if unknown."""
         try:
             client = self.client_for(model)
         except ConfigError:

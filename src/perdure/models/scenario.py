@@ -1,8 +1,7 @@
-"""A scenario: the answers of a scripted model, as values, and the choice of a reply. Pure.
+"""Define scenarios, which are the answers of a scripted model, and choose a reply. Pure.
 
-The choice depends on the request alone, so a process that is killed and resumed gets the same reply
-as the first process. ``docs/scenarios.md`` describes the file format, and ``scenario_yaml`` reads
-it.
+The choice depends on the request alone, so a process that resumes a turn gets the same reply as the
+process that died. ``docs/scenarios.md`` describes the file format, and ``scenario_yaml`` reads it.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ DEFAULT_CHUNK_CHARS = 24
 
 
 class Say(msgspec.Struct, frozen=True):
-    """Text of the answer."""
+    """A step that sends text of the answer."""
 
     text: str
 
 
 class Think(msgspec.Struct, frozen=True):
-    """Reasoning."""
+    """A step that sends reasoning."""
 
     text: str
 
@@ -49,21 +48,21 @@ class ScriptedCall(msgspec.Struct, frozen=True):
 
 
 class CallTools(msgspec.Struct, frozen=True):
-    """Parallel tool calls; the deltas of these calls are interleaved."""
+    """A step that sends parallel tool calls; the deltas of these calls are interleaved."""
 
     calls: tuple[ScriptedCall, ...]
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """A pause. Units: seconds."""
+    """A step that pauses. Units: `seconds` are seconds."""
 
     seconds: float
 
 
 class Fail(msgspec.Struct, frozen=True):
-    """The call fails the first `times` times that the same request is made.
+    """A step that fails the model call for the first `times` times that the same request is made.
 
-    With `times` None, the call fails every time. Each process counts the failures for itself, so a
+    If `times` is None, the call fails every time. Each process counts the failures for itself, so a
     restarted process begins at zero.
     """
 
@@ -75,13 +74,16 @@ class Fail(msgspec.Struct, frozen=True):
 
 
 class Cut(msgspec.Struct, frozen=True):
-    """The stream breaks off without its end, like a lost connection. `times` is as in `Fail`."""
+    """A step that breaks off the stream without its end, like a lost connection.
+
+    `times` is as in `Fail`.
+    """
 
     times: int | None = None
 
 
 class Hang(msgspec.Struct, frozen=True):
-    """Nothing more is sent until the call is cancelled. `times` is as in `Fail`."""
+    """A step that sends nothing more until the call is cancelled. `times` is as in `Fail`."""
 
     times: int | None = None
 
@@ -90,7 +92,7 @@ Step = Say | Think | CallTools | Wait | Fail | Cut | Hang
 
 
 class When(msgspec.Struct, frozen=True):
-    """Conditions on a request; all given conditions must hold. Texts are compared without case.
+    """Conditions on a request; all given conditions must be true. Texts are compared without case.
 
     `nth` is the number of the answer (1 + the assistant messages in the request); `round` counts
     the same, but only from the newest user message on. `user_contains` refers to the newest user
@@ -115,9 +117,11 @@ class When(msgspec.Struct, frozen=True):
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
     """One answer of the model.
 
-    With `usage` None, the reply reports tokens estimated from bytes; with `reports_usage` False, it
-    reports no usage.
-    Units: `chunk_chars` characters per delta, `chunk_delay_s` seconds between deltas.
+    If `usage` is None, the reply reports a usage that is estimated from bytes; if `reports_usage`
+    is False, it reports no usage.
+
+    Units: `chunk_chars` is the number of characters in a delta; `chunk_delay_s` is the number of
+    seconds between deltas.
     """
 
     steps: tuple[Step, ...]
@@ -132,9 +136,9 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     """The answers of the model ``scripted:<name>``.
 
-    The reply is that of the first of `rules` whose condition is true. If no condition is true, and
-    the request asks for no summary, the reply is an item of `sequence`: its position is the number
-    of assistant messages in the request.
+    The reply is the first of `rules` whose conditions are true. If there is none, and the request
+    does not ask for a summary, the reply is an item of `sequence`; its index is the number of
+    assistant messages in the request.
     """
 
     name: str
@@ -147,8 +151,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
 class Situation(msgspec.Struct, frozen=True):
     """The facts about a request that conditions test.
 
-    Shape: `results` are the tool results at the end of the request, empty after user text;
-    `result_tools` names their tools.
+    Shape: `results` are the tool results at the end of the request, and `result_tools` are the
+    names of their tools. Both are empty if the request ends with user text.
     """
 
     answers: int
@@ -161,7 +165,7 @@ class Situation(msgspec.Struct, frozen=True):
 
 
 def situation_of(request: ModelRequest, answers: int | None = None) -> Situation:
-    """Return the facts about `request`, which contains `answers` answers of the model."""
+    """Return the facts about `request`; `answers` is the number of answers in it, if known."""
     messages = _newest_turn(request.messages)
     newest_user = _last_index(messages, "user")
     in_turn = messages[newest_user + 1 :]
@@ -178,7 +182,7 @@ def situation_of(request: ModelRequest, answers: int | None = None) -> Situation
 
 
 def asks_summary(request: ModelRequest) -> bool:
-    """Return whether `request` is for a compaction: it quotes a conversation as text."""
+    """Return whether `request` asks for a compaction; then it quotes a conversation as text."""
     newest_user = _last_index(request.messages, "user")
     if newest_user != len(request.messages) - 1:
         return False
@@ -187,9 +191,9 @@ def asks_summary(request: ModelRequest) -> bool:
 
 
 def uncut(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Return `messages` without cut-off parts of answers and the requests to continue them.
+    """Return `messages` without interrupted parts of answers and the requests to continue them.
 
-    A continued answer therefore appears once, with only its last part.
+    An answer that was interrupted and continued therefore appears once, as its last part.
     """
     asked = {place for place, message in enumerate(messages) if asks_to_go_on(message)}
     left_out = asked | {place - 1 for place in asked}
@@ -209,7 +213,7 @@ def said_already(messages: Sequence[Message]) -> str:
 def rest_of(reply: Reply, said: str) -> Reply:
     """Return the part of `reply` after the text `said`.
 
-    Return all of `reply` if it does not begin with `said`.
+    If `reply` does not begin with `said`, all of `reply` is returned.
     """
     if not said:
         return reply
@@ -227,12 +231,12 @@ def rest_of(reply: Reply, said: str) -> Reply:
 
 
 def asks_to_go_on(message: Message) -> bool:
-    """Return whether `message` asks to continue the cut-off answer before the message."""
+    """Return whether `message` asks the model to continue the interrupted answer before it."""
     return message.role == "user" and message.text == CONTINUE_TEXT
 
 
 def _newest_turn(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Return the messages from the newest user text on, without cut-off parts of answers."""
+    """Return the messages from the newest user text on, without interrupted parts of answers."""
     for place in range(len(messages) - 1, -1, -1):
         if messages[place].role == "user":
             end = uncut(messages[place:])
@@ -290,7 +294,7 @@ def _last_index(messages: Sequence[Message], role: str) -> int:
 def _newest_text(message: Message) -> str:
     """Return the last text part of `message`.
 
-    The context added the other text parts to the user message.
+    The other text parts of a user message were added when the context was built.
     """
     texts = [part.text for part in message.parts if isinstance(part, TextPart)]
     return texts[-1] if texts else ""

@@ -66,7 +66,7 @@ def read_scenario(text: str, *, name: str) -> Scenario:
 
 
 def load_scenario(path: Path) -> Scenario:
-    """Read the scenario in the file `path`; without a name in it, its name is the file name.
+    """Read the scenario in the file `path`; the default name of the scenario is the file name.
 
     Raises: ConfigError if the file cannot be read or has faults; it lists every fault with its
     line.
@@ -152,7 +152,7 @@ class _ScenarioReader:
     def _steps(self, node: YamlNode, fields: Mapping[str, YamlNode]) -> tuple[Step, ...]:
         """Return the steps under the key `steps`.
 
-        Without that key, return the steps of the short keys, in the order of the keys.
+        If this key is missing, the steps come from the short keys, in the order of the keys.
         """
         delay = ()
         if "delay_ms" in fields:

@@ -1,9 +1,9 @@
-"""The scripted model: answers from scenarios, without a network; the offline default is ``echo``.
+"""The scripted model, which answers from scenarios without a network; the default is ``echo``.
 
 The reply to a request depends only on the request (``scenario``). The model remembers how often a
-step with a failure count has failed for each request. The model also remembers the counts of a
-conversation's beginning, because every request repeats that beginning. An answer late in a
-conversation therefore takes no longer than an early one, and a new process gives the same answer.
+step with a failure count has failed for each request. It also remembers counts over the beginning
+of a conversation, because every request repeats the beginning. An answer late in a conversation
+therefore takes no longer than an early one, and a new process gives the same answer.
 """
 
 from __future__ import annotations
@@ -77,10 +77,10 @@ _LEAST_REMEMBERED = 32
 """Minimum number of messages for remembering a conversation's beginning."""
 
 _LARGE_BYTES = 65_536
-"""Size of a request's newest messages from which on they are counted in a thread."""
+"""If a request's newest messages have at least this size, they are counted in a thread."""
 
 _MOST_ANEW = 4
-"""Messages at the end of a short conversation that are counted for every request."""
+"""Number of messages at the end of a short conversation that are counted for every request."""
 
 _NAME_BYTES = 6
 _encode = msgspec.json.Encoder().encode
@@ -102,7 +102,7 @@ class ScriptedModel:
         return ModelInfo(model, scenario.context_window, scenario.max_output_tokens)
 
     def require(self, model: str) -> None:
-        """Make sure that the scenario of `model` exists. Raises: ConfigError."""
+        """Check that the scenario of `model` exists. Raises: ConfigError if it does not."""
         if (problem := self._problem(model)) is not None:
             raise ConfigError(problem)
 
@@ -163,7 +163,7 @@ class ScriptedModel:
     async def _hang(self, request: ModelRequest, *, has_begun: bool) -> None:
         """Send nothing until the request's timeout, or forever if the request has no timeout.
 
-        Raises: ModelUnavailable.
+        Raises: ModelUnavailable at the timeout.
         """
         name = "stream_idle_timeout_s" if has_begun else "first_byte_timeout_s"
         timeout_s: float | None = getattr(request, name)
@@ -237,7 +237,7 @@ class Heard:
     """Counts over the messages of a request, such as the number of answers.
 
     The value is immutable: `and_then` returns a new one.
-    Units: `size_bytes` bytes.
+    Units: `size_bytes` is in bytes.
     """
 
     def __init__(self) -> None:
@@ -248,7 +248,7 @@ class Heard:
 
     @property
     def answers(self) -> int:
-        """Number of answers, without cut-off parts that were continued."""
+        """The number of answers, without interrupted parts that were continued."""
         return self._answers_before + (self._last is not None and self._last.role == "assistant")
 
     @property
@@ -259,7 +259,7 @@ class Heard:
         return said.hexdigest()
 
     def and_then(self, more: Sequence[Message]) -> Heard:
-        """Return these messages, followed by `more`."""
+        """Return the counts over the messages so far and `more`."""
         if not more:
             return self
         longer = Heard()
@@ -280,7 +280,7 @@ class Heard:
 
 
 def _with_digests(message: Message) -> Message:
-    """Return `message` with digests in place of long texts, so encoding copies no long text."""
+    """Return `message` with digests in place of long texts, so that no long text is encoded."""
     if all(len(getattr(part, "text", "")) < _LARGE_BYTES for part in message.parts):
         return message
     return msgspec.structs.replace(message, parts=tuple(map(_with_digest, message.parts)))
@@ -298,14 +298,14 @@ def _with_digest(part: Part) -> Part:
 
 
 class MessageCounter:
-    """Counts the messages of requests, of many conversations at once."""
+    """Counts the messages of requests, for many conversations at the same time."""
 
     def __init__(self) -> None:
         # By the identity of their first message, which is referenced here and so stays unique.
         self._requests: dict[int, _Beginning] = {}
 
     def uncounted(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """Return the newest of `messages`; most of them are probably not counted yet."""
+        """Return the end of `messages`, most of which is probably not counted yet."""
         _, upto, _ = self._requests.get(id(messages[0]), _NOTHING) if messages else _NOTHING
         return messages[max(upto, len(messages) - _LEAST_REMEMBERED) :]
 
@@ -327,7 +327,7 @@ class MessageCounter:
 
 
 _Beginning = tuple[Sequence[Message], int, Heard]
-"""The messages of a request, and the counts of its first ones."""
+"""The messages of a request, how many of them are counted, and the counts."""
 
 _NOTHING: _Beginning = (), 0, Heard()
 
@@ -349,7 +349,7 @@ def _begin_with(messages: Sequence[Message], known: Sequence[Message], upto: int
 
 
 def estimated_tokens(request: ModelRequest, heard: Heard | None = None) -> int:
-    """Return the estimated tokens of `request` with messages `heard`: a quarter of the bytes."""
+    """Estimate the tokens of `request`, whose messages have the counts `heard`, from the bytes."""
     heard = Heard().and_then(request.messages) if heard is None else heard
     total = len((request.system or "").encode())
     total += sum(len(msgspec.json.encode(tool)) for tool in request.tools)

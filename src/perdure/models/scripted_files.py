@@ -33,7 +33,7 @@ class FiledScripts:
         self._filed: dict[str, tuple[int, ScriptedModel]] = {}
 
     def require(self, model: str) -> None:
-        """Make sure that `model` has a valid scenario.
+        """Check that `model` has a valid scenario.
 
         Raises: ConfigError if the scenario is unknown, if its file cannot be read, or if the file
         has faults (listed with their lines).

@@ -1,10 +1,11 @@
 """Join the deltas of one answer into one assistant message. Pure.
 
-The parts are in the order in which they began; the index distinguishes interleaved deltas of
-several calls. Whatever a model sends, the message can be written to the log: text is valid Unicode,
-arguments are a JSON object, ids of calls are distinct. Arguments that are not a JSON object are
-stored as text in the single argument `INVALID_JSON`. A call whose arguments are not a JSON object
-is answered with an error for the model (see `malformed_arguments`), and the history stays valid.
+The parts are in the order in which they began. Deltas of several calls may be interleaved; their
+index tells them apart. Whatever a model sends, the message can be written to the log: its texts are
+valid Unicode, the arguments of each call are a JSON object, and the ids of its calls are distinct.
+Arguments that are not a JSON object are stored as text in the single argument `INVALID_JSON`. A
+call whose arguments are not a JSON object is answered with an error for the model (see
+`malformed_arguments`), and the history stays valid.
 """
 
 from __future__ import annotations
@@ -34,22 +35,23 @@ from perdure.session.messages import (
 )
 
 INVALID_JSON = "__invalid_json__"
-"""The only argument of a call whose arguments were no JSON object; its value is their text."""
+"""Name of the only argument if a call's arguments are no JSON object; it contains their text.
+"""
 
 MOST_TOKENS = 2**40
-"""Larger counts for one answer are mistakes and are ignored."""
+"""Larger token counts for one answer are mistakes, so they are ignored."""
 
 _object = msgspec.json.Decoder(dict[str, object])
 
 
 def invalid_json(call: ToolCallPart) -> str | None:
-    """Return the arguments of `call` as sent by the model if they are no JSON object; else None."""
+    """Return the arguments of `call` as the model sent them if they are no JSON object."""
     text = call.args.get(INVALID_JSON)
     return text if isinstance(text, str) and len(call.args) == 1 else None
 
 
 def malformed_arguments(call: ToolCallPart) -> InvalidArguments | None:
-    """Return the error text for the model if the arguments of `call` were not a JSON object."""
+    """Return the error for the model if the arguments of `call` were no JSON object."""
     sent = invalid_json(call)
     if sent is None:
         return None
@@ -64,7 +66,7 @@ def call_ids(messages: Iterable[Message]) -> frozenset[str]:
 def answer_of(deltas: Iterable[Delta], model: str, taken_ids: Container[str] = ()) -> Message:
     """Return the message made of `deltas`.
 
-    Raises: the errors of `AnswerBuilder.build`.
+    Raises: the same errors as `AnswerBuilder.build`.
     """
     builder = AnswerBuilder(model, taken_ids)
     for delta in deltas:
@@ -75,7 +77,8 @@ def answer_of(deltas: Iterable[Delta], model: str, taken_ids: Container[str] = (
 def repair_unicode(text: str) -> str:
     """Return `text` as valid Unicode: join adjacent surrogate halves, replace single halves.
 
-    Providers split an emoji's JSON escape over two chunks; each half alone cannot be encoded.
+    Providers can split the JSON escape of an emoji over two chunks; each half alone cannot be
+    encoded.
     """
     try:
         text.encode()
@@ -94,7 +97,7 @@ class WholePairs:
         self._halves: dict[object, str] = {}
 
     def next(self, key: object, piece: str) -> str:
-        """Return the complete characters that `piece` adds to the text `key`, perhaps none."""
+        """Return the complete characters that `piece` adds to the text `key`, perhaps ""."""
         text = self._halves.pop(key, "") + piece
         if text and "\ud800" <= text[-1] <= "\udbff":
             self._halves[key] = text[-1]
@@ -103,7 +106,7 @@ class WholePairs:
 
 
 def _countable(usage: Usage | None) -> Usage | None:
-    """Return `usage` if every number in it is plausible; a wrong number would falsify sums."""
+    """Return `usage` if all its numbers are plausible; wrong numbers would falsify sums."""
     if usage is None:
         return None
     cost = usage.cost_microcents
@@ -135,7 +138,7 @@ _CallMaker = Callable[[_Call], ToolCallPart | None]
 
 
 def _joined(pieces: list[str]) -> str:
-    """Return the joined `pieces`; the result replaces the pieces, so the next call is cheap."""
+    """Join `pieces`, also in the list itself, so that the next call is cheap; return the text."""
     pieces[:] = ["".join(pieces)]
     return repair_unicode(pieces[0])
 
@@ -160,10 +163,10 @@ def _arguments(text: str) -> dict[str, object] | None:
 class AnswerBuilder:
     """Collects the deltas of one answer of `model`.
 
-    `taken_ids` are the ids of the calls in the request. Some servers restart the ids of calls in
-    every answer; a call whose id is taken gets a suffix (``call_0-2``), because ids must be unique
-    within a branch. `counted` is the usage the provider has reported so far. `has_begun` is True as
-    soon as part of the answer has arrived, even if only the start of a tool call.
+    `taken_ids` are the ids of the calls in the request. Some servers reuse the same call ids in
+    every answer. A call whose id is taken gets a suffix (``call_0-2``), because ids must be unique
+    within a branch. `counted` is the usage that the provider has reported so far. `has_begun` is
+    True as soon as part of the answer has arrived, even if only the start of a tool call.
     """
 
     def __init__(self, model: str, taken_ids: Container[str] = ()) -> None:
@@ -179,7 +182,7 @@ class AnswerBuilder:
     def add(self, delta: Delta) -> None:
         """Add the next delta.
 
-        Raises: ValueError after the end of the stream.
+        Raises: ValueError if the stream has already ended.
         """
         if self._end is not None:
             raise ValueError("a delta came after the end of the stream")
@@ -208,8 +211,8 @@ class AnswerBuilder:
 
         Shape: a truncated answer (any stop reason except ``stop`` and ``tool_calls``) contains only
         calls with complete arguments. The stop reason of a complete answer with calls is
-        ``tool_calls``, whatever the provider reported. If the provider's stop reason announces
-        calls but the answer contains none, the stop reason stays unchanged.
+        ``tool_calls``, whatever the provider reported. If the stop reason announces calls but the
+        answer contains none, the stop reason stays unchanged.
         Raises: ModelUnavailable if the stream broke off before its end; MalformedResponse if a call
         has no name.
         """

@@ -1,7 +1,7 @@
 """Patterns for secrets in files, addresses and commands: netrc, pgpass, XML, PEM, ``-p``, hashes.
 
-Pure. Each pattern has one group, the secret. In every pattern, each repetition is bounded or can
-match in one way only, so each pattern runs in linear time.
+Pure. Each pattern has one group, the secret. Each repetition in a pattern is bounded or can match
+in only one way, so each pattern runs in linear time.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ NAME = (
     r"|(?:api|access|account|auth|client|deploy|encryption|master|private|secret|service|shared"
     r"|signing|storage)[_-]?key)"
 )
-"""Parts of field names with secrets, in lower case."""
+"""Matches parts of field names that announce a secret, in lower case."""
 
 
 def word(*words: str, no: str = r"\w") -> str:
@@ -37,8 +37,8 @@ BY_NAME: tuple[tuple[str, str], ...] = (
         rf"(?i)(?<=[\w.\"'-]){NAME}[\w.-]{{0,30}}[\"']\s?,\s{{0,20}}[\"']([^\s\"']{{6,200}})[\"']\s?\)",
     ),
 )
-"""Pairs: a pattern that occurs in every match, and the pattern itself. It starts with the name of a
-secret and has one group, the secret.
+"""Pairs of patterns. The first one, which is cheap, occurs in every match of the second one. The
+second one starts with the name of a secret and has one group, the secret.
 """
 
 _NAMED = rf"[\w.-]{{0,60}}{NAME}[\w.-]{{0,30}}"

@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 _BUS = ("DBUS_SESSION_BUS_ADDRESS", "DISPLAY", "WAYLAND_DISPLAY")
-"""Variables that lead to a session bus; a library may start one for a display."""
+"""Environment variables for finding a session bus; a library may start a bus for a display."""
 
 _OWN = "keyring.backends."
 
@@ -31,9 +31,9 @@ def usable_keyring() -> ModuleType | None:
 
 
 def _is_without_backend(platform: str, environment: Mapping[str, str]) -> bool:
-    """Return whether no backend works: on Linux, all built-in backends need a session bus.
+    """Return whether no backend can work; on Linux, all built-in backends need a session bus.
 
-    A working backend may also be configured by the user, or come with another package.
+    The user may also have configured a backend that works, or installed one as a package.
     """
     if platform != "linux" or "PYTHON_KEYRING_BACKEND" in environment:
         return False
@@ -49,7 +49,7 @@ def _is_without_backend(platform: str, environment: Mapping[str, str]) -> bool:
 
 @cache
 def _has_foreign_backend() -> bool:
-    """Return whether another package provides a backend, according to its entry points."""
+    """Return whether another package provides a backend, according to the entry points."""
     metadata: Any = importlib.import_module("importlib.metadata")
     found = metadata.entry_points(group="keyring.backends")
     return any(not each.value.startswith(_OWN) for each in found)

@@ -1,4 +1,4 @@
-"""Mask all secrets in displayed values: in events, errors and questions.
+"""Mask all secrets in values that are displayed: events, errors and questions.
 
 Only these displayed copies are masked; this module does not change stored values or values sent to
 a model.
@@ -22,7 +22,7 @@ def mask_secrets(text: str) -> str:
 
 
 def mask_part(text: str, first: int, last: int) -> str:
-    """Return the characters `first` to `last` of `text`; `MASK` replaces each part of a secret."""
+    """Return the characters `first` to `last` of `text`, with `MASK` in place of secrets."""
     spans = sorted((find.start, find.end) for find in finds(text))
     pieces: list[str] = []
     at = first

@@ -1,7 +1,7 @@
 """Handle credentials that were pasted into places that store plain text.
 
-Pure. A setting that is stored and sent with every request (a variable, an agent's file) rejects
-credentials; text typed by a person is accepted with a warning (``docs/guides/tools.md``).
+Pure. Settings that are stored and sent with every request (a variable, an agent's file) reject
+credentials. Text that a person typed is accepted with a warning (``docs/guides/tools.md``).
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ PastePolicy = Literal["warn", "redact", "refuse"]
 
 
 class ScreenedText(msgspec.Struct, frozen=True):
-    """The text to write, and the kinds of secrets found.
+    """The text to store, and the kinds of secrets found in it.
 
-    Shape: `kinds` is sorted, each kind once.
+    Shape: `kinds` is sorted and contains each kind once.
     """
 
     text: str
@@ -31,10 +31,11 @@ class ScreenedText(msgspec.Struct, frozen=True):
 
 
 def credentials_in(text: str) -> Iterator[tuple[int, str]]:
-    """Yield line number and kind of each credential in a file's `text`; never the value.
+    """Yield the line number and the kind of each credential in a file's `text`, never its value.
 
-    Shape: lines count from 1; a credential over several lines is reported at line 1. A reference to
-    a secret is not a credential, and the text around it in YAML braces is checked separately.
+    Shape: lines are counted from 1; a credential over several lines is reported at line 1. A
+    reference to a secret is not a credential, and the text around it in YAML braces is checked
+    separately.
     """
     is_found = False
     for number, line in enumerate(text.splitlines(), 1):
@@ -55,10 +56,12 @@ def _pieces(line: str) -> list[str]:
 
 
 def apply_paste_policy(text: str, policy: PastePolicy, place: str) -> ScreenedText:
-    """Return `text` as `policy` allows it in `place`, and the kinds of secrets found in it.
+    """Return `text` as `policy` allows it, and the kinds of secrets found in it.
 
-    Raises: SecretPasted under the policy ``refuse``; the error states the place and the kind, never
-    the value.
+    `place` is where the text is used, for error messages.
+
+    Raises: SecretPasted if a secret was found and `policy` is ``refuse``; the error states the
+    place and the kind, never the value.
     """
     kinds = tuple(sorted(kinds_in(text)))
     if kinds and policy == "refuse":

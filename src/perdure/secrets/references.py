@@ -1,8 +1,8 @@
 """Refer to secrets by name: a configuration contains ``{{secrets.NAME}}``, never the value.
 
 Pure. References are only resolved in configuration. References in the text of a model or a web page
-are never resolved: otherwise a page could name a secret and get its value sent to the page's
-server.
+are never resolved. Otherwise, a web page could name a secret, and its value would be sent to the
+server of the page.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def is_name(name: str) -> bool:
 
 
 def names_in(text: str) -> tuple[str, ...]:
-    """Return the secrets that `text` refers to, in order."""
+    """Return the names of the secrets that `text` refers to, in order."""
     return tuple(found[1] for found in _reference.finditer(text))
 
 
@@ -38,5 +38,8 @@ def unfilled_in(text: str, place: str) -> str | None:
 
 
 def fill_references(text: str, value_of: Callable[[str], str]) -> str:
-    """Return `text` with each reference replaced by its value; references in values stay."""
+    """Return `text` with each reference replaced by its value.
+
+    References in values are not resolved.
+    """
     return _reference.sub(lambda found: value_of(found[1]), text)

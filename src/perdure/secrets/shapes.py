@@ -1,10 +1,10 @@
 """Detect secrets: keys by their vendors' prefixes, and values by the names of their fields.
 
-Pure. A doubtful value is masked: a false positive loses a word of a transcript, but a missed key
-can lose the account. Each pattern runs in linear time: unbounded repetitions are possessive, so
-`re` never backtracks into them (tests/attacks/test_patterns.py). The patterns are text: `re`
-compiles each pattern at its first use and caches it. A program that never looks for secrets
-therefore compiles no pattern.
+Pure. A doubtful value counts as a secret: a false positive hides a word of a transcript, but a key
+that is missed can cost the account. Each pattern runs in linear time: unbounded repetitions are
+possessive, so `re` never backtracks into them (tests/attacks/test_patterns.py). The patterns are
+text: `re` compiles each pattern at its first use and caches it. A program that never looks for
+secrets therefore compiles no pattern.
 
 A long text is read in slices, and a pattern is tried only if the slice contains one of the
 pattern's literals. No call of `re` reads much more than a slice, so other threads can run between
@@ -23,17 +23,17 @@ from typing import NamedTuple
 from perdure.secrets.files import BY_NAME, IN_FILES, NAME, word
 
 SLICE = 32_768
-"""Characters per slice."""
+"""Number of characters in a slice of the text."""
 
 REACH = 4_096
-"""Characters after a slice that a pattern may read to decide on a match in the slice."""
+"""Number of characters after a slice that a pattern may read to decide on a match in the slice."""
 
 BACK = 16
-"""Characters before a slice that a pattern may look back at."""
+"""Number of characters before a slice that a pattern may look back at."""
 
 
 class Find(NamedTuple):
-    """A secret from `start` to `end` of a text, and its kind."""
+    """A secret that was found in a text from `start` to `end`, and its kind."""
 
     start: int
     end: int
@@ -41,7 +41,7 @@ class Find(NamedTuple):
 
 
 PLACEHOLDER = r"\[[a-z]+(?:-[a-z]+)*-[0-9]+\]"
-"""The replacement of a value: its kind and its number."""
+"""Matches the replacement of a masked value, which consists of its kind and its number."""
 
 MARKED: dict[str, str] = {
     # kind: the whole key of that kind, up to its last character
@@ -66,14 +66,14 @@ MARKED: dict[str, str] = {
     ),
 }
 IGNORING_CASE = ("(?i)", "(?im)")
-"""Start of a case-insensitive pattern. Its own letters are lower case."""
+"""How a case-insensitive pattern begins. The letters in such a pattern are lower case."""
 
 BEGINS = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrtbf]))"
-"""Start of a word, also after an escaped line feed of JSON inside JSON."""
+"""Matches at the start of a word, also after an escaped line feed in JSON that JSON contains."""
 
 
 def _begun(text: str) -> str:
-    """Return a pattern for `text` at the start of a word; for speed, it finds `text` first."""
+    """Return a pattern for `text` at the start of a word. For speed, it searches `text` first."""
     return rf"{text}(?:(?<![A-Za-z0-9]{text})|(?<=\\[nrtbf]{text}))"
 
 
@@ -90,21 +90,24 @@ MARKED_BEGIN = (
     r"|h(?:f_|v[sbr]\.)|api_org_|n(?:pm_|tn_)|d(?:op_v1_|api[a-f0-9]|p\.)|fo1_"
     r"|S(?:G\.|K[a-f0-9]{8})|key-[a-f0-9]|lin_|PMAK-|EAA|bot[0-9]{8}|[0-9]{8,10}:AA)"
 )
-"""Start of each marked key, up to the first character that other words lack."""
+"""Matches the start of each marked key, up to the first character that other words lack."""
 
 _AFTER_OTHER = rf"(?<![A-Za-z0-9]){MARKED_BEGIN}"
 _AFTER_ESCAPE = rf"(?<=\\[nrtbf]){MARKED_BEGIN}"
-"""Start of a marked key after an escape. One pattern for both places is many times slower."""
+"""Matches the start of a marked key after an escape. One pattern for both is many times slower."""
 
 _TOKEN = rf"{_begun('eyJ')}[\w-]{{10,}}+(?P<rest>\.[\w-]{{10,}}(?:\.[\w-]*)?)?"
-"""A JSON web token if it has a `rest`. One without consumes its whole run of characters: any match
-that starts in that run ends with it, so each run is read once.
+"""A match is a JSON web token if it has the group `rest`. A match without `rest` consumes its whole
+run of characters, so that each run is read only once.
 """
 
 _ENDS_VALUE = r"""\s"'`,;<>|\\"""
 
 _QUOTES = "“”„‟‘’‚‛«»‹›「」『』《》〈〉＂＇"  # noqa: RUF001, the marks of other scripts are meant
-"""Typographic quotation marks: outside a value at its start, and at its end with what follows."""
+"""Typographic quotation marks.
+
+A mark at the start or the end of a value is not part of the value.
+"""
 
 _AFTER_QUOTE = ".!?:)]}…。，、；：！？）】〕"  # noqa: RUF001, the marks of other scripts are meant
 """Punctuation that may follow a closing quotation mark."""
@@ -225,8 +228,8 @@ _NAME_HINT = (
     r"(?:pass|pwd|secret|token|credential|key|kennwort|contrase|wachtwoord|mot[ _-]de[ _-]passe"
     r"|senha)(?=[\w.-]{0,45}+(?:\\?[\"'\]])?\s{0,3}[:=,])"
 )
-"""Matches in every name of a secret, in lower case, if a value may follow. Many times faster than
-searching for the names.
+"""Matches in every name of a secret, in lower case, after which a value may follow. This is many
+times faster than searching for the names.
 """
 
 _BEFORE_KEY = (
@@ -249,8 +252,8 @@ def finds(text: str) -> Iterator[Find]:
 def kinds_in(text: str) -> frozenset[str]:
     """Return the kinds of the secrets in `text`.
 
-    A pattern is skipped once its kinds are found: a text full of secrets costs less than a text
-    without any.
+    A pattern is skipped once its kinds are found, so a text full of secrets costs less than a text
+    without secrets.
     """
     ends: dict[str, int] = {}
     found = frozenset[str]()
@@ -260,7 +263,7 @@ def kinds_in(text: str) -> frozenset[str]:
 
 
 class _Slice:
-    """The part of `text` from `begin` on in which matches start.
+    """The part of `text` in which matches start; it begins at `begin`.
 
     A match starts in the slice, but it may end after the slice. Secrets of the kinds in `known` may
     be left out of the results.
@@ -327,7 +330,7 @@ class _Slice:
                 yield Find(start, end, kind)
 
     def _is_working_folder(self, found: re.Match[str]) -> bool:
-        """Whether `found` is a shell's ``PWD=/folder``, not a field of a connection string."""
+        """Return True if `found` is a shell's ``PWD=/folder``, not a field of a connection string."""
         is_field = self._text[max(found.start() - 1, 0) : found.start()] == ";"
         return found[1].lower() == "pwd" and not is_field and bool(re.fullmatch(_FOLDER, found[4]))
 
@@ -398,7 +401,7 @@ def _placed(kind: str, matches: Iterator[re.Match[str]]) -> Iterator[Find]:
 
 
 def _unquoted(found: re.Match[str], group: int) -> tuple[int, int]:
-    """Return the start and end of the value in `group`, without the quotation marks around it.
+    """Return start and end of the value in `group`, without the quotation marks around it.
 
     A closing quotation mark counts only if nothing but punctuation follows it. A mark before other
     text may be part of a password.
@@ -423,7 +426,7 @@ def is_secret_name(name: str) -> bool:
 
 
 def is_secret_value(value: str) -> bool:
-    """Return True if `value`, in a field with a secret's name, is a secret and not a reference."""
+    """Return True if `value`, in a field with a secret's name, is a secret, not a reference."""
     return len(value) >= 4 and not _is_reference(value)
 
 
@@ -453,7 +456,7 @@ def entropy_bits(value: str) -> float:
 
 
 def _is_assigned(value: str, kind: str, *, is_marked: bool) -> bool:
-    """Return True if the assigned `value` is a secret, and not a name or a call in code.
+    """Return True if the assigned `value` is a secret, not a name or a call in code.
 
     `is_marked` means that the value is quoted, or directly follows the equals sign of a password.
     """

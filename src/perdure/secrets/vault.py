@@ -25,19 +25,19 @@ VARIABLE = "PERDURE_SECRET_"
 """Prefix of a secret's environment variable; its name follows in capital letters."""
 
 SHORTEST = 6
-"""Shorter values are scrubbed in plain and URL form only, not in other encodings."""
+"""Shorter values are scrubbed only in plain, URL and JSON form, not in other encodings."""
 
 _log = logging.getLogger(__name__)
 
 Lookup = Callable[[str], str | None]
-"""Account in the keyring -> its value."""
+"""Returns the value of an account in the keyring, or None."""
 
 Drop = Literal["removed", "absent", "unread", "kept"]
-"""What became of an account. ``unread``: the keyring could not be asked; ``kept``: it refused."""
+"""The outcome. ``unread``: the keyring could not be read; ``kept``: it refused the removal."""
 
 
 def in_keyring(account: str) -> str | None:
-    """Return the keyring's value of `account`; None if account, keyring or package is missing."""
+    """Return the keyring's value of `account`; None if there is none or the keyring is unusable."""
     try:
         keyring = usable_keyring()
         found: object = None if keyring is None else keyring.get_password(SERVICE, account)
@@ -96,9 +96,9 @@ class Vault:
         return "Vault()"
 
     def value(self, name: str) -> str:
-        """Return the secret `name`.
+        """Return the value of the secret `name`.
 
-        Raises: SecretMissing, which states where to store the secret.
+        Raises: SecretMissing if there is no such secret; the error says where to store it.
         """
         variable = VARIABLE + name.upper()
         found = None
@@ -120,9 +120,9 @@ class Taint:
         return f"Taint({len(self._names)} forms)"
 
     def value(self, name: str) -> str:
-        """Return the secret `name` and store its value for `scrub`.
+        """Return the value of the secret `name`, and remember it for `scrub`.
 
-        Raises: SecretMissing.
+        Raises: SecretMissing if there is no such secret.
         """
         value = self._vault.value(name)
         for form in _forms(value):
@@ -130,14 +130,14 @@ class Taint:
         return value
 
     def fill(self, text: str) -> str:
-        """Return `text` with its references resolved, and store each value for `scrub`.
+        """Return `text` with its references resolved, and remember each value for `scrub`.
 
-        Raises: SecretMissing.
+        Raises: SecretMissing if there is no such secret.
         """
         return fill_references(text, self.value)
 
     def took(self, name: str, form: str) -> None:
-        """Store another form in which the secret `name` was sent."""
+        """Remember `form`, another form in which the secret `name` was sent, for `scrub`."""
         self._names.setdefault(form, name)
 
     def scrub(self, text: str) -> str:

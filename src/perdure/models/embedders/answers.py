@@ -11,13 +11,13 @@ from perdure.models.embedders.protocol import Embedder
 from perdure.secrets.mask import mask_secrets
 
 MOST_CHARACTERS = 4_000
-"""A longer text is cut: small models read no more of it."""
+"""Texts are cut to this length, because small models read no more of a text."""
 
 MOST_NUMBERS = 8_192
-"""Numbers of a vector; no known model has more."""
+"""Maximum count of numbers in a vector; no known model has more."""
 
 MOST_NUMBER = 1e9
-"""Largest number of a vector: the length of a vector of larger ones may have no float."""
+"""Largest number in a vector: with larger ones, the length of the vector can exceed a float."""
 
 
 async def vectors_of(
@@ -25,7 +25,8 @@ async def vectors_of(
 ) -> list[list[float]]:
     """Return the vector of each of `texts`.
 
-    Raises: EmbedderUnavailable for any failure, for a malformed answer, and after `timeout_s`.
+    Raises: EmbedderUnavailable if the embedder fails, returns a malformed answer, or needs longer
+    than `timeout_s` seconds.
     """
     name = embedder.model
     cut = [text[:MOST_CHARACTERS] for text in texts]

@@ -29,7 +29,8 @@ def embedder_of(
 ) -> Embedder:
     """Return the embedder `name`; a relative folder in the name is below `folder`.
 
-    Reads the files of a local embedder. Raises: ConfigError.
+    For a local embedder, this reads its files.
+    Raises: ConfigError if the name is invalid or the embedder is not available.
     """
     check_name(name)
     kind, _, rest = name.partition(":")

@@ -20,7 +20,7 @@ _REFUSED = (400, 413, 422)
 """Statuses with which endpoints refuse a text that is too long for their model."""
 
 _SHORT = 1_000
-"""Characters of a text that nearly every model reads."""
+"""Length of a text, in characters, that nearly every model accepts."""
 
 
 class _Vector(msgspec.Struct):
@@ -33,10 +33,11 @@ class _Answer(msgspec.Struct):
 
 
 class EmbeddingEndpoint:
-    """`Embedder` at ``{address}/embeddings``.
+    """An `Embedder` that sends requests to ``{address}/embeddings``.
 
-    `is_local_open` allows an address in the local network that the configuration names.
-    Raises: ConfigError for an address that is not allowed.
+    `is_local_open` allows an address in the local network, because the configuration names it.
+
+    Raises: ConfigError if the address is not allowed.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class EmbeddingEndpoint:
         return self._vectors(response, len(texts))
 
     async def _answer(self, texts: Sequence[str]) -> HttpResponse:
-        """Raises: EgressError."""
+        """Send one request. Raises: EgressError if it fails."""
         body = {"model": self._name, "input": list(texts), "encoding_format": "float"}
         headers = {"content-type": "application/json", "accept": "application/json"}
         if self._key is not None:

@@ -31,7 +31,7 @@ from perdure.models.embedders.weights import (
 )
 
 Forward = Callable[[NDArray[np.int64], NDArray[np.int64]], Floats]
-"""Return the vector of each token of a batch, given the numbers and the mask of the tokens."""
+"""Returns the vector of each token in a batch. Its arguments are the token ids and their mask."""
 
 _AT_ONCE = 16
 
@@ -57,7 +57,7 @@ class SentenceModel:
         return await asyncio.to_thread(self._vectors, list(texts))
 
     def _vectors(self, texts: list[str]) -> list[Floats]:
-        """Compute the vectors in batches of texts of similar length: short texts are padded."""
+        """Compute the vectors in batches of similar length, because short texts are padded."""
         ids = [encoded.ids or [0] for encoded in self._tokenizer.encode_batch(texts)]
         order = sorted(range(len(ids)), key=lambda number: len(ids[number]))
         found: dict[int, Floats] = {}

@@ -12,10 +12,10 @@ LOCAL = ("static", "minilm")
 """The embedders that run on this machine."""
 
 WIRES = ("openai_chat", "openai_responses")
-"""Protocols of providers whose endpoint may have embeddings."""
+"""Wire formats of providers whose servers may offer embeddings."""
 
 _LONGEST = 500
-"""Characters of the name of a model."""
+"""Maximum length of a model's name, in characters."""
 
 EmbedderName = str
 """``static:FOLDER``, ``minilm:FOLDER`` or PROVIDER:MODEL."""

@@ -1,4 +1,4 @@
-"""The files of a local embedder: weights and a tokenizer, in a folder that the configuration names.
+"""Read the weights and the tokenizer of a local embedder from a folder in the configuration.
 
 Nothing is downloaded. The formats contain only data: reading a file never runs code from it.
 """
@@ -18,13 +18,13 @@ from tokenizers import Tokenizer
 from perdure.errors import ConfigError
 
 MOST_BYTES = 2_000_000_000
-"""Size of a file of weights."""
+"""Maximum size of a file of weights, in bytes."""
 
 MOST_TOKENIZER = 64_000_000
-"""Size of a tokenizer's file."""
+"""Maximum size of a tokenizer's file, in bytes."""
 
 MOST_TOKENS = 256
-"""Tokens of a text that a model reads."""
+"""Maximum tokens of a text that a model reads; the rest is cut."""
 
 Floats = NDArray[np.float32]
 
@@ -60,7 +60,7 @@ def require_file(folder: Path, patterns: tuple[str, ...], most: int) -> Path:
 
 
 def tensors_in(path: Path) -> Mapping[str, NDArray[Any]]:
-    """Return the tensors of a file of weights. Raises: ConfigError."""
+    """Return the tensors in a file of weights. Raises: ConfigError if the file cannot be read."""
     try:
         library: Any = safetensors.numpy
         return library.load_file(path)
@@ -69,7 +69,7 @@ def tensors_in(path: Path) -> Mapping[str, NDArray[Any]]:
 
 
 def tokenizer_in(path: Path) -> Tokenizer:
-    """Return the tokenizer of a file, which cuts long texts. Raises: ConfigError."""
+    """Return the tokenizer in a file; it cuts long texts. Raises: ConfigError if it is invalid."""
     try:
         tokenizer: Any = Tokenizer.from_file(str(path))
         tokenizer.no_padding()

@@ -1,10 +1,10 @@
-"""Anthropic's messages API.
+"""A client for Anthropic's messages API.
 
 The module is imported at first use, because its SDK takes two seconds to load. Older models think
-within a token budget. For older models, the API requires that requests repeat the reasoning of the
-open tool round. If the reasoning is no longer in memory (in another process), the request is sent
-without thinking. Newer models decide themselves how much to think, and accept requests with or
-without the reasoning.
+within a token budget. For these models, the API requires that a request repeats the reasoning that
+preceded the open tool calls. If the reasoning is no longer in memory (in another process), the
+request is sent without thinking. Newer models decide themselves how much to think, and accept
+requests with or without the reasoning.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LEAST_BUDGET_TOKENS = 1024
 """The smallest budget the API accepts."""
 
 LEAST_ANSWER_TOKENS = 1024
-"""Tokens of an answer's limit that a budget must leave; the limit includes thinking."""
+"""Tokens that the thinking budget must leave for the answer, because the limit covers both."""
 
 _BUDGET_TOKENS: Mapping[ThinkingLevel, int] = {
     "minimal": LEAST_BUDGET_TOKENS,
@@ -42,7 +42,7 @@ _BUDGET_TOKENS: Mapping[ThinkingLevel, int] = {
 
 
 class AnthropicMessages(WireClient):
-    """The models of Anthropic, or of a proxy in front of it."""
+    """Client for the models of Anthropic, or of a proxy in front of Anthropic."""
 
     rehearsal = MESSAGES
     own_provider = "anthropic"
@@ -81,7 +81,7 @@ class AnthropicMessages(WireClient):
         return settings
 
     def _can_think(self, request: ModelRequest) -> bool:
-        """Return whether the reasoning that the API requires to be repeated is still in memory."""
+        """Return whether the reasoning that the API requires in `request` is still in memory."""
         answers = [m for m in open_rounds(request.messages) if m.role == "assistant"]
         return not answers or (
             answers[-1].model == request.model and self._rounds.recall(answers[-1]) is not None
@@ -98,7 +98,7 @@ def _refuses_sampling(profile: ModelProfile) -> bool:
 
 
 def _budget_tokens(request: ModelRequest) -> int | None:
-    """Return the thinking budget; None without one, or if it is below the API's minimum."""
+    """Return the thinking budget; None if there is none, or if it is below the API's minimum."""
     budget = _BUDGET_TOKENS.get(request.thinking_level)
     if budget is not None and request.max_output_tokens is not None:
         budget = min(budget, request.max_output_tokens - LEAST_ANSWER_TOKENS)

@@ -1,4 +1,4 @@
-"""Limit providers' answers: their size, and the wait before and during them; no compression.
+"""Limit the size of providers' answers and the waits for their bytes; forbid compression.
 
 A limit on bytes from the network does not limit the decompressed size, so perdure requests no
 compression and rejects compressed answers.
@@ -60,7 +60,7 @@ class _Bounded(httpx2.AsyncByteStream):
 class Patience:
     """The time limits for one call's waits for bytes, and whether the first byte has arrived.
 
-    Units: seconds.
+    Units: the limits are seconds.
     """
 
     def __init__(self, first_byte_s: float, stream_idle_s: float) -> None:

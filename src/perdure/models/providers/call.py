@@ -1,4 +1,4 @@
-"""The common part of all wire formats: one model call, from the request to its end.
+"""The common part of the clients of all wire formats: one model call, from request to end.
 
 The library pydantic-ai makes the request, reads the stream and handles differences between models.
 perdure classifies failures and decides on retries, so the retries of the SDKs are disabled. The
@@ -66,11 +66,11 @@ CONNECT_TIMEOUT_S = 10.0
 
 
 SOCKET_TIMEOUT_S = 600.0
-"""Limit on sending a request; on reading, each call sets its own."""
+"""Time limit for sending a request. For reading, each call sets its own limit."""
 
 FIRST_BYTE_TIMEOUT_S = 60.0
 FIRST_BYTE_THINKING_TIMEOUT_S = 600.0
-"""Default if a request has no limit; reasoning models may be silent for minutes at first."""
+"""Default limit for the first byte; reasoning models may be silent for minutes at first."""
 
 
 _STOP_REASONS: dict[str, StopReason] = {
@@ -82,7 +82,7 @@ _STOP_REASONS: dict[str, StopReason] = {
 
 
 _rehearsed: set[type[WireClient]] = set()
-"""The classes of clients that have been rehearsed in this process."""
+"""The classes of clients that were warmed up (`rehearse`) in this process."""
 
 
 class Connection(NamedTuple):
@@ -98,16 +98,16 @@ class Connection(NamedTuple):
 class WireClient(ABC):
     """A `ModelClient` for the models ``<provider>:<name>`` at one address.
 
-    `base_url` None means the provider's own address, which requires `api_key`; other servers may
-    need no key. The key is removed from all error texts. `context_window` is for a server whose
-    models are not in the library's list.
+    If `base_url` is None, the provider's own address is used, which requires `api_key`; other
+    servers may need no key. The key is removed from all error texts. `context_window` is for a
+    server whose models are not in the library's list.
     Units: `connect_timeout_s` and `stream_idle_timeout_s` are seconds. `stream_idle_timeout_s` is
     used for requests that do not set this limit; None means `limits.model_silence_s`.
-    Raises: ConfigError when the key is missing.
+    Raises: ConfigError if the key is missing.
     """
 
     rehearsal: ClassVar[Sequence[Event]]
-    """An answer in this wire format."""
+    """An example of an answer in this wire format, for the warm-up."""
 
     own_provider: ClassVar[str]
     """The provider in the catalogue that defined this wire format."""
@@ -197,7 +197,7 @@ class WireClient(ABC):
 
     @abstractmethod
     def _new_model(self, name: str) -> Model[Any]:
-        """Return the library's model of that name."""
+        """Return the library's model with the name `name`."""
 
     def _settings(self, request: ModelRequest) -> ModelSettings:
         """Return the library settings for `request`, except messages and tools."""
@@ -215,10 +215,10 @@ class WireClient(ABC):
         )
 
     def _takes_schema(self, request: ModelRequest) -> bool:
-        """Return whether to send the answer's schema: other servers may reject the schema.
+        """Return whether to send the schema of the answer to this server.
 
-        Only a provider's own server is known to accept a schema. For other servers, only the system
-        prompt requests an answer of that form.
+        Only a provider's own server is known to accept a schema; other servers may reject it. For
+        them, only the system prompt requests an answer of that form.
         """
         if not self._address.startswith(PROVIDERS[self.own_provider].default_url):
             return False
@@ -242,7 +242,7 @@ class WireClient(ABC):
         return cost_of(usage, model.partition(":")[2] or model, self._address)
 
     def _counted(self, response: StreamedResponse) -> Usage | None:
-        """Return the usage that the provider has reported so far, before the answer is complete."""
+        """Return the usage that the provider has reported so far; the answer may be incomplete."""
         usage = response.usage
         return usage_of(usage, cost_microcents(usage, response.model_name, self._address))
 
@@ -294,7 +294,7 @@ class EventMapper:
         self._pairs = WholePairs()
 
     def deltas_of(self, event: ModelResponseStreamEvent) -> Iterator[Delta]:
-        """Yield the deltas of `event`; most events give one, some none."""
+        """Yield the deltas of `event`; most events have one delta, some have none."""
         self.has_begun = True
         if isinstance(event, PartStartEvent):
             yield from self._started(event.index, event.part)
@@ -344,11 +344,11 @@ def _json(args: str | Mapping[str, object] | None) -> str:
 
 
 def cost_microcents(usage: RequestUsage, model_name: str, base_url: str) -> int | None:
-    """Return the cost of `usage` at the service behind `base_url`; None if unknown.
+    """Return the cost of `usage` at the service with the address `base_url`; None if unknown.
 
     Only the address determines which prices apply, because a private server may serve a model under
     the name of a paid one.
-    Units: 1e-8 US dollars.
+    Units: the cost is in 1e-8 US dollars.
     """
     try:
         price: Decimal = calc_price(usage, model_name, provider_api_url=base_url).total_price
@@ -361,7 +361,7 @@ def cost_of(usage: Usage, model_name: str, base_url: str) -> int | None:
     """Return the cost of perdure's `Usage`, as `cost_microcents` does.
 
     The price list counts cached tokens as input, too.
-    Units: 1e-8 US dollars.
+    Units: the cost is in 1e-8 US dollars.
     """
     cached = usage.cache_read_tokens + usage.cache_write_tokens
     counted = RequestUsage(

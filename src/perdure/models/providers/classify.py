@@ -1,7 +1,7 @@
-"""Classify a provider's failure: one `ModelError` for every exception that a call can raise.
+"""Convert every exception that a call of a provider can raise to a `ModelError`.
 
-The HTTP status determines the error class; without a status, the provider's text does. An unknown
-failure counts as a malformed answer. No error text contains a key.
+The HTTP status determines the class of the error; if there is no status, the provider's text
+determines it. An unknown failure counts as a malformed answer. No error text contains a key.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ OVERFLOW_PHRASES = tuple(
 """Phrases by which providers report that a request exceeds the model's window."""
 
 _COUNT = r"(?<![\d,])(\d[\d,]{0,20})"
-"""A number of tokens. Its length, and that of the text between two, is bounded for linear time."""
+"""Matches a number of tokens. Its length is bounded, so that matching takes linear time."""
 
 _USED_AND_LIMIT = tuple(
     # Each with the order of the two numbers in the sentence.
@@ -74,10 +74,10 @@ _USED_AND_LIMIT = tuple(
     )
 )
 _BAD_REQUEST = re.compile(r"invalid_|unsupported_|image_|empty_image")
-"""Prefixes of error codes in a stream for an invalid request."""
+"""Prefixes of the error codes that report an invalid request in a stream."""
 
 _CREDENTIALS = (401, 402, 403)
-"""Statuses that concern the key or its account, not the request."""
+"""HTTP statuses that concern the key or its account, not the request."""
 
 _TRY_AGAIN = re.compile(r"try again in (\d+(?:\.\d+)?)\s*(ms|s|m)\b", re.IGNORECASE)
 _DECIMAL = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,6})?")
@@ -99,10 +99,9 @@ def model_error(
 ) -> ModelError:
     """Convert `error`, raised while `model` was called at `address`, to a `ModelError`.
 
-    `has_begun` means that part of an answer had arrived. If part of an answer had arrived, a
-    missing end means that the answer was interrupted. If no part had arrived, a missing end means
-    that there was no answer at all. `silence` names the limit at which a read timed out. `secrets`
-    are removed from all texts.
+    `has_begun` is True if part of an answer had arrived. In this case, a missing end means that the
+    answer was interrupted; otherwise, it means that there was no answer at all. `silence` is the
+    message for a read that timed out. `secrets` are removed from all texts.
     """
     if isinstance(error, ModelError):
         return error
@@ -136,7 +135,7 @@ def is_overflow(text: str) -> bool:
 
 
 def used_and_limit(text: str) -> tuple[int | None, int | None]:
-    """Return the tokens used and allowed as `text` states them; None for a missing number."""
+    """Return the used and the allowed tokens that `text` states; None for a missing number."""
     for pattern, order in _USED_AND_LIMIT:
         found = pattern.search(text)
         if found:
@@ -170,7 +169,7 @@ def _of_status(error: ModelHTTPError, model: str, secrets: Collection[str]) -> M
 
 
 def _of_api_error(error: ModelAPIError, model: str, secrets: Collection[str]) -> ModelError:
-    """Return the error for an API error without a status, sent in a stream or with a bad body."""
+    """Return the error for an API error without an HTTP status, in a stream or in a bad body."""
     said = _provider_message(error) or str(error)
     reason = redact_text(said, secrets)
     if isinstance(error.__cause__, ValueError):  # of a decoder: each library has its own
@@ -225,7 +224,7 @@ def _retry_after_s(error: ModelAPIError, said: str) -> float | None:
 
 
 def _connection_text(error: Exception, address: str, silence: str | None) -> str:
-    """Return the original message of a connection error; libraries hide it in their own."""
+    """Return the original message of a connection error, which libraries hide in their errors."""
     if silence is not None and any(type(each).__name__ == "ReadTimeout" for each in _chain(error)):
         return silence
     if isinstance(error, ModelTimeoutError | ModelRequestTimeout):
@@ -238,7 +237,7 @@ def _connection_text(error: Exception, address: str, silence: str | None) -> str
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield `error`, its cause, and so on."""
+    """Yield `error`, its cause, the cause of its cause, and so on."""
     cause: BaseException | None = error
     while cause is not None:
         yield cause

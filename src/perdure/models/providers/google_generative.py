@@ -1,4 +1,4 @@
-"""Google's Gemini API (``generateContent``).
+"""A client for Google's Gemini API (``generateContent``).
 
 The module is imported at first use, because its SDK takes two seconds to load. The parts of an
 answer contain thought signatures, which later requests of the same turn must repeat with these
@@ -47,7 +47,7 @@ _MEDIA_TYPES = frozenset(
 
 
 class GoogleGenerative(WireClient):
-    """The models of the Gemini API, or of a proxy; `base_url` has no API version."""
+    """Client for the Gemini API or for a proxy; `base_url` does not include the API version."""
 
     rehearsal = GENERATE
     own_provider = "google"
@@ -109,7 +109,7 @@ async def _close(responses: list[httpx2.Response]) -> None:
 
 
 class _ConnectLimit:
-    """Restores the connect timeout, because the SDK uses the silence limit for connecting too."""
+    """Restores the connect timeout, because the SDK also uses the silence limit for connecting."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds

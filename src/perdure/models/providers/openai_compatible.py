@@ -1,4 +1,4 @@
-"""OpenAI's chat completions, and every compatible server.
+"""A client for OpenAI's chat completions, and for every compatible server.
 
 The module is imported at first use, because its import takes a second.
 """
@@ -32,7 +32,7 @@ from perdure.models.providers.requests import IMAGES, PDF
 
 _DOCUMENTS = frozenset({PDF, "audio/wav", "audio/mpeg"})
 _SHOWS_DOCUMENTS = ("openai", "openrouter")
-"""The providers whose chat completions accept more than images."""
+"""The providers whose chat completions accept documents, not only images."""
 
 _KNOWN_SERVERS: Mapping[str, Callable[..., Provider[AsyncOpenAI]]] = {
     "ollama": OllamaProvider,
@@ -43,7 +43,7 @@ _KNOWN_SERVERS: Mapping[str, Callable[..., Provider[AsyncOpenAI]]] = {
 
 
 class OpenAICompatible(WireClient):
-    """The models of a server with chat completions."""
+    """Client for the models of a server with chat completions."""
 
     rehearsal = CHAT
     own_provider = "openai"

@@ -1,7 +1,7 @@
-"""OpenAI's responses API, used without its server-side state: the log is the only memory.
+"""A client for OpenAI's responses API, without its server-side state: all state is in the log.
 
-The API returns reasoning in encrypted form, and perdure sends it again within the same turn.
-Imported lazily.
+The API returns reasoning in encrypted form, and perdure sends it again within the same turn. This
+module is imported lazily.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from perdure.models.providers.rehearsal import RESPONSES
 
 
 class OpenAIResponses(WireClient):
-    """The models of a server of the responses API."""
+    """Client for the models of a server with the responses API."""
 
     rehearsal = RESPONSES
     own_provider = "openai-responses"

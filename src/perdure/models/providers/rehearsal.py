@@ -125,9 +125,10 @@ class ClosableClient(ModelClient, Protocol):
 def rehearse(
     make: Callable[[httpx2.AsyncBaseTransport], ClosableClient], model: str, events: Sequence[Event]
 ) -> None:
-    """Let a client made by `make` call `model` and read `events` as the answer.
+    """Warm up: let a client that `make` creates call `model`, with `events` as the answer.
 
-    Do not call this in the thread of an event loop. A failed rehearsal does not affect the call.
+    Do not call this in the thread of an event loop. If the rehearsal fails, later calls are not
+    affected.
     """
     content = "".join(map(_written, events))
     headers = {"content-type": "text/event-stream"}

@@ -1,7 +1,7 @@
 """Convert requests to pydantic-ai's types, which are used only in this package.
 
 Media that the wire format does not support, or whose bytes are missing, are replaced by a line of
-text that states the reason. A conversation can therefore be sent whatever attachments it has.
+text that states the reason. A conversation can therefore be sent, whatever attachments it has.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def wire_messages(
 ) -> list[ModelMessage]:
     """Return the messages of `request` for a wire format that supports media of `media_types`.
 
-    The result omits reasoning, except the reasoning of the open tool rounds in `rounds`.
+    The result omits reasoning, except the reasoning in `rounds` before the open tool calls.
     """
     names = {call.id: call.name for message in request.messages for call in message.tool_calls}
     under_way = len(request.messages) - len(open_rounds(request.messages))
@@ -88,7 +88,7 @@ def wire_parameters(request: ModelRequest, *, takes_schema: bool = False) -> Mod
 
 
 def wire_settings(request: ModelRequest) -> ModelSettings:
-    """Return the settings of `request`, without the unset ones."""
+    """Return the settings of `request`, without settings that are not set."""
     level = request.thinking_level
     settings = ModelSettings(thinking=False if level == "off" else level)
     if request.max_output_tokens is not None:
@@ -106,7 +106,7 @@ class _Media:
         self._sendable = sendable
 
     def content(self, part: ours.MediaPart) -> list[UserContent]:
-        """Return the form of `part` in the request: a text with its name, then its bytes."""
+        """Return `part` as the request contains it: a text with its name, then its bytes."""
         data = self._held.get(part.handle)
         name = _shown(part.name or "attachment")
         if data is None:
@@ -147,7 +147,7 @@ def _request_parts(
 def _result_parts(
     message: ours.Message, names: Mapping[str, str], media: _Media
 ) -> list[ModelRequestPart]:
-    """Return the results, then their media, because only some formats accept images from a tool."""
+    """Return the tool results, then their media, because some formats reject media from a tool."""
     results = [part for part in message.parts if isinstance(part, ours.ToolResultPart)]
     parts: list[ModelRequestPart] = [
         ToolReturnPart(

@@ -25,23 +25,23 @@ from perdure.models.stream import repair_unicode
 from perdure.session.messages import Message
 
 KEPT_ANSWERS = 512
-"""Number of answers kept: more than the concurrent rounds of one process."""
+"""Maximum number of stored answers; one process has fewer open tool rounds at a time."""
 
 _IN_TAGS = "content"
-"""The id of reasoning between tags in the text, which cannot be sent back in a field."""
+"""The id of reasoning that was in tags in the text; it cannot be sent back in a field."""
 
 _Key = tuple[str, tuple[str, ...]]
 
 
 class RoundMemory:
-    """Stores answers by their model and the ids of their calls; drops the oldest answers first."""
+    """Stores answers, keyed by model and call ids; drops the oldest answers first."""
 
     def __init__(self, limit: int = KEPT_ANSWERS) -> None:
         self._limit = limit
         self._answers: OrderedDict[_Key, ModelResponse] = OrderedDict()
 
     def keep(self, model: str, answer: ModelResponse) -> None:
-        """Store `answer` of `model` if it has calls; an answer without calls ends its turn."""
+        """Store `answer` of `model` if it has tool calls; an answer without calls ends its turn."""
         parts = [kept for part in answer.parts if (kept := _replayable_part(part)) is not None]
         ids = tuple(part.tool_call_id for part in parts if isinstance(part, ToolCallPart))
         if not ids:
@@ -51,7 +51,7 @@ class RoundMemory:
             self._answers.popitem(last=False)
 
     def recall(self, message: Message) -> ModelResponse | None:
-        """Return the stored answer for `message`, with the arguments of `message`, if known."""
+        """Return the stored answer for `message`, with the arguments in `message`, or None."""
         ids = tuple(call.id for call in message.tool_calls)
         answer = self._answers.get((message.model or "", ids))
         if answer is None:
@@ -66,7 +66,7 @@ class RoundMemory:
 
 
 def open_rounds(messages: Sequence[Message]) -> Sequence[Message]:
-    """Return those of `messages` that follow the user message with which the current turn began.
+    """Return the part of `messages` after the user message that began the current turn.
 
     A user message directly after a tool's result belongs to the current turn.
     """
