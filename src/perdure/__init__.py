@@ -7,8 +7,8 @@
 Each name is imported at its first use (PEP 562): ``import perdure`` imports nothing else, and a
 program only imports what it uses. ``perdure.blocking`` has the same calls without async.
 
-The table below lists the public names; the errors are in `perdure.errors`, other types of arguments
-and results in `perdure.types`. Type checkers read ``__init__.pyi``, which
+The table below lists the public names. Errors are in `perdure.errors`; other types of arguments and
+results are in `perdure.types`. Type checkers read ``__init__.pyi``, which
 ``scripts/make_blocking.py`` writes from the table of public names.
 """
 
@@ -78,7 +78,7 @@ _NAMES: Mapping[str, str] = {
     "perdure.tools.permissions": "Permissions",
     "perdure.tools.spec": "ToolCall ToolOutput ToolSpec",
 }
-"""Module -> the public names it defines."""
+"""Maps each module to the public names that it defines."""
 
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 

@@ -13,7 +13,10 @@ INTERRUPTED = 130
 
 
 def run() -> int:
-    """Run the command line and return its exit code. Ctrl-C during startup exits quietly too."""
+    """Run the command line and return its exit code.
+
+    Ctrl-C during startup also exits, without a message.
+    """
     try:
         with collector_paused_to_load():
             main = importlib.import_module("perdure.apps.cli.main").main

@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 _OF_FLOWS = frozenset({"Flow", "Flows", "RoleFeed"})
-"""Imported at first use: a program without flows does not load their modules."""
+"""Names that are imported at first use, so that programs without flows do not load flow modules."""
 
 
 def __getattr__(name: str) -> object:
@@ -51,7 +51,10 @@ def __getattr__(name: str) -> object:
 
 
 class Store(handles.Store):
-    """One namespace of a store. It is created by `open`; its event loop stops when it is closed."""
+    """One namespace of a store.
+
+    `open` creates it; its event loop stops when the store is closed.
+    """
 
     def close(self) -> None:
         """Finish running work, close the store, and stop its loop.
@@ -70,7 +73,7 @@ P = ParamSpec("P")
 def _without_async(opening: Callable[P, StoreOpening]) -> Callable[P, Store]:
     @wraps(opening, assigned=("__qualname__", "__annotations__"))
     def open(*args: P.args, **kwargs: P.kwargs) -> Store:
-        """Open a store; the end of its ``with`` block or `Store.close` closes it.
+        """Open a store. The end of its ``with`` block, or `Store.close`, closes it.
 
         See `perdure.open`.
         """

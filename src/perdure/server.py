@@ -1,4 +1,4 @@
-"""`perdure.server`: an ASGI application with a runtime's API, live events and console.
+"""`perdure.server`: an ASGI application with the API, the live events and the console of a runtime.
 
     app = perdure.server.app(runtime, tokens=perdure.server.TokenFile(path))
 

@@ -66,14 +66,14 @@ class ScriptedModel:
     """A model for unit tests that gives `answers` in order; pass it as ``Runtime(models=…)``.
 
     An answer is a text, an `assistant` message (with `thinking` and `tool_call` parts), or a
-    ModelError. The number of earlier model calls in a conversation selects the answer: the first
-    model call gets the first answer. So each session starts with the first answer, and a resumed
-    turn gets the same answer as without the interruption. A ModelError among the answers is raised
-    once, and the next call gets the next answer. If the last answer is an error, every later call
-    raises it. After the last answer the model rejects requests. `summary` is the answer to a
+    ModelError. The number of earlier answers in the conversation selects the answer: the first
+    model call gets the first answer. Each session therefore starts with the first answer, and a
+    resumed turn gets the same answer as without the interruption. A ModelError among the answers is
+    raised once, and the next call gets the next answer. If the last answer is an error, every later
+    call raises it. After the last answer, the model rejects requests. `summary` is the answer to a
     request for a compaction summary. `requests` are all requests so far, oldest first. The model
     answers under every model name, for example ``Agent(model="test:any")``.
-    Raises: WrongArgument for an answer of another type, and for a message of another role or with
+    Raises: WrongArgument if an answer has another type, or is a message of another role or with
     media.
     """
 
@@ -100,7 +100,10 @@ class ScriptedModel:
         return ModelInfo(model, self._scenario.context_window)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
-        """Stream the answer to `request`. Raises: ModelError."""
+        """Stream the answer to `request`.
+
+        Raises: ModelError if the answer is an error, or if none is left.
+        """
         self.requests.append(request)
         name = request.model.partition(":")[2] or request.model
         if name not in self._models:
@@ -118,7 +121,8 @@ async def recorded_answers(file: str | os.PathLike[str]) -> list[Message]:
 
     The file contains one session, from `Session.export` or from any other program whose sessions
     perdure imports. Only the answers on the session's current branch are returned.
-    Raises: FormatError for an unreadable file, and for a file without a session or with several.
+    Raises: FormatError if the file cannot be read, or if it contains no session or several
+    sessions.
     """
     async with open_store("memory:") as store:
         imported = await store.import_files([file])
