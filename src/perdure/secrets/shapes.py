@@ -330,7 +330,7 @@ class _Slice:
                 yield Find(start, end, kind)
 
     def _is_working_folder(self, found: re.Match[str]) -> bool:
-        """Return True if `found` is a shell's ``PWD=/folder``, not a field of a connection string."""
+        """Whether `found` is a shell's ``PWD=/folder``, not a field of a connection string."""
         is_field = self._text[max(found.start() - 1, 0) : found.start()] == ";"
         return found[1].lower() == "pwd" and not is_field and bool(re.fullmatch(_FOLDER, found[4]))
 
