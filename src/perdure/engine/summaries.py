@@ -56,9 +56,9 @@ async def compact(
 ) -> Entry | None:
     """Summarize the messages that can now leave the context; return None if there are none.
 
-    `model` is the model that writes this summary; default: the session's model. With
-    `expected_head`, the model is called only if the session's head is still `expected_head` at the
-    first commit.
+    `model` is the model that writes this summary; if it is None, the session's model writes it.
+    With `expected_head`, the model is called only if the session's head is still `expected_head` at
+    the first commit.
     Raises: LeaseHeld if another process runs a turn; TurnOpen if a turn is open; HeadConflict if
     another writer appended first; TurnFailed if the model returned no usable summary.
     """
@@ -90,7 +90,7 @@ async def compact(
 async def summarise_branch(
     environment: Environment, terms: Terms, target: EntryId | None, focus: str | None
 ) -> BranchSummary | None:
-    """Summarize the branch abandoned for `target`; return None if it contains no messages.
+    """Summarize the branch that a move to `target` leaves; return None if it has no messages.
 
     Raises: LeaseHeld if another process runs a turn; TurnOpen if a turn is open; TurnFailed if the
     model returned no usable summary.

@@ -105,7 +105,7 @@ class FollowedWindow:
     async def settings(self) -> BranchState:
         """Return the settings at the end of the branch; new messages never change them.
 
-        Raises: SessionNotFound.
+        Raises: SessionNotFound if the stream does not exist.
         """
         return (self._conversation or await self.now()).state
 
@@ -115,7 +115,7 @@ class FollowedWindow:
         """Return the `settings` of the branch that ends at `leaf`.
 
         `pins` are the stream's side entries of kind ``pin``, if they were already read.
-        Raises: SessionNotFound.
+        Raises: SessionNotFound if the stream does not exist.
         """
         if self._conversation is None:
             self._begin(await self._read(leaf, pins))
@@ -124,7 +124,7 @@ class FollowedWindow:
     async def now(self) -> Conversation:
         """Return the conversation, including all entries that were given to `follow`.
 
-        Raises: SessionNotFound.
+        Raises: SessionNotFound if the stream does not exist.
         """
         conversation = self._conversation
         if conversation is not None and are_long(self._added):

@@ -47,8 +47,8 @@ MicrocentsPerMillion = Annotated[int, Meta(ge=0)]
 class Price(ShortRepr, frozen=True, metaclass=NamedParameters):
     """The price of a model per million tokens, as in price lists.
 
-    Units: micro-cents per million tokens (`dollars` makes them). Cached tokens without a separate
-    price cost as much as other input.
+    Units: the prices are micro-cents per million tokens (`dollars` converts to micro-cents). Cached
+    tokens without a separate price cost as much as other input.
     """
 
     input: MicrocentsPerMillion
@@ -92,7 +92,7 @@ class CostCalculator:
     The user's prices come first, then the cost that a call reported, then the client's price list.
     The keys of `prices` are ``provider:name``, or ``provider:*`` for every other model of a
     provider.
-    Raises: WrongArgument for an invalid model name.
+    Raises: WrongArgument if a key is not a valid model name.
     """
 
     def __init__(self, prices: Mapping[str, Price], client: object) -> None:

@@ -60,7 +60,7 @@ class Wait(msgspec.Struct, frozen=True):
 
 
 class Fail(msgspec.Struct, frozen=True):
-    """A step that fails the model call for the first `times` times that the same request is made.
+    """A step that makes the call fail the first `times` times that the same request is made.
 
     If `times` is None, the call fails every time. Each process counts the failures for itself, so a
     restarted process begins at zero.

@@ -45,13 +45,13 @@ _object = msgspec.json.Decoder(dict[str, object])
 
 
 def invalid_json(call: ToolCallPart) -> str | None:
-    """Return the arguments of `call` as the model sent them if they are no JSON object."""
+    """Return the arguments that the model sent if they are no JSON object, else None."""
     text = call.args.get(INVALID_JSON)
     return text if isinstance(text, str) and len(call.args) == 1 else None
 
 
 def malformed_arguments(call: ToolCallPart) -> InvalidArguments | None:
-    """Return the error for the model if the arguments of `call` were no JSON object."""
+    """Return the error for the model if the arguments were no JSON object, else None."""
     sent = invalid_json(call)
     if sent is None:
         return None
@@ -106,7 +106,7 @@ class WholePairs:
 
 
 def _countable(usage: Usage | None) -> Usage | None:
-    """Return `usage` if all its numbers are plausible; wrong numbers would falsify sums."""
+    """Return `usage` if its numbers are plausible, else None; wrong numbers would falsify sums."""
     if usage is None:
         return None
     cost = usage.cost_microcents

@@ -37,8 +37,8 @@ BY_NAME: tuple[tuple[str, str], ...] = (
         rf"(?i)(?<=[\w.\"'-]){NAME}[\w.-]{{0,30}}[\"']\s?,\s{{0,20}}[\"']([^\s\"']{{6,200}})[\"']\s?\)",
     ),
 )
-"""Pairs of patterns. The first one, which is cheap, occurs in every match of the second one. The
-second one starts with the name of a secret and has one group, the secret.
+"""Pairs of patterns. The first one occurs in every match of the second one. The second one starts
+with the name of a secret and has one group, the secret.
 """
 
 _NAMED = rf"[\w.-]{{0,60}}{NAME}[\w.-]{{0,30}}"

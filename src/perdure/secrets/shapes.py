@@ -106,7 +106,8 @@ _ENDS_VALUE = r"""\s"'`,;<>|\\"""
 _QUOTES = "“”„‟‘’‚‛«»‹›「」『』《》〈〉＂＇"  # noqa: RUF001, the marks of other scripts are meant
 """Typographic quotation marks.
 
-A mark at the start or the end of a value is not part of the value.
+A mark at the start of a value is not part of it. Neither is a mark at the end that only punctuation
+follows.
 """
 
 _AFTER_QUOTE = ".!?:)]}…。，、；：！？）】〕"  # noqa: RUF001, the marks of other scripts are meant

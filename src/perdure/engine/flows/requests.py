@@ -24,7 +24,10 @@ _KINDS = (FlowRequested.kind, FlowRequestClosed.kind)
 
 
 async def open_requests(log: LogReader, flow: StreamId) -> list[Entry]:
-    """Return the open requests of `flow`, oldest first. Raises: SessionNotFound."""
+    """Return the open requests of `flow`, oldest first.
+
+    Raises: SessionNotFound if the flow does not exist.
+    """
     return unclosed(await log.notes(flow, _KINDS), FlowRequested.kind)
 
 

@@ -40,7 +40,10 @@ class Roles(Protocol):
         ...
 
     async def entry_message(self, state: FlowState, work: Work) -> str:
-        """Return the first message of a node's work. Raises: ConfigError for a missing reading."""
+        """Return the first message of a node's work.
+
+        Raises: ConfigError if a reading is missing.
+        """
         ...
 
     async def reflection_message(self, state: FlowState, work: RoleWork) -> str:
@@ -57,7 +60,7 @@ class Roles(Protocol):
     async def end_foreign_turn(self, session: StreamId) -> bool:
         """End an open turn of an imported log as interrupted; return whether there was such a turn.
 
-        Raises: LeaseHeld while a process runs the turn.
+        Raises: LeaseHeld if a process runs the turn.
         """
         ...
 

@@ -76,7 +76,7 @@ def of_tool(started: ToolStarted) -> Attributes:
 
 
 def of_usage(usage: Usage | None) -> Attributes:
-    """Return the usage of a call or a turn. Input tokens include cached ones."""
+    """Return the attributes for the usage of a call or a turn. Input tokens include cached ones."""
     if usage is None:
         return {}
     found: Attributes = {
@@ -118,9 +118,9 @@ def shown_message(message: Message) -> str:
 def shown_messages(messages: Sequence[Message]) -> str:
     """Return `messages` in the conventions' form, with secrets masked.
 
-    Shape: a JSON list of at most `MAX_CONTENT` characters. The list contains the newest messages,
-    after one message that states how many are omitted. If a single message is too long, its texts
-    are cut.
+    Shape: the result is a JSON list of at most `MAX_CONTENT` characters. The list contains the
+    newest messages, after one message that states how many are omitted. If a single message is too
+    long, its texts are cut.
     """
     kept: list[str] = []
     room = MAX_CONTENT - _ROOM_FOR_NOTE

@@ -48,7 +48,7 @@ INPUT_MESSAGES: Final = "gen_ai.input.messages"
 OUTPUT_MESSAGES: Final = "gen_ai.output.messages"
 TOOL_ARGUMENTS: Final = "gen_ai.tool.call.arguments"
 TOOL_RESULT: Final = "gen_ai.tool.call.result"
-"""The names above contain message content and are used only if the program asks for content."""
+"""The attributes from `INSTRUCTIONS` to this one contain content and are set only on request."""
 
 TOKEN_USAGE: Final = "gen_ai.client.token.usage"  # noqa: S105 - likewise, of a model
 OPERATION_DURATION: Final = "gen_ai.client.operation.duration"

@@ -26,7 +26,7 @@ async def carried_state(
     """Return the part of the state of `stream` up to `head` that a new turn needs.
 
     `page` contains the newest entries up to `head`, if they were already read.
-    Raises: SessionNotFound.
+    Raises: SessionNotFound if the stream does not exist.
     """
     tail = await carrying_from(store, stream, head, page)
     before = tail[0].seq - 1 if tail else head
@@ -39,7 +39,7 @@ async def carrying_from(
     """Return the entries of `stream` up to `head` from which `carried_state` is computed.
 
     `page` contains the newest entries up to `head`, if they were already read.
-    Raises: SessionNotFound.
+    Raises: SessionNotFound if the stream does not exist.
     """
     tail: list[Entry] = []
     last, size = head, PAGE

@@ -27,7 +27,7 @@ MAX_TURNS = 50
 MAX_TOOL_ROUNDS = 16
 MAX_CORRECTABLE_ROUNDS = 3
 OUTPUT_TOKENS = 4_096
-"""Expected maximum size of an answer if its agent sets no limit."""
+"""Expected maximum tokens of an answer if its agent sets no limit."""
 
 PARK_MS = 30_000
 """Minimum pause of a provider after the error "too many requests"."""

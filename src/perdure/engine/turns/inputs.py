@@ -45,7 +45,7 @@ class Begin(msgspec.Struct, frozen=True):
 class Answered(msgspec.Struct, frozen=True):
     """The model's complete answer arrived.
 
-    `trimmed` are the messages that were omitted from the request of this answer.
+    `trimmed` describes the messages that were omitted from the request for this answer.
 
     `is_estimated` is True if the usage in `message` is not the provider's own count. `contents` are
     the bytes to which the answer's tool calls refer; the commit of the answer stores them.

@@ -24,14 +24,15 @@ class Observer(Protocol):
     def turn(
         self, config: TurnConfig, state: TurnState, happened: Input
     ) -> AbstractContextManager[TurnEnded]:
-        """Observe a turn from `state` on; the caller calls the result with the last state.
+        """Observe a turn from `state` on.
 
-        If the turn ends with an error, the result is not called.
+        The caller passes the last state to the function that it gets, unless the turn ends with an
+        error.
         """
         ...
 
     def effect(self, config: TurnConfig, effect: Effect) -> AbstractContextManager[Happened]:
-        """Observe one effect; the caller passes its outcome to the function that it gets."""
+        """Observe one effect. The caller passes the outcome to the function that it gets."""
         ...
 
 

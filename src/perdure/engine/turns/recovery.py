@@ -32,7 +32,7 @@ from perdure.stores.protocol import Commit, LogReader, StreamState, Write
 async def open_turn(store: LogReader, stream: StreamId) -> TurnState | None:
     """Return the open turn of `stream`, folded from its log; None if no turn is open.
 
-    Raises: SessionNotFound.
+    Raises: SessionNotFound if the session does not exist.
     """
     state = await store.state(stream)
     if state.open_turn is None:
@@ -54,7 +54,7 @@ async def lost_effect(store: LogReader, turn: TurnState) -> Lost:
 async def spent_in(store: LogReader, stream: StreamId) -> Spending:
     """Return what the session `stream` has spent on the model calls in its own log.
 
-    Raises: SessionNotFound.
+    Raises: SessionNotFound if the session does not exist.
     """
     state = await store.state(stream)
     return (await carried_state(store, stream, state.head)).spent
@@ -98,7 +98,7 @@ class Recollection:
 
     @property
     def standing(self) -> IdleState | None:
-        """The session's state as of the last turn, if only this owner appends; None if unknown."""
+        """The state after the last turn, if no other writer has appended since; None if unknown."""
         left, leaf = self.left, self.branch.leaf
         if left is None or left.finished is None or left.ends_session or leaf is None:
             return None
@@ -121,7 +121,7 @@ class Recollection:
 
         Read only the entries that others have appended since the last turn. `page` contains the
         newest entries up to `head`, if they were already read.
-        Raises: SessionNotFound.
+        Raises: SessionNotFound if the session does not exist.
         """
         left = self.left
         if left is None or not 0 <= head - left.head <= PAGE:

@@ -178,7 +178,7 @@ class TurnRunner:
             return await self._commit_step(state, begin)
 
     async def run(self, state: TurnState, happened: Begin | Lost) -> TurnState:
-        """Run a turn from `state` to its end. It has just begun, or its process has died.
+        """Run a turn from `state` to its end: a turn that just began, or one of a dead process.
 
         Raises: LeaseLost if another process took over the session; StoreBehind if the store lost
         entries of the turn; StoreError if the store fails; the errors that `companion` raises.
@@ -416,7 +416,7 @@ def _observed(
 
 
 class Failure:
-    """The error of the newest effect of a turn: `cause`; it is None if the effect did not fail."""
+    """Keeps the error of a turn's newest effect in `cause`; None if the effect did not fail."""
 
     def __init__(self) -> None:
         self.cause: Exception | None = None

@@ -26,14 +26,17 @@ RECORD_FILE = "record.yaml"
 def write_record_file(record: Path, name: str | None, summary: str | None) -> None:
     """Write ``record.yaml`` into the folder `record`, unless it exists. Blocks.
 
-    Raises: ConfigError.
+    Raises: ConfigError if the file cannot be written.
     """
     if not os.path.lexists(record / RECORD_FILE):
         _put(record, RECORD_FILE, yaml_of({"record": {"name": name, "summary": summary}}))
 
 
 def write_improvement_file(record: Path, order: Graph) -> None:
-    """Write ``improvement.yaml`` into the folder `record`. Blocks. Raises: ConfigError."""
+    """Write ``improvement.yaml`` into the folder `record`. Blocks.
+
+    Raises: ConfigError if the file cannot be written.
+    """
     plain = msgspec.structs.replace(order, invariants=(), escalation=())
     _put(record, IMPROVEMENT_FILE, workflow_text(plain))
 
@@ -46,7 +49,10 @@ class ImprovementFile:
         self._written: Graph | None = None
 
     async def write(self, order: Graph) -> None:
-        """Write `order`, unless this process has already written it. Raises: ConfigError."""
+        """Write `order`, unless this process has already written it.
+
+        Raises: ConfigError if the file cannot be written.
+        """
         if order != self._written:
             await asyncio.to_thread(write_improvement_file, self._record, order)
             self._written = order

@@ -46,7 +46,7 @@ class SkillShelf:
         return tuple(sorted(each.name for each in folder.iterdir() if (each / FILE).is_file()))
 
     def whole(self) -> dict[str, Skill]:
-        """Return every skill by name. Raises: ConfigError for a skill that cannot be read."""
+        """Return every skill by name. Raises: ConfigError if a skill is invalid."""
         return {name: self.skill(name) for name in self.names()}
 
     def skill(self, name: str, place: str = "") -> Skill:
@@ -62,7 +62,10 @@ class SkillShelf:
         return _skill(name, f"{FOLDER}/{name}/{FILE}", self._text(f"{FOLDER}/{name}/{FILE}"))
 
     def of_role(self, role: str) -> tuple[Skill, ...]:
-        """Return the skills that the base role `role` lists in its file. Raises: ConfigError."""
+        """Return the skills that the base role `role` lists in its file.
+
+        Raises: ConfigError if a skill does not exist or is invalid.
+        """
         path = f"{DOCS}/roles/{role}/skills.yaml"
         if not is_there(self._project, path):
             return ()

@@ -82,7 +82,7 @@ def configure_role(
 ) -> kinds.RoleConfigured:
     """Parse an answer that configures a role: ``default``, or ``model=…`` and ``skills=a,b``.
 
-    Raises: InvalidEntry for a value that is not offered.
+    Raises: InvalidEntry if a value is not offered.
     """
     choice = choice_in(answer)
     check_offered(choice, waiting.offers or kinds.Offers())

@@ -346,7 +346,10 @@ def _note_partial(scribe: Scribe, call: OpenCall, partial: Message | None) -> No
 
 
 def _continued_message(scribe: Scribe, partial: Message | None) -> Message | None:
-    """Return the texts of a partial answer that stay in the context; None unless ``continue``."""
+    """Return the texts of a partial answer that stay in the context; None if none stay.
+
+    The texts stay only under the policy ``continue``.
+    """
     if partial is None or scribe.state.on_interrupt != "continue":
         return None
     parts = tuple(part for part in partial.parts if isinstance(part, TextPart | ThinkingPart))
