@@ -26,7 +26,7 @@ from perdure.stores.protocol import Commit, Write
 from perdure.stores.session_store import SessionStore
 
 Decide = Callable[[FlowState], Sequence[SideBody]]
-"""Returns the entries to append to a flow in the given state, or raises an error."""
+"""Returns the entries to append to a flow in a given state; raises an error if none are allowed."""
 
 
 class Journal:
