@@ -74,7 +74,10 @@ class EmbeddingEndpoint:
         return self._vectors(response, len(texts))
 
     async def _answer(self, texts: Sequence[str]) -> HttpResponse:
-        """Send one request. Raises: EgressError if it fails."""
+        """Send one request.
+
+        Raises: EgressError if it fails.
+        """
         body = {"model": self._name, "input": list(texts), "encoding_format": "float"}
         headers = {"content-type": "application/json", "accept": "application/json"}
         if self._key is not None:

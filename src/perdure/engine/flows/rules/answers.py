@@ -41,6 +41,7 @@ def apply_answer(
 ) -> SideBody:
     """Return the entry that records `answer` as the answer to the wait with the id `question`.
 
+
     Raises: FlowRefusal if no wait has this id; InvalidEntry if the answer is not valid.
     """
     waiting = next((each for each in waits_in(state) if each.question == question), None)
@@ -82,6 +83,7 @@ def configure_role(
 ) -> kinds.RoleConfigured:
     """Parse an answer that configures a role: ``default``, or ``model=…`` and ``skills=a,b``.
 
+
     Raises: InvalidEntry if a value is not offered.
     """
     choice = choice_in(answer)
@@ -91,7 +93,10 @@ def configure_role(
 
 
 def check_offered(choice: Choice, offers: kinds.Offers) -> None:
-    """Check that `offers` contain `choice`. Raises: InvalidEntry if they do not contain it."""
+    """Check that `offers` contain `choice`.
+
+    Raises: InvalidEntry if they do not contain it.
+    """
     if choice.model is not None and choice.model not in offers.models:
         known = ", ".join(offers.models) or "none"
         raise _no_answer(f"there is no model {choice.model!r} to choose; there are: {known}")
@@ -110,6 +115,7 @@ class Choice(msgspec.Struct, frozen=True):
 
 def choice_in(words: str) -> Choice:
     """Parse a choice: ``default``, or ``model=NAME`` and ``skills=A,B`` or ``none``.
+
 
     Raises: InvalidEntry if `words` have another form.
     """
@@ -148,6 +154,7 @@ def _no_answer(reason: str) -> InvalidEntry:
 
 def settled_by(state: FlowState, question: EntryId, log: Iterable[tuple[Entry, object]]) -> WaitEnd:
     """Return how the wait with the id `question` ended; `log` is the whole log of the flow.
+
 
     Raises: QuestionNotFound if the entry with that id began no wait; FlowRefusal if the wait
     continues.
