@@ -1,11 +1,12 @@
 """Match the items of a source with the entries of a session.
 
 For each entry, only its id, its place in the file and a digest stay in memory, so the session can
-be larger than memory. An entry that was read from the file version with which the source begins is
-matched by its place in the file. An opaque entry (a line that perdure could not read) has no
-recorded place in the file. Opaque entries are matched by their bytes, because this version of
-perdure may be able to read their line. All other entries, from older versions of a rewritten file
-or exported by perdure, are matched by id. Entries without an id are matched by content and time.
+be larger than memory. The source can begin with a file version that was imported before. An entry
+from that version is matched by its place in the file. An opaque entry (a line that perdure could
+not read) has no recorded place in the file. Opaque entries are matched by their bytes, because this
+version of perdure may be able to read their line. All other entries, from older versions of a
+rewritten file or exported by perdure, are matched by id. Entries without an id are matched by
+content and time.
 """
 
 from __future__ import annotations
@@ -54,13 +55,14 @@ Signature = tuple[str, int, bytes]
 class Traces:
     """Facts about the entries of a session, recorded in log order.
 
-    `parts` are the sequence numbers of the entries that store the file version with which the
-    source begins. `mover` is the last entry that moved the leaf (the current end of the
+    `parts` are the sequence numbers of the entries that store the beginning of the source, as it
+    was imported before. `mover` is the last entry that moved the leaf (the current end of the
     conversation). `is_mover_imported` is True if an import wrote the entry `mover`. `with_usage`
-    are the messages with usage; `streams` are the streams of the entries. With `has_written_ids`,
-    the ids of the entries in files of pi are recorded too. The session may also have been continued
-    in files of other formats. `others` are the sequence numbers of the entries that store files of
-    other formats. Entries from files of other formats count as added by perdure itself.
+    are the messages with usage; `streams` are the streams of the entries. If `has_written_ids` is
+    True, the ids that pi files contain for the entries are recorded too. The session may also have
+    been continued in files of other formats. `others` are the sequence numbers of the entries that
+    store files of other formats. Entries from files of other formats count as added by perdure
+    itself.
     """
 
     def __init__(
@@ -90,7 +92,7 @@ class Traces:
         self._imported: dict[EntryId, bytes] = {}
 
     def take(self, entry: Entry) -> None:
-        """Record the facts of `entry`."""
+        """Record the facts about `entry` that matching needs."""
         self.streams[entry.stream] = None
         if self._has_written_ids:
             self.written_ids.update(written_ids((entry,)))
@@ -120,7 +122,7 @@ class Traces:
                 self._imported[entry.id] = hashlib.sha256(body).digest()
 
     def _source_of(self, entry: Entry) -> SourcePlace | None:
-        """Return the place of `entry` in a file of this format."""
+        """Return the place of `entry` in an imported file of the source's format, if any."""
         source = source_of(entry.body) if entry.kind != OPAQUE else None
         return None if source is not None and source.part in self._others else source
 
@@ -130,9 +132,9 @@ class Traces:
             self.is_mover_imported = is_imported
 
     def find_known(self, items: Sequence[Item], ids: Mapping[str, EntryId]) -> dict[int, EntryId]:
-        """Map each item to its entry in the session.
+        """Map the position of each item to its entry in the session, if the session has one.
 
-        Matches that need the body of the item are left out. `ids` are foreign ids.
+        Matches that need the body of the item are left out. `ids` maps foreign ids to entries.
         """
         found: dict[int, EntryId] = {}
         waiting = {digest: iter(entries) for digest, entries in self._opaque.items()}
@@ -150,11 +152,11 @@ class Traces:
     def said_by(
         self, items: Iterable[tuple[int, Item]], known: Mapping[int, EntryId]
     ) -> Iterator[tuple[int, EntryId]]:
-        """Yield those `items` (with bodies) that match an entry by content and time.
+        """Yield the `items` whose content and time match an entry; the items have their bodies.
 
         Shape: yields the position of an item and its entry, in the order of the items. Each entry
-        is yielded at most once. `known` maps the position of an item that already has an entry to
-        the entry.
+        is yielded at most once. `known` maps the positions of already matched items to their
+        entries; these items are skipped.
         """
         waiting: dict[Signature, list[EntryId]] = {}
         taken = set(known.values())
@@ -172,12 +174,13 @@ class Traces:
     def are_continued_by(
         self, items: Iterable[tuple[int, Item]], known: Mapping[int, EntryId]
     ) -> bool:
-        """Return whether the recorded entries are the beginning of `items`.
+        """Return whether `items` begins with the recorded entries.
 
-        The items have their bodies. The result is True only if the `known` items come first, in the
-        order of their entries. Each known item must have the same content as its entry. The known
-        items must include everything that was imported before. The newest messages that perdure
-        itself added may be missing from the file. Titles are ignored: a session may be renamed.
+        The items have their bodies. `known` maps item positions to entries. The result is True only
+        if these items come first, in the order of their entries. Each of them must have the same
+        content as its entry. They must include everything that was imported before. The newest
+        messages that perdure itself added may be missing from the file. Titles are ignored: a
+        session may be renamed.
         """
         known = {place: entry for place, entry in known.items() if entry not in self._titles}
         if not known:
@@ -206,7 +209,7 @@ class Traces:
 
     @property
     def opaque(self) -> Mapping[bytes, Sequence[EntryId]]:
-        """The opaque entries, by the digest of their line."""
+        """The entries of lines that perdure could not read, by the digest of the line."""
         return self._opaque
 
     @property
@@ -249,7 +252,7 @@ def known_items(
     ids: Mapping[str, EntryId],
     parts: Collection[int],
 ) -> dict[int, EntryId]:
-    """Map items to their entries among `entries`; the items have their bodies."""
+    """Map the positions of `items`, which have their bodies, to their entries among `entries`."""
     traces = Traces(parts)
     for entry in entries:
         traces.take(entry)
@@ -258,7 +261,7 @@ def known_items(
 
 
 async def traces_of(store: SessionStore, header: StreamHeader, traces: Traces) -> Traces:
-    """Add all entries of a session to `traces`.
+    """Add all entries of a session to `traces`, and return `traces`.
 
     The entries that a fork shares come first, then the session's own log.
     Raises: SessionNotFound.
@@ -273,7 +276,7 @@ async def traces_of(store: SessionStore, header: StreamHeader, traces: Traces) -
 
 
 async def own_entries(store: SessionStore, stream: StreamId) -> AsyncIterator[Entry]:
-    """Yield the log of `stream`, a page at a time.
+    """Yield the entries of the log of `stream`, which are read a page at a time.
 
     Raises: SessionNotFound.
     """
@@ -285,7 +288,10 @@ async def own_entries(store: SessionStore, stream: StreamId) -> AsyncIterator[En
 
 
 async def foreign_ids(store: SessionStore, streams: Iterable[StreamId]) -> dict[str, EntryId]:
-    """Map foreign ids to entries of all `streams`; the latest entry of an id wins."""
+    """Map foreign ids to the entries of `streams`.
+
+    If several entries have an id, the last one wins.
+    """
     ids: dict[str, EntryId] = {}
     for stream in streams:
         ids.update(await store.aliases(stream))

@@ -4,7 +4,7 @@ Each commit contains a piece of the file as a blob, the ``import_source`` entry 
 the entries made from the piece. All commits except the last are marked as incomplete, so the
 session is ``importing`` until the last commit. After a crash, a new import of the file finds the
 stored pieces by their offsets and adds the missing pieces. Every commit states the head that it
-expects, so even two concurrent imports add nothing twice.
+expects, so even two concurrent imports add each entry only once.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _FRESH, _ELSEWHERE, _NOWHERE = -1, -2, -3
 
 
 class Base(msgspec.Struct, frozen=True):
-    """The part of a source that a session already has.
+    """The state of a session before an import: which part of the source it already contains.
 
     Shape: `known` maps the position of an item to its entry in the session. `begin` is the offset
-    of the new part in the file. `parts` states, for each stored piece before `begin`, its offset
-    and the sequence number of its entry. `with_usage` are the messages that have a usage.
+    in the file at which the new part begins. `parts` lists the offset and the entry's sequence
+    number of each stored piece before `begin`. `with_usage` are the messages that have a usage.
     `has_own_leaf` means that perdure moved the leaf (the end of the conversation), so the import
     does not move it. `is_cut_off` means that the import of the part before `begin` was not
     completed. `opaque` are the entries of unreadable lines, by the digest of the line. The first
@@ -97,8 +97,8 @@ class ItemAppend:
     ) -> None:
         """Commit all items.
 
-        Durable: each piece of the source is durable after its commit, the whole source when the
-        call returns.
+        Durable: each piece of the source is durable after its commit, and the whole source is
+        durable when the call returns.
         Raises: FormatError if the source changed meanwhile. Raises HeadConflict if another writer
         changed the session. Other errors are those of ``SessionStore.commit``.
         """
@@ -118,7 +118,10 @@ class ItemAppend:
                 create = None
 
     def has_only_known(self) -> bool:
-        """Return whether all additions to the file come from an export of this session."""
+        """Return whether the session already has all items of the file's new part.
+
+        This is the case if the new part comes from an export of this session.
+        """
         items, known = self._source.parsed.items, self._base.known
         if self._places.has_fresh():
             return False
@@ -129,7 +132,7 @@ class ItemAppend:
     def _leave_out_unread(self) -> None:
         """Leave out the parts of imported lines that an older version of perdure did not read.
 
-        A part that was appended now below its parent would form a branch parallel to the later
+        If such a part were now appended below its parent, it would form a branch beside the later
         messages. The children of a left-out part become children of the opaque entry of its line.
         If the line has no opaque entry, the children of the part become children of the part's
         parent.
@@ -151,10 +154,7 @@ class ItemAppend:
     # -- one commit
 
     def _step(self, stretch: Stretch, at: int, create: StreamHeader | None) -> _Step | None:
-        """Return the commit for `stretch`, a piece of the source.
-
-        Return None if `stretch` contains nothing new.
-        """
+        """Return the commit that adds `stretch`, a piece of the source; None if nothing is new."""
         fresh = list(self._fresh(stretch.items))
         piece = self._source.content.read(self._end, stretch.end - self._end)
         pieces: tuple[bytes, ...] = ()
@@ -310,7 +310,7 @@ class _Places:
         self._seqs[position] = seq
 
     def leave_out(self, position: int, parent: int | None, entry: EntryId | None) -> None:
-        """Use `entry`, or else the entry of `parent`, in place of the item at `position`."""
+        """Use `entry`, or the entry of the item `parent` if None, for the item at `position`."""
         if entry is not None:
             self._put_known(position, entry)
             return
@@ -325,7 +325,7 @@ class _Places:
         return self._others[position] if seq == _ELSEWHERE else entry_id(self._stream, seq)
 
     def reference(self, position: int | None, first: int) -> Ref | None:
-        """Return the entry of the item at `position`, in the session or in the same write.
+        """Return a reference to the entry of the item at `position`; it may be in the same write.
 
         `first` is the seq of the write's first entry.
         """

@@ -1,7 +1,8 @@
-"""Import many files, several at a time; each has its own commit and fails independently.
+"""Import many files, several at a time. An error in one file does not stop the others.
 
-Files are read and parsed while other files are committed, so that a store can group commits.
-`BYTES_AT_ONCE` limits the bytes of files that are in memory at the same time.
+Each file has its own commits. Files are read and parsed while other files are committed, so that a
+store can group commits. `BYTES_AT_ONCE` limits the bytes of files that are in memory at the same
+time.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ FILES_AT_ONCE = 8
 BYTES_AT_ONCE = 16 * 1024 * 1024
 
 Told = Callable[[Path, int], None]
-"""Called with the number of bytes read of a file so far, from any thread."""
+"""A callback that gets a file's path and the number of bytes read so far.
+
+Any thread may call it.
+"""
 
 
 async def import_files(
@@ -39,8 +43,8 @@ async def import_files(
     """Import the files at `paths`, as `import_source` does.
 
     Shape: one outcome per file, in the order of `paths`; a file with several sessions has one
-    outcome per session. A caller that stops early cancels the running imports; imports that were
-    already yielded are in the store.
+    outcome per session. If the caller stops iterating early, the running imports are cancelled.
+    Imports whose outcomes were already yielded remain in the store.
     """
 
     async def outcomes_of(path: Path) -> list[FileOutcome]:
@@ -67,7 +71,7 @@ async def import_content(
 ) -> AsyncIterator[ImportReport | PerdureError]:
     """Import the session in `content`, or each session if `content` has several.
 
-    Shape: the report of each session, or its error.
+    Shape: the call yields the report of each session, or its error.
     Raises: the errors of `import_source`, if `content` is one session or cannot be read at all.
     """
     format = options.get("format", "auto")
@@ -107,11 +111,11 @@ def _progress_of(path: Path, told: Told) -> Progress:
 
 Result = TypeVar("Result")
 Job = tuple[int, Callable[[], Coroutine[None, None, Result]]]
-"""The number of bytes it will need in memory, and the work."""
+"""The number of bytes that the job needs in memory, and the function that runs the job."""
 
 
 async def in_order(jobs: Iterable[Job[Result]]) -> AsyncIterator[Result]:
-    """Run several of `jobs` at a time; yield their results in order."""
+    """Run several of `jobs` at a time, and yield their results in the order of `jobs`."""
     waiting: deque[tuple[int, asyncio.Task[Result]]] = deque()
     under_way = 0
     try:

@@ -1,9 +1,9 @@
-"""A session of a store as a self-contained bundle, forks included.
+"""Read a session from a store as a self-contained bundle. The session may be a fork.
 
-A fork shares entries with its origin. In the bundle, the fork owns these entries: first the shared
-entries in the order of the origin's log, then the entries of the fork's log. All entries and
-references of the bundle are renumbered. The bundle of a fork that shares one path contains only
-that path and its labels, without the stored copy of the imported file.
+A fork shares entries with its origin. The bundle of a fork contains copies of these entries: first
+the shared entries in the order of the origin's log, then the entries of the fork's log. All entries
+and references of the bundle are renumbered. If a fork shares only one path, its bundle contains
+only that path and its labels, without the stored copy of the imported file.
 """
 
 from __future__ import annotations
@@ -112,7 +112,10 @@ def _header(
 
 
 def _inherited_entries(shared: Sequence[Entry], *, has_originals: bool) -> list[Entry]:
-    """Return the shared entries that a fork includes: tree entries, and side entries about them."""
+    """Return the `shared` entries that a fork's bundle contains.
+
+    These are the tree entries and the side entries about them.
+    """
     tree = {entry.id for entry in shared if entry.lane == "tree"}
     kinds = {ImportSource.kind} if has_originals else set[str]()
     kept = [
@@ -130,7 +133,7 @@ def _inherited_entries(shared: Sequence[Entry], *, has_originals: bool) -> list[
 def _renumber(
     header: StreamHeader, shared: Sequence[Entry], leaf: EntryId | None, own: Sequence[Entry]
 ) -> tuple[tuple[Entry, ...], dict[EntryId, EntryId]]:
-    """Return `shared` and `own` as one log, with a ``leaf`` entry between them if needed."""
+    """Return `shared` and `own` as one renumbered log, and the map from old to new ids."""
     last = next((entry.id for entry in reversed(shared) if entry.lane == "tree"), None)
     old = [*shared, *([] if leaf == last else [_leaf(header, leaf)]), *own]
     ids = {entry.id: entry_id(header.id, seq) for seq, entry in enumerate(old)}

@@ -1,9 +1,9 @@
 """Files with several sessions, and folders with one session: each session becomes a source.
 
-A folder with one file per event is found by one file that such a folder always contains. A database
-is read in one transaction, and each of its sessions becomes lines of JSON. A text file with several
-sessions is split. A session that cannot be read does not stop the import of other sessions. Modules
-that import one session do not depend on this module.
+A folder with one file per event is recognized by a file that such a folder always contains. A
+database is read in one transaction, and each of its sessions becomes lines of JSON. A text file
+with several sessions is split. A session that cannot be read does not stop the import of other
+sessions. Modules that import one session do not depend on this module.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FILE_NAMES = tuple(
     for format in FORMATS.values()
     for name in (*format.file_names, *(format.database.file_names if format.database else ()))
 )
-"""Patterns of the names of files, without ``.jsonl``, that known programs store sessions in."""
+"""Name patterns, without ``.jsonl``, of the files in which known programs store sessions."""
 
 _BEGINNING_BYTES = 4_096
 
@@ -39,9 +39,9 @@ def sessions_in(
 ) -> Generator[Content | PerdureError] | None:
     """Return the sessions in `content`, or the error of each unreadable session. This call blocks.
 
-    Shape: None if `content` is a source itself.
-    Raises: FormatError if no session can be read, possibly only when the first session is
-    requested.
+    Shape: the result is None if `content` is itself the file of one session.
+    Raises: FormatError if no session can be read; this error may come only when the first session
+    is requested from the generator.
     """
     start = content.read(0, _BEGINNING_BYTES)
     if start.startswith(MAGIC):

@@ -1,4 +1,4 @@
-"""Convert a session to a file that another program can continue; give its path and the command."""
+"""Convert a session to a file, with a path and a command to continue it in another program."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from perdure.session.notes import LeafMoved, source_of
 from perdure.stores.session_store import SessionStore
 
 Program = Literal["claude-code", "codex", "pi", "operator", "opencode"]
-"""Programs that continue a session which perdure wrote."""
+"""Programs that can continue a session from a file that perdure wrote."""
 
 PROGRAMS: tuple[Program, ...] = get_args(Program)
 
@@ -61,7 +61,7 @@ class _Form(msgspec.Struct, frozen=True):
 
 
 class OriginalFile(msgspec.Struct, frozen=True):
-    """The file from which a program's own session was imported, and the command to resume it.
+    """The imported file of another program's session, and that program's command to resume it.
 
     Shape: ``{file}`` in `command` stands for the file. `content` is the newest imported version.
     """
@@ -82,8 +82,8 @@ async def original_of(
 ) -> OriginalFile | None:
     """Return the file of `program` that has the whole session `stream`.
 
-    Return None for a session that `program` did not write, and for a session with later entries or
-    another leaf than in the file.
+    Return None if `program` did not write the session, or if the session has later entries or
+    another leaf than the file.
     Raises: SessionNotFound.
     """
     header = (await store.state(stream)).header
@@ -104,7 +104,10 @@ async def original_of(
 
 
 def _safe_folder(cwd: str | None) -> str | None:
-    """Return the folder of a session if it is absolute and printable, so no option; else None."""
+    """Return `cwd` if it is an absolute, printable path; otherwise return None.
+
+    Such a path cannot be read as an option of a command.
+    """
     if cwd is None or not cwd.isprintable():
         return None
     is_whole = PurePosixPath(cwd).is_absolute() or PureWindowsPath(cwd).is_absolute()
@@ -112,7 +115,7 @@ def _safe_folder(cwd: str | None) -> str | None:
 
 
 def _is_own(entry: Entry) -> bool:
-    """Return whether `entry` was added by perdure, and changes what the next request contains."""
+    """Return whether perdure added `entry`, and `entry` changes the content of the next request."""
     if entry.kind == OPAQUE:
         return False
     changes = entry.lane == "tree" or entry.kind == LeafMoved.kind
@@ -127,10 +130,10 @@ async def continuation_of(
     cwd: str,
     leaf: EntryId | None = None,
 ) -> Continuation:
-    """Return the session `stream` for `program`, up to its current leaf or up to `leaf`.
+    """Return a file with which `program` continues `stream` from its current leaf or from `leaf`.
 
-    `cwd` is the folder for a session that has no folder, or whose folder is not absolute or has
-    control characters. The same leaf always gives the same file.
+    `cwd` is used if the session has no folder, or if its folder is not absolute or contains control
+    characters. The same leaf always gives the same file.
     Raises: SessionNotFound or Erased if the session is missing or was erased. Raises FormatError
     for a session without messages.
     """

@@ -1,8 +1,9 @@
 """Export sessions of a store as files: perdure's own complete format, and others.
 
 A session that is exported whole and unchanged is written from the store, so the export of an
-unchanged import equals the imported file. An export of a single branch, of another leaf or of a
-redacted session is first built as a value and then written, so no content bypasses the selection.
+unchanged import equals the imported file. For a single branch, another leaf or a redacted session,
+perdure first builds the selected content in memory and then writes it, so no content bypasses the
+selection.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ def _without_erased(exported: Exported, entries: Iterable[Entry]) -> Exported:
 
 
 def _export(bundle: Bundle, format: ExportFormat, selection: ExportSelection) -> Exported:
-    """Return the file of `bundle`; a long session takes seconds, so this runs in a thread."""
+    """Return the exported file of `bundle`. A long session takes seconds: call this in a thread."""
     if not selection.redact:
         return _write_format(bundle, format, selection, {})
     clean = redaction.redact(bundle, selection.redact)
@@ -133,14 +134,14 @@ async def note_export(
 ) -> None:
     """Record in the log of `stream` that it was exported to `path` as a workflow.
 
-    Durable: on return. Units: `at` is Unix milliseconds.
+    Durable: the entry is stored when the call returns. Units: `at` is Unix milliseconds.
     """
     noted = new_side(SessionExported(path, workflow.FORMAT, selection.dialect))
     await store.commit(Commit(writes=(Write(stream=stream, entries=(noted,)),), at=at))
 
 
 def _in_bundle(bundle: Bundle, leaf: EntryId) -> EntryId:
-    """Return the id that the entry `leaf` has in `bundle`; a fork's origin may own the entry.
+    """Return the id in `bundle` of the entry `leaf`, which may belong to the origin of a fork.
 
     Raises: EntryNotFound.
     """

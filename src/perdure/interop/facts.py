@@ -1,4 +1,4 @@
-"""Convert facts to files and back: a memory stream is a session in perdure's own format.
+"""Export facts to files and import them. A file has perdure's own format for sessions.
 
 A file contains the facts of one subject with their histories, but no forgotten facts. An import
 appends the facts and corrections that are missing in this store. Facts that were forgotten in this
@@ -36,11 +36,11 @@ from perdure.stores.session_store import SessionStore
 
 _ATTEMPTS = 10
 _KEPT = (*FACT_TEXTS, FactSourcesErased.kind)
-"""Kinds of the entries in a file of facts."""
+"""Kinds of the entries that a file of facts can contain."""
 
 
 def facts_bundle(bundle: Bundle) -> Bundle:
-    """Return the memory stream in `bundle` with the entries of its facts only, renumbered."""
+    """Return the memory stream in `bundle` with only the entries of its facts, renumbered."""
     stream = bundle.header.id
     facts = stored_facts((entry, readable(entry)) for entry in bundle.entries)
     kept = [
@@ -59,7 +59,7 @@ async def import_facts(
     """Append the facts of the file `content` that are missing in this store.
 
     The imported facts are about `subject`, or by default about the subject of the file.
-    Durable: all facts on return, in one commit.
+    Durable: all facts are stored in one commit when the call returns.
     Raises: FormatError if the file is damaged or contains other entries. Raises Unsupported in a
     store of session files. Other errors are those of ``SessionStore.commit``.
     """
@@ -131,9 +131,9 @@ async def _append(
 
 
 def _new_in(bundle: Bundle, here: Sequence[Entry]) -> tuple[tuple[NewEntry, ...], int]:
-    """Return the facts in `bundle` that the entries `here` lack.
+    """Return the entries for the facts in `bundle` that are not among the store's entries `here`.
 
-    Also return how many facts of `bundle` were forgotten in this store.
+    The second value is the number of facts in `bundle` that were forgotten in this store.
     """
     known: dict[object, EntryId] = {}
     for fact in stored_facts((entry, readable(entry)) for entry in here).values():
@@ -169,7 +169,7 @@ def _new_in(bundle: Bundle, here: Sequence[Entry]) -> tuple[tuple[NewEntry, ...]
 
 
 def _known_versions(fact: StoredFact, known: dict[object, EntryId]) -> int:
-    """Return how many versions of `fact`, counted from the first, are known."""
+    """Return how many of the first versions of `fact` are in `known`, the versions in the store."""
     counts = range(len(fact.versions), 0, -1)
     return next((count for count in counts if _said(fact.versions[:count]) in known), 0)
 

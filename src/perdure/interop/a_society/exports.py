@@ -1,7 +1,7 @@
-"""Export a flow as a folder of A-Society: write the content of its logs as that program's files.
+"""Export a flow as a folder of A-Society: convert its logs to the files of that program.
 
-The result maps paths to bytes; this module writes no files. The same logs and the same record give
-the same bytes in every export.
+The result maps paths to bytes; this module writes no files. Every export of the same logs and the
+same record folder gives the same bytes.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from perdure.stores.protocol import LogReader
 from perdure.stores.session_store import SessionStore
 
 _WRITTEN = ("record.yaml", "improvement.yaml")
-"""Files of a record that the flow writes itself."""
+"""Files of a record folder that perdure itself writes, not a role."""
 
 _NOT_WRITTEN = ("recordName", "recordSummary")
-"""Fields of the state that readers take from the record's workflow."""
+"""Fields of the state that are not exported: readers get them from the record's workflow file."""
 
 
 class Exported(msgspec.Struct, frozen=True):
@@ -69,7 +69,7 @@ async def export_flow(store: SessionStore, flow: StreamId) -> Exported:
 async def _record(
     store: SessionStore, state: FlowState, log: Iterable[tuple[Entry, object]]
 ) -> RecordFiles:
-    """Return the files of the record folder, and the handed-over files that the folder lacks now.
+    """Return the files of the record folder, and artifacts that are no longer in the folder.
 
     The record folder of a flow received from others is read only if the user named that folder.
     """
@@ -91,7 +91,7 @@ async def _record(
 
 
 def _handed_over(log: Iterable[tuple[Entry, object]]) -> Iterator[tuple[str, str]]:
-    """Yield the path of each file in the store, and the hash of its last content."""
+    """Yield the path of each artifact and findings file, and the hash of its stored content."""
     for _, body in log:
         match body:
             case FlowImported():

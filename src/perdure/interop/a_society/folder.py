@@ -1,8 +1,8 @@
 """Read and check A-Society's folder of a flow, and convert its messages.
 
 The folder contains ``flow.json``, and for each role ``roles/<instance>/transcript.json`` and
-``feed.json``. Only the state version that perdure writes can be opened; folders with other versions
-are still found. Writes nothing.
+``feed.json``. Folders with another state version than perdure writes are found but cannot be
+opened. This module writes nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FLOW = "flow.json"
 TRANSCRIPT = "transcript.json"
 FEED = "feed.json"
 STATE = [".a-society", "state"]
-"""Where a workspace stores the folders of its flows, by project."""
+"""The path in a workspace of the folder with one subfolder per project, which contains flows."""
 
 SELECTORS = "selectors"
 """The folder with the selectors' transcripts; only written, as other programs have none."""
@@ -54,7 +54,7 @@ _DEFAULTS: Mapping[str, object] = {
 
 
 class RoleFiles(msgspec.Struct, frozen=True):
-    """The data of a role instance in a folder, as read."""
+    """The content of the files of one role instance in a flow folder."""
 
     role: str
     session: Data
@@ -64,8 +64,8 @@ class RoleFiles(msgspec.Struct, frozen=True):
 class FlowFolder(msgspec.Struct, frozen=True):
     """A flow folder that can be opened. `run` is the complete content of the flow's ``flow.json``.
 
-    `record_folder` is the path of the record folder, `record` its content. `workspace` is the
-    workspace of the flow, if reading the workspace is allowed.
+    `record_folder` is the path of the record folder, and `record` is its content. `workspace` is
+    the workspace of the flow, or None if perdure is not allowed to read it.
     """
 
     run: Data
@@ -76,7 +76,7 @@ class FlowFolder(msgspec.Struct, frozen=True):
 
 
 class Readable(msgspec.Struct, frozen=True):
-    """The folders that an import can read; the flow's own data cannot add folders.
+    """The folders that an import is allowed to read. Paths in the flow's files add no folders.
 
     `given` is the folder that the user named; it contains the flow's folder. `workspace` is the
     flow's workspace, if the user named it.
@@ -86,7 +86,7 @@ class Readable(msgspec.Struct, frozen=True):
     workspace: Path | None = None
 
     def workspaces(self, folder: Path, run: Data) -> Iterator[Path]:
-        """Yield those possible workspaces of the flow in `folder` that may be read."""
+        """Yield the readable folders that could be the workspace of the flow in `folder`."""
         if self.workspace is not None:
             yield self.workspace
         whole, given = Path(os.path.realpath(folder)), os.path.realpath(self.given)
@@ -98,7 +98,7 @@ class Readable(msgspec.Struct, frozen=True):
 
 
 def flow_folders(folder: Path) -> tuple[Path, ...]:
-    """Return the flow folders in `folder`: in a flow, a project, a state or a workspace folder."""
+    """Return the flow folders in `folder`, which is a flow, project, state or workspace folder."""
     state = folder.joinpath(*STATE)
     is_inside = Path(os.path.realpath(state)).is_relative_to(os.path.realpath(folder))
     below = _flow_folders(state) if is_inside and state.is_dir() else ()
@@ -116,10 +116,10 @@ def _flow_folders(folder: Path) -> tuple[Path, ...]:
 
 
 def _folders(folder: Path, looked_at: list[int]) -> list[Path]:
-    """Return the folders in `folder` by name, without links.
+    """Return the folders in `folder`, sorted by name, without symbolic links.
 
-    `looked_at` counts all items in `folder`.
-    Raises: LimitExceeded.
+    The call adds the number of items in `folder` to `looked_at[0]`.
+    Raises: LimitExceeded if this count exceeds the limit of an import.
     """
     found: list[Path] = []
     try:
@@ -159,7 +159,7 @@ def read_folder(folder: Path, readable: Readable | None = None) -> FlowFolder:
 
 
 def record_folders(folder: Path, run: Data, readable: Readable) -> Iterator[Path]:
-    """Yield possible record folders of the flow in `folder`: with its state or in a workspace.
+    """Yield possible record folders of the flow in `folder`: beside its state, or in a workspace.
 
     If `folder` names a workspace that does not contain `folder`, the folder was moved or received
     from others. perdure does not read a workspace that does not contain `folder`, even if `folder`
@@ -202,7 +202,7 @@ def _run(path: Path) -> Data:
 
 
 def _consent(found: object) -> Data:
-    """Return the consent without malformed parts, so that it allows only what was granted."""
+    """Return the consent settings without malformed parts, so they allow only what was granted."""
     given = _data(found)
     mode = given.get("mode")
     return {
@@ -213,7 +213,7 @@ def _consent(found: object) -> Data:
 
 
 def _denied_where_asked(found: object) -> object:
-    """Return the waits, with each wait for consent marked as denied.
+    """Return the flow's open waits for people, with each wait for consent marked as denied.
 
     A consent question from another store does not apply in this store.
     """
@@ -307,7 +307,7 @@ def _data(value: object) -> Data:
 
 
 def _json(path: Path, root: Path) -> Any:
-    """Read the JSON file at `path`; links out of the flow's folder `root` are rejected."""
+    """Read the JSON file at `path`; reject a link that leads out of the flow's folder `root`."""
     if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root)):
         raise FormatError(str(path), "a link leads out of the flow's folder; copy the file into it")
     try:

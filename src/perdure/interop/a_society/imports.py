@@ -1,7 +1,7 @@
 """Import A-Society's folder of a flow as streams, in one commit: all of it or nothing.
 
 The log of the imported flow begins with the flow's state. Each role's session contains the role's
-messages, for the model, and then the session in its exported form. A node that was running is
+messages for the model, followed by the content of the role's files. A node that was running is
 started again when the imported flow runs.
 """
 
@@ -37,8 +37,8 @@ async def import_flow(
     """Append the flow in `folder`, whose workflow is `graph`, and return its id.
 
     `improvement` is the order in which the roles review the flow, if the review had already begun.
-    `above` maps the id of a stream to an epoch, if an erased stream had the same id. The leases of
-    the new stream get higher epochs than the epoch in `above`.
+    If an erased stream had the id of a new stream, `above` maps this id to the epoch of the erased
+    stream. The leases of the new stream get higher epochs than that.
 
     Durable: the flow is stored when the call returns. Units: `at` is Unix milliseconds. Raises:
     SessionExists if the flow is already in the store.
@@ -93,7 +93,7 @@ def _role(flow: StreamId, files: RoleFiles, graph: Graph, at: int) -> Write:
 
 
 def _node_of(files: RoleFiles) -> str | None:
-    """Return the current node of the role, as its files state it."""
+    """Return the id of the role's current node, according to the role's files."""
     session = msgspec.convert(files.session, RoleSession)
     context = session.current_node_context
     return session.current_node_id or (None if context is None else context.node_id)

@@ -1,7 +1,7 @@
 """The record folder of a flow as a set of files: workflow, artifacts, findings.
 
-The set contains only regular files, within limits; links are not followed. Dot files and
-credentials are left out and reported: they belong to the machine, not to the flow.
+The set contains only regular files, and its size is limited; links are not followed. Dot files and
+credentials are left out and reported, because they belong to the machine and not to the flow.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from perdure.errors import ConfigError, LimitExceeded
 from perdure.tools.paths.project_files import read_inside
 
 RECORD = "record"
-"""The folder with the record of a flow folder."""
+"""Name of the folder, inside an exported flow folder, that contains the flow's record."""
 
 WORKFLOW = "workflow.yaml"
 
@@ -62,7 +62,10 @@ def read_record(folder: Path, names: Iterable[str] | None = None) -> RecordFiles
 
 
 def _names(folder: Path) -> Iterator[str]:
-    """Yield the relative paths of all files below `folder`; for a dot folder, only its own path."""
+    """Yield the relative paths of all files below `folder`.
+
+    For a dot folder, yield only the path of the dot folder itself.
+    """
     seen = 0
     for place, folders, names in os.walk(folder):
         seen += len(folders) + len(names)

@@ -1,1 +1,4 @@
-"""The formats of session files, a module or folder each: they convert lines to entries and back."""
+"""The formats of session files.
+
+One module or folder per format converts lines to entries and back.
+"""

@@ -1,11 +1,11 @@
 """Read Aider's history ``.aider.chat.history.md``: one text with all runs of Aider in a folder.
 
 Each run begins with a heading that states its time; each run becomes a session. Lines of questions
-begin with four marks, lines of Aider's output with ``>``; all other lines are answers. Code in an
-answer can contain both marks; such lines belong to the answer. Commands are excluded from the
-context, and output is stored outside the conversation. Consecutive lines of one kind form a block,
-and each block becomes one item. If Aider extends a block after an import, the added lines are only
-in the stored copy of the file. Aider writes each answer in one piece.
+begin with ``####``, lines of Aider's output with ``>``; all other lines are answers. Lines of code
+in an answer belong to the answer even if they begin with these marks. Commands are excluded from
+the context, and output is stored outside the conversation. Consecutive lines of one kind form a
+block, and each block becomes one item. If Aider extends a block after an import, the added lines
+are only in the stored copy of the file. Aider writes each answer in one piece.
 Source: ``io.py`` and ``utils.py`` of Aider-AI/aider 0.86.
 """
 
@@ -64,7 +64,10 @@ def sessions_in(content: Content) -> Iterator[Content]:
 
 
 def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
-    """Parse the run in `content`; the heading of a further run is read as text."""
+    """Parse the run in `content`.
+
+    If `content` has the heading of another run, it counts as text.
+    """
     reader = _Reader(content)
     reader.read()
     if progress is not None:
@@ -164,8 +167,8 @@ def _kind(text: _Text) -> str:
 def _with_code(texts: list[_Text]) -> list[_Text]:
     """Mark the lines of code blocks.
 
-    A block must end before the next question, because a cut answer has no end. Aider writes a
-    question below a blank line.
+    A code block counts only if it ends before the next question, because an interrupted answer may
+    have a block without an end. Aider writes a question below a blank line.
     """
     ends: dict[int, list[int]] = {}  # number of marks -> lines that may end such a block, backwards
     following = [len(texts)] * (len(texts) + 1)  # the next question from each line on

@@ -1,7 +1,7 @@
-"""Compute the final state of a bundle, and cut a branch out of it.
+"""Compute the final state of a bundle, and extract a branch from it.
 
-Pure. Every export that is not a plain copy (for example a single branch, or another leaf) is first
-built as a bundle.
+These functions are pure. Every export that is not a plain copy (for example a single branch, or
+another leaf) is first built as a bundle.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class FinalState(msgspec.Struct, frozen=True):
     """The state of a session after all of its entries.
 
     Shape: `labels` and `undone` refer to entries of the bundle. `system_prompt` is the last system
-    prompt of its agent.
+    prompt of the session's agent.
     """
 
     leaf: EntryId | None
@@ -51,7 +51,7 @@ class FinalState(msgspec.Struct, frozen=True):
 
 
 def leaf_of(entries: Iterable[Entry]) -> EntryId | None:
-    """Return the leaf of a conversation after `entries`, a whole log."""
+    """Return the leaf (the current end of the conversation) after `entries`, the complete log."""
     leaf: EntryId | None = None
     for entry in entries:
         if entry.lane == "tree":
@@ -117,7 +117,7 @@ def models_in_force(tree: Iterable[Entry]) -> dict[EntryId, str]:
 
 
 def cut_to(bundle: Bundle, leaf: EntryId | None) -> Bundle:
-    """Return, like a fork, only the branch to `leaf`, with its labels but without the turn ledger.
+    """Return only the branch to `leaf`, with its labels but without records of calls and turns.
 
     Shape: the entries are renumbered. The stored copies of imported files are removed.
     """

@@ -1,10 +1,10 @@
 """Group the parts of one answer, and find the last item of an answer and its tool results.
 
-Claude Code writes each block of an answer as a separate line, and makes the calling block the
-parent of a tool's result. With two parallel calls, the second call and the first result are
-siblings in the file. With parallel calls, a branch to the next answer would therefore omit a
-result. The import therefore makes the newest part of the answer the parent of each block and
-result. The blocks come first, then the results, in the order in which they were written.
+Claude Code writes each block of an answer as a separate line. In its file, the parent of a tool's
+result is the block with the call, so with two parallel calls the second call and the first result
+are siblings. The branch to the next answer would then omit a result. The import therefore makes the
+newest part of the answer the parent of each block and result. The blocks come first, then the
+results, in the order in which they were written.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ class Answers:
         self._replaced: dict[int, int] = {}
 
     def end_at(self, node: int | None) -> int | None:
-        """Return the new parent for children of `node`."""
+        """Return the item that becomes the parent of the children of `node`.
+
+        This is the newest part of the answer that contains `node`, or `node` if none does.
+        """
         if node is None:
             return None
         answer = self._answer_of.get(node)
@@ -33,7 +36,10 @@ class Answers:
     def add_block(
         self, item: int, hung_on: int | None, answer_id: str | None, calls: Iterable[str]
     ) -> None:
-        """Add `item` as a block of the answer `answer_id` with the tool calls `calls`."""
+        """Add `item`, a child of `hung_on`, as a block of the answer `answer_id`.
+
+        `calls` are the ids of the tool calls in the block.
+        """
         answer = self._answer_at(hung_on)
         if answer is None or answer_id is None or self._ids[answer] != answer_id:
             answer = len(self._ids)
@@ -44,7 +50,7 @@ class Answers:
         self._join(item, answer)
 
     def add_results(self, item: int, hung_on: int | None, calls: Iterable[str]) -> None:
-        """Add `item` as the results of `calls`."""
+        """Add `item`, a child of `hung_on`, as the results of the tool calls `calls`."""
         answer = self._answer_at(hung_on)
         if answer is not None and not self._calls[answer].isdisjoint(calls):
             self._join(item, answer)

@@ -49,7 +49,7 @@ _STOP_REASONS: dict[str | None, StopReason] = {
 
 
 WRITTEN_HERE = "msg_"
-"""Begins the id of an answer that perdure wrote; the id of its record follows."""
+"""Prefix of the ids of answers that perdure wrote; the rest is the id of the answer's record."""
 
 
 def content_of(message: Fields, media: Media) -> tuple[Part, ...] | None:
@@ -61,9 +61,9 @@ def assistant_of(record: Fields, message: Fields, parts: tuple[Part, ...]) -> Me
     """Return the answer, or the block of an answer, in a record of type ``assistant``.
 
     The usage of the returned message counts the whole answer. Claude Code writes a block when the
-    block is complete, mostly before the stop reason is known. An unknown stop reason is derived
-    from the content of the block. An answer that perdure wrote for Claude Code to continue has no
-    usage: its usage counts in its original session.
+    block is complete, mostly before the stop reason is known. If the stop reason is missing, it is
+    derived from the content of the block. An answer in a file that perdure wrote for Claude Code
+    gets no usage, because the original session already counts it.
     """
     is_ours = text_in(message, "id") == f"{WRITTEN_HERE}{text_in(record, 'uuid')}"
     has_failed = flag_in(record, "isApiErrorMessage")
@@ -105,7 +105,7 @@ def _usage(message: Fields) -> Usage | None:
 
 
 def known_part(fields: Fields, media: Media) -> Part | None:
-    """Return a content block of Anthropic's interface; None for an unknown type."""
+    """Convert a content block of Anthropic's API to a part; return None for an unknown type."""
     match text_in(fields, "type"):
         case "thinking":
             return ThinkingPart(text_in(fields, "thinking") or "")

@@ -1,11 +1,11 @@
 """Read Claude Code transcripts.
 
-A transcript is a tree by ``uuid`` and ``parentUuid``. Records of the conversation become entries of
-the tree; side chains become branches that do not contain the leaf. All records outside the
-conversation (progress, snapshots, queue operations) become ``imported_record`` entries beside the
-tree. The children of a record outside the conversation get its nearest ancestor in the conversation
-as parent. If nearly no record names its parent (in a file written by hand), the file is read as one
-chain.
+The records of a transcript form a tree: ``parentUuid`` is the ``uuid`` of the parent. Records of
+the conversation become entries of the tree; side chains become branches that do not contain the
+leaf. All records outside the conversation (progress, snapshots, queue operations) become
+``imported_record`` entries beside the tree. If a record outside the conversation has children,
+their parent becomes its nearest ancestor in the conversation. If nearly no record names its parent
+(in a file written by hand), the file is read as one chain.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from perdure.session.notes import ImportedRecord, SessionInfoChanged
 FORMAT: Final = "claude-code"
 
 TITLES = {"summary": "summary", "ai-title": "aiTitle", "custom-title": "customTitle"}
-"""Types of the records that name the session, weakest first, and the field with the name."""
+"""Types of the records with a session title, lowest priority first, and the field of the title."""
 
 QUIET = frozenset(
     {
@@ -120,7 +120,7 @@ class _About:
                 self._missing = [each for each in self._missing if each != key]
 
     def header(self) -> SourceHeader:
-        """Return the header with the first session id that a record names.
+        """Return the source's header. The session id is the first one that a record names.
 
         A file that contains only the side chain of an agent becomes a separate session.
         """
@@ -136,14 +136,14 @@ class _About:
 
 
 def agent_session(session: str, agent: str) -> str:
-    """Return the name of an agent's session that was started in `session`."""
+    """Return the id of the separate session of `agent`, a subagent that `session` started."""
     return f"{session}:agent-{agent}"
 
 
 class Reader:
-    """Reads a transcript into `draft`.
+    """Reads a transcript and adds its items to `draft`.
 
-    With `is_chain`, the records name no parents and form one chain.
+    If `is_chain` is True, each record becomes a child of the previous record.
     """
 
     def __init__(self, draft: SourceDraft, *, is_chain: bool = False) -> None:
@@ -176,7 +176,7 @@ class Reader:
         self._link(record)
 
     def take_plain(self, fields: Fields, number: int, offset: int, length: int) -> bool:
-        """Fast path: add a text record below an earlier one; return False for other records."""
+        """Fast path: add a plain text record whose parent was read; return False for others."""
         own, parent = fields.get("uuid"), fields.get("parentUuid")
         if type(own) is not str or not own or type(parent) is not str or not parent:
             return False
@@ -233,7 +233,7 @@ class Reader:
 
     @property
     def instead(self) -> Make | None:
-        """Return a reader for one chain, or None.
+        """Return a reader for a file that must be read as one chain; None for other files.
 
         A file is one chain if nearly no record names its parent.
         """
@@ -255,9 +255,9 @@ class Reader:
         return self.draft.finish(header, side if main is None else main)
 
     def _name_session(self) -> None:
-        """Set the session's title to the title of the highest rank.
+        """Set the session's title to the title with the highest priority.
 
-        Of equal ranks, the last title wins.
+        If several titles have this priority, the last one wins.
         """
         named = [
             (item, list(TITLES).index(kind))
@@ -282,7 +282,7 @@ class Reader:
         return node
 
     def _follow(self, fields: Fields, number: int, node: int, hung_on: int | None) -> None:
-        """Make the item `node`, read from the line `number`, the leaf."""
+        """Make the item `node`, which was read from the line `number`, the current end (leaf)."""
         is_side = fields.get("isSidechain") is True
         self._leaves[is_side].follow_line(number, node)
         if not is_side:
@@ -293,8 +293,8 @@ class Reader:
     def add_message(self, record: Record, hung_on: int | None) -> tuple[Part, ...] | int:
         """Return the parts of a record's message.
 
-        If the record's message has no content, store the message as extension data and return the
-        item of this data.
+        If the message has no content, store it as extension data and return the position of that
+        item.
         """
         message = object_in(record.fields, "message")
         parts = None if message is None else content_of(message, self.draft.media)
@@ -345,7 +345,7 @@ def _assistant(reader: Reader, record: Record, hung_on: int | None) -> int:
 
 
 def _answer(reader: Reader, item: Item, fields: Fields, parts: tuple[Part, ...]) -> int:
-    """Fill `item` with the answer in `fields`, and add it."""
+    """Fill `item` with the answer in `fields`, add it to the draft, and return its position."""
     message = object_in(fields, "message") or {}
     answer = assistant_of(fields, message, parts)
     answer_id = name_in(message, "id") or name_in(fields, "requestId")
@@ -361,7 +361,10 @@ def _answer(reader: Reader, item: Item, fields: Fields, parts: tuple[Part, ...])
 
 
 def _count_usage_once(reader: Reader, item: int, answer_id: str) -> None:
-    """Keep the usage only at the newest block: each block reports the whole answer's usage."""
+    """Store the usage of an answer only at its newest block.
+
+    Every block reports the usage of the whole answer.
+    """
     former = reader.usage_at.get(answer_id)
     if former is not None:
         reader.draft.items.set_usage(former, None)
@@ -387,9 +390,9 @@ def _user(reader: Reader, record: Record, hung_on: int | None) -> int:
 
 
 def _started_agent(fields: Fields) -> Fields | None:
-    """Return the session of the agent that gave this result.
+    """Return metadata with the session of the subagent that returned this tool result.
 
-    Return None if the agent has no session of its own.
+    Return None if no subagent with its own session returned it.
     """
     session = name_in(fields, "sessionId")
     agent = name_in(object_in(fields, "toolUseResult") or {}, "agentId")
@@ -453,7 +456,7 @@ _RECORDS: dict[str, Callable[[Reader, Record, int | None], int | None]] = {
 
 
 def at_path(header: SourceHeader, path: Path) -> SourceHeader:
-    """Return `header` with the session that the path names, for a file without an id.
+    """Return `header`; if it has no session id, set the id that the path contains.
 
     Claude Code names a file after its session.
     """

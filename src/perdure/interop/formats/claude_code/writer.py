@@ -1,7 +1,8 @@
 """Write a conversation as a Claude Code transcript, which ``claude --resume`` continues.
 
-Pure. The file has one record per message, in a chain, and a record with the title at the end.
-Claude Code writes one record per content block, but can also read several blocks in one record.
+These functions are pure. The file has one record per message, each the child of the previous one,
+and a record with the title at the end. Claude Code writes one record per content block, but can
+also read several blocks in one record.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from perdure.session.messages import (
 )
 
 VERSION = "2.1.0"
-"""The version of Claude Code whose records these are."""
+"""The version of Claude Code whose record format the file uses."""
 
 IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 DOCUMENT = "application/pdf"
