@@ -1,7 +1,7 @@
 """The conversation in a session's next request, written so that another program can continue it.
 
-Pure. Compactions are applied, and every tool call has a result. Ids and names are derived from the
-session and its leaf, so the same conversation always gives the same file.
+These functions are pure. Compactions are applied, and every tool call has a result. Ids and names
+are derived from the session and its leaf, so the same conversation always gives the same file.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MOST_NAME_CHARS = 64
 _ID_CHARS = 32
 
 OTHER_ENTRIES = "entry outside the context"
-"""What a file for another program lacks: older entries, other branches, settings."""
+"""Describes entries that a file for another program lacks: older ones, other branches, settings."""
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -41,9 +41,9 @@ class Said(msgspec.Struct, frozen=True):
 class Conversation(msgspec.Struct, frozen=True):
     """The conversation that another program continues.
 
-    Shape: `id` is derived from the session and its leaf: a session that was continued gets another
-    id. `left_out` counts the entries of the session that are not in its context. `media` are the
-    contents by handle.
+    Shape: `id` is derived from the session and its leaf, so a session that was continued gets
+    another id. `left_out` is the number of messages and other tree entries of the session that are
+    not in the context. `media` maps the handle of each media part to its content.
     """
 
     session: StreamId
@@ -57,11 +57,11 @@ class Conversation(msgspec.Struct, frozen=True):
     media: Mapping[str, bytes]
 
     def handover(self, lines: int) -> Mapping[str, object]:
-        """Return the handover mark for a file whose first `lines` lines are this conversation."""
+        """Return the mark for a file whose first `lines` lines are copied from this session."""
         return Handover(self.session, str(self.leaf), lines).mark
 
     def base64(self, part: MediaPart) -> str | None:
-        """Return the content of `part`; None if the store no longer contains it."""
+        """Return the content of `part` in Base64; None if the store no longer contains it."""
         content = self.media.get(part.handle)
         return None if content is None else b64encode(content).decode()
 
@@ -99,7 +99,7 @@ def allowed_name(name: str) -> str:
 
 
 def allowed_id(call_id: str) -> str:
-    """Return the id of a call as providers allow it; different ids stay different."""
+    """Return the id of a tool call in a form that providers allow; different ids stay different."""
     is_allowed = allowed_name(call_id) == call_id
     return call_id if is_allowed else f"call_{blob_hash(call_id.encode())[-_ID_CHARS:]}"
 

@@ -1,4 +1,4 @@
-"""Detection of a file's format by its content, never by its name."""
+"""Detect the format of a file from its content, never from its name."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ _PACKED = (
     ),
     ((b"\xff\xfe", b"\xfe\xff"), "it is UTF-16, and sessions are UTF-8; convert it"),
 )
-"""First bytes of packed files that may contain a session, and how to unpack them."""
+"""First bytes of packed files that may contain a session, and a text on how to unpack them."""
 
 
 def packed_as(content: Content) -> str | None:
-    """Return how to unpack `content` so that its format can be detected; None if unknown."""
+    """Return a text on how to unpack `content`; None if it is not a known kind of packed file."""
     start = content.read(0, 8)
     return next((advice for starts, advice in _PACKED if start.startswith(starts)), None)
 

@@ -1,4 +1,4 @@
-"""The mark in a file that hands a session to another program: it names the session and entry.
+"""The mark that perdure writes into a file for another program: it names the session and entry.
 
 An import uses the mark to detect that the first lines of a file are copies of a session. The
 session id in the other program is derived from the mark, so the mark is invalid in a file with any
@@ -20,7 +20,7 @@ KEY = "perdure"
 
 
 class Handover(msgspec.Struct, frozen=True):
-    """The session that a file continues from `entry`.
+    """States that a file continues `session` from `entry`.
 
     The first `lines` lines of the file are copies of the session.
     """
@@ -31,7 +31,7 @@ class Handover(msgspec.Struct, frozen=True):
 
     @property
     def id(self) -> UUID:
-        """The id of the conversation."""
+        """The id of the conversation in the other program."""
         return conversation_id(self.session, self.entry)
 
     @property
@@ -41,7 +41,7 @@ class Handover(msgspec.Struct, frozen=True):
 
 
 def conversation_id(session: StreamId | str, entry: EntryId | str | None) -> UUID:
-    """Return the id, in other programs, of the conversation of `session` at `entry`."""
+    """Return the id that other programs get for the conversation of `session` up to `entry`."""
     return uuid5(NAMESPACE_URL, f"perdure:{session}:{entry}")
 
 

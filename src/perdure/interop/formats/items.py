@@ -1,4 +1,4 @@
-"""Items: the parsed content of a source, before they become entries of a stream.
+"""Items are the parsed content of a source file, before they become entries of a stream.
 
 An `Item` references other items by position; ``interop.append_items`` makes entries of them.
 Invariant: every line of a source is in an item, a header, or the list of blank or malformed lines.
@@ -27,14 +27,16 @@ IMPORT = "import"
 """Key in a session's metadata for the description of its source."""
 
 REDACTED = "redacted"
-"""Key of a header's metadata that lists replacements; type of the note that replaces an
-original."""
+"""Key in a header's metadata for the list of replacements.
+
+Also the type of the side entry that replaces an original.
+"""
 
 _PATH_CHARS = 12
-"""Of the digest of a path, enough to tell those of one person apart."""
+"""Number of digest characters that distinguish all paths of one person."""
 
 ItemBody = Message | TreeBody | SideBody | bytes
-"""Bytes are the body of an ``opaque`` entry."""
+"""The body of an item; bytes are the body of an ``opaque`` entry, an unreadable line."""
 
 
 class Item(msgspec.Struct, gc=False):
@@ -61,7 +63,7 @@ class Item(msgspec.Struct, gc=False):
 
     @property
     def lane(self) -> Lane:
-        """Tree or side."""
+        """The lane of the entry: tree (conversation) or side (about the conversation)."""
         return self.body.lane if isinstance(self.body, TreeBody | SideBody) else "tree"
 
     @property
@@ -84,7 +86,7 @@ class Item(msgspec.Struct, gc=False):
 
 
 def named_by_path(header: SourceHeader, path: Path) -> SourceHeader:
-    """Return `header` with the session id that `path` contains, for a file without an id."""
+    """Return `header`; if it has no session id, set an id that is derived from `path`."""
     if header.session is not None:
         return header
     path = path.absolute()
@@ -102,11 +104,11 @@ class Malformed(NamedTuple):
 class SourceHeader(msgspec.Struct, frozen=True):
     """Facts about the session of a source.
 
-    `session` is the session's foreign id, `metadata` plain data. `parent` is the foreign id of the
-    session from which this session was started. `is_subagent` means that a tool call in the parent
-    started this session. `is_saved_whole` is True if the program rewrites the whole file at each
-    save, so that an older version is not a prefix of a newer version. `handover` is perdure's mark
-    in a file that it wrote.
+    `session` is the session's id in the other program; `metadata` is plain data. `parent` is the
+    foreign id of the session from which this session was started. `is_subagent` means that a tool
+    call in the parent started this session. `is_saved_whole` is True if the program rewrites the
+    whole file at each save, so that an older version is not a prefix of a newer version. `handover`
+    is the mark that perdure writes into a file for another program.
     """
 
     session: str | None = None
@@ -123,8 +125,8 @@ class ParsedSource(msgspec.Struct, frozen=True):
     """A parsed source.
 
     Shape: each of `items` comes after the items that it references. `leaf` is the position of the
-    item after which the conversation continues. `blobs` are the media the items reference. A
-    malformed line can still give an item, so that the item's children keep their place; such a line
+    item after which the conversation continues. `blobs` are the media that the items reference. A
+    malformed line can still become an item, so that the item's children have a parent; such a line
     is in both `malformed` and `items`.
     """
 
@@ -149,7 +151,7 @@ class Ids(Protocol):
 
 
 def body_without_source(item: Item, ids: Ids) -> bytes:
-    """Return the body of an item without its place in the source.
+    """Return the encoded body of `item`, without the item's place in the source.
 
     `ids` maps the position of each item to its entry id.
     """

@@ -1,8 +1,8 @@
 """Read a file in perdure's own format as a log: check it once, then read it entry by entry.
 
-Invariant: only the place and a digest of each line are in memory, and the content of a line only
-while it is needed. The first pass finds everything that a store would reject, before anything is
-written. This module uses the rules of stores, but no store.
+Invariant: only the offset and a digest of each line stay in memory; the content of a line is in
+memory only while it is needed. The first pass finds everything that a store would reject, before
+anything is written. This module applies the rules of stores without using a store.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ from perdure.stores.protocol import EMPTY, Lease, Write
 
 _TURNS = (TurnStarted.kind, TurnFinished.kind)
 _GIVING = AUTHORITY_KINDS | {Note.kind}
-"""Kinds that may give authority: programs ask about their notes by ``Session.is_in_force``."""
+"""Kinds that may grant permissions. Programs check their own notes with ``Session.is_in_force``."""
 
 _CHANGED = "it was changed while it was read"
 _SOME_BYTES = 64 * 1024
-"""Units: bytes of lines whose entries are checked against the rules at once."""
+"""Units: bytes of lines. The entries of about so many bytes are checked together."""
 
 
 class LogStretch(msgspec.Struct, frozen=True):
-    """Consecutive entries, and the blobs that no earlier entry of the file references."""
+    """Consecutive entries, and those blobs that they reference first in the file."""
 
     entries: tuple[Entry, ...]
     blobs: tuple[bytes, ...]
 
 
 class LogFile:
-    """The log in `content`; every line was found to be valid.
+    """The log in the file `content`; all lines are valid.
 
-    Shape: entries are returned with the ids of the requested stream, which may differ from the
-    stream in the file.
+    Shape: entries are returned with the ids of the stream that the caller names, which may be
+    another stream than in the file.
     Raises: FormatError if the log is invalid, or if the file changed since the check.
     """
 
@@ -75,7 +75,7 @@ class LogFile:
         self._refusal = rules.refusal
 
     def check(self) -> None:
-        """Raises: FormatError if stores would reject the log."""
+        """Raise FormatError if stores would reject the log."""
         if self._refusal is not None:
             raise FormatError(self._content.name, f"it is not a log: {self._refusal}")
 
@@ -104,19 +104,22 @@ class LogFile:
         return self._content.length
 
     def has_turns(self, first: int) -> bool:
-        """Whether a turn begins or ends from seq `first` on."""
+        """Return whether an entry at seq `first` or later begins or ends a turn."""
         return self._last_turn >= first
 
     def has_authority(self, first: int) -> bool:
-        """Whether an entry from seq `first` on could grant permissions if the user wrote it."""
+        """Return whether an entry from seq `first` on could grant permissions.
+
+        This assumes that the user wrote the entry.
+        """
         return self._last_authority >= first
 
     def alias(self, seq: int) -> str | None:
-        """Return the foreign id of an entry, if it has one."""
+        """Return the foreign id (alias) of the entry `seq`; None if it has no foreign id."""
         return self._aliases.get(seq)
 
     def entry(self, seq: int, stream: StreamId) -> Entry:
-        """Return the entry `seq` as an entry of `stream`."""
+        """Return the entry with the number `seq` as an entry of `stream`."""
         line = self._content.read(self._offsets[seq], self._lengths[seq])
         if hash(line) != self._digests[seq]:
             raise FormatError(self._content.name, _CHANGED)
@@ -126,7 +129,10 @@ class LogFile:
         return native.move_entry(entry, stream, seq, _NewIds(self.header.id, stream, len(self)))
 
     def stretches(self, first: int, stream: StreamId, piece_bytes: int) -> Iterator[LogStretch]:
-        """Yield the entries from `first` as entries of `stream`, about `piece_bytes` at a time."""
+        """Yield the entries from seq `first` on, in pieces of about `piece_bytes`.
+
+        The call returns them as entries of `stream`.
+        """
         entries: list[Entry] = []
         blobs: list[bytes] = []
         passed: set[str] = set()
@@ -155,7 +161,7 @@ class LogFile:
         return content
 
     def some(self, first: int, piece_bytes: int) -> int:
-        """Return how many entries from seq `first` on make up about `piece_bytes`; at least one."""
+        """Return how many entries from seq `first` on have about `piece_bytes`; at least one."""
         size = count = 0
         while first + count < len(self) and (not count or size < piece_bytes):
             size += self._lengths[first + count]
@@ -172,7 +178,7 @@ class LogFile:
 
 
 def as_new(entry: Entry, first: int, alias: str | None) -> NewEntry:
-    """Return `entry` for appending in a write whose first entry has the seq `first`."""
+    """Convert `entry` to append it in a write whose first entry has the seq `first`."""
     is_tree = entry.lane == "tree"
     return NewEntry(
         kind=entry.kind,
@@ -189,14 +195,14 @@ def as_new(entry: Entry, first: int, alias: str | None) -> NewEntry:
 def _ref(target: EntryId | None, entry: Entry, first: int) -> Ref | None:
     """Return the reference to `target`.
 
-    A target that is appended in the same write as `entry` becomes a `Sibling`.
+    If `target` is appended in the same write as `entry`, the result is a `Sibling`.
     """
     seq = None if target is None else _place_in(entry.stream, target)
     return target if seq is None or seq < first else Sibling(seq - first)
 
 
 def _place_in(stream: StreamId, entry: str) -> int | None:
-    """Return the seq of `entry`, if it belongs to `stream`."""
+    """Return the seq of `entry`; None if it does not belong to `stream`."""
     try:
         of, seq = entry_place(entry)
     except ValueError:
@@ -205,7 +211,7 @@ def _place_in(stream: StreamId, entry: str) -> int | None:
 
 
 class _Rules:
-    """The append rules, checked before there is a stream to append to."""
+    """Checks entries against the append rules before there is a stream to append them to."""
 
     def __init__(self, header: StreamHeader) -> None:
         self._lease = Lease(header.id, "", 1, 0)
@@ -224,7 +230,7 @@ class _Rules:
             self.apply()
 
     def apply(self) -> None:
-        """Check the collected entries against the rules; do nothing if one was already rejected."""
+        """Check the collected entries against the rules, unless an earlier entry was rejected."""
         if self.refusal is None:
             try:
                 self._apply()

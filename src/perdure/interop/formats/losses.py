@@ -1,7 +1,7 @@
 """Count the content of a session that a format cannot express, and describe it in words.
 
-Pure. This module finds the losses that are common to all foreign formats; the writer of each format
-finds the others.
+These functions are pure. They find the losses that are common to all foreign formats; the writer of
+each format finds the others.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _HELD_NOTES = frozenset(
         SessionInfoChanged,
     )
 )
-"""Notes that session files support, or whose loss is counted separately."""
+"""Kinds of side entries that session files support, or whose loss is counted separately."""
 
 _PLACE = ("format", "session")
 """Keys that the description of every source has."""
@@ -74,7 +74,7 @@ class Losses:
         self._notes: Counter[str] = Counter()
 
     def add(self, what: str, count: int = 1) -> None:
-        """Add `count` losses of `what`, a singular noun phrase that is clear by itself."""
+        """Count `count` losses of `what`, a singular noun phrase such as "session field"."""
         self._counts[what] += count
 
     def add_part(self, part: object) -> None:
@@ -88,9 +88,9 @@ class Losses:
                 self.add(MISPLACED)
 
     def add_meta(self, entry: Entry, held: Collection[str] = ()) -> None:
-        """Count the source's fields of the message `entry` that the file lacks.
+        """Count the metadata fields of the imported message `entry` that are not exported.
 
-        `held` are the fields that the file has.
+        `held` are the names of the fields that the exported file contains.
         """
         for name in meta_of(entry.body):
             self.add(f"message field {name!r}", name not in held)
@@ -101,22 +101,24 @@ class Losses:
         aliases: Mapping[str, EntryId],
         held: Mapping[EntryId, str],
     ) -> None:
-        """Count the foreign ids of `tree` entries that the file lacks.
+        """Count the foreign ids of `tree` entries that are not exported.
 
-        `held` maps each entry to its id in the file.
+        `aliases` maps foreign ids to entries.
+
+        `held` maps entries to their ids in the exported file.
         """
         ids = frozenset(tree)
         lost = sum(entry in ids and held.get(entry) != alias for alias, entry in aliases.items())
         self.add("foreign id of an entry", lost)
 
     def add_records(self, entries: Iterable[Entry]) -> None:
-        """Count the source records outside of the conversation among `entries`."""
+        """Count those `entries` that are imported records from outside the conversation."""
         bodies = (entry.body for entry in entries if entry.kind == ImportedRecord.kind)
         found = sum(_LEFT_OF_A_FILE not in body for body in bodies)
         self.add("record outside the conversation", found)
 
     def add_header(self, header: StreamHeader) -> None:
-        """Count the fields of `header` that a newly written file lacks."""
+        """Count the fields of `header` that a newly written file cannot contain."""
         if header.parent is not None:
             self.add("origin of the session")
         if header.origin == "subagent":
@@ -129,7 +131,7 @@ class Losses:
             self.add(f"session field {name!r}")
 
     def add_notes(self, entries: Iterable[Entry]) -> None:
-        """Count perdure's own side entries among `entries`; no format has a record for them."""
+        """Count perdure's own side entries among `entries`; foreign formats lack such records."""
         self._notes += Counter(
             entry.kind
             for entry in entries
@@ -137,7 +139,7 @@ class Losses:
         )
 
     def texts(self) -> list[str]:
-        """Return all losses in words."""
+        """Return a sentence for each kind of loss, with its count."""
         texts = [
             f"not exported: {what} ({count})"
             for what, count in sorted(self._counts.items())

@@ -1,9 +1,9 @@
 """Convert a transcript to Markdown, readable as plain text and in every CommonMark renderer.
 
-A text cannot change the structure: it cannot end its message, start another one, or be read as
-HTML. No renderer loads an image or runs a link from a text, and control characters are made
-visible. User text is quoted. Model text is plain, with lowered headings. Tool input and output are
-foldable code blocks.
+A message's text cannot change the structure: it cannot end its message, start another one, or be
+read as HTML. No renderer loads an image from a text or finds an unsafe link in it, and control
+characters are made visible. User text becomes a block quote. Model text is plain, with lowered
+headings. Tool input and output are foldable code blocks.
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ _DESTINATION_CHARS = 512
 _BLANK = re.compile(r"\\(?=[!-/:-@\[-`{-~])|[\x00-\x20\x7f-\x9f]")
 _SCHEME = re.compile(r"([^/?#:]*):")
 _SCHEMES = frozenset({"http", "https", "mailto"})
-"""Allowed schemes of links, besides local files; others could run something."""
+"""Allowed link schemes, besides local files. A link with another scheme could run a program."""
 _SPECIAL = re.compile(r"([\\`*_\[\]<>#|~&])")
 _LOWER_BY = 2
 _DEEPEST_HEADING = 6
 
 
 def render_markdown(transcript: Transcript, *, has_all_branches: bool = False) -> bytes:
-    """Return `transcript` as Markdown: the current branch, or all branches with `has_all_branches`.
+    """Return the current branch of `transcript` as Markdown; all branches if `has_all_branches`.
 
     Shape: the same transcript always gives the same bytes; the text ends with one line feed.
     """
@@ -87,7 +87,7 @@ def render_markdown(transcript: Transcript, *, has_all_branches: bool = False) -
 
 
 def losses_of(transcript: Transcript) -> list[str]:
-    """Return the content of `transcript` that Markdown cannot express."""
+    """Return descriptions of the content of `transcript` that Markdown cannot express."""
     pieces = [piece for line in transcript.lines for piece in line.pieces]
     media = sum(isinstance(piece, Medium) for piece in pieces)
     media += sum(len(piece.media) for piece in pieces if isinstance(piece, Result))
@@ -143,14 +143,14 @@ def _conversation(transcript: Transcript, lines: Sequence[TranscriptLine]) -> It
 
 
 class _Answer(msgspec.Struct, frozen=True):
-    """The result of a call, and the number of its entry."""
+    """The result of a tool call, and the number of the entry that contains the result."""
 
     result: Result
     number: str
 
 
 def _answers(transcript: Transcript, lines: Iterable[TranscriptLine]) -> dict[int, _Answer]:
-    """Map each call (by identity) to its result: the first later result with the call's id."""
+    """Map the ``id()`` of each call object to its result: the first later one with its call id."""
     waiting: dict[str, Called] = {}
     found: dict[int, _Answer] = {}
     for line in lines:
@@ -186,7 +186,10 @@ def _entry(
 
 
 def _number(transcript: Transcript, line: TranscriptLine) -> str:
-    """Return the entry's number as used in commands, with ``↑`` if a fork shares the entry."""
+    """Return the number of the line's entry as commands use it.
+
+    The number has a ``↑`` if a fork shares the entry with its origin.
+    """
     session, _, number = line.id.rpartition("/")
     return number if session == transcript.facts.id else f"↑{number}"
 
@@ -260,7 +263,7 @@ def fence(text: str, language: str) -> str:
 
 
 def fold_block(title: str, inside: str) -> str:
-    """Return `inside` as a foldable block, if the renderer supports it."""
+    """Return `inside` as a block with a `title`, foldable if the renderer supports it."""
     shown = title.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return (
         f"<details>\n<summary>{' '.join(shown.split())}</summary>\n\n{inside.strip()}\n\n</details>"
@@ -268,9 +271,9 @@ def fold_block(title: str, inside: str) -> str:
 
 
 def quote(text: str) -> str:
-    """Return `text`, treated by `inert`, as a block quote that no content of `text` can end.
+    """Apply `inert` to `text`, and return it as a block quote that no content of `text` can end.
 
-    Tabs at the start of a line become spaces, because tabs after a ``>`` would be narrower.
+    Tabs at the start of a line become spaces, because a tab after ``>`` would be narrower.
     """
     lines = (
         _LEADING_SPACE.sub(lambda found: found[0].expandtabs(4), line)
@@ -280,10 +283,12 @@ def quote(text: str) -> str:
 
 
 def inert(text: str) -> str:
-    """Return `text` as Markdown with all constructs closed, without HTML or our heading levels.
+    """Return `text` as Markdown that ends every construct it opens, without HTML.
 
-    Text is kept as code only if every renderer reads it as code: a fence at the start of a line, or
-    a span that ends on its own line.
+    Its headings are lowered below the levels that perdure uses.
+
+    Code stays code only if every renderer reads it as code: a block whose fence starts a line, or a
+    span that ends on the line where it began.
     """
     lines = _LINE_END.split(text)
     out: list[str] = []
@@ -307,11 +312,11 @@ def inert(text: str) -> str:
 
 
 def _code_length(lines: Sequence[str], at: int) -> int:
-    """Return the number of lines of the fenced code at `at`; 0 if there is none.
+    """Return the number of lines of the fenced code that begins at line `at`; 0 if none does.
 
-    Code whose fence is at the margin extends to its closing fence, or to the end of the text.
-    Indented code may belong to a list item. Indented code counts as code only if it ends at the
-    same place with and without the list.
+    Code whose fence is not indented extends to its closing fence, or to the end of the text.
+    Indented code may belong to a list item, which can end it earlier. Indented code therefore
+    counts only if it ends at the same line with and without the list.
     """
     opened = _FENCE.match(lines[at])
     if opened is None or "`" in lines[at][opened.end() :]:
@@ -344,7 +349,7 @@ def _inert_stretch(lines: Sequence[str]) -> list[str]:
 
 
 def _is_ambiguous(line: str) -> bool:
-    """Return whether a renderer could pair backticks of `line` with backticks of later lines."""
+    """Return whether a renderer could read a code span from `line` into later lines."""
     if "\\`" in line or "|" in line:
         return True
     ends = [0, *(end for _, end in _code_spans(line))]
@@ -353,7 +358,10 @@ def _is_ambiguous(line: str) -> bool:
 
 
 def _code_spans(line: str) -> list[tuple[int, int]]:
-    """Return the start and end of each code span: equally many backticks open and close it."""
+    """Return the start and end of each code span.
+
+    The same number of backticks opens and closes a span.
+    """
     runs = [found.span() for found in _TICKS.finditer(line)]
     later: dict[int, list[int]] = {}  # length -> runs of that length, the last one first
     for number in range(len(runs) - 1, -1, -1):
@@ -387,10 +395,9 @@ def _inert_line(line: str, *, has_spans: bool) -> str:
 
 
 def _inert_text(text: str, rest: str = "") -> str:
-    """Return `text` of a line, followed by `rest`, without tags, images and unsafe links.
+    """Return `text` without tags, images and unsafe links; `rest` follows `text` on the line.
 
-    Markup characters become character references, which no renderer reads as markup in any
-    position.
+    Characters of such markup become character references, which no renderer reads as markup.
     """
 
     def _mark(found: re.Match[str]) -> str:
@@ -404,7 +411,7 @@ def _inert_text(text: str, rest: str = "") -> str:
 
 
 def _is_safe_destination(text: str) -> bool:
-    """Return whether `text`, which starts with a link destination, names a page or a local file."""
+    """Return whether the link destination at the start of `text` is a web page or a local file."""
     found = _DESTINATION.match(text)
     written = (found[1] or found[2] or "") if found is not None else ""
     leads_to = _BLANK.sub("", html.unescape(written))

@@ -1,9 +1,9 @@
-"""Read bare messages: objects with a role and a content, in one JSON document or one per line.
+"""Read files with only messages: objects with role and content, in a JSON document or one per line.
 
-The document is a list of messages, or an object with a list `messages`. Messages are in the form of
-the chat interfaces of OpenAI or Anthropic, and form one chain. Messages have no ids. A message is
-identified by a digest of itself and of all earlier messages, so a longer file adds only its new
-messages. The path of the file names the session.
+The document is a list of messages, or an object with a list `messages`. Messages have the form of
+the chat APIs of OpenAI or Anthropic, and form one chain. Messages have no ids. A message is
+identified by a digest of itself and of all earlier messages, so importing a longer version of a
+file adds only its new messages. The session id is derived from the path of the file.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ def is_record(fields: Fields) -> bool:
 
 
 def at_path(header: SourceHeader, path: Path) -> SourceHeader:
-    """Return `header` with the session that the path names, for a document without an id."""
+    """Return `header`; if the document has no session id, derive the id from the path."""
     return named_by_path(header, path)
 
 
 def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
-    """Parse the messages in `content`, even if some are damaged."""
+    """Parse the messages in `content`; damaged messages are reported as malformed lines."""
     reader = _Reader(content)
     if is_beginning(content):
         reader.read_document()
@@ -147,7 +147,7 @@ def _has_content(fields: Fields) -> bool:
 
 
 def _bodies_of(fields: Fields, media: Media) -> list[ItemBody]:
-    """Return the bodies of the message; tool results come first."""
+    """Convert a message to one or more bodies; tool results come first."""
     role, content = text_in(fields, "role"), fields.get("content")
     if role not in _ROLES or not _has_content(fields):
         return []
@@ -174,7 +174,7 @@ def _bodies_of(fields: Fields, media: Media) -> list[ItemBody]:
 
 
 def _call(item: object) -> Part:
-    """Convert a tool call; a call without an id or a name stays unchanged."""
+    """Convert a tool call; a call without an id or a name becomes an unknown part, unchanged."""
     fields = fields_of(item) or {}
     function = object_in(fields, "function") or {}
     written = text_in(function, "arguments") or ""

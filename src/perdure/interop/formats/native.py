@@ -2,9 +2,9 @@
 
 A file consists of JSON lines: a header, the entries in order (``codec.line_of``), the foreign ids,
 the blobs that the entries reference, and an end line by which a truncated file is detected. The
-session is self-contained: the entries that a fork shares are written as the fork's own entries. The
-same session always gives the same bytes, before and after an import. ``docs/log-format.md`` is the
-normative text.
+file of a fork also contains the entries that the fork shares with its origin, as the fork's own
+entries. The same session always gives the same bytes, even when it is exported again after an
+import. ``docs/log-format.md`` is the normative text.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _BLOB_NAME = re.compile(rb"sha256-[0-9a-f]{64}")
 class Bundle(msgspec.Struct, frozen=True):
     """A self-contained session.
 
-    Shape: `entries` have the seqs 0, 1, 2, … of the stream in `header`, which has no fork.
-    `aliases` are the foreign ids of the entries. `stored_ids` maps entry ids of the bundle to
-    different ids in the store. The ids differ for a fork and for a single branch.
+    Shape: `entries` have the seqs 0, 1, 2, … of the stream in `header`, which is never a fork.
+    `aliases` maps foreign ids to entries. `stored_ids` maps entry ids of the bundle to the ids in
+    the store, if these differ. They differ for a fork and for a single branch.
     """
 
     header: StreamHeader
@@ -72,7 +72,7 @@ _closing = msgspec.json.Decoder(_Aliases | _Blob | _End)
 
 
 def write_bundle(bundle: Bundle) -> bytes:
-    """Return the file for `bundle`."""
+    """Return the content of the export file for `bundle`."""
     return b"".join(line + b"\n" for line in _lines(bundle))
 
 
@@ -89,26 +89,26 @@ def _lines(bundle: Bundle) -> Iterator[bytes]:
 
 
 class Named(msgspec.Struct, frozen=True):
-    """Foreign ids of entries."""
+    """The content of a line with foreign ids of entries."""
 
     aliases: Mapping[str, EntryId]
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """A blob's content, and its name, which is derived from the hash of the content."""
+    """The content of a line with a blob. The name of the blob is the hash of its content."""
 
     name: str
     content: bytes
 
 
 NativeRecord = Entry | Named | Kept
-"""The content of a line of a file, except its first and its last."""
+"""The content of one line of a file. The first and the last line have other types."""
 
 
 def parse(content: bytes, name: str) -> Bundle:
     """Parse the session in the file `content` completely in memory; errors call the file `name`.
 
-    Raises: as `open_file`.
+    Raises: the errors of `open_file`.
     """
     header, records = open_file(Held(content, name))
     entries: list[Entry] = []
@@ -128,8 +128,9 @@ def parse(content: bytes, name: str) -> Bundle:
 def open_file(content: Content) -> tuple[StreamHeader, Iterator[tuple[Line, NativeRecord]]]:
     """Return the header of the file `content`, and an iterator that reads its other lines.
 
-    Raises: FormatError if a line is damaged or missing, or a newer perdure wrote it. A complete
-    iteration proves that the file is complete.
+    Raises: FormatError if a line is damaged or missing, or if a newer version of perdure wrote the
+    file. The iterator checks the lines as it reads them, so only a complete iteration proves that
+    the file is complete.
     """
     lines = lines_in(content)
     header = _read_header(next(lines, Line(1, 0, b"")), content.name)
@@ -218,7 +219,7 @@ def blob_of_line(line: bytes) -> bytes:
 def blob_names(entries: Sequence[Entry]) -> list[str]:
     """Return the names of blobs in the bodies of `entries`, each once, in order.
 
-    Shape: includes texts that merely look like a name.
+    Shape: the result can include texts that only look like the name of a blob.
     """
     found = (name for entry in entries for name in _BLOB_NAME.findall(entry.body))
     return [name.decode() for name in dict.fromkeys(found)]
@@ -242,7 +243,7 @@ _REFERENCES: dict[str, tuple[str, ...]] = {
         )
     )
 }
-"""Kind -> the fields of its body that name an entry."""
+"""Maps each kind to those fields of its body that contain entry ids."""
 
 _raw_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -250,7 +251,7 @@ _raw_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 def move_entry(
     entry: Entry, stream: StreamId, seq: int, ids: Mapping[EntryId, EntryId], body: bytes = b""
 ) -> Entry:
-    """Return `entry` as the entry `seq` of `stream`; `ids` has the new ids of other entries.
+    """Return `entry` as the entry `seq` of `stream`; `ids` maps old to new ids of all entries.
 
     `body` replaces the entry's body, if given.
     """

@@ -1,4 +1,4 @@
-"""The lines of a session exported to pi or Operator, made by the codec of that format."""
+"""Create the lines of a session for pi or Operator with the codec of that format."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from perdure.session.ids import EntryId
 
 
 class RecordLines:
-    """The lines of a file, as `codec` writes them.
+    """Creates the lines of an exported file with `codec`.
 
-    `last` maps each entry to the id of its last record.
+    `last` maps each entry to the id of its last record in the file.
     """
 
     def __init__(
@@ -30,7 +30,10 @@ class RecordLines:
         self._lost = lost
 
     def line(self, record: Fields, name: str, parent: str | None, at: int) -> bytes:
-        """Return the line of `record`; data nested too deeply becomes text and counts as a loss."""
+        """Return the line of `record`.
+
+        Data that is nested too deeply becomes text and counts as a loss.
+        """
         line = self._codec.line(self._codec.placed(record, name, parent, at))
         flat = shallow(line)
         if flat is None:
@@ -61,10 +64,12 @@ def changed_labels(
     said: Mapping[EntryId, str],
     last: Mapping[EntryId, str],
 ) -> Iterator[tuple[Entry, str, str | None]]:
-    """Yield the side entry, record and text of each label that is new or changed in the file.
+    """Yield each label that is new or changed compared to the file.
+
+    Shape: the label's side entry, the id of the labelled record, and the current text of the label.
 
     `newest` maps each entry to its newest label entry. `now` are the current labels, and `said` are
-    the labels in the file. `last` maps each entry to its record in the file.
+    the labels in the file. `last` maps each entry to the id of its last record in the file.
     """
     for target, note in newest.items():
         if now.get(target) != said.get(target) and target in last:

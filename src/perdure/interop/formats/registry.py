@@ -33,10 +33,10 @@ from perdure.interop.reports import Format
 
 
 class SourceFormat(msgspec.Struct, frozen=True):
-    """How files of one program are recognized and read.
+    """Describes how perdure recognizes and reads the files of one program.
 
-    `parse` reads a whole file, `reader` a file of lines, one line at a time. A file has the format
-    if `is_beginning` accepts its first bytes or `is_record` accepts one of its lines.
+    `parse` reads a whole file; `reader` reads a file line by line. A file has the format if
+    `is_beginning` accepts its first bytes or `is_record` accepts one of its lines.
 
     A program may store several sessions in one file: `database` describes how a database stores
     them, and `cut` returns the sessions of another file. `gather` returns the session of a file
@@ -137,4 +137,4 @@ FORMATS: Mapping[Format, SourceFormat] = {
         at_path=messages.at_path,
     ),
 }
-"""Name -> format. Of two formats that accept a line, the first one wins."""
+"""Maps names to formats. If several formats accept a line, the first of them wins."""

@@ -1,1 +1,1 @@
-"""Codex rollouts, read."""
+"""Read Codex rollouts."""

@@ -1,7 +1,7 @@
 """Convert Codex's response items to messages: text, reasoning, calls, results, usage.
 
-A response item is a message, a piece of reasoning, a call or a result; each item becomes one entry.
-Only the stored copy of the imported file contains encrypted reasoning and snapshots of the
+A response item is a message, a piece of reasoning, a tool call or its result; each item becomes one
+entry. Only the stored copy of the imported file contains encrypted reasoning and snapshots of the
 workspace.
 """
 
@@ -70,7 +70,7 @@ def body_of(item: Fields, media: Media, model: str | None) -> Body | None:
 
 
 def retained_of(items: Iterable[object], summary: str, media: Media) -> tuple[Message, ...]:
-    """Return the messages that replaced the history at a compaction, without the summary."""
+    """Return the messages that a compaction put in place of the history, except the summary."""
     kept: list[Message] = []
     for item in items:
         fields = fields_of(item)
@@ -201,7 +201,7 @@ def _output(item: Fields, media: Media) -> Message | None:
 
 
 def _is_failure(text: str) -> bool:
-    """Return whether the result of a command, in the model's form, has a non-zero exit code."""
+    """Return whether `text`, a command's result as the model gets it, has a non-zero exit code."""
     if text.startswith("Exit code: "):
         return not text.startswith("Exit code: 0\n")
     if not text.startswith('{"output":') or len(text) > _ALREADY_READ:
@@ -218,7 +218,7 @@ def _tool_search_output(item: Fields, _media: Media) -> Message | None:
 
 
 def _image(item: Fields, media: Media) -> CustomMessage | None:
-    """Return an image that the provider made: for display, not sent again."""
+    """Return an image that the model's provider generated; it is displayed but never sent again."""
     found = media.from_address(name_in(item, "result"))
     if found is None:
         return None
@@ -241,4 +241,4 @@ _READERS: dict[str, Callable[[Fields, Media], Body | None]] = {
 }
 
 READ_ITEMS = frozenset({_MESSAGE, *_READERS})
-"""Types of the response items that are read."""
+"""Types of the response items that become messages."""

@@ -1,9 +1,9 @@
 """Read Codex rollouts: lines with `type` and `payload`, and lines of older versions without them.
 
-A rollout is one chain: each item follows the previous one, and a rollback moves the leaf to before
-the undone turns. The response items of a rollout form the conversation. Events repeat the
-conversation for display and become ``imported_record`` entries. Usage, names and rollbacks are read
-from events, because only events contain them.
+A rollout is one chain: each item follows the previous one. A rollback moves the leaf (the end of
+the conversation) back to before the undone turns. The response items of a rollout form the
+conversation. Events repeat the conversation for display and become ``imported_record`` entries.
+Usage, names and rollbacks are read from events, because only events contain them.
 Source: openai/codex, ``codex-rs/protocol/src/protocol.rs`` and ``models.rs``.
 """
 
@@ -54,7 +54,7 @@ QUIET = frozenset(
 """Types of response items known to be irrelevant for the conversation."""
 
 APART = frozenset({"world_state", "token_usage_record"})
-"""Types of lines, since 0.16x, that say nothing that the conversation lacks."""
+"""Types of lines, since 0.16x, whose content the conversation already has."""
 
 _METADATA = (
     *("originator", "cli_version", "source", "model_provider", "git", "forked_from_id"),
@@ -63,7 +63,7 @@ _METADATA = (
 _CWD = re.compile(r"<cwd>([^<]+)</cwd>|Current working directory: (.+)")
 
 _NAMED = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
-"""The id at the end of the name of a rollout."""
+"""Matches the session id at the end of a rollout's file name."""
 
 _BARE_FIELDS = {
     "reasoning": "encrypted_content",
@@ -74,7 +74,7 @@ _CONTENT = frozenset({"input_text", "output_text", "input_image"})
 
 
 def at_path(header: SourceHeader, path: Path) -> SourceHeader:
-    """Return `header` with the session in the file's name, for a file without a header."""
+    """Return `header`; if the file has no header, set the session id from the file's name."""
     found = _NAMED.search(path.stem)
     if header.session is not None or found is None:
         return header
@@ -82,7 +82,7 @@ def at_path(header: SourceHeader, path: Path) -> SourceHeader:
 
 
 class Reader:
-    """Reads a rollout into `draft`."""
+    """Reads a rollout and adds its items to `draft`."""
 
     def __init__(self, draft: SourceDraft) -> None:
         self.draft = draft
@@ -176,7 +176,10 @@ parse = whole_parser(FORMAT, Reader)
 
 
 def _unwrap_line(fields: Fields) -> tuple[str | None, Fields]:
-    """Return the type and content of a line, including lines of first versions without envelope."""
+    """Return the type and content of a line.
+
+    The first versions of Codex wrote lines without an envelope.
+    """
     kind = name_in(fields, "type")
     if kind in ENVELOPES:
         payload = object_in(fields, "payload")
@@ -189,7 +192,7 @@ def _unwrap_line(fields: Fields) -> tuple[str | None, Fields]:
 
 
 def _spawning(header: Fields) -> str | None:
-    """Return the session that started this session as its agent."""
+    """Return the id of the session that started this session as a subagent, if any."""
     source = object_in(object_in(header, "source") or {}, "subagent") or {}
     return name_in(object_in(source, "thread_spawn") or {}, "parent_thread_id")
 
@@ -215,7 +218,7 @@ def _unknown(reader: Reader, record: Record) -> None:
 
 
 def _turn_context(reader: Reader, record: Record) -> None:
-    """Record a change of the model or its effort."""
+    """Record a change of the model or of its reasoning effort."""
     model = model_name(reader.provider, name_in(record.fields, "model"))
     effort = name_in(record.fields, "effort")
     changes: list[ItemBody] = []
@@ -263,7 +266,7 @@ def _add_said(reader: Reader, record: Record, body: Message | CustomMessage) -> 
 def _note_said(reader: Reader, before: int | None, own: int, body: Message | CustomMessage) -> None:
     """Store facts about the message `body` that are needed to read later lines.
 
-    `own` is the item of the message, `before` the item above it.
+    `own` is the position of the message's item, and `before` is the position of its parent.
     """
     if isinstance(body, Message) and body.role == "assistant":
         reader.unpaid = own

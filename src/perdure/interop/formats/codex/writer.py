@@ -1,8 +1,8 @@
 """Write a conversation as a Codex rollout, which ``codex resume`` continues.
 
-Pure. ``response_item`` lines contain the model's input; each text also has an ``event_msg`` line,
-which Codex displays. The header names no provider, because Codex refuses to continue a session with
-another provider.
+These functions are pure. ``response_item`` lines contain the model's input; each text also has an
+``event_msg`` line, which Codex displays. The header names no provider, because Codex refuses to
+continue a session with another provider.
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ Item = Mapping[str, object]
 
 
 def file_name(conversation: Conversation) -> str:
-    """Return the file's path below ``sessions``; Codex finds a session by the end of the path."""
+    """Return the file's path below ``sessions``.
+
+    Codex finds a session by the id that ends the path.
+    """
     at: datetime = moment_of(conversation.created_at)
     return f"{at:%Y/%m/%d}/rollout-{at:%Y-%m-%dT%H-%M-%S}-{conversation.id}.jsonl"
 

@@ -80,7 +80,7 @@ def _lines(database: Database, id: str) -> Iterator[bytes]:
 
 
 def _messages_of(chat: Fields) -> list[str]:
-    """Return the ids of the messages in order, without those of an unfinished answer."""
+    """Return the ids of the messages in order, without the messages of an unfinished answer."""
     listed = [fields_of(each) or {} for each in list_in(chat, "fullConversationHeadersOnly") or ()]
     if text_in(chat, "status") == "generating":
         while listed and listed[-1].get("type") != _PERSON:
@@ -89,7 +89,7 @@ def _messages_of(chat: Fields) -> list[str]:
 
 
 def _as_text(row: Row) -> Row:
-    """Return `row` with its value as text, which some versions write as bytes."""
+    """Return `row` with its value as text; some versions of Cursor store this value as bytes."""
     coded = text_in(fields_of(row.get("value")) or {}, "base64")
     if coded is None:
         return row
@@ -131,7 +131,7 @@ def is_record(fields: Fields) -> bool:
 
 
 class Reader(LineReader):
-    """Reads a chat into `draft`."""
+    """Reads a chat and adds its items to `draft`."""
 
     def __init__(self, draft: SourceDraft) -> None:
         super().__init__(draft)
@@ -185,7 +185,7 @@ class Reader(LineReader):
             self.draft.add(record, SessionInfoChanged(title=title), None, ordinal=ordinal)
 
     def _take_message(self, record: Record, message: Fields, ordinal: int) -> int:
-        """Add the items of `message`; return the ordinal of the next one."""
+        """Add the items of `message`, numbered from `ordinal`; return the next free number."""
         bodies = _bodies_of(message, record.id or str(ordinal))
         if not bodies:
             self.draft.add(record, ImportedRecord(FORMAT, "bubble"), self._leaf, ordinal=ordinal)
@@ -229,7 +229,7 @@ def _thoughts_of(message: Fields) -> Iterator[str]:
 
 
 def _arguments(used: Fields) -> Fields:
-    """Return the arguments of a call, which are JSON as text."""
+    """Return the arguments of a tool call. Cursor stores them as a string that contains JSON."""
     for key in ("rawArgs", "params"):
         found = object_in(used, key) or fields_of(json_in(used, key))
         if found:

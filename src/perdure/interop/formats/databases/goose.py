@@ -3,8 +3,8 @@
 A session is one chain of messages. After a compaction, Goose hides the older messages from the
 model and adds the summary as a message that only the model sees. perdure imports this message as a
 compaction. Notifications and requests to confirm a call are stored outside the conversation. The
-row of the session comes last, because it changes with every message and an import compares the rows
-before it.
+row of the session becomes the last line, because it changes with every message and an import
+compares all lines before it.
 Source: ``session_manager.rs``, ``legacy.rs`` and ``message.rs`` of block/goose, as of 2026.
 """
 
@@ -59,10 +59,10 @@ _METADATA = ("session_type", "provider_name", "schedule_id", "parent_session_id"
 _OUTSIDE = frozenset(
     {"toolConfirmationRequest", "actionRequired", "systemNotification", "conversationCompacted"}
 )
-"""Types of content that no model gets."""
+"""Types of content that are never sent to a model."""
 _SESSION = re.compile(r"\d{8}_\d{1,6}")
 _LATEST_SECONDS = 10**11
-"""A larger number is a time in milliseconds."""
+"""A timestamp above this number is in milliseconds, otherwise in seconds."""
 
 
 # -- the database
@@ -101,7 +101,7 @@ def is_record(fields: Fields) -> bool:
 
 
 def at_path(header: SourceHeader, path: Path) -> SourceHeader:
-    """Return `header` with the session id from an older file's name, as in the database."""
+    """Return `header`; for a file of an earlier version, set the session id of the file's name."""
     if header.session is not None or not _SESSION.fullmatch(path.stem):
         return header
     return msgspec.structs.replace(header, session=path.stem)
@@ -114,7 +114,7 @@ def _is_file_header(fields: Fields) -> bool:
 
 
 class Reader(LineReader):
-    """Reads a session into `draft`."""
+    """Reads a session and adds its items to `draft`."""
 
     def __init__(self, draft: SourceDraft) -> None:
         super().__init__(draft)
@@ -214,7 +214,7 @@ class Reader(LineReader):
         return bodies
 
     def _summary(self, said: list[Part]) -> ItemBody:
-        """Return the compaction, or a message that Goose itself wrote to the model."""
+        """Convert a message from Goose to the model: a compaction's summary, or another message."""
         text = "\n\n".join(part.text for part in said if isinstance(part, TextPart))
         if self._has_hidden and text:
             self._has_hidden = False
@@ -262,7 +262,10 @@ def _part(fields: Fields, item: object, media: Media) -> Part:
 
 
 def _call(fields: Fields) -> ToolCallPart | None:
-    """Return the call; a call that Goose could not read has no name and stays unchanged."""
+    """Return the tool call in `fields`; None for a call without a name.
+
+    Goose writes no name for a call that it could not read.
+    """
     value = object_in(object_in(fields, "toolCall") or {}, "value") or {}
     return call_of(name_in(fields, "id"), name_in(value, "name"), object_in(value, "arguments"))
 

@@ -1,7 +1,7 @@
-"""The lines that represent the rows of a database: one JSON object for each row.
+"""Convert the rows of a database to lines: each row becomes one JSON object.
 
 A session in a database is read as a file with one line per row, and these lines are stored as the
-copy of the file. In this form, no data of a row is lost, and readers work on files and databases in
+copy of the file. No data of a row is lost in this form, and readers process files and databases in
 the same way.
 """
 
@@ -26,9 +26,9 @@ Lines = Iterator[bytes]
 class DatabaseFormat(msgspec.Struct, frozen=True):
     """How a program stores its sessions in a database.
 
-    `tables` are the tables and columns by which the database is recognized. `file_names` are the
-    names of its file. `ids` yields the ids of the sessions, `lines` the rows of one session as
-    lines.
+    `tables` are the tables and columns by which perdure recognizes the database. `file_names` are
+    the possible names of its file. `ids` yields the ids of the sessions, and `lines` yields the
+    rows of one session as lines.
     """
 
     tables: Mapping[str, Sequence[str]]
@@ -38,12 +38,12 @@ class DatabaseFormat(msgspec.Struct, frozen=True):
 
 
 def row_line(format: str, table: str, row: Row) -> bytes:
-    """Return the line of a row."""
+    """Return the line that represents `row` of `table` in a database of `format`."""
     return _encode({"program": format, "table": table, "row": row})
 
 
 def table_of(fields: Fields, format: str) -> str | None:
-    """Return the table of a row of `format`; None for other lines."""
+    """Return the name of the table if the line is a row of a `format` database; otherwise None."""
     if fields.get("program") != format or object_in(fields, "row") is None:
         return None
     return name_in(fields, "table")
@@ -57,9 +57,9 @@ def json_in(row: Fields, column: str) -> object:
 
 
 def session_content(database: Database, format: DatabaseFormat, id: str) -> Held:
-    """Return the rows of the session `id` as a source.
+    """Return the rows of the session `id` as lines of a source file in memory.
 
-    Raises: FormatError if the rows cannot be read; LimitExceeded if there are too many rows.
+    Raises: FormatError if the rows cannot be read. Raises LimitExceeded if there are too many rows.
     """
     name = f"{database.name} {id}"
     lines: list[bytes] = []

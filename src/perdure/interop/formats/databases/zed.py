@@ -89,7 +89,7 @@ DATABASE: Final = DatabaseFormat(
 def _document(stored: object, kind: object, name: str) -> bytes:
     """Return the JSON document of a row.
 
-    Raises: FormatError, LimitExceeded.
+    Raises: FormatError if the document cannot be read. Raises LimitExceeded if it is too large.
     """
     coded = text_in(fields_of(stored) or {}, "base64")
     data = str(stored).encode() if coded is None else b64decode(coded)
@@ -124,7 +124,7 @@ def is_record(fields: Fields) -> bool:
 
 
 class Reader(LineReader):
-    """Reads a thread into `draft`."""
+    """Reads a thread and adds its items to `draft`."""
 
     def __init__(self, draft: SourceDraft) -> None:
         super().__init__(draft)
@@ -179,7 +179,10 @@ class Reader(LineReader):
         self._leaf = self.draft.add_chain(record, bodies, self._leaf, "message")
 
     def _id_of(self, message: Fields) -> str:
-        """Return a message's id; only messages of people have an id, until they are edited."""
+        """Return the id of `message`.
+
+        Zed gives ids only to messages of people, and removes them on edits.
+        """
         own = name_in(object_in(message, "User") or {}, "id")
         if own is not None:
             self._asked, self._following = own, 0
@@ -192,7 +195,10 @@ parse = whole_parser(FORMAT, Reader)
 
 
 def _beginning_of(thread: Fields, row: Fields) -> str | None:
-    """Return the thread's start time; a row of an earlier version has only its last change."""
+    """Return the thread's start time: that of its project snapshot, or that of the row.
+
+    A row of an earlier version of Zed has only the time of the last change, which is not used.
+    """
     snapshot = object_in(thread, "initial_project_snapshot") or {}
     return name_in(snapshot, "timestamp") or name_in(row, "created_at")
 
@@ -200,7 +206,7 @@ def _beginning_of(thread: Fields, row: Fields) -> str | None:
 def _folder_of(thread: Fields, row: Fields) -> str | None:
     """Return the first folder of the thread.
 
-    The row stores the folders sorted, and separately their original order.
+    The row stores the folders in sorted order, and their original order in another column.
     """
     folders = (name_in(row, "folder_paths") or "").splitlines()
     order = (text_in(row, "folder_paths_order") or "").split(",")
@@ -232,7 +238,7 @@ def _bodies_of(message: object, fields: Fields, media: Media) -> Iterator[ItemBo
 
 
 def _earlier_bodies(message: Fields, media: Media) -> Iterator[ItemBody]:
-    """Yield the bodies of a message of the versions before 0.3.0."""
+    """Yield the bodies for a message in the form of Zed's thread versions before 0.3.0."""
     parts = [_part(each, media) for each in list_in(message, "segments") or ()]
     if text := name_in(message, "text"):
         parts.append(TextPart(text))
@@ -270,7 +276,7 @@ def _answer_and_results(
 def _part(item: object, media: Media) -> Part:
     """Return a piece of content as a message part.
 
-    The kind of the piece is its only key, or, before version 0.3.0, the field `type`.
+    The only key of the piece is its kind. Before version 0.3.0, the field `type` is its kind.
     """
     fields = fields_of(item) or {}
     kind, value = next(iter(fields.items()), ("", None))
@@ -298,7 +304,7 @@ def _part(item: object, media: Media) -> Part:
 
 
 def _mentioned(fields: Fields) -> str:
-    """Return a mention's text for the model: the name and former content of the mentioned item."""
+    """Return a mention's text for the model: the mentioned item's name and its former content."""
     (kind, place), *_ = (object_in(fields, "uri") or {"": None}).items()
     told = fields_of(place) or {}
     names = ("abs_path", "name", "url", "skill_file_path", "file_path", "base_ref")
@@ -336,7 +342,7 @@ def _result(fields: Fields, media: Media) -> ToolResultPart | None:
 def _shown(item: object, media: Media) -> Part | None:
     """Return a part of a tool result.
 
-    The part is text, or an object with text or a picture whose keys are in any letter case.
+    `item` is text, or an object with text or a picture. The object's keys may have any case.
     """
     if isinstance(item, str):
         return TextPart(item)

@@ -1,1 +1,1 @@
-"""One self-contained HTML page for a session."""
+"""Write a session as one self-contained HTML page."""

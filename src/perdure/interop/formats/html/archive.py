@@ -1,7 +1,7 @@
 """The index of an archive: one page that lists and searches the pages of many sessions.
 
-Like the pages of the sessions, the index loads no other file: its rows are JSON in the page, and
-are shown as text nodes.
+Like the pages of the sessions, the index loads no other file: its rows are JSON in the page. A
+script shows them as text nodes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _HASHED = len("sha256-") + 16
 
 
 class ArchiveRow(msgspec.Struct, frozen=True):
-    """One session in the index. `text` is searched; `facts` are shown below the title."""
+    """One session in the index. A search covers `text`. `facts` are shown below the title."""
 
     file: str
     title: str
@@ -41,7 +41,7 @@ class ArchiveRow(msgspec.Struct, frozen=True):
 
 
 def render_index(rows: Sequence[ArchiveRow]) -> bytes:
-    """Return the page of `rows`; the same rows always give the same bytes."""
+    """Return the index page that lists `rows`; the same rows always give the same bytes."""
     script = f'(() => {{\n"use strict";\n{asset("archive.js")}}})();\n'
     style = asset("archive.css")
     policy = "; ".join(
@@ -92,7 +92,7 @@ def _texts_of(piece: Piece) -> Iterator[str | None]:
 
 
 def page_name(session: StreamId) -> str:
-    """Return the file name of a session's page; an id that is not a valid file name is hashed."""
+    """Return the file name of a session's page; a hash replaces an id that is no file name."""
     if _PLAIN.fullmatch(session) and session != INDEX.removesuffix(".html"):
         return f"{session}.html"
     return f"{blob_hash(session.encode())[:_HASHED]}.html"

@@ -1,9 +1,9 @@
-"""A transcript as one HTML file that loads no other file: it embeds script, style and data.
+"""Write a transcript as one HTML file that loads no other file: it embeds script, style and data.
 
 All content of a transcript is data: JSON in the file without a single ``<``, shown as text nodes or
-as Markdown that a sanitizer cleaned. A policy in the page forbids every script, style, image,
-frame, form and connection that is not part of the page, and any conversion of strings to markup
-except by that sanitizer.
+as Markdown that a sanitizer cleaned. A content security policy in the page forbids every script,
+style, image, frame, form and connection that is not part of the page. Only that sanitizer may
+convert strings to markup.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _UNSAFE = re.compile(f"[{''.join(_ESCAPES)}]")
 
 
 def render_page(transcript: Transcript) -> bytes:
-    """Return the page of `transcript`; the same transcript always gives the same bytes."""
+    """Return the HTML page of `transcript`; the same transcript always gives the same bytes."""
     script, style = _script(), asset("page.css")
     texts = {
         "policy": html.escape(_policy(script, style)),
@@ -60,7 +60,7 @@ def transcript_in(content: bytes) -> Transcript:
 
 
 def fill(template: str, texts: Mapping[str, str]) -> bytes:
-    """Return `template` with a text for each of its markers."""
+    """Return `template` with its markers, the keys of `texts`, replaced by their texts."""
     return _MARKER.sub(lambda marker: texts[marker[1]], template).encode()
 
 
@@ -89,24 +89,24 @@ def _policy(script: str, style: str) -> str:
 
 
 def digest(text: str) -> str:
-    """Return the hash of a script or style that a policy allows."""
+    """Return the hash of a script or style in the form in which a security policy lists it."""
     return f"sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
 @cache
 def _script() -> str:
-    """Return the page's script: the libraries, then its files as one function without globals."""
+    """Return the page's script: libraries, then its own files as one function without globals."""
     vendored = "".join(f"{_without_map(asset(name))};\n" for name in _VENDOR)
     parts = "\n".join(asset(name) for name in _SCRIPTS)
     return f'{vendored}(() => {{\n"use strict";\n{parts}}})();\n'
 
 
 def _without_map(script: str) -> str:
-    """Return `script` without its last comment, which names a missing source map."""
+    """Return `script` without the comment at its end that names a source map, which pages lack."""
     return script.partition("//# sourceMappingURL=")[0].rstrip()
 
 
 @cache
 def asset(name: str) -> str:
-    """Return the content of a file that the pages use."""
+    """Return the content of the file `name`, a part of the pages such as a script or style."""
     return resources.files(_PACKAGE).joinpath(*_FOLDER, name).read_text(encoding="utf-8")

@@ -55,7 +55,8 @@ _FAILED = ("error", "cancelled", "rejected-by-user")
 def gather(path: Path) -> Held:
     """Return the thread in the document `path`, as lines.
 
-    Raises: FormatError if the document cannot be read or is not a thread; LimitExceeded.
+    Raises: FormatError if the document cannot be read or is not a thread. Raises LimitExceeded if
+    the document is too large.
     """
     try:
         content = read_named(path, "import_file_bytes", path.name)
@@ -81,7 +82,7 @@ def is_record(fields: Fields) -> bool:
 
 
 class Reader(LineReader):
-    """Reads a thread into `draft`."""
+    """Reads a thread and adds its items to `draft`."""
 
     def __init__(self, draft: SourceDraft) -> None:
         super().__init__(draft)
@@ -200,7 +201,7 @@ def _usage(used: Fields) -> Usage | None:
 
 
 def _folder_of(thread: Fields) -> str | None:
-    """Return the working folder; the thread contains the folder's address."""
+    """Return the path of the working folder; the thread contains it as a file URL."""
     initial = object_in(object_in(thread, "env") or {}, "initial") or {}
     for tree in list_in(initial, "trees") or ():
         try:

@@ -53,7 +53,7 @@ _OF_SUBAGENTS = ("agentId", "parentToolCallId")
 
 
 def at_path(header: SourceHeader, path: Path) -> SourceHeader:
-    """Return `header` with the session id in the path, for a file without its first event."""
+    """Return `header`; if the file lacks its first event, set the session id from the path."""
     path = path.absolute()
     name = path.parent.name if path.name == "events.jsonl" else path.stem
     if header.session is not None or not _UUID.fullmatch(name):
@@ -74,7 +74,7 @@ def is_record(fields: Fields) -> bool:
 
 
 class Reader(LineReader):
-    """Reads a session into `draft`."""
+    """Reads a session and adds its items to `draft`."""
 
     def __init__(self, draft: SourceDraft) -> None:
         super().__init__(draft)
@@ -158,7 +158,7 @@ class Reader(LineReader):
         return tuple(parts)
 
     def _asset(self, name: str | None) -> MediaPart | None:
-        """Return the bytes of an attachment from an earlier event."""
+        """Return the media part of the attachment `name`, whose bytes are in an earlier event."""
         known = None if name is None else self._media.get(name)
         if name is None or (known is not None and self.draft.media.holds(known)):
             return known
@@ -202,7 +202,7 @@ def _answer(data: Fields, thought: str | None) -> Message | None:
 
 
 def _call(item: object) -> Part:
-    """Convert a tool call; a call without an id or a name stays unchanged."""
+    """Convert a tool call; a call without an id or a name becomes an unchanged unknown part."""
     request = fields_of(item) or {}
     arguments: object = request.get("arguments")
     if isinstance(arguments, str):  # of a custom tool

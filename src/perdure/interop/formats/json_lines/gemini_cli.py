@@ -2,9 +2,9 @@
 
 Gemini CLI writes a message again, under the same id, when the calls of the message have ended. The
 import adds the new calls and results after the parts that are already imported. A message whose
-text changed begins a branch. A record ``$rewindTo`` moves the leaf to before a message. A record
-``$set`` with messages moves the leaf to the point where these messages differ from the current
-ones.
+text changed begins a branch. A record ``$rewindTo`` moves the leaf (the end of the conversation) to
+before a message. A record ``$set`` contains a new list of messages: it moves the leaf to the point
+where this list differs from the current messages.
 Source: Gemini CLI 0.61, which wrote the fixture, and its published package.
 """
 
@@ -58,8 +58,8 @@ _METADATA = ("projectHash", "kind")
 class _Told(msgspec.Struct):
     """The state of a message: a digest of its text, its calls, and the calls that have a result.
 
-    `at` is the place of the message in the chain when it was added. `before` is the leaf (the end
-    of the conversation) at that time.
+    `at` is the index of the message in the chain. `before` is the leaf (the end of the
+    conversation) before the message was added.
     """
 
     id: str
@@ -76,7 +76,7 @@ def is_record(fields: Fields) -> bool:
 
 
 class Reader(LineReader):
-    """Reads a session into `draft`."""
+    """Reads a session and adds its items to `draft`."""
 
     def __init__(self, draft: SourceDraft) -> None:
         super().__init__(draft)
@@ -152,7 +152,7 @@ class Reader(LineReader):
         self.draft.add(record, LeafMoved(None), before, {"target": self._leaf})
 
     def _replace(self, record: Record, fields: Fields) -> None:
-        """Replace the messages of the chain by those in `fields`, from the first different one."""
+        """Replace the chain's messages by those in `fields`, from the first difference on."""
         found = [fields_of(each) or {} for each in list_in(fields, "messages") or ()]
         if "messages" not in fields:
             return
@@ -167,7 +167,7 @@ class Reader(LineReader):
             self._take_message(record, each, is_moved=True)
 
     def _start_of(self, at: int) -> int | None:
-        """Return the item below which the message at place `at` of the chain was added."""
+        """Return the parent item of the message at index `at` of the chain."""
         return self._chain[at].before if at < len(self._chain) else self._leaf
 
     def _on_chain(self, message: str) -> _Told | None:
@@ -182,7 +182,7 @@ class Reader(LineReader):
     def _take_message(self, record: Record, fields: Fields, *, is_moved: bool = False) -> None:
         """Read a message.
 
-        With `is_moved`, add it as a new message even if a message with the same id exists.
+        If `is_moved` is True, add it as a new message even if a message with the same id exists.
         """
         own = name_in(fields, "id") or f"{record.line.number}:{self._ordinal}"
         kind = text_in(fields, "type")
@@ -229,7 +229,7 @@ class Reader(LineReader):
             yield Message("user", said)
 
     def _gemini(self, fields: Fields, told: _Told, *, is_new: bool) -> Iterator[ItemBody]:
-        """Yield the new parts of the answer, and the results of its calls."""
+        """Yield the parts and tool results of an answer that are new compared to `told`."""
         media = self.draft.media
         said: list[Part] = []
         usage = None
@@ -284,7 +284,7 @@ parse = whole_parser(FORMAT, Reader)
 
 
 def part_of(fields: Fields, media: Media) -> Part | None:
-    """Convert a part in the form of Google's API, except a call; None for an unknown type."""
+    """Convert a part in the form of Google's API, but not a tool call; None for an unknown type."""
     text = fields.get("text")
     if isinstance(text, str):
         return ThinkingPart(text) if fields.get("thought") is True else TextPart(text)
@@ -299,7 +299,7 @@ def part_of(fields: Fields, media: Media) -> Part | None:
 
 
 def response_of(call_id: str, answered: Fields, media: Media, *, is_error: bool) -> ToolResultPart:
-    """Return the result in a function response to the call `call_id`."""
+    """Convert a function response to the result of the tool call `call_id`."""
     response = object_in(answered, "response") or {}
     text = text_in(response, "output")
     failure = text_in(response, "error")
@@ -315,7 +315,7 @@ def response_of(call_id: str, answered: Fields, media: Media, *, is_error: bool)
 
 
 def _answered_in(call: Fields) -> Fields | None:
-    """Return the function response of a call that has ended."""
+    """Return the function response of a tool call; None if the call has not ended."""
     for each in list_in(call, "result") or ():
         answered = object_in(fields_of(each) or {}, "functionResponse")
         if answered is not None:
@@ -329,7 +329,10 @@ def _thought(thought: Fields) -> str:
 
 
 def _usage(tokens: Fields | None) -> Usage | None:
-    """Return the usage. Gemini counts cached tokens as input, and excludes thoughts from output."""
+    """Convert the usage.
+
+    Gemini counts cached tokens as input, and excludes thoughts from output.
+    """
     if tokens is None:
         return None
     cached = count_in(tokens, "cached")

@@ -1,8 +1,8 @@
 """Read the sessions of Kimi CLI: ``context.jsonl``, one message per line.
 
-Everything is one chain, without ids and times; the folder of the file names the session. When Kimi
-CLI reverts or compacts a conversation, it renames the file and writes a new one: each of these
-files becomes a session.
+All messages form one chain and have no ids and times; the name of the file's folder is the session
+id. When Kimi CLI reverts or compacts a conversation, it renames the file and writes a new one: each
+of these files becomes a session.
 Source: ``soul/context.py`` and ``kosong/message.py`` of MoonshotAI/kimi-cli, as of 2026.
 """
 
@@ -41,7 +41,7 @@ def is_record(fields: Fields) -> bool:
 
 
 def at_path(header: SourceHeader, path: Path) -> SourceHeader:
-    """Return `header` with the session id that the path of the file contains."""
+    """Return `header` with the session id from the path of the file."""
     path = path.absolute()
     if path.stem == "context":
         return msgspec.structs.replace(header, session=path.parent.name)
@@ -58,7 +58,7 @@ def at_path(header: SourceHeader, path: Path) -> SourceHeader:
 
 
 class Reader(LineReader):
-    """Reads a session into `draft`."""
+    """Reads a session and adds its items to `draft`."""
 
     def __init__(self, draft: SourceDraft) -> None:
         super().__init__(draft)
@@ -79,7 +79,10 @@ class Reader(LineReader):
             self._leaf = self.draft.add(record, body, self._leaf)
 
     def finish(self) -> ParsedSource:
-        """Return the parsed source; only the path of the file names the session."""
+        """Return the parsed source.
+
+        It has no session id; only the path of the file contains the id.
+        """
         return self.draft.finish(SourceHeader(), self._leaf)
 
 
@@ -113,7 +116,7 @@ def _answer(parts: tuple[Part, ...], fields: Fields) -> Message | None:
 
 
 def _call(item: object) -> Part:
-    """Return the tool call in `item`; an item without an id or a name stays unchanged."""
+    """Convert the tool call in `item`; without an id or name it becomes an unknown part."""
     fields = fields_of(item) or {}
     function = object_in(fields, "function") or {}
     written = text_in(function, "arguments") or ""

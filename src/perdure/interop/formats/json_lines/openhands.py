@@ -1,9 +1,9 @@
 """Read the conversations of OpenHands: a folder with a file for each event.
 
-The events become lines, below a first line with the id and the working folder. Only the id and the
-working folder of ``base_state.json`` are read, because this file also contains settings and keys of
-the model. Events form one chain; events that no model receives are stored outside the conversation.
-A condensation of OpenHands becomes a compaction.
+Each event becomes a line, after a first line with the id and the working folder. Only the id and
+the working folder of ``base_state.json`` are read, because this file also contains settings and
+keys of the model. Events form one chain; events that no model receives are stored outside the
+conversation. A condensation, with which OpenHands shortens the context, becomes a compaction.
 Source: ``sdk/event`` and ``conversation/persistence_const.py`` of OpenHands/software-agent-sdk, as
 of 2026.
 """
@@ -65,7 +65,7 @@ _RESULTS = ("ObservationEvent", "AgentErrorEvent", "UserRejectObservation")
 def gather(path: Path) -> Held:
     """Return the conversation in the folder of the file `path`, as lines.
 
-    Raises: FormatError if a file cannot be read; LimitExceeded if there are too many files.
+    Raises: FormatError if a file cannot be read. Raises LimitExceeded if there are too many files.
     """
     folder = path.absolute().parent
     name = f"{folder.name}/{path.name}"
@@ -124,7 +124,7 @@ def is_record(fields: Fields) -> bool:
 
 
 class Reader(LineReader):
-    """Reads a conversation into `draft`."""
+    """Reads a conversation and adds its items to `draft`."""
 
     def __init__(self, draft: SourceDraft) -> None:
         super().__init__(draft)
@@ -171,7 +171,7 @@ class Reader(LineReader):
             self._order.append(self._leaf)
 
     def _kept_after(self, forgotten: Iterable[str]) -> int | None:
-        """Return the first item after all `forgotten` events; None if no item follows."""
+        """Return the first item after the last of the `forgotten` events; None if none follows."""
         last = max((self._nodes[each] for each in forgotten if each in self._nodes), default=-1)
         following = bisect_right(self._order, last)
         return self._order[following] if following < len(self._order) else None

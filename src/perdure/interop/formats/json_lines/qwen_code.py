@@ -39,7 +39,7 @@ _FOREIGN = "it is not a record of a session of Qwen Code"
 def is_record(fields: Fields) -> bool:
     """Return whether `fields` is a record of Qwen Code.
 
-    Messages in records of Claude Code look similar but have no `parts`.
+    Records of Claude Code look similar, but their messages have no `parts`.
     """
     if name_in(fields, "uuid") is None or name_in(fields, "sessionId") is None:
         return False
@@ -48,7 +48,7 @@ def is_record(fields: Fields) -> bool:
 
 
 class Reader(LineReader):
-    """Reads a session into `draft`."""
+    """Reads a session and adds its items to `draft`."""
 
     def __init__(self, draft: SourceDraft) -> None:
         super().__init__(draft)
@@ -125,7 +125,10 @@ def _part(fields: Fields, media: Media) -> Part | None:
 
 
 def _usage(counted: Fields | None) -> Usage | None:
-    """Return the usage. The source counts cached tokens as input, and not thoughts as output."""
+    """Convert the usage.
+
+    Qwen Code counts cached tokens as input, and excludes thoughts from output.
+    """
     if counted is None:
         return None
     cached = count_in(counted, "cachedContentTokenCount")

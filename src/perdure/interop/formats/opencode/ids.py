@@ -1,4 +1,4 @@
-"""Ids in opencode's form: kind, 12 hex digits (time and number), then 14 letters and digits."""
+"""Create ids in opencode's form: kind, 12 hex digits (time, number), 14 letters or digits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ _TIMES = 2**48
 
 
 def opencode_id(kind: str, at: int, number: int, seed: str) -> str:
-    """Return the id of the record `number` of `kind`. Units: `at` is Unix milliseconds."""
+    """Return the opencode id of the record with `number`, time `at` and this `kind` and `seed`.
+
+    Units: `at` is Unix milliseconds.
+    """
     time = (at * 0x1000 + number) % _TIMES
     if kind == "ses":
         time = _TIMES - 1 - time  # the newest session first
@@ -18,7 +21,7 @@ def opencode_id(kind: str, at: int, number: int, seed: str) -> str:
 
 
 def is_id_of(id: str, kind: str, at: int, seed: str) -> bool:
-    """Return whether `id` belongs to a record of `kind` and `seed` at the time `at`."""
+    """Return whether `opencode_id` created `id` for `kind`, `at` and `seed` with any number."""
     digits = id.removeprefix(f"{kind}_")[:12]
     try:
         time = int(digits, 16)

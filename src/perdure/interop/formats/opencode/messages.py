@@ -40,7 +40,7 @@ from perdure.session.messages import (
 QUIET = frozenset(
     {"step-start", "step-finish", "snapshot", "patch", "agent", "retry", "compaction"}
 )
-"""Types of the parts without content of their own."""
+"""Types of parts that do not become content of a message."""
 
 _MEDIA = ("image/", "audio/", "video/", "application/pdf")
 _ABORTED = "MessageAbortedError"
@@ -54,7 +54,7 @@ _STOP_REASONS: dict[str | None, StopReason] = {
 
 
 def said_by_person(parts: Iterable[object], media: Media) -> Message | CustomMessage | None:
-    """Return the user message; None if it contains nothing for a model."""
+    """Return the user message in `parts`; None if it contains nothing that a model gets."""
     found: list[Part] = []
     is_theirs = False
     for item in parts:
@@ -71,7 +71,7 @@ def said_by_person(parts: Iterable[object], media: Media) -> Message | CustomMes
 
 
 def summary_in(parts: Iterable[object]) -> str:
-    """Return the text of `parts`."""
+    """Return the joined text of `parts`, the parts of a compaction summary."""
     found = (fields_of(part) or {} for part in parts)
     return "\n\n".join(
         text
@@ -81,9 +81,9 @@ def summary_in(parts: Iterable[object]) -> str:
 
 
 def steps_of(info: Fields, parts: list[object], media: Media) -> list[Message]:
-    """Return the answers of a record, each before the results of its calls.
+    """Return the answers in a record, each followed by the message with its tool results.
 
-    Shape: at least one answer, without parts if there is no content.
+    Shape: the list has at least one answer, which has no parts if the record has no content.
     """
     steps: list[Message] = []
     step = _Step(info, media)
@@ -114,7 +114,7 @@ class _Step:
         return not self._said
 
     def take(self, item: object, fields: Fields) -> None:
-        """Add one part."""
+        """Add the part `item`, whose parsed fields are `fields`."""
         match text_in(fields, "type"):
             case "reasoning":
                 self._said.append(ThinkingPart(text_in(fields, "text") or ""))
@@ -141,7 +141,7 @@ class _Step:
         )
 
     def messages(self, end: Fields, *, is_last: bool = False) -> list[Message]:
-        """Return its messages. `end` contains the usage and stop reason of the step."""
+        """Return the messages of the step. `end` contains the usage and stop reason of the step."""
         info, error = self._info, None
         reason = _STOP_REASONS.get(text_in(end, "reason") or text_in(end, "finish"))
         failure = object_in(info, "error")
@@ -161,7 +161,7 @@ class _Step:
 
 
 def usage_of(end: Fields) -> Usage | None:
-    """Return the usage of a step; None if nothing was counted."""
+    """Return the usage of a step; None if opencode counted no tokens."""
     tokens = object_in(end, "tokens") or {}
     cache = object_in(tokens, "cache") or {}
     read, written = count_in(cache, "read"), count_in(cache, "write")
@@ -176,7 +176,7 @@ def usage_of(end: Fields) -> Usage | None:
 
 
 def subagents_of(parts: Iterable[object]) -> Fields | None:
-    """Return the sessions of the agents that tool calls started."""
+    """Return the ids of the sessions that tool calls in `parts` started as subagents."""
     for item in parts:
         state = object_in(fields_of(item) or {}, "state") or {}
         session = name_in(object_in(state, "metadata") or {}, "sessionId")

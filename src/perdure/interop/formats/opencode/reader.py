@@ -1,7 +1,7 @@
 """Read the output of `opencode export`: one JSON document with a session and its messages.
 
-Each export rewrites the document, so earlier imports are found by the messages' ids. The messages
-form one chain. Lines on which no message begins count as the header.
+Each export rewrites the document, so messages that were imported before are matched by their ids.
+The messages form one chain. Lines of the document on which no message begins count as the header.
 Source: anomalyco/opencode of spring 2026 (1.x), ``cli/cmd/export.ts`` and
 ``session/message-v2.ts``. The exports of 2.x have another form and are not read.
 """
@@ -79,7 +79,7 @@ class _Reader:
         self.draft.count_lines()
 
     def refuse(self, reason: str) -> None:
-        """Report every line."""
+        """Report every line of the document as malformed, with `reason`."""
         for line in lines_of(self._content):
             if not line.is_blank:
                 self.draft.report_malformed(line, f"it is not an export of opencode ({reason})")

@@ -1,7 +1,8 @@
 """Write a conversation as an export of opencode, which ``opencode import`` reads.
 
-Pure. An answer and the results of its calls are one record, as in opencode. The program opencode
-sorts messages by their ids. Each id therefore begins with the time of the message and its number.
+These functions are pure. An answer and the results of its calls become one record, as in opencode.
+The program opencode sorts messages by their ids. Each id therefore begins with the time of the
+message and its number.
 """
 
 from __future__ import annotations
@@ -43,11 +44,11 @@ _SPENT_ELSEWHERE: Fields = {
     "tokens": {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}},
     "cost": 0,
 }
-"""Of an answer that was not opencode's: it counts in the session that it is from."""
+"""Zero usage for an answer: the session that the answer comes from already counts its usage."""
 
 
 def session_id(conversation: Conversation) -> str:
-    """Return the id of the session in opencode."""
+    """Return the id that the session gets in opencode."""
     return opencode_id("ses", conversation.created_at, 0, str(conversation.id))
 
 
@@ -85,7 +86,7 @@ class _Writer:
         self._is_marked = False
 
     def messages(self) -> Iterator[Fields]:
-        """Yield a record for each input and each answer."""
+        """Yield a record for each user message and for each answer."""
         said = self._conversation.said
         for at, each in enumerate(said):
             if each.message.role == "assistant":
@@ -176,7 +177,7 @@ class _Writer:
         }
 
     def _placed(self, message: str, at: int, parts: Sequence[Fields]) -> list[Fields]:
-        """Return the `parts` that are not empty, with their ids."""
+        """Return the `parts` that are not empty, with the ids of the part, message and session."""
         place = {"sessionID": self._session, "messageID": message}
         return [{"id": self._next("prt", at), **place, **part} for part in parts if part]
 

@@ -1,1 +1,1 @@
-"""Operator's session files."""
+"""Read and write Operator's session files."""

@@ -1,10 +1,10 @@
 """Read Operator session files: version 3, the form in its documentation, and the legacy form.
 
-As in pi, an Operator file contains one tree; its labels and names become side entries in perdure. A
-``leaf`` record moves the leaf and has no children. The legacy form is a line of metadata and one
-message per line, in order. Lines of the legacy form have no ids. A line of the legacy form is
-identified by its content, because each save rewrites the whole file. Fields unknown to perdure
-remain only in the stored copy of the imported file.
+As in pi, all records of an Operator file form one tree; its labels and names become side entries in
+perdure. A ``leaf`` record moves the leaf (the end of the conversation) and has no children. The
+legacy form is a line of metadata and one message per line, in order. Lines of the legacy form have
+no ids. A line of the legacy form is identified by its content, because each save rewrites the whole
+file. Fields unknown to perdure remain only in the stored copy of the imported file.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _RECORD_TYPES = frozenset(
 
 
 class Reader:
-    """Reads an Operator session into `draft`."""
+    """Reads an Operator session and adds its items to `draft`."""
 
     def __init__(self, draft: SourceDraft) -> None:
         self.draft = draft
@@ -83,7 +83,7 @@ class Reader:
             self._take_record(line, fields, kind)
 
     def take_plain(self, fields: Fields, number: int, offset: int, length: int) -> bool:
-        """Fast path: add a message below an earlier record; return False for other records."""
+        """Fast path: add a message whose parent was read before; return False for other records."""
         node = self.linker.add_message(fields, "parent_id", (number, offset, length), _read_message)
         if node is None:
             return False
@@ -179,7 +179,7 @@ def _time_of(fields: Fields, message: Fields) -> int | None:
 
 
 def _leaf(reader: Reader, record: Record, parent: int | None) -> int | None:
-    """Return the entry to which the ``leaf`` record moves the leaf."""
+    """Return the item to which the ``leaf`` record `record` moves the leaf."""
     target = name_in(record.fields, "target_id")
     if target is not None and target not in reader.linker.nodes:
         text = f"line {record.line.number}: the leaf it moves to is not here; it stays"

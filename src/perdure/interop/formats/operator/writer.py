@@ -1,10 +1,10 @@
-"""Write a whole session as an Operator file: its original file, if it has one, plus new records.
+"""Write a complete session as an Operator file: its original file, if any, plus new records.
 
-Pure. A session that was read from an Operator file and not changed gives the bytes of that file.
-For a changed session, new records are added to the bytes of its file. A session without an Operator
-file is written from scratch. In a new file, the tree comes first, in log order. Labels and the
-title follow the tree, because Operator stores them in the tree too. The last record is a ``leaf``
-record that moves back to the current leaf.
+These functions are pure. A session that was read from an Operator file and not changed gives the
+bytes of that file. For a changed session, new records are added to the bytes of its file. A session
+without an Operator file is written from scratch. In a new file, the tree comes first, in log order.
+Labels and the title follow the tree, because Operator stores them in the tree too. The last record
+is a ``leaf`` record that moves back to the current leaf.
 """
 
 from __future__ import annotations
@@ -42,23 +42,23 @@ from perdure.session.tree import branch_to
 
 
 class Written(msgspec.Struct, frozen=True):
-    """A file, and the content that it lacks."""
+    """An Operator file, and descriptions of the content that it lacks."""
 
     content: bytes
     warnings: tuple[str, ...]
 
 
 class SourceFile(msgspec.Struct, frozen=True):
-    """The file from which a session was read: its bytes, and the seqs of their entries."""
+    """The imported file of a session: its bytes, and the seqs of the entries that store it."""
 
     content: bytes
     parts: frozenset[int]
 
 
 def is_current(content: bytes) -> bool:
-    """Whether records of version 3 can be added to the file `content`.
+    """Return whether records of version 3 can be added to the file `content`.
 
-    A header without a version follows Operator's documentation.
+    They can also be added after a header without a version, the form in Operator's documentation.
     """
     for line in lines_of(content):
         fields = fields_of(read_line(line.content).value)
@@ -170,7 +170,7 @@ class _Writer:
         return entry.id in self._in_base
 
     def _labels(self) -> list[tuple[Entry, Fields]]:
-        """Return a record for every new or changed label."""
+        """Return the side entry and the record of every new or changed label."""
         notes = [entry for entry in self._bundle.entries if entry.kind == Label.kind]
         said = labels_of(note for note in notes if self._is_of_base(note))
         newest = {note.about: note for note in notes if note.about is not None}
@@ -260,7 +260,7 @@ class _Writer:
 
 
 def _kept_over(tree: Iterable[Entry], undone: frozenset[EntryId]) -> frozenset[EntryId]:
-    """Return the compactions in those parts of a branch that a later compaction keeps."""
+    """Return the compactions that a later compaction on their branch keeps in the context."""
     by_id = {entry.id: entry for entry in tree}
     found: set[EntryId] = set()
     for entry in by_id.values():
@@ -278,9 +278,9 @@ def _kept_over(tree: Iterable[Entry], undone: frozenset[EntryId]) -> frozenset[E
 
 
 def _read_from(entries: Sequence[Entry], base: SourceFile | None) -> Mapping[EntryId, None]:
-    """Return the entries that were read from `base`.
+    """Return the ids of the entries that were read from the file `base`, as keys.
 
-    An unreadable entry counts if `base` contains its line.
+    An opaque entry (an unreadable line) is included if `base` contains its line.
     """
     if base is None:
         return {}

@@ -1,7 +1,7 @@
 """Change ids or the version in records of a pi file; all other bytes stay the same.
 
-This module changes records as pi's own migration does: replaced fields stay in place, new fields
-are added at the end. A value that is not changed keeps its bytes; this includes numbers.
+This module changes records as pi's own migration does: a replaced field stays at its place, and new
+fields are added at the end. The bytes of all other values, even of numbers, stay the same.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def needs_migration(content: bytes) -> bool:
 
 
 def version_of(content: bytes) -> float:
-    """Return the version that the file `content` states; 1 if it states none."""
+    """Return the version in the header of the file `content`; 1 if it states none."""
     for line in lines_of(content):
         fields = fields_of(read_line(line.content).value)
         if fields is not None and fields.get("type") == "session":
@@ -45,7 +45,7 @@ def migrate(content: bytes, ids: Mapping[int, str]) -> bytes:
 
 
 def replace_keys(line: bytes, changes: Mapping[str, object], removed: str | None = None) -> bytes:
-    """Return the record `line` with the top-level `changes` and without the key `removed`."""
+    """Return the record `line` with these `changes` of top-level keys, and without `removed`."""
     try:
         fields = _raw_object.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -70,7 +70,7 @@ def _rename_role(fields: dict[str, msgspec.Raw]) -> None:
 
 
 def _splice(line: bytes, changes: Mapping[str, object]) -> bytes:
-    """Insert `changes` before the last brace of `line`, a line that only lenient readers accept."""
+    """Insert `changes` before the last brace of `line`, which only lenient parsers accept."""
     end = line.rfind(b"}")
     return line[:end] + b"," + encode(dict(changes))[1:-1] + line[end:]
 

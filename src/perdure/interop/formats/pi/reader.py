@@ -1,8 +1,8 @@
 """Read pi session files of version 1, 2 and 3 (and additions of newer pi).
 
-pi stores everything in one tree. In perdure, labels and names are side entries. The children of a
-label or name therefore get its nearest ancestor in the conversation as parent. The tree of messages
-is the same as in pi. A version 1 file has no ids: each record is the child of the record before it.
+pi stores everything in one tree. In perdure, labels and names are side entries. If a label or name
+has children, their parent becomes its nearest ancestor in the conversation. The tree of messages is
+the same as in pi. A version 1 file has no ids: each record is the child of the record before it.
 Fields unknown to perdure remain only in the stored copy of the imported file.
 """
 
@@ -53,7 +53,7 @@ _RECORD_TYPES = frozenset(
 
 
 class Reader:
-    """Reads a pi session into `draft`."""
+    """Reads a pi session and adds its items to `draft`."""
 
     def __init__(self, draft: SourceDraft) -> None:
         self.draft = draft
@@ -86,7 +86,7 @@ class Reader:
             self._take_record(line, fields)
 
     def take_plain(self, fields: Fields, number: int, offset: int, length: int) -> bool:
-        """Fast path: add a message below an earlier record; return False for other records."""
+        """Fast path: add a message whose parent was read before; return False for other records."""
         node = self.linker.add_message(fields, "parentId", (number, offset, length), _read_message)
         if node is None:
             return False
@@ -198,7 +198,7 @@ def _time_of(fields: Fields, message: Fields) -> int | None:
 
 
 def is_record(fields: Fields) -> bool:
-    """Return whether `fields` is a record of pi; Operator uses snake case and numeric times."""
+    """Return whether `fields` is a record of pi. Operator's records have other keys and times."""
     kind = name_in(fields, "type")
     if text_in(fields, "timestamp") is None or "parent_id" in fields:
         return False

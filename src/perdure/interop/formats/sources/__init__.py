@@ -1,1 +1,1 @@
-"""Sources of any size, read line by line: their bytes, the outline and content of each line."""
+"""Read source files of any size line by line, without loading large files into memory."""

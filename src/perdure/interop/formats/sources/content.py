@@ -1,4 +1,4 @@
-"""The bytes of a source: in memory, or in a file that is read piece by piece.
+"""Access the bytes of a source, in memory or in a file that is read piece by piece.
 
 Invariant: only one chunk of a file and the current line are in memory, whatever the size of the
 file. This module does not interpret the bytes.
@@ -19,11 +19,11 @@ from perdure.errors import FormatError, LimitExceeded
 from perdure.session.ids import blob_hash_of
 
 CHUNK_BYTES = 256 * 1024
-"""Number of bytes read of a file at a time; more for a longer line."""
+"""Number of bytes that are read from a file at a time. Longer lines are read in larger pieces."""
 
 
 class Content(Protocol):
-    """The bytes of a source when it was opened."""
+    """The bytes that a source had when it was opened."""
 
     @property
     def name(self) -> str:
@@ -76,7 +76,7 @@ class FileContent:
 
     @property
     def length(self) -> int:
-        """The number of bytes at opening, or left by `cut`."""
+        """The number of bytes when the file was opened, or after `cut`."""
         return self._length
 
     def cut(self, length: int) -> None:
@@ -138,7 +138,7 @@ def path_of(content: Content) -> Path | None:
 
 
 def pieces_of(content: Content, begin: int, end: int) -> Iterator[bytes]:
-    """Yield the bytes from `begin` to `end`, a chunk at a time."""
+    """Yield the bytes from `begin` to `end`, in chunks."""
     for offset in range(begin, end, CHUNK_BYTES):
         yield content.read(offset, min(CHUNK_BYTES, end - offset))
 
@@ -154,7 +154,7 @@ def line_number_at(content: Content, offset: int) -> int:
 
 
 def end_of_lines(content: Content) -> int:
-    """Return the end of the last complete line; 0 if no line is complete."""
+    """Return the offset after the last line that ends with LF; 0 if there is no such line."""
     end = content.length
     while end > 0:
         begin = max(0, end - CHUNK_BYTES)
@@ -168,7 +168,7 @@ def end_of_lines(content: Content) -> int:
 def batches_in(content: Content) -> Iterator[tuple[list[bytes], bool]]:
     """Yield batches of lines without their LF, and whether an LF ended these lines.
 
-    Shape: a line without an LF comes last, and alone.
+    Shape: a last line without an LF is a batch of its own.
     """
     at, rest, most = 0, b"", limits().import_line_bytes
     while at < content.length:

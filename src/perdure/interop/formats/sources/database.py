@@ -1,4 +1,4 @@
-"""Read tables of another program's SQLite file; nothing in the file is trusted or changed.
+"""Read tables of another program's SQLite file, which is not trusted and never changed.
 
 Invariant: every query has a limit for its work and for the size of a value. Views, virtual tables
 and generated columns could run code, so this module does not read them. Text that is no UTF-8 and
@@ -28,18 +28,18 @@ MAGIC = b"SQLite format 3\x00"
 _BESIDE = ("-wal", "-shm", "-journal")
 _STEPS = 20_000
 _MOST_STEPS = 500_000_000
-"""Limit of SQLite instructions for one file; a row takes about ten."""
+"""Limit of the SQLite instructions for one file. Reading a row needs about ten instructions."""
 _TABLES = """
 SELECT CAST(name AS BLOB) FROM sqlite_schema WHERE type = 'table' AND rootpage > 0 LIMIT 200
 """
 _WAIT_MS = 2_000
 
 Row = dict[str, object]
-"""The values of a row by column."""
+"""Maps column names to the values of a row."""
 
 
 class Database:
-    """An SQLite file, opened to be read.
+    """An SQLite file that is open for reading.
 
     Raises: FormatError if the file cannot be read.
     """
@@ -59,7 +59,7 @@ class Database:
             raise
 
     def has(self, needed: Mapping[str, Sequence[str]]) -> bool:
-        """Return whether each table of `needed` has at least these columns."""
+        """Return whether each table in `needed` exists and has at least the given columns."""
         return all(
             set(columns) <= set(self._columns.get(table, ())) for table, columns in needed.items()
         )
@@ -75,7 +75,8 @@ class Database:
         """Yield the rows of `table`, by default with all columns.
 
         `where` and `order` are SQL text from perdure's own code.
-        Raises: FormatError if the rows cannot be read; LimitExceeded for a value above the limit.
+        Raises: FormatError if the rows cannot be read. Raises LimitExceeded if a value is too
+        large.
         """
         columns = self._columns[table] if columns is None else columns
         wanted = ", ".join(f"typeof({name}), {_bytes_of(name)}" for name in map(_quoted, columns))

@@ -1,10 +1,10 @@
-"""Store the items of a source while it is read, either completely or only their outline.
+"""Store the items of a source while it is read: complete items, or only their outline.
 
 A small source is read once, and its items stay in memory completely (`Whole`). A larger source is
-read twice. The first reading builds its `Outline`, which uses about sixty bytes plus the id per
-item, regardless of the length of the item's line. The second reading returns the items one by one,
-with their bodies (`PassingItems`). At the second reading, the outline already contains the changes
-that later lines make to earlier items (their usage, the session's title).
+read twice. The first pass builds its `Outline`, which uses about sixty bytes plus the id per item,
+regardless of the length of the item's line. The second pass returns the items one by one, with
+their bodies (`PassingItems`). Later lines can change earlier items (their usage, the session's
+title); in the second pass, the outline already contains these changes.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _BARE: tuple[ItemBody, ...] = (
     SessionInfoChanged(),
     ImportedRecord("", ""),
 )
-"""Placeholders for bodies that are not kept: empty ones of the same kind."""
+"""Empty bodies, one per kind, that replace the bodies that an outline does not store."""
 
 _KINDS: dict[type, int] = {type(body): number for number, body in enumerate(_BARE)}
 _NONE = -1
@@ -57,8 +57,8 @@ class Items(Protocol):
     def add(self, item: Item, otherwise: ItemBody | None = None) -> int:
         """Add the next item; return its position.
 
-        `otherwise` is a second body for the item. The item gets this body if `choose` is called for
-        it later.
+        `otherwise` is an alternative body. The item gets this body if `choose` is called for it
+        later.
         """
         ...
 
@@ -71,9 +71,9 @@ class Items(Protocol):
         ...
 
     def choose(self, position: int) -> None:
-        """Replace the body of the item at `position` by its second body.
+        """Replace the body of the item at `position` by the alternative body given to `add`.
 
-        The new body describes the session instead of the conversation.
+        The alternative body describes the session (for example its title), not the conversation.
         """
         ...
 
@@ -104,12 +104,12 @@ class Whole:
         self.items[position] = with_usage(self.items[position], usage)
 
     def choose(self, position: int) -> None:
-        """Replace the body of the item at `position` by its second body (see `add`)."""
+        """Replace the body of the item at `position` by the alternative body given to `add`."""
         self.items[position] = _outline_item(self.items[position], self._otherwise[position])
 
 
 class Outline(Sequence[Item]):
-    """The places of all items of a source; of each body, only its kind is stored.
+    """The offsets and kinds of all items of a source, without their bodies.
 
     Shape: `opaque` has the digests of opaque bytes.
     """
@@ -189,16 +189,16 @@ class Outline(Sequence[Item]):
         self.usages[position] = usage
 
     def choose(self, position: int) -> None:
-        """Record that the item at `position` gets its second body."""
+        """Record that the item at `position` gets the alternative body given to `add`."""
         self.chosen.add(position)
 
     def place(self, position: int) -> tuple[int, int]:
-        """Return offset and ordinal of the item at `position` in its source."""
+        """Return the byte offset of the line of the item at `position`, and its number in the line."""
         return self._offsets[position], self._ordinals[position]
 
 
 class PassingItems:
-    """Passes on the items of the source of `outline`, one by one and in the same order."""
+    """Receives the items of `outline` again in a second pass, and returns them with bodies."""
 
     def __init__(self, outline: Outline, name: str) -> None:
         self.waiting_bytes = 0
@@ -210,7 +210,7 @@ class PassingItems:
     def add(self, item: Item, otherwise: ItemBody | None = None) -> int:
         """Add the next item.
 
-        Raises: FormatError if the item differs from the first reading.
+        Raises: FormatError if the item differs from the item in the first pass.
         """
         position, outline = self._count, self._outline
         self._count += 1
@@ -230,7 +230,7 @@ class PassingItems:
         return taken
 
     def check_complete(self) -> None:
-        """Reject a source that had more items at the first reading. Raises: FormatError."""
+        """Raise FormatError if the source had more items in the first pass."""
         if self._count != len(self._outline):
             raise FormatError(self._name, _CHANGED)
 
@@ -241,10 +241,10 @@ class PassingItems:
         return self._outline[position]
 
     def set_usage(self, position: int, usage: Usage | None) -> None:
-        """Do nothing: the outline already contains this change."""
+        """Do nothing, because the outline already contains this change from the first pass."""
 
     def choose(self, position: int) -> None:
-        """Do nothing: the outline already contains this change."""
+        """Do nothing, because the outline already contains this change from the first pass."""
 
 
 def with_usage(item: Item, usage: Usage | None) -> Item:

@@ -1,10 +1,11 @@
-"""Link records to their parents, at any place in the file.
+"""Link records to their parents, which can be anywhere in the file.
 
 A record may name a parent that comes later in the file, is missing, or is part of a cycle. Each
-record is placed once, after its parent if the record has one. For a waiting record, only its place
-in the file is stored (``SourceDraft.release_line``); the record is read again when its parent is
-placed. Records that no longer wait are placed one at a time (`Linker.place_next`), so that the
-caller can process items in between. This module does not depend on a file format.
+record is placed (added to the tree) once, after its parent if the record has one. While a record
+waits for its parent, only its place in the file is stored (``SourceDraft.release_line``); the
+record is read again when its parent is placed. Then `Linker.place_next` places the waiting records
+one at a time, so that the caller can process items in between. This module does not depend on a
+file format.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from perdure.session.messages import Message
 from perdure.session.notes import ImportedRecord, Label, LeafMoved, SideBody
 
 Place = Callable[[Record, int | None], int | None]
-"""Makes a record an item below the given item; returns the parent for its children."""
+"""Adds a record as a child of the given item; returns the item that its children get as parent."""
 
 
 Referred = Callable[[str, str], int | None]
@@ -31,18 +32,24 @@ MessageFields = tuple[Message | CustomMessage | None, int | None, Fields | None]
 """Body, time and metadata of a message; the body is None if it cannot be read."""
 
 ReadMessage = Callable[[Fields, Fields, Media], MessageFields]
-"""Reads a message from its record and the message in the record."""
+"""Converts a message.
+
+The arguments are its record, the record's message, and the media.
+"""
 
 
 class Leaf:
-    """The item of a conversation's last line, whatever the order in which lines are placed."""
+    """The leaf: the item of the last line of the conversation, in whatever order lines are placed."""
 
     def __init__(self) -> None:
         self.node: int | None = None
         self._number = 0
 
     def follow(self, record: Record, node: int | None) -> None:
-        """Make `node`, the item of `record`, the leaf unless a later line was already placed."""
+        """Make `node`, the item of `record`, the leaf.
+
+        Do nothing if a later line was already placed.
+        """
         self.follow_line(record.line.number, node)
 
     def follow_line(self, number: int, node: int | None) -> None:
@@ -55,7 +62,7 @@ class Leaf:
 
 
 class Linker:
-    """Places records below their parents, in file order if the parents come first in the file."""
+    """Adds records to the tree below their parents, in file order if parents come first."""
 
     def __init__(self, draft: SourceDraft, place: Place) -> None:
         self.nodes: dict[str, int | None] = {}
@@ -68,7 +75,7 @@ class Linker:
         self._is_closed = False
 
     def is_plain(self, own: str, parent: object) -> bool:
-        """Return whether a record with these ids has an earlier parent and no waiting children."""
+        """Return whether the id `own` is new, `parent` was placed, and no child waits for `own`."""
         return (
             own not in self.nodes
             and own not in self._waiting
@@ -85,10 +92,10 @@ class Linker:
     def add_message(
         self, fields: Fields, parent_key: str, place: tuple[int, int, int], read: ReadMessage
     ) -> int | None:
-        """Add the record `fields` of the line at `place` if it is a message below an earlier line.
+        """Add the record `fields` if it is a message whose parent was read before.
 
-        Shape: `place` is line number, offset and length. Returns the item, or None if the record
-        was not added.
+        Shape: `place` is the number, offset and length of the record's line. Returns the item, or
+        None if the record was not added.
         """
         own, parent = fields.get("id"), fields.get(parent_key)
         message = object_in(fields, "message") if fields.get("type") == "message" else None
@@ -103,9 +110,10 @@ class Linker:
         return node
 
     def link(self, record: Record, leaf: int | None, *, has_gap: bool) -> bool:
-        """Place `record` as `add` does. A record without ids is placed below `leaf`.
+        """Place `record` as `add` does. A record without ids becomes a child of `leaf`.
 
-        Shape: True if unreadable lines came before the record and the record is not placed yet.
+        If unreadable lines came before the record (`has_gap`), `leaf` becomes the parent if the
+        record's parent is missing. Returns True if this record is not placed yet.
         """
         if has_gap:
             record.fallback = leaf
@@ -127,7 +135,10 @@ class Linker:
             self._waiting.setdefault(record.parent, []).append(record)
 
     def add_below(self, record: Record, node: int | None) -> None:
-        """Place `record` below the item `node`; this frees the children that wait for `record`."""
+        """Place `record` below the item `node`.
+
+        The records that wait for `record` can then be placed.
+        """
         record.is_placed = True
         own = self._place(record, node)
         if record.id is None:
@@ -145,7 +156,7 @@ class Linker:
             self._free += [(each, own) for each in reversed(waited) if not each.is_placed]
 
     def place_next(self) -> bool:
-        """Place one record that no longer waits; return False if there is none."""
+        """Place one waiting record whose parent was placed; return False if there is none."""
         while self._free:
             record, node = self._free.pop()
             if not record.is_placed:
@@ -168,11 +179,11 @@ class Linker:
     def item(
         self, record: Record, said: Said, parent: int | None, referred: Referred
     ) -> int | None:
-        """Make an item of `record` with the content `said`.
+        """Add an item of `record` with the content `said`.
 
-        Return the item that becomes the parent of its children. `referred` returns the item to
-        which a field of the body refers. The arguments of `referred` are the field's name and the
-        id in the field.
+        Return the item that becomes the parent of the record's children. `referred` returns the
+        item to which a field of the body refers. The arguments of `referred` are the field's name
+        and the id in the field.
         """
         draft, body = self._draft, said.body
         if said.malformed is not None:
@@ -207,13 +218,13 @@ class Linker:
         self._draft.release_line(record)  # it may still be waiting
 
     def close(self) -> None:
-        """Release the records whose parents are missing or form a cycle."""
+        """Let `place_next` place the records whose parents are missing or form a cycle."""
         orphans = (record for waiting in self._waiting.values() for record in waiting)
         self._is_closed = True
         self._orphans = iter(sorted(orphans, key=lambda record: record.line.number))
 
     def finish(self) -> None:
-        """Place all waiting records."""
+        """Place all waiting records, even those whose parents are missing."""
         while self.place_next():
             pass
         self.close()

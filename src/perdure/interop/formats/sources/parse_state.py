@@ -1,4 +1,4 @@
-"""The parse state of a source: the items made from its records, and the status of every line.
+"""The state of parsing a source: the items made from its records, and problems of its lines.
 
 This module does not depend on a file format.
 """
@@ -26,10 +26,10 @@ from perdure.session.messages import Message
 from perdure.session.notes import ImportedRecord
 
 Progress = Callable[[int, int], None]
-"""Called now and then with the number of bytes read and in total."""
+"""A callback that is called now and then with the number of bytes read, and the total number."""
 
 WARNINGS_OF_A_SORT = 20
-"""Number of warnings of one sort that are listed; the rest is counted."""
+"""Number of warnings of one sort that are listed; further warnings are only counted."""
 
 _TREE = (Message, TreeBody, bytes)
 
@@ -38,11 +38,11 @@ _SHED: Fields = {}
 
 
 class Record(msgspec.Struct, gc=False):
-    """A record of a source, ready to be placed.
+    """A record of a source that can be added to the tree.
 
     `id` and `parent` are foreign ids. A record whose `parent` is None is a root. `fallback` is the
     position of the record's parent item if the file has no record with the id `parent`.
-    `shed_bytes` is the length of the record's line if the line is not in memory, otherwise None.
+    `shed_bytes` is the length of the record's line if the line was dropped from memory; else None.
     """
 
     line: Line
@@ -56,7 +56,7 @@ class Record(msgspec.Struct, gc=False):
 
 
 class SourceDraft:
-    """The data read from a source so far; its items are added to `items`."""
+    """The data that was read from a source so far. Its items are added to `items`."""
 
     def __init__(
         self, format: str, content: Content | None = None, items: Items | None = None
@@ -76,7 +76,7 @@ class SourceDraft:
         self.lines = 0
 
     def count_lines(self) -> None:
-        """Account for the lines of a source that is not read line by line."""
+        """Count all lines and blank lines of a source that is not read line by line."""
         for line in lines_in(self.content):
             self.lines = line.number
             if line.is_blank:
@@ -88,7 +88,7 @@ class SourceDraft:
             self._blank.append(number)
 
     def release_line(self, record: Record) -> None:
-        """Drop the line of the waiting `record`, unless the whole source is in memory."""
+        """Drop the line of `record` while it waits, unless the whole source is in memory."""
         if self._is_whole:
             return
         line = record.line
@@ -114,7 +114,7 @@ class SourceDraft:
         self.warn("malformed", f"line {line.number}: {reason}")
 
     def newly_malformed(self) -> list[int]:
-        """Return the numbers of the lines reported since the last call."""
+        """Return the numbers of the lines that were reported as malformed since the last call."""
         fresh = sorted(line.number for line in self._malformed[self._told :])
         self._told = len(self._malformed)
         return fresh
@@ -122,14 +122,17 @@ class SourceDraft:
     def warn(self, sort: str, text: str) -> None:
         """Report the warning `text`.
 
-        Of many warnings of one sort, only the first ones are stored.
+        Only the first `WARNINGS_OF_A_SORT` warnings of a `sort` are stored.
         """
         self._counts[sort] = self._counts.get(sort, 0) + 1
         if self._counts[sort] <= WARNINGS_OF_A_SORT:
             self._warnings.setdefault(sort, []).append(text)
 
     def check_version(self, line: Line, version: float | None, newest: int) -> None:
-        """Report that the header at `line` has the unknown version `version`."""
+        """Warn if the `version` in the header at `line` is unknown.
+
+        `newest` is the newest known version.
+        """
         if version is not None and version not in range(1, newest + 1):
             text = (
                 f"line {line.number}: it says version {version:g}, and perdure knows {newest} and "
@@ -151,8 +154,8 @@ class SourceDraft:
     ) -> int:
         """Make an item of `record`, and return its position.
 
-        The item is below or about the item at `hangs_on`. `otherwise` is the body that the item
-        gets if it is chosen later (``Items.choose``).
+        The item at `hangs_on` becomes its parent, or the item that a side item is about.
+        `otherwise` is an alternative body that ``Items.choose`` can select later.
         """
         known = None
         if references is not None:
@@ -178,7 +181,7 @@ class SourceDraft:
     def add_chain(
         self, record: Record, bodies: Sequence[ItemBody], leaf: int | None, kind: str
     ) -> int | None:
-        """Make the items `bodies` from `record`, each below the previous one; return the new leaf.
+        """Add an item for each of `bodies`, each a child of the previous one; return the new leaf.
 
         A record without bodies becomes a side entry of `kind`.
         """
@@ -189,7 +192,7 @@ class SourceDraft:
         return leaf
 
     def put(self, item: Item) -> int:
-        """Fast path of `add` for `item`, which was made of a plain line; return its position."""
+        """Fast path of `add`: add the complete `item`, and return its position."""
         if item.at is None:
             item.at = self.at
         else:
@@ -207,7 +210,7 @@ class SourceDraft:
         return following if leaf == ancestor else None
 
     def headless(self, leaf: int | None, cwd: str | None = None) -> ParsedSource:
-        """Return the result for a source without a header.
+        """Return the parsed source for a file without a header, with a warning.
 
         Call this method after the whole source was read.
         """

@@ -21,7 +21,7 @@ from perdure.interop.formats.sources.parse_state import Progress, SourceDraft
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """Limits of the data that is in memory at the same time.
+    """Limits of how much of a source is in memory at the same time.
 
     Units: bytes of the source. A source of up to `whole_bytes` is read at once and becomes one
     commit; for a longer source, each commit contains about `piece_bytes`.
@@ -35,25 +35,28 @@ BOUNDS = Bounds()
 
 
 class Reader(Protocol):
-    """The reader of a format: it takes lines and puts items into its draft."""
+    """The reader of a format: it gets the lines of a source and adds items to its draft."""
 
     draft: SourceDraft
 
     @property
     def linker(self) -> Linker | None:
-        """The linker of the records; None if everything is one chain."""
+        """The linker that places the records; None if the records form one chain."""
         ...
 
     @property
     def instead(self) -> Make | None:
-        """The reader to use instead, or None; only known after the whole source was read."""
+        """Creates another reader, if the source must be read again with it; None otherwise.
+
+        The value is only known after the whole source was read.
+        """
         ...
 
     def take_plain(self, fields: Fields, number: int, offset: int, length: int, /) -> bool:
         """Fast path: add the line `fields` if it has the most common form, else return False.
 
-        The result is the same as the result of `take`, but the call is faster. The call places no
-        records that wait for their parents.
+        The effect is the same as that of `take`, but the call is faster. It does not place records
+        that wait for their parents.
         """
         ...
 
@@ -69,7 +72,7 @@ class Reader(Protocol):
 class LineReader:
     """A reader without a fast path.
 
-    A reader that sets no `linker` reads the records as one chain.
+    If a subclass sets no `linker`, it reads the records as one chain.
     """
 
     linker: Linker | None = None
@@ -91,8 +94,8 @@ class Stretch(msgspec.Struct, frozen=True):
     """The result of reading one piece of a source, which ends at the byte offset `end`.
 
     Each piece begins where the previous piece ended.
-    Shape: `items` follow the items of the previous piece. The lines of `items` may come earlier in
-    the source. `blobs` are the media that the items reference. `malformed` are numbers of lines.
+    Shape: `items` follow the items of the previous piece, but their lines may be in an earlier
+    piece. `blobs` are the media that the items reference. `malformed` are numbers of lines.
     `is_last` marks the last piece, whose `end` is the end of the source.
     """
 
@@ -106,7 +109,7 @@ class Stretch(msgspec.Struct, frozen=True):
 class Source(msgspec.Struct, frozen=True):
     """A source that was read once.
 
-    `again` reads the items a second time if `parsed` lacks their bodies.
+    If `parsed` lacks the bodies of the items, `again` creates the reader for a second pass.
     """
 
     content: Content
@@ -114,9 +117,9 @@ class Source(msgspec.Struct, frozen=True):
     again: Make | None = None
 
     def stretches(self, begin: int = 0, piece_bytes: int = BOUNDS.piece_bytes) -> Iterator[Stretch]:
-        """Yield the items with their bodies, in consecutive groups.
+        """Yield the items with their bodies, piece by piece.
 
-        No group ends before the offset `begin`.
+        The `end` of a piece is never smaller than the offset `begin`.
         Raises: FormatError if the source has changed.
         """
         if self.again is not None:
@@ -128,13 +131,13 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class Parse(Protocol):
-    """Parses a whole source, bodies included."""
+    """Parses a whole source in memory; the items have their bodies."""
 
     def __call__(self, content: bytes, progress: Progress | None = None, /) -> ParsedSource: ...
 
 
 def whole_parser(format: str, make: Make) -> Parse:
-    """Return the parser of a format; it also reads damaged sources."""
+    """Return a parser for whole sources of a format; it also reads damaged sources."""
 
     def parse(content: bytes, progress: Progress | None = None, /) -> ParsedSource:
         return _parse(Held(content), format, make, Whole, progress)[0]
@@ -149,9 +152,9 @@ def read_source(
     progress: Progress | None = None,
     bounds: Bounds = BOUNDS,
 ) -> Source:
-    """Read `content`.
+    """Read `content` once with the reader that `make` creates.
 
-    For a small source, read the bodies of its items; for a larger one, only their places.
+    For a small source, the result has the bodies of the items; for a larger one, only their places.
     """
     if content.length <= bounds.whole_bytes:
         content = Held(content.read(0, content.length), content.name)
@@ -200,7 +203,7 @@ def _stretches(
 
 
 def _ends(reader: Reader, progress: Progress | None = None) -> Iterator[int]:
-    """Yield the position of `reader` each time it has placed all items that it can place."""
+    """Read all lines; yield the offset reached after each line or each placed record."""
     draft, take_plain, linker = reader.draft, reader.take_plain, reader.linker
     begin = end = number = 0
     for lines, is_ended in batches_in(draft.content):
@@ -226,7 +229,7 @@ def _ends(reader: Reader, progress: Progress | None = None) -> Iterator[int]:
 
 
 def _take(reader: Reader, line: Line, fields: Fields | None) -> bool:
-    """Process a line that is not plain; return False if it is blank."""
+    """Process a line that the fast path did not add; return False if the line is blank."""
     if line.is_blank:
         reader.draft.take_blank(line.number)
         return False
