@@ -1,10 +1,10 @@
 """Follow session files of other programs, and import them while they grow.
 
 Each scan of the folders compares size and time of each file, and reads the changed files. A
-half-written line waits for the next scan, until its file has been unchanged for a while. A file
-that takes long to read is read less often, so that following costs a small share of a core. If a
-file is removed, its session remains in the store. The clock is an argument. This module does not
-wait for notifications of the operating system.
+half-written line at the end of a file is read only when the line is complete, or when the file has
+not changed for a while. A file that takes long to read is read less often, so that following files
+needs only a small share of a CPU core. If a file is removed, its session remains in the store. The
+clock is an argument. This module polls; it does not use file notifications of the operating system.
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ from perdure.interop.reports import ImportReport
 from perdure.stores.session_store import SessionStore
 
 SUFFIX = ".jsonl"
-"""Suffix of most files that may be sessions; their format is detected from the content."""
+"""Suffix of most session files; their format is detected from the content."""
 
 SOONEST_S = 0.25
 LATEST_S = 4.0
 QUIET_MS = 5_000
 """How long a file must be unchanged before its last line is read without a line end."""
 SHARE = 0.05
-"""Maximum share of the time spent on reading one file again and again."""
+"""Maximum share of the time that is spent on reading the same file again and again."""
 RETRY_S = 2.0
 
 FileId = tuple[int, int]
-"""Device and inode of a file: the same under every name."""
+"""Device and inode of a file, which are the same under all names of the file."""
 
 State = tuple[FileId, int, int]
 """Identity of a file, its size in bytes, and the time of its last change in nanoseconds."""
 
 
 class Change(msgspec.Struct, frozen=True):
-    """A change of a file: its session grew, it could not be read, or it was removed."""
+    """A change of a file: a session was imported or grew, or the file failed or was removed."""
 
     path: Path
     what: Literal["imported", "failed", "gone"]
@@ -63,10 +63,11 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class _Seen(msgspec.Struct):
-    """The known facts about a file.
+    """What the follower knows about a file.
 
-    `state` is the state of the file at the last read, None if it must be read again. `length` is
-    the length of the part that was read. The file is not read again before `due_s` (steady clock).
+    `state` is the state of the file when it was last read, or None if it must be read again.
+    `length` is the number of bytes that were read. The file is not read again before `due_s`
+    (steady clock).
     """
 
     file: FileId
@@ -80,8 +81,8 @@ class _Seen(msgspec.Struct):
 class FolderFollower:
     """Imports session files below `folders` into `store` while they grow.
 
-    `excluded` are files and folders to skip, such as perdure's own. `open` are the files that this
-    process writes, under any name.
+    `excluded` are files and folders to skip, such as perdure's own. `open` are the ids of files
+    that this process itself writes; they are skipped under any name.
     """
 
     def __init__(
@@ -102,7 +103,10 @@ class FolderFollower:
         self._seen: dict[Path, _Seen] = {}
 
     async def changes(self) -> AsyncIterator[Change]:
-        """Yield changes without end, first those of files not yet in the store."""
+        """Scan the folders in an endless loop, and yield the changes.
+
+        The first scan imports the files that are not in the store yet.
+        """
         pause_s = SOONEST_S
         while True:
             began_s, has_changed = self._clock.steady_s(), False
@@ -114,7 +118,7 @@ class FolderFollower:
             await self._clock.sleep(pause_s if has_changed else max(pause_s, took_s / SHARE))
 
     async def look(self) -> AsyncIterator[Change]:
-        """Yield the changes since the last scan."""
+        """Scan the folders once, and yield the changes since the last scan."""
         found = await asyncio.to_thread(self._find_files)
         for gone in self._gone_files(found):
             yield gone
@@ -123,7 +127,7 @@ class FolderFollower:
                 yield change
 
     def _gone_files(self, found: Mapping[Path, State]) -> Iterator[Change]:
-        """Yield the removed files; a renamed file is followed under its new name."""
+        """Yield a change for each removed file; a renamed file is followed under its new name."""
         lost = {path: seen for path, seen in self._seen.items() if path not in found}
         renamed = {seen.file: path for path, seen in lost.items()}
         for path, (file, _, _) in found.items():
@@ -136,14 +140,14 @@ class FolderFollower:
                 yield Change(path, "gone")
 
     def _jobs(self, found: Mapping[Path, State]) -> Iterator[Job[list[Change]]]:
-        """Yield the files to read."""
+        """Yield a job for each file that must be read now."""
         for path, state in found.items():
             seen = self._seen.setdefault(path, _Seen(state[0]))
             if state != seen.state and self._clock.steady_s() >= seen.due_s:
                 yield held_bytes(state[1]), partial(self._read, path, state, seen)
 
     def _find_files(self) -> dict[Path, State]:
-        """Return the existing files by path; a file with several names counts once."""
+        """Return the files found, with their states; a file with several names is listed once."""
         states: dict[Path, State] = {}
         known = set(self._open)
         for path in self._paths():
@@ -217,7 +221,10 @@ class FolderFollower:
         return changes + failed
 
     def _failures(self, path: Path, errors: list[PerdureError], seen: _Seen) -> list[Change]:
-        """Return the failures that were not reported yet; retry after a temporary failure."""
+        """Return changes for errors that were not reported yet.
+
+        After an error that may be temporary, the file is read again later.
+        """
         if seen.state is None:  # it is being written: its next line may identify it
             errors[:] = [error for error in errors if not isinstance(error, FormatError)]
         if any(not isinstance(error, FormatError) for error in errors):
@@ -227,7 +234,7 @@ class FolderFollower:
 
 
 def _with_log(path: Path, state: State) -> State:
-    """Return `state` including a database's log file, which contains the newest commits."""
+    """Return `state`, including the ``-wal`` file of a database, which has its newest commits."""
     if path.name.endswith(SUFFIX):
         return state
     try:
@@ -241,9 +248,9 @@ def _with_log(path: Path, state: State) -> State:
 def histories_in(
     folder: Path, on_closed: Callable[[OSError], object] | None = None
 ) -> Iterator[Path]:
-    """Yield possible session files below `folder`, in order; if `folder` is a file, yield it.
+    """Yield possible session files below `folder`, sorted; if `folder` is a file, yield it.
 
-    `on_closed` is called for folders that cannot be read.
+    `on_closed` is called with the error of each folder that cannot be read.
     """
     if folder.is_file():
         yield folder

@@ -1,13 +1,14 @@
-"""Find the session of a source: by its possible ids, or as a file that perdure wrote.
+"""Find the session of a source by the ids it may have, or by the records that perdure wrote in it.
 
-The possible ids are computed from the source alone, so that the session of the source is found
-again whatever other sessions exist.
+The possible ids are computed only from the source, so the session of the source is found again
+whatever other sessions exist.
 
 A file that perdure wrote for pi or Operator has the id of its session, and the ids of its records
 are derived from perdure's entry ids. Equal ids do not prove that perdure wrote a record. Each such
 record must also equal the record in a current export of the session, below the same parent. All new
-records in the file must come after the records that perdure wrote. A file for Claude Code, Codex or
-opencode becomes a separate session; its parent is the session that its mark names.
+records in the file must come after the records that perdure wrote. A file that perdure wrote for
+Claude Code, Codex or opencode becomes a separate session. The parent of this session is the session
+that the mark in the file names.
 """
 
 from __future__ import annotations
@@ -55,18 +56,18 @@ else:
     writer = Later("perdure.interop.formats.operator.writer")
 
 WRITTEN_HERE = (pi_words.FORMAT, operator_words.FORMAT)
-"""Formats in which perdure's sessions are written, with ids derived from perdure's."""
+"""Formats of exported files in which perdure derives the record ids from its own entry ids."""
 
 _LONGEST_BASE = 120  # leaves room for the number within the 128 characters of an id
 
 
 def session_ids(format: str, foreign: str | None, first_line: bytes) -> Iterator[StreamId]:
-    """Yield without end the possible ids of the session for a source of `format`.
+    """Yield the possible ids of the session for a source of `format`, in an endless series.
 
     `foreign` is the session id in the source; `first_line` distinguishes sources without an id.
     Shape: the first id is the foreign id if that is valid, otherwise an id made from the digest of
     the foreign id or of the first line. The following ids are the first id with ``.2``, ``.3`` and
-    so on, in case the first id belongs to something else.
+    so on, in case another session has the first id.
     """
     base = _valid(foreign) or f"{format}-{_digest(foreign, first_line)}"
     yield StreamId(base)
@@ -90,14 +91,14 @@ _decoder = msgspec.json.Decoder(dict[str, object])
 
 
 Origin = tuple[StreamId | None, ImportReport | None]
-"""The session that a file continues, and the report if nothing of the file is to be imported."""
+"""The session that a file continues, and the report if nothing of the file is imported."""
 
 
 async def origin_of(store: SessionStore, source: Source, *, again: bool) -> Origin:
     """Return the session of `store` that `source` continues.
 
-    Also return a report if nothing is imported: `source` adds no message to that session, or the
-    session was erased and `again` is not set.
+    The second value is a report if nothing is imported: `source` adds no message to that session,
+    or the session was erased and `again` is False.
     """
     mark, format = source.parsed.header.handover, source.parsed.format
     session = None if mark is None else _valid(mark.session)
@@ -116,19 +117,19 @@ async def origin_of(store: SessionStore, source: Source, *, again: bool) -> Orig
 
 
 async def has_lost_entries(store: SessionStore, stream: StreamId) -> bool:
-    """Whether entries of the session `stream` were erased."""
+    """Return whether entries of the session `stream` were erased."""
     erasures = await store.notes(stream, (ContentErased.kind,))
     return any(note.stream == stream for note in erasures)
 
 
 def copied_lines(header: SourceHeader, parent: StreamId | None) -> int:
-    """Return how many lines of a file with `header` are copies of entries of `parent`."""
+    """Return how many first lines of a file with `header` are copies of entries of `parent`."""
     mark = header.handover
     return mark.lines if mark is not None and mark.session == parent else 0
 
 
 class OwnFile(msgspec.Struct, frozen=True):
-    """A session's part of a file that perdure wrote.
+    """What a session already contains of a file that perdure wrote.
 
     `is_complete` is True if the session contains the whole file.
     """
@@ -141,7 +142,7 @@ class _Said(NamedTuple):
     """The content of an item; the items that it references are given by their record ids.
 
     Shape: `parent` is the parent of a tree entry. Titles and labels are compared without a parent,
-    because they come after whatever entry is the leaf.
+    because their parent in a file depends on the leaf when the file was written.
     """
 
     lane: Lane
@@ -151,7 +152,7 @@ class _Said(NamedTuple):
 
 
 async def own_file_of(store: SessionStore, state: StreamState, source: Source) -> OwnFile | None:
-    """Return the part of `source` that the session has; None if perdure did not write it.
+    """Return what the session contains of `source`; None if perdure did not write the file from it.
 
     Raises: SessionNotFound.
     """
@@ -195,7 +196,7 @@ def _own_file(bundle: Bundle, state: StreamState, source: Source) -> OwnFile | N
 
 
 def _written(bundle: Bundle, format: str) -> Sequence[Item]:
-    """Return the items of an export of `bundle`; every record in it has an id that perdure made."""
+    """Return the items of a new export of `bundle`, in which perdure created all record ids."""
     entries = tuple(
         msgspec.structs.replace(entry, body=without_source(entry.body))
         for entry in bundle.entries
@@ -215,7 +216,7 @@ def _stored(bundle: Bundle) -> Iterator[Entry]:
 
 
 def _said(items: Iterable[Item]) -> Iterator[tuple[str, _Said]]:
-    """Yield the id and the content of each record."""
+    """Yield the record id and the content of each item."""
     names: dict[int, EntryId] = {}
     for position, item in enumerate(items):
         names[position] = EntryId(item.alias or f"#{position}")
@@ -225,7 +226,7 @@ def _said(items: Iterable[Item]) -> Iterator[tuple[str, _Said]]:
 
 
 def _unplaced(body: bytes) -> bytes:
-    """Return `body` without its place in a source; also remove the place from entries inside it."""
+    """Return `body` without its place in a source file; also remove the places of entries in it."""
     if b'"source":' not in body:
         return body
     try:

@@ -1,9 +1,9 @@
-"""Export a session as a pi file: the original lines, then perdure's additions, in version 3.
+"""Export a session as a pi file: the lines of its original file, then additions in version 3.
 
-The export of an unchanged import has the same bytes as the imported file. A session of another
-origin, or a fork, is written from scratch, but uses the records of its pi origin if there is one.
-The warnings count the content that pi cannot express (the turn ledger, the inbox, undone
-compactions), and the lines that were added.
+The export of an unchanged import has the same bytes as the imported file. A fork, or a session that
+was not imported from pi, is written from scratch. If some of its entries were read from a pi file,
+the records of that file are used. The warnings count the added lines, and the content that pi
+cannot express (records of calls and turns, questions to people, undone compactions).
 """
 
 from __future__ import annotations
@@ -117,10 +117,9 @@ async def _session(store: SessionStore, stream: StreamId) -> _Session:
 
 
 class _Base(msgspec.Struct, frozen=True):
-    """The start of a file: its bytes, the ids of the entries in these bytes, and their leaf.
+    """The start of an exported file: its bytes, the record ids of its entries, and its leaf.
 
-    `outdated` are the entries of a line that was incomplete when perdure read it and that was
-    changed later.
+    `outdated` are entries that perdure read from an incomplete line, which pi completed later.
     """
 
     content: bytes
@@ -131,7 +130,7 @@ class _Base(msgspec.Struct, frozen=True):
 
 
 def _original(session: _Session) -> _Base | None:
-    """Return the pi file from which the session was read."""
+    """Return the pi file from which the session was imported, as the start of the exported file."""
     if not _is_of_pi(session.state.header):
         return None
     originals = originals_of((n for n in session.notes if n.kind == ImportSource.kind), FORMAT)
@@ -167,7 +166,10 @@ def _is_of(entry: Entry, parts: Collection[int]) -> bool:
 def _passed_by(
     session: _Session, held: Collection[EntryId], outdated: Collection[EntryId]
 ) -> set[EntryId]:
-    """Return the `outdated` entries that must be written, because they have new descendants."""
+    """Return the `outdated` entries that must still be exported, because they have new descendants.
+
+    `held` are the entries that need not be written.
+    """
     parents = {entry.id: entry.parent_id for entry in session.tree}
     starts = [parents[entry] for entry in parents if entry not in held]
     passed: set[EntryId] = set()
@@ -191,7 +193,7 @@ def _new_file(session: _Session) -> _Base:
 
 
 def _pi_parts(notes: Sequence[Entry]) -> dict[EntryId, ImportSource]:
-    """Return the parts of pi files among `notes`."""
+    """Return those ``import_source`` entries among `notes` that store parts of pi files."""
     parts = ((note.id, readable(note)) for note in notes if note.kind == ImportSource.kind)
     return {
         id: part for id, part in parts if isinstance(part, ImportSource) and part.format == FORMAT
@@ -274,11 +276,11 @@ class _Writer:
         return self._records.of_entry(entry, body, own, self._name_of)
 
     def _name_of(self, entry: EntryId, ordinal: int = 0, attempt: int = 0) -> str:
-        """Return the id of the record of `entry`; it does not depend on the exported branches."""
+        """Return a record id for `entry`; it does not depend on which branches are exported."""
         return written_id(self._session.stored_ids.get(entry, entry), ordinal, attempt)
 
     def _original_line(self, entry: Entry) -> bytes | None:
-        """Return the record of a pi file from which `entry` was read, or None."""
+        """Return the line of the pi file from which `entry` was read; None if there is none."""
         source = source_of(entry.body)
         if source is None:
             return None
@@ -289,7 +291,7 @@ class _Writer:
         return self._session.blobs[part.blob][begin : begin + source.length]
 
     def _rewrite_line(self, line: bytes, body: Body, own: str, parent: str | None) -> bytes:
-        """Return the record `line` with its references adapted to this file."""
+        """Return the record `line` with the ids that its references have in the exported file."""
         changes: dict[str, object] = {"id": own, "parentId": parent}
         if isinstance(body, Compaction) and body.retained is None:
             kept = None if body.first_kept is None else self._ids.get(body.first_kept)
@@ -325,7 +327,7 @@ class _Writer:
         return self._times.get(note, self._session.state.header.created_at)
 
     def _labels(self) -> list[tuple[EntryId, Fields]]:
-        """Return a record for every new or changed label."""
+        """Return the side entry's id and the record of every new or changed label."""
         notes = [note for note in self._session.notes if note.kind == Label.kind]
         said = labels_of(note for note in notes if self._is_held(note))
         now = labels_of(notes)

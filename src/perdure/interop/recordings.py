@@ -1,7 +1,7 @@
 """Find the session that was imported from a file, without importing the file.
 
-This module only reads the store. The ids that the session may have are computed as an import does,
-so a file is found after it was moved, has grown, or was rewritten.
+This module only reads the store. It computes the ids that the session may have in the same way as
+an import, so it finds the session even if the file was moved, has grown, or was rewritten.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class Recorded(msgspec.Struct, frozen=True):
 async def imported_as(store: SessionStore, file: Path) -> Recorded | None:
     """Return the session of `store` that was imported from `file`; None if there is none.
 
-    Raises: Erased if that session was erased; FormatError if `file` is not a readable session.
+    Raises: Erased if that session was erased. Raises FormatError if `file` is not a readable
+    session.
     """
     with FileContent(file) as content:
         format = await asyncio.to_thread(detection.detect_format, content)
@@ -81,7 +82,7 @@ async def _native(store: SessionStore, stream: StreamId) -> Recorded | None:
 
 
 async def _made_of(store: SessionStore, stream: StreamId, source: Source) -> Recorded | None:
-    """Return `stream` if it was imported from the file or exported to the file; otherwise None."""
+    """Return the session `stream` if `source` was imported to it or exported from it; else None."""
     parsed = source.parsed
     state = await store.state(stream)
     header = state.header

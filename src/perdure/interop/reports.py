@@ -1,4 +1,4 @@
-"""The reports of imports and exports."""
+"""The result types of imports and exports."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ Redaction = Literal["secrets", "paths"]
 """Kinds of values that an export can replace."""
 
 Dialect = Literal["perdure", "relavium"]
-"""The form of a workflow."""
+"""The dialect of an exported workflow: the program that will read it."""
 
 
 class ImportReport(ShortRepr, frozen=True):
     """The result of an import.
 
-    Shape: `entries` and `messages` count the additions of this import: 0 if the file had nothing
+    Shape: `entries` and `messages` count what this import added; they are 0 if the file had nothing
     new. `malformed` are the numbers of the new lines that could not be read completely; `skipped`
     is their number. `is_new` is True if the session did not exist before. `is_erased` is True if
     the session or some of its entries were erased and remain erased.
@@ -77,7 +77,7 @@ class ImportReport(ShortRepr, frozen=True):
 
 
 class FileOutcome(ShortRepr, frozen=True):
-    """The result for a file, or for one session of a file with several: a report or an error."""
+    """The report or the error of one file, or of one session in a file with several sessions."""
 
     path: Path
     report: ImportReport | None = None
@@ -87,7 +87,8 @@ class FileOutcome(ShortRepr, frozen=True):
 class ImportedFiles(ShortRepr, frozen=True):
     """The result of an import of several files.
 
-    Shape: one outcome per file, in reading order; one per session for a file with several sessions.
+    Shape: one outcome per file, in the order in which files are read. A file with several sessions
+    has one outcome per session.
     """
 
     files: tuple[FileOutcome, ...]
@@ -104,7 +105,7 @@ class ImportedFiles(ShortRepr, frozen=True):
 
     @property
     def is_ok(self) -> bool:
-        """Whether there was at least one file, and every file was imported."""
+        """True if there was at least one file, and every file was imported."""
         return bool(self.files) and not self.errors
 
     @property
@@ -134,7 +135,7 @@ class ImportedFiles(ShortRepr, frozen=True):
 
 
 class ExportedFile(ShortRepr, frozen=True):
-    """The result for one session of an export: its file, or the error.
+    """The result of exporting one session: the file, or the error.
 
     Shape: `warnings` and `redacted` are the same as in `Exported`. Units: bytes.
     """
@@ -160,19 +161,19 @@ class Lost(msgspec.Struct, frozen=True):
 
 
 def still_erased(lost: Lost, format: str) -> ImportReport:
-    """Return the report that nothing was imported because `lost` was erased before."""
+    """Return a report which states that nothing was imported, because `lost` was erased before."""
     warning = f"{lost}; nothing was imported"
     return ImportReport(lost.session, format, 0, 0, 0, (), (warning,), is_new=False, is_erased=True)
 
 
 def only_copies(session: StreamId, format: str) -> ImportReport:
-    """Return the report that perdure wrote the file from `session`, so nothing was imported."""
+    """Return a report which states that nothing was imported: the file is a copy of `session`."""
     warning = f"perdure wrote this file of session {session}, and it has nothing new"
     return ImportReport(session, format, 0, 0, 0, (), (warning,), is_new=False)
 
 
 def about(report: ImportReport, subject: str | None, header: StreamHeader) -> ImportReport:
-    """Return `report` with a warning if `header` has a subject other than `subject`."""
+    """Return `report`, with a warning if the subject in `header` differs from `subject`."""
     if subject in (None, header.subject):
         return report
     whom = header.subject or "nobody"

@@ -1,9 +1,9 @@
 """Import a session of perdure's own format into a store.
 
-The session keeps its id if the id is free, so its entries are identical to the last byte. A file
-with fewer entries than the session adds nothing; a file with more entries adds those that the
-session lacks. An interrupted import leaves a valid session with fewer entries, because the
-beginning of a log is a valid log.
+The session keeps its id if no other session has this id, so its entries are identical to those in
+the file, byte for byte. A file with fewer entries than the session adds nothing; a file with more
+entries adds those that the session lacks. An interrupted import leaves a valid session with fewer
+entries, because the beginning of a log is a valid log.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ async def restore(
     `subject`, if given, becomes the subject of the session. If the session was erased, nothing is
     imported unless `again` is set; then the session gets another id.
     Units: each commit contains about `piece_bytes` bytes of the file.
-    Durable: the whole file is stored on return. A session with turns is created by a separate
-    commit, because turns need its lease. After a crash between two commits, the same import
-    continues.
+    Durable: the whole file is stored when the call returns. A session with turns is created by a
+    separate commit, because turns need its lease. After a crash between two commits, the same
+    import continues.
     Raises: LeaseHeld if another import of the session is running. Raises FormatError if the entries
     to append do not form a valid log, or if the file was changed meanwhile. Other errors are those
     of ``SessionStore.commit``.
@@ -69,7 +69,7 @@ async def restore(
 
 @dataclass(slots=True)
 class _SessionRestore:
-    """One import; its counts cover all of its attempts."""
+    """One import. Its counts include all attempts, since a conflict starts a new attempt."""
 
     store: SessionStore
     log: LogFile
@@ -114,9 +114,9 @@ class _SessionRestore:
         raise AssertionError("session_ids never ends")
 
     async def _in_common(self, state: StreamState, header: StreamHeader) -> int:
-        """Return how many entries from the start are equal in the file and in the store.
+        """Return how many entries, from the first on, are equal in the file and in the store.
 
-        Return -1 for a different session.
+        Return -1 if the session in the store is a different session.
         """
         stream, log = header.id, self.log
         if state.header.fork is not None:
@@ -156,7 +156,7 @@ class _SessionRestore:
     # -- appending
 
     async def _append(self, header: StreamHeader, state: StreamState | None) -> None:
-        """Append the entries after `state`; create the session first if there is no state."""
+        """Append the entries that come after `state`; create the session first if it is None."""
         self.log.check()
         first = 0 if state is None else state.head + 1
         self.is_noted = state is not None and self.log.has_authority(first)

@@ -1,4 +1,4 @@
-"""Find the stored copies of the files from which a session was imported, and a file's new part.
+"""Find the stored copies of a session's imported files, and compare a file with them.
 
 An original is an unchanged copy of a file, stored in one or more parts. A part at offset 0 begins a
 new version of the file, which was rewritten; a part at any other offset continues the previous
@@ -19,14 +19,14 @@ from perdure.session.notes import ImportSource
 
 
 class OriginalPart(msgspec.Struct, frozen=True):
-    """A part of an original, with the ``import_source`` entry that stores it."""
+    """One part of the stored copy of a file, with the ``import_source`` entry that refers to it."""
 
     entry: Entry
     source: ImportSource
 
 
 class Original(msgspec.Struct, frozen=True):
-    """One version of a file, in consecutive parts without a gap."""
+    """The stored copy of one version of a file, in consecutive parts without a gap."""
 
     parts: tuple[OriginalPart, ...]
 
@@ -37,17 +37,17 @@ class Original(msgspec.Struct, frozen=True):
 
     @property
     def seqs(self) -> frozenset[int]:
-        """The seqs of the entries that store its parts."""
+        """The seqs of the ``import_source`` entries of its parts."""
         return frozenset(part.entry.seq for part in self.parts)
 
     @property
     def places(self) -> tuple[tuple[int, int], ...]:
-        """The offset in the file and the seq of each part."""
+        """The offset of each part in the file, and the seq of the part's entry."""
         return tuple((part.source.offset, part.entry.seq) for part in self.parts)
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether the end of the file is missing."""
+        """Whether the end of the file is missing, because an import was interrupted."""
         return self.parts[-1].source.has_more
 
     @property
@@ -69,8 +69,8 @@ class FileRelation(Enum):
 def originals_of(notes: Iterable[Entry], format: str | None = None) -> list[Original]:
     """Return the versions stored by the ``import_source`` entries among `notes`, oldest first.
 
-    With `format`, return only files of that format: a session that was continued in another program
-    has files of several formats.
+    If `format` is given, return only files of that format. A session that was continued in another
+    program has files of several formats.
     """
     versions: list[list[OriginalPart]] = []
     for entry in notes:
@@ -97,8 +97,8 @@ def content_of(originals: Sequence[Original], blobs: Mapping[str, bytes]) -> byt
 def relation_of(content: Content, original: Original) -> FileRelation:
     """Return the relation of the file `content` to `original`, without reading the stored parts.
 
-    Shape: OLDER means only that the file may be older. To be sure, compare the stored part in which
-    the file ends.
+    Shape: OLDER only means that the file may be the beginning of `original`. To be sure, compare
+    the file with the stored part in which the file ends.
     """
     for part in original.parts:
         begin, end = part.source.offset, part.source.offset + part.source.length

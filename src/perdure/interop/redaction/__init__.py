@@ -1,1 +1,1 @@
-"""Redaction: sessions without secrets, and without paths that identify a person."""
+"""Redact sessions: remove secrets, and paths that identify a person."""

@@ -1,7 +1,7 @@
-"""Find many known values in a text; the time does not grow with the number of values.
+"""Find many known values in a text, in a time that does not depend on the number of values.
 
-Pure. A session may name ten thousand users or passwords, so a separate search for each value in
-every text would be too slow.
+The search is pure. A session may contain ten thousand user names or passwords, so a separate search
+for each value in every text would be too slow.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Paths that identify a user: home directories, working directories, user names.
+"""Find paths that identify a user: home directories, working directories, user names.
 
-Pure. Other parts of a path stay unchanged: ``[home-1]/src/table.py`` still names the file.
+These functions are pure. The other parts of a path stay unchanged: ``[home-1]/src/table.py`` still
+names the file.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ _NOBODY = frozenset(
 _HINTS = ("/home/", "users", "/root", "/var/folders/", "~")
 
 SHORTEST_NAME = 3
-"""A shorter user name is replaced only inside home directories: it would match in every text."""
+"""Shorter user names are replaced only in home directories, because they match in many texts."""
 
 
 def homes(text: str) -> Iterator[Find]:
@@ -117,12 +118,12 @@ def _may_have_home(text: str) -> bool:
 
 
 def is_person(name: str) -> bool:
-    """Return whether `name` identifies a person, so that every occurrence as a word is replaced."""
+    """Return whether the user name `name` is replaced wherever it occurs as a separate word."""
     return len(name) >= SHORTEST_NAME and name.lower() not in _NOBODY and not name.isdigit()
 
 
 def is_telling(folder: str) -> bool:
-    """Return whether the name `folder` is specific enough to be replaced in every text."""
+    """Return whether the path `folder` is specific enough to be replaced in all texts."""
     return len(folder.strip("/\\")) > 1 and ("/" in folder or "\\" in folder)
 
 
@@ -144,6 +145,6 @@ def people(names: KnownValues, text: str) -> Iterator[Find]:
 
 
 def _small(character: str) -> str:
-    """Return `character` in lower case, if the result is one character."""
+    """Return `character` in lower case; unchanged if the lower case has several characters."""
     small = character.lower()
     return small if len(small) == 1 else character

@@ -1,9 +1,9 @@
 """Replace secrets and identifying paths with placeholders; equal values get equal placeholders.
 
-This module is pure and works in two passes: `Redactor.learn` sees every text first. A value that is
-recognized in one place (``password=…``) is therefore replaced in all places. The placeholders are
-numbered in the order of the whole session. The number in a placeholder reveals nothing about the
-value, whereas a hash of a short value could reveal the value.
+This module is pure and works in two passes: first, `Redactor.learn` gets every text. A value that
+is recognized in one place (``password=…``) is therefore replaced in all places. The placeholders
+are numbered in the order in which values occur in the session. The number in a placeholder reveals
+nothing about the value, whereas the hash of a short value could be used to guess it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from perdure.secrets.shapes import PLACEHOLDER, Find
 REDACTIONS: tuple[Redaction, ...] = ("secrets", "paths")
 
 _LEAST = 6
-"""Length of the shortest value that is replaced everywhere (`shapes.is_unmistakable`)."""
+"""Minimum length of a value that is replaced in all texts (`shapes.is_unmistakable`)."""
 
 
 class Redactor:
@@ -62,7 +62,8 @@ class Redactor:
     def learn_secret(self, value: str, kind: str) -> None:
         """Add `value`, a known secret.
 
-        Punctuation at the end of `value` may belong to the sentence instead of the secret.
+        Punctuation at the end of `value` may belong to the sentence around it and not to the
+        secret.
         """
         if "secrets" in self._sorts:
             bare = shapes.without_sentence_end(value)
@@ -71,7 +72,7 @@ class Redactor:
                 self._ended.add(value)
 
     def settle(self) -> None:
-        """End the collection; after this call, `replace` can be used."""
+        """Finish collecting values; `replace` can be used only after this call."""
         values = {self._value_of(value) for value in self._secrets}
         known = (value for value in values if shapes.is_unmistakable(value))
         self._everywhere = KnownValues(known, _LEAST)
@@ -80,7 +81,7 @@ class Redactor:
             self._people = KnownValues(self._users, paths.SHORTEST_NAME)
 
     def replace(self, text: str) -> str:
-        """Return `text` with a placeholder for each value; `text` itself if there is none."""
+        """Return `text` with placeholders for all values; the same object if it contains none."""
         found = _without_overlap(self._find(text))
         if not found:
             return text
@@ -92,15 +93,18 @@ class Redactor:
         return "".join((*pieces, text[at:]))
 
     def secret(self, value: str) -> str:
-        """Return the placeholder for `value`, all of which is a secret."""
+        """Return the placeholder for `value`, a text that is completely secret."""
         return self._placeholder(value, Find(0, len(value), self._secrets.get(value, "secret")))
 
     def is_for(self, sort: Redaction) -> bool:
-        """Whether values of `sort` are replaced."""
+        """Return whether values of `sort` are replaced."""
         return sort in self._sorts
 
     def holds_some(self, text: str) -> bool:
-        """Return whether `text` contains a value to replace; nothing is counted."""
+        """Return whether `text` contains a value to replace.
+
+        This call does not change the counts.
+        """
         return bool(self._find(text))
 
     @property
@@ -175,8 +179,8 @@ def _matches(shape: re.Pattern[str] | None, text: str, kind: str) -> Iterable[Fi
 def _without_overlap(found: Iterable[Find]) -> list[Find]:
     """Return `found` in order and without overlaps.
 
-    Of overlapping spans, the first one counts, or the longest at the same start. The other span
-    extends the one that counts, so that everything found is replaced.
+    Overlapping spans are joined, so that everything found is replaced. The joined span has the kind
+    of the span that starts first; of several with the same start, the kind of the longest.
     """
     joined: list[Find] = []
     for find in sorted(found, key=lambda each: (each.start, -each.end)):

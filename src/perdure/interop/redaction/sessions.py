@@ -1,8 +1,8 @@
-"""Remove secrets or identifying paths from a whole session: header, entries, names, files.
+"""Remove secrets or identifying paths from a session: its header, entries, names and files.
 
-Pure. Redaction inspects every string of every body, field names included. Redaction also inspects
-the title, the working directory and the metadata. The stored copies of imported files are removed,
-so the imported file cannot be rebuilt from the result.
+These functions are pure. Redaction inspects every string in every body, even field names. Redaction
+also inspects the title, the working directory and the metadata. The stored copies of imported files
+are removed, so the imported file cannot be rebuilt from the result.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _decoder = msgspec.json.Decoder()
 def _vocabulary() -> frozenset[str]:
     """Return the fixed words of bodies: names of fields and of choices.
 
-    The fixed words of bodies are never secrets.
+    Redaction never treats these words as secrets.
     """
     words: set[str] = set(BODIES)
     types = [Message, *BODIES.values()]
@@ -60,9 +60,9 @@ def _vocabulary() -> frozenset[str]:
 class Redacted(msgspec.Struct, frozen=True):
     """A session after redaction.
 
-    Shape: `counts` is the number of distinct values by kind, `places` the number of replacements.
-    `unseen` counts the media that could not be inspected, `dropped` the text files that were
-    removed because they contained a value to replace.
+    Shape: `counts` is the number of distinct replaced values by kind, and `places` is the number of
+    replacements. `unseen` counts the media that could not be inspected, and `dropped` counts the
+    text files that were removed because they contained a value to replace.
     """
 
     bundle: Bundle
@@ -73,10 +73,10 @@ class Redacted(msgspec.Struct, frozen=True):
 
 
 def redact(bundle: Bundle, sorts: Iterable[Redaction]) -> Redacted:
-    """Return `bundle` with placeholders for all values of `sorts`.
+    """Return `bundle` with placeholders for all values of the kinds `sorts` (secrets, paths).
 
-    Shape: ids, order and tree stay the same. A note replaces each stored copy of an imported file.
-    The id of a fork's origin is replaced in `Bundle.stored_ids`, and removed from the header.
+    Shape: ids, order and tree stay the same. A side entry replaces each stored copy of an imported
+    file. The id of a fork's origin is replaced in `Bundle.stored_ids`, and removed from the header.
     """
     wanted = set(sorts)
     chosen: tuple[Redaction, ...] = tuple(sort for sort in REDACTIONS if sort in wanted)
@@ -200,7 +200,7 @@ def _redacted_entry(redactor: Redactor, entry: Entry, value: _Value) -> Entry:
 
 
 def _note(entry: Entry, value: _Value) -> Entry:
-    """Return the note that replaces the stored copy of an imported file."""
+    """Return the side entry that replaces a stored part of an imported file."""
     fields = cast("dict[str, object]", value.plain) if isinstance(value.plain, dict) else {}
     new = new_side(ImportedRecord(str(fields.get("format", "")), REDACTED))
     return msgspec.structs.replace(entry, kind=new.kind, v=new.v, body=new.body)
@@ -219,7 +219,7 @@ def _header(redactor: Redactor, header: StreamHeader, chosen: Sequence[Redaction
 
 
 def _text(blob: bytes) -> str | None:
-    """Return `blob` as text, if it is text."""
+    """Return `blob` as text; None if it is not text."""
     try:
         return None if b"\0" in blob else blob.decode()
     except UnicodeDecodeError:

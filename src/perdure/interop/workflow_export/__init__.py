@@ -1,1 +1,1 @@
-"""A session as a workflow: a linear chain of its turns, with the whole transcript attached."""
+"""Export a session as a workflow: a linear chain of its turns, and the whole transcript."""

@@ -25,17 +25,17 @@ _RENAMED = {
     "thinking_level": "reasoning_effort",
 }
 _EFFORTS = {"minimal": "low", "xhigh": "high"}
-"""Efforts that relavium lacks -> the nearest one it has."""
+"""Maps reasoning efforts that relavium lacks to the nearest effort that it supports."""
 
 _OWN = (
     *("limits", "compaction", "on_interrupt", "queue_mode", "restart_on_cut"),
     *("history", "on_pasted", "question_expires_s"),
     *("first_byte_timeout_s", "stream_idle_timeout_s"),
 )
-"""Settings with the same key in a document of perdure's own dialect."""
+"""Settings that have the same key in workflow documents of perdure's own dialect."""
 
 _RUNNERS = ("permissions", "mcp_servers")
-"""Settings that no document has: the person who runs it decides them."""
+"""Settings that are never in a document, because the person who runs the document decides them."""
 
 DEFAULTS: Mapping[str, object] = {
     "limits": {"max_turns": 50, "max_tool_rounds": 16, "max_correctable_rounds": 3},
@@ -62,7 +62,7 @@ DEFAULTS: Mapping[str, object] = {
     "fallbacks": [],
     "tools": [],
 }
-"""Default values: a document without the key means the same."""
+"""Default values of settings. A document without the key means the same as the default."""
 
 _BUDGET = ("max_cost_microcents", "on_exceed")
 _DELEGATION = ("max_agents", "max_depth")
@@ -73,13 +73,13 @@ _RETRY: Mapping[str, tuple[str, float]] = {
     "jitter": ("jitter", 1),
 }
 _RETRY_OWN: Mapping[str, float] = {"cap_ms": 60_000, "factor": 2, "jitter": 0.2}
-"""Keys of `retry` that relavium lacks, with their defaults."""
+"""Keys of `retry` that relavium does not support, with their default values."""
 
 
 class ExportedAgent(msgspec.Struct, frozen=True):
     """An agent as a workflow document contains it.
 
-    `lost` names the settings that the document lacks.
+    `lost` lists the settings that the document cannot contain.
     """
 
     definition: Mapping[str, object]
@@ -87,7 +87,7 @@ class ExportedAgent(msgspec.Struct, frozen=True):
 
 
 def agent_slug(snapshot: Mapping[str, object] | None) -> str:
-    """Return the id by which nodes refer to the session's agent."""
+    """Return the id by which nodes of the workflow refer to the agent in `snapshot`."""
     named = (snapshot or {}).get("id") or (snapshot or {}).get("name")
     return readable_slug(named) if isinstance(named, str) and named else NO_AGENT
 
@@ -137,7 +137,7 @@ def _as_relavium(agent: dict[str, object]) -> tuple[dict[str, object], list[str]
 
 
 def _unwritten(snapshot: Mapping[str, object], agent: Mapping[str, object]) -> Iterator[str]:
-    """Yield the settings of `snapshot` that are missing in `agent`, which was made from it."""
+    """Yield the settings of `snapshot` that its converted form `agent` does not contain."""
     keys = {"id": "id", "model": "model", **_RENAMED, "fallbacks": "fallback_chain"}
     keys |= dict.fromkeys(_BUDGET, "budget") | dict.fromkeys(_DELEGATION, "delegation")
     for name, value in snapshot.items():
@@ -152,7 +152,10 @@ def _setting_fields(
     convert: Callable[[object], object],
     key: str | None = None,
 ) -> dict[str, object]:
-    """Return the setting `name` under its `key`; an empty result if it is empty or unreadable."""
+    """Return the setting `name`, converted, as a dict; {} if it is empty or unreadable.
+
+    The key in the result is `key`, or `name` by default.
+    """
     value = snapshot.get(name)
     if value is None or value == DEFAULTS.get(name):
         return {}
@@ -168,7 +171,7 @@ def _group(snapshot: Mapping[str, object], names: tuple[str, ...], key: str) -> 
 
 
 def _model(named: object) -> tuple[str, str]:
-    """Return the provider's name in documents, and its model; both texts can be empty."""
+    """Split `named` into the provider's name in documents and the model; both can be empty."""
     provider, _, model = str(named or "").partition(":")
     return _PROVIDERS.get(provider, provider), model or provider
 

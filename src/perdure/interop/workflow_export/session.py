@@ -1,4 +1,4 @@
-"""Convert a session to a workflow. The code is pure: the same session gives the same document.
+"""Convert a session to a workflow. The code is pure: a session always gives the same document.
 
 Each completed turn of the branch becomes an agent node; the nodes form a line from ``input`` to
 ``output``. The metadata contains the whole transcript. Sessions have no conditions or loops: the
@@ -44,11 +44,11 @@ _ENDINGS: Mapping[Dialect, str] = {"perdure": "workflow.yaml", "relavium": "rela
 
 
 class SessionWorkflow(msgspec.Struct, frozen=True):
-    """The document, and the content that it lacks.
+    """The workflow document, and counts of the session's content that it lacks.
 
-    Shape: `left_out` counts the entries of other branches, `omitted` the turns of this branch
-    without an answer, `unknown` the unreadable parts of messages. `agent` describes the lost
-    settings of the session's agent.
+    Shape: `left_out` counts the entries of other branches, `omitted` counts the turns of this
+    branch without an answer, and `unknown` counts the unreadable parts of messages. `agent`
+    describes settings of the session's agent that the document lacks.
     """
 
     workflow: Workflow
@@ -120,7 +120,7 @@ def _nodes(turns: list[BranchTurn], agent: str) -> list[AgentNode]:
 
 
 def _last_binding(bundle: Bundle) -> SessionStarted | AgentBound | None:
-    """Return the last entry that gave the session an agent, with the session's newest workspace.
+    """Return the last body that gave the session an agent, with the session's newest workspace.
 
     Return None if no entry gave the session an agent.
     """
@@ -155,10 +155,10 @@ def _remarks(made: SessionWorkflow) -> list[str]:
 
 
 def context_of(bound: SessionStarted | AgentBound) -> tuple[ContextEntry, ...]:
-    """Return the session's variables, and further names used in its instructions, in name order.
+    """Return the session's variables, and other names in its instructions, sorted by name.
 
-    Values are not templates: a space is inserted into every template opener in a value. The working
-    directory is left out, since every run has its own.
+    The values are not templates, so a space is inserted into each ``{{`` in a value. The working
+    directory is left out, because every run has its own.
     """
     workspace = bound.workspace or {}
     variables = _texts(workspace.get("variables"))
@@ -174,10 +174,10 @@ def context_of(bound: SessionStarted | AgentBound) -> tuple[ContextEntry, ...]:
 
 
 def with_resolved_prompt(agent: ExportedAgent, bound: SessionStarted | AgentBound) -> ExportedAgent:
-    """Return `agent` with the instructions as its model received them.
+    """Return `agent` with the instructions that its model received, with all variables filled in.
 
-    Formats without context variables need this form. If a value looks like the template
-    ``{{ctx.name}}``, a space is inserted, so that a run does not fill the template.
+    Dialects without context variables need this form. If a value contains a text like
+    ``{{ctx.name}}``, a space is inserted so that a run does not replace the text.
     """
     prompt = bound.system_prompt
     if prompt is None:

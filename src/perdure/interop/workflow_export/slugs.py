@@ -1,8 +1,8 @@
 """Make ids from titles: Relavium's ASCII slug, and a slug that transliterates non-ASCII titles.
 
-ASCII slugs and readable slugs both use fixed tables and rules, so a title gives the same id in
-every release. A character that is not in the tables is replaced by its Unicode name, which never
-changes, or by its number.
+Both kinds of slugs use fixed tables and rules, so a title gives the same id in every release. A
+character that is not in the tables is replaced by its Unicode name, which never changes, or by its
+number.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LETTERS = """
 ا a ب b ت t ث th ج j ح h خ kh د d ذ dh ر r ز z س s ش sh ص s ض d ط t ظ z ع a غ gh ف f ق q ك k ل l
 م m ن n ه h و w ي y ة a ى a ء . پ p چ ch ژ zh گ g
 """  # noqa: RUF001 - letters of other scripts are what the table is about
-"""Letters, each followed by its romanization; a point if it is silent."""
+"""Letters, each followed by its romanization, or by ``.`` if the letter is silent."""
 
 _INITIALS = "g kk n d tt r m b pp s ss . j jj ch k t p h"
 _VOWELS = "a ae ya yae eo e yeo ye o wa wae oe yo u wo we wi yu eu ui i"
@@ -60,7 +60,7 @@ def _join(text: str) -> str:
 
 
 def _to_ascii(letter: str) -> str:
-    """Return `letter` in ASCII; a blank if it is not part of a word."""
+    """Return `letter` in ASCII; return a space if it is not part of a word."""
     if letter.isascii():
         return letter
     if letter in _TABLE:
@@ -79,7 +79,7 @@ def _to_ascii(letter: str) -> str:
 
 
 def _syllable(number: int) -> str:
-    """Return the Korean syllable `number`, letter by letter."""
+    """Return the romanization of the Korean syllable with the index `number`, letter by letter."""
     initials, vowels, finals = _SYLLABLE
     rest, final = divmod(number, len(finals))
     initial, vowel = divmod(rest, len(vowels))

@@ -1,7 +1,7 @@
-"""A complete branch as messages of an agent session, numbered from 0 in path order.
+"""Convert a branch to the messages of an agent session, numbered from 0, the root first.
 
-Text without a speaker (summaries, messages of extensions) is a ``system`` message. There are no
-provider signatures and no inline media, because the log contains none.
+Text without a speaker (summaries, messages of extensions) is a ``system`` message. The messages
+have no provider signatures and no inline media, because the log contains none.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ROLES = {"user": "user", "assistant": "assistant", "tool": "tool"}
 
 
 class JsonTranscript(msgspec.Struct, frozen=True):
-    """The messages as JSON objects. `unknown` counts the unreadable parts."""
+    """The messages of a branch as JSON objects. `unknown` counts the unreadable parts."""
 
     messages: tuple[Mapping[str, object], ...]
     unknown: int
@@ -42,10 +42,10 @@ class JsonTranscript(msgspec.Struct, frozen=True):
 def transcript_of(
     branch: Sequence[Entry], session: StreamId, undone: frozenset[EntryId] = frozenset()
 ) -> JsonTranscript:
-    """Return the messages of `branch` (root to leaf); compactions in `undone` hide nothing.
+    """Convert `branch` (root to leaf) to messages; compactions in `undone` do not hide messages.
 
-    Shape: the fields of the agent session specification. A compaction is a ``system`` message that
-    states the last number it hides.
+    Shape: the messages have the fields of the agent session specification. A compaction is a
+    ``system`` message that states the number of the last message it hides.
     """
     numbers: dict[EntryId, int] = {}
     messages: list[Mapping[str, object]] = []

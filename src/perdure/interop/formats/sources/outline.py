@@ -193,7 +193,7 @@ class Outline(Sequence[Item]):
         self.chosen.add(position)
 
     def place(self, position: int) -> tuple[int, int]:
-        """Return the byte offset of the line of the item at `position`, and its number in the line."""
+        """Return the byte offset of the item's line, and the item's number within this line."""
         return self._offsets[position], self._ordinals[position]
 
 

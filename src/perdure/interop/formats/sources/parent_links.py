@@ -39,7 +39,7 @@ The arguments are its record, the record's message, and the media.
 
 
 class Leaf:
-    """The leaf: the item of the last line of the conversation, in whatever order lines are placed."""
+    """The item of the conversation's last line (the leaf); lines may be placed in any order."""
 
     def __init__(self) -> None:
         self.node: int | None = None
