@@ -1,4 +1,4 @@
-"""Workflow documents: as values, and conversion from and to YAML.
+"""Workflow documents as values, and their conversion from and to YAML.
 
-The functions are pure; the engine runs the documents.
+The functions are pure. Another part of perdure, the engine, runs the documents.
 """

@@ -1,7 +1,7 @@
 """A workflow document as a value: nodes, edges, and metadata.
 
 Session exports write workflow documents and flows run them, so this module is in a layer below
-both. This module does not define execution; the code that runs a document checks whether an
+both. This module does not execute documents. The code that runs a document checks whether each
 `agent_ref` names an agent.
 """
 
@@ -44,7 +44,7 @@ class ContextEntry(msgspec.Struct, frozen=True):
 
 
 class InputNode(msgspec.Struct, frozen=True, tag="input"):
-    """The node where the flow's input enters."""
+    """The start node of a workflow, which receives the input of a run."""
 
     id: str
 
@@ -64,7 +64,7 @@ class AgentNode(msgspec.Struct, frozen=True, tag="agent"):
 
 
 class OutputNode(msgspec.Struct, frozen=True, tag="output"):
-    """The node with the flow's result."""
+    """The end node of a workflow, which receives the result of a run."""
 
     id: str
 
@@ -73,7 +73,7 @@ WorkflowNode = InputNode | AgentNode | OutputNode
 
 
 class Edge(msgspec.Struct, frozen=True):
-    """The node `target` follows the node `source`.
+    """A connection of two nodes: the node `target` follows the node `source`.
 
     In the file, the keys are ``to`` for the target and ``from`` for the source.
     """

@@ -1,7 +1,7 @@
 """Parse the placeholders of a template, ``{{inputs.name | filter}}``, without filling them.
 
-An opening mark ``{{`` without a closing mark on the same line is plain text. Anything else that
-cannot be parsed is an error; the language has no executable constructs.
+A ``{{`` without a ``}}`` on the same line is plain text. Every other placeholder that cannot be
+parsed is an error. A placeholder cannot execute code.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ FilterName = Literal["default", "json", "length", "read_file"]
 FILTERS: tuple[FilterName, ...] = get_args(FilterName)
 
 LONGEST = 1000
-"""Maximum characters of a placeholder; an opening mark without an end within them is text."""
+"""Maximum length of a placeholder. A ``{{`` without a ``}}`` within so many characters is text."""
 
 SHOWN = 60
-"""Maximum characters of a placeholder in an error message."""
+"""Maximum number of characters of a placeholder that an error message shows."""
 
 _NAME = "[A-Za-z0-9_-]+"
 _QUOTED = r'"(?:[^"\\]|\\.)*"' + r"|'(?:[^'\\]|\\.)*'"
@@ -39,7 +39,7 @@ FORM = (
 
 
 class Filter(msgspec.Struct, frozen=True):
-    """A transformation of a value. `argument` is the argument of the filter ``default``."""
+    """A transformation of a value. Only the filter ``default`` has an `argument`."""
 
     name: FilterName
     argument: str | int | float | bool | None = None
@@ -59,7 +59,7 @@ class Placeholder(msgspec.Struct, frozen=True):
 
 
 class Template(msgspec.Struct, frozen=True):
-    """The text and placeholders of a template in order; `faults` are the errors."""
+    """The texts and placeholders of a template in their order; `faults` are the parse errors."""
 
     parts: tuple[str | Placeholder, ...]
     faults: tuple[str, ...] = ()
@@ -71,7 +71,7 @@ class Template(msgspec.Struct, frozen=True):
 
 
 def template_of(text: str) -> Template:
-    """Return `text` as a template."""
+    """Parse `text` as a template."""
     parts: list[str | Placeholder] = []
     faults: list[str] = []
     begun = 0
@@ -98,9 +98,9 @@ def _spans(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _closing(text: str, start: int) -> int:
-    """Return the end of the placeholder that opened before `start`; -1 if it is not closed.
+    """Return the offset of the ``}}`` that closes the ``{{`` before `start`; -1 if there is none.
 
-    Quoted braces do not count if the quotes are closed.
+    A ``}}`` inside a closed pair of quotes does not count.
     """
     line = text.find("\n", start, start + LONGEST)
     limit = min(len(text), start + LONGEST) if line < 0 else line
@@ -113,7 +113,7 @@ def _closing(text: str, start: int) -> int:
 
 
 def _understood(inner: str) -> Placeholder | str:
-    """Return the placeholder with the text `inner`, or the error message."""
+    """Parse `inner`, the text of a placeholder; return the placeholder or an error message."""
     pieces = _PIECE.findall(inner)
     if "|".join(pieces) != inner:
         return FORM
@@ -146,7 +146,7 @@ def _filter(text: str) -> Filter | str:
 
 
 def _unquoted(written: str) -> str | int | float | bool | None:
-    """Return the value of a literal; None for any other text."""
+    """Return the value of the literal `written`; None if the text is not a literal."""
     if written.startswith("'"):
         return re.sub(r"\\(.)", r"\1", written[1:-1]) if len(written) > 1 else None
     try:

@@ -38,7 +38,7 @@ AGENT_KEYS = (
     *("history", "on_pasted", "question_expires_s"),
     *("first_byte_timeout_s", "stream_idle_timeout_s"),
 )
-"""Keys of an agent in a workflow: those of an agent file, without its permissions."""
+"""Keys of an agent in a workflow: the keys of an agent file except the permissions."""
 
 _ROOT_KEYS = ("schema_version", "workflow")
 _KEYS = ("id", "name", "inputs", "context", "agents", "nodes", "edges", "metadata")
@@ -53,13 +53,13 @@ _OF_TYPE: Mapping[InputType, tuple[str, ...]] = {
     "file_path": ("str",),
     "code_diff": ("str",),
 }
-"""Type of an input -> the YAML kinds of its default."""
+"""Maps each type of input to the YAML types that its default can have."""
 _AT_THE_ROOT = re.compile(r"^schema_version[ \t]*:", re.MULTILINE)
 _AGENT_NODE_KEYS = ("id", "type", "agent_ref", "prompt_template", "tools")
 
 
 class Lines(msgspec.Struct, frozen=True):
-    """Line numbers of the parts of a workflow.
+    """The line numbers of the parts of a workflow in its file.
 
     Shape: each mapping except `agents` maps names or ids to line numbers, which start at 1.
     `nodes`, `prompts` and `tools` map node ids to lines; the lines of `tools` are in the order of
@@ -79,7 +79,8 @@ class Lines(msgspec.Struct, frozen=True):
 class LocatedWorkflow(msgspec.Struct, frozen=True):
     """A workflow with its line numbers; `text` is the text of the whole file.
 
-    Shape: `name` is the workflow's name in errors; without a file, `text` is None.
+    Shape: `name` is the workflow's name in error messages. If the workflow did not come from a
+    file, `text` is None.
     """
 
     workflow: Workflow
@@ -89,7 +90,7 @@ class LocatedWorkflow(msgspec.Struct, frozen=True):
 
 
 def is_document(text: str) -> bool:
-    """Return True if `text` is a workflow document, not a workflow of roles.
+    """Return whether `text` is a workflow document and not a workflow of roles.
 
     The document may contain errors.
     """
@@ -100,7 +101,7 @@ def is_document(text: str) -> bool:
 
 
 def parse(text: str, name: str = "the workflow") -> Workflow:
-    """Return the workflow in `text`, called `name` in errors.
+    """Parse the workflow in `text`; error messages call it `name`.
 
     Raises: InvalidWorkflow with every error and its line.
     """
@@ -108,7 +109,7 @@ def parse(text: str, name: str = "the workflow") -> Workflow:
 
 
 def parse_located(text: str, name: str = "the workflow") -> LocatedWorkflow:
-    """Return the workflow in `text` with its line numbers.
+    """Parse the workflow in `text`, and return it with its line numbers.
 
     Raises: the errors of `parse`.
     """
@@ -125,7 +126,7 @@ class _Reader:
         self.nodes = YamlReader()
 
     def document(self, root: YamlNode) -> LocatedWorkflow:
-        """Return the workflow of the whole file."""
+        """Read the workflow from `root`, the root node of the file."""
         fields = self.nodes.mapping(root, _ROOT_KEYS, _ROOT_KEYS)
         if "schema_version" in fields:
             self.nodes.choice(fields["schema_version"], (SCHEMA_VERSION,))
@@ -257,7 +258,7 @@ class _Reader:
 def _lines(workflow: Workflow, fields: Mapping[str, YamlNode]) -> Lines:
     """Return the line numbers of a workflow.
 
-    Shape: `fields` has the fields of the workflow's mapping.
+    Shape: `fields` are the top-level keys of the file with their nodes.
     """
     items = {key: node.items for key, node in fields.items() if node.kind == "seq"}
     below = {key: [dict(_keyed_nodes(item)) for item in found] for key, found in items.items()}

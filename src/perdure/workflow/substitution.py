@@ -1,6 +1,7 @@
-"""Fill templates once; inserted values are never scanned again. Pure.
+"""Replace the placeholders of templates once. The functions are pure.
 
-Values are inserted as plain text, even if they look like a placeholder.
+Inserted values are never scanned again: a value stays plain text even if it looks like a
+placeholder.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from perdure.errors import ConfigError
 from perdure.workflow.expressions import Filter, Placeholder, Template
 
 ReadFile = Callable[[str], str]
-"""Path -> the file's text. Raises: ConfigError if it cannot be read."""
+"""Returns the text of the file at a path. Raises: ConfigError if the file cannot be read."""
 
 
 class Fillings(msgspec.Struct, frozen=True):
@@ -29,7 +30,7 @@ class Fillings(msgspec.Struct, frozen=True):
 def fill_template(template: Template, fillings: Fillings, read_file: ReadFile) -> str:
     """Return `template` with its placeholders replaced by values of `fillings`.
 
-    Shape: texts are inserted unchanged, everything else as JSON.
+    Shape: texts are inserted unchanged; all other values are inserted as JSON.
     Raises: ConfigError for a missing value, or for a value that a filter does not accept.
     """
     parts: list[str] = []
@@ -43,7 +44,7 @@ def fill_template(template: Template, fillings: Fillings, read_file: ReadFile) -
 
 
 def text_of(value: object) -> str:
-    """Return `value` as text."""
+    """Return `value` as text: a text unchanged, any other value as JSON."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 

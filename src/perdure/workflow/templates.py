@@ -1,4 +1,4 @@
-"""Literal text inside templates, and the ``{{ctx.name}}`` of instructions."""
+"""Escape literal text for templates, and replace ``{{ctx.name}}`` in instructions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def neutralise(text: str) -> str:
 
 
 def context_names(text: str) -> tuple[str, ...]:
-    """Return each name in a placeholder ``{{ctx.name}}`` of `text` once, in order."""
+    """Return the names in the ``{{ctx.name}}`` placeholders of `text`, each once, in order."""
     return tuple(dict.fromkeys(found[1] for found in _CONTEXT_NAME.finditer(text)))
 
 
@@ -32,7 +32,8 @@ def without_context(text: str) -> str:
 def with_context(text: str, names: Mapping[str, str], place: str) -> str:
     """Return `text` with every ``{{ctx.name}}`` replaced once; inserted values are not scanned.
 
-    Raises: ConfigError for a name that `names` lacks; the error lists the existing names.
+    Raises: ConfigError if `names` lacks a name. The error message begins with `place`, and lists
+    the existing names.
     """
 
     def value(found: re.Match[str]) -> str:

@@ -1,1 +1,1 @@
-"""YAML: read strictly, as nodes with line numbers or as declared types; write deterministically."""
+"""Read YAML strictly, as nodes with lines or as declared types; write YAML deterministically."""

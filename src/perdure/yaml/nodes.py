@@ -1,8 +1,7 @@
 """Read YAML strictly: every error is collected with its line, and reading continues.
 
-An invalid value is reported and replaced by a harmless value, so that one pass finds all errors of
-a file. The reader uses YAML 1.2, where ``yes`` and ``on`` are text. No YAML tag can create an
-object.
+An invalid value is reported and replaced by a harmless value, so one pass finds all errors in a
+file. The reader uses YAML 1.2, where ``yes`` and ``on`` are text. No YAML tag can create an object.
 """
 
 from __future__ import annotations
@@ -19,7 +18,10 @@ from perdure.errors.advice import nearest_name
 MAX_DEPTH = 50
 
 MAX_REPEATED = 20_000
-"""Maximum values repeated by aliases. Otherwise nested aliases could exhaust the memory."""
+"""Maximum number of values that aliases repeat.
+
+Without it, nested aliases could use up the memory.
+"""
 
 _TAG = "tag:yaml.org,2002:"
 _NAMES = {
@@ -34,10 +36,11 @@ _NAMES = {
 
 
 class YamlNode(msgspec.Struct, frozen=True):
-    """A value of the document, with the line of the value.
+    """A value of the document, with its line number.
 
-    Shape: `kind` is YAML's type name (``str``, ``int``, ``map``, ``seq``, …); `text` is a scalar as
-    written, `items` the content of a list, `pairs` the content of a mapping.
+    Shape: `kind` is YAML's type name (``str``, ``int``, ``map``, ``seq``, …). `text` is the text of
+    a scalar as written, `items` are the items of a list, and `pairs` are the keys and values of a
+    mapping.
     """
 
     line: int
@@ -48,9 +51,9 @@ class YamlNode(msgspec.Struct, frozen=True):
 
 
 class YamlReader:
-    """Reads nodes as values; errors go to `faults`.
+    """Converts nodes to values, and collects all errors in `faults`.
 
-    `other_names` are keys that other programs use, each with the key to suggest instead.
+    `other_names` maps keys that other programs use to the keys that an error suggests.
     """
 
     def __init__(self, other_names: Mapping[str, str] | None = None) -> None:
@@ -61,7 +64,7 @@ class YamlReader:
 
     @property
     def fault_count(self) -> int:
-        """The number of errors so far."""
+        """The number of errors found so far."""
         return len(self._found)
 
     @property
@@ -102,7 +105,7 @@ class YamlReader:
     def mapping(
         self, node: YamlNode, known: Collection[str], required: Collection[str] = ()
     ) -> Mapping[str, YamlNode]:
-        """Return the entries of a mapping; keys other than `known` are errors."""
+        """Return the values of a mapping by key; unknown and missing required keys are errors."""
         if node.kind != "map":
             self._unexpected(node, f"a mapping with {', '.join(known)}")
             return {}
@@ -121,20 +124,20 @@ class YamlReader:
         return found
 
     def _near(self, key: str, known: Collection[str]) -> str | None:
-        """Return the key of `known` that `key` probably means."""
+        """Return the key in `known` that `key` probably means; None if none is similar."""
         other = self._other_names.get(key)
         if other in known:
             return other
         return nearest_name(key, known)
 
     def items(self, node: YamlNode) -> tuple[YamlNode, ...]:
-        """Return the items of a list."""
+        """Return the items of the list `node`; report an error if it is not a list."""
         if node.kind != "seq":
             self._unexpected(node, "a list")
         return node.items
 
     def text(self, node: YamlNode) -> str:
-        """Return a text."""
+        """Return the text of `node`; report an error if it is not a text."""
         if node.kind == "str":
             return node.text
         self._unexpected(node, "text (in quotes, if it looks like something else)")
@@ -148,7 +151,7 @@ class YamlReader:
         return next(iter(choices))
 
     def whole(self, node: YamlNode, least: int = 0) -> int:
-        """Return an integer that is at least `least`."""
+        """Return the integer of `node`; report an error if it is none, or less than `least`."""
         value = self._plain(node)
         if node.kind == "int" and isinstance(value, int) and value >= least:
             return value
@@ -156,7 +159,7 @@ class YamlReader:
         return least
 
     def number(self, node: YamlNode) -> float:
-        """Return a non-negative number."""
+        """Return the number of `node`; report an error if it is not a number or is negative."""
         value = self._plain(node)
         if node.kind in ("int", "float") and isinstance(value, int | float) and value >= 0:
             return float(value)
@@ -164,7 +167,7 @@ class YamlReader:
         return 0.0
 
     def boolean(self, node: YamlNode) -> bool:
-        """Return a boolean."""
+        """Return the boolean of `node`; report an error if it is not a boolean."""
         if node.kind != "bool":
             self._unexpected(node, "true or false")
         elif node.text.lower() not in ("true", "false"):
@@ -172,7 +175,7 @@ class YamlReader:
         return node.text.lower() == "true"
 
     def data(self, node: YamlNode) -> object:
-        """Return any plain JSON data."""
+        """Return the value of `node` as plain JSON data."""
         if node.kind == "seq":
             return [self.data(item) for item in node.items]
         if node.kind != "map":
@@ -234,7 +237,7 @@ class YamlReader:
         return self._repeated > MAX_REPEATED
 
     def _own(self, composed: Any, depth: int) -> YamlNode:
-        """Convert the library's untyped node.
+        """Convert `composed`, a node of the YAML library, to a `YamlNode`.
 
         An alias that contains itself is cut off at the depth limit.
         """

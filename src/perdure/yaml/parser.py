@@ -1,4 +1,4 @@
-"""The parser of the YAML library, made safe; importing it loads the library."""
+"""The parser of the YAML library with limits. Importing this module loads the library."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["MarkedYAMLError", "PlainYaml", "ReaderError", "YAMLError"]
 
 
 class _ShallowScanner(Scanner):
-    """The library's scanner, limited: it needs seconds of CPU time for 2,000 nested brackets."""
+    """The library's scanner with a limit for nested brackets: 2,000 need seconds of CPU time."""
 
     def fetch_flow_collection_start(self, TokenClass: Any, to_push: str) -> None:  # noqa: N803 - the library's name
         library: Any = super()  # it is untyped
@@ -25,7 +25,7 @@ class _ShallowScanner(Scanner):
 
 
 class PlainYaml(YAML):
-    """The YAML library's own safe reader, without scanning the library's folder for plugins.
+    """The YAML library's own safe reader; it does not scan the library's folder for plugins.
 
     If brackets are nested deeper than `MAX_DEPTH`, a `ScannerError` is raised.
     """

@@ -1,4 +1,4 @@
-"""The YAML library's output format for text; importing this module loads the library."""
+"""Choose the YAML style of texts. Importing this module loads the YAML library."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ _TAKEN = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 _BLOCK = re.compile(
     r"(?![\s\S]*[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff])\S(?:[\s\S]*\S)?\n?"
 )
-"""Text that a block can hold: no control character, no white space at its ends."""
+"""Matches text that can be a block: no control character, no white space at its ends.
+"""
 
 
 class PlainRepresenter(SafeRepresenter):
-    """The library's representer without anchors: repeated values are written out."""
+    """The library's representer without anchors and aliases: it writes repeated values in full."""
 
     def ignore_aliases(self, data: Any) -> bool:
-        """Return True for any value."""
+        """Return True for any value, so that no alias is written."""
         return True
 
 

@@ -1,7 +1,8 @@
 """Read files as declared types: check every value, and report every error with its line.
 
 The types are frozen msgspec structs; their annotations define everything a file may contain. The
-published JSON Schemas are generated from the same types, so file, schema and program agree.
+published JSON Schemas are generated from the same types, so files, schemas and program always
+agree.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ _KINDS: Mapping[type, tuple[str, ...]] = {
     inspect.DictType: ("map",),
     inspect.StructType: ("map",),
 }
-"""Type -> the YAML kinds it accepts."""
+"""Maps each type to the YAML types that it accepts."""
 
 _MOST = 2**63
-"""Upper bound of all integers in files."""
+"""Integers in files must be less than this bound."""
 
 _EXPECTED: Mapping[type, str] = {
     inspect.StrType: "text",
@@ -47,18 +48,18 @@ _FORMS: Mapping[str, str] = {
     r"\S": "is blank: write a text",
     "^[a-z0-9]+(-[a-z0-9]+)*$": "is not allowed: use lowercase letters, digits and single hyphens",
 }
-"""Pattern of a text -> what is wrong with one that does not match, and what to write."""
+"""Maps patterns to the error message for a text that does not match the pattern."""
 
 
 _MOST_FAULTS = 20
-"""Maximum errors of one mapping's own checks: each error costs another check."""
+"""Maximum number of errors from checking one mapping as a whole; each error needs another check."""
 
 Report = Callable[[Exception, str | None, str | None], None]
-"""Takes an error, and the argument and the item that it names."""
+"""A callback that gets an error, and the argument and the item that the error names."""
 
 
 def read_as(nodes: YamlReader, node: YamlNode, wanted: type[T]) -> T | None:
-    """Return `node` as a value of the struct `wanted`; None if it has errors (`nodes.faults`)."""
+    """Convert `node` to the struct `wanted`; return None if it has errors (see `nodes.faults`)."""
     before = nodes.fault_count
     value = _Typed(nodes).value(node, inspect.type_info(wanted))
     return None if nodes.fault_count > before else cast("T", value)
@@ -67,8 +68,7 @@ def read_as(nodes: YamlReader, node: YamlNode, wanted: type[T]) -> T | None:
 def read_fields(nodes: YamlReader, node: YamlNode, wanted: type[msgspec.Struct]) -> dict[str, Any]:
     """Return the valid fields of the mapping `node`, each read as a field of the struct `wanted`.
 
-    The errors of the invalid fields are in `nodes.faults`. A list with invalid items has None in
-    place of each such item.
+    The errors of the invalid fields are in `nodes.faults`. In a list, each invalid item is None.
     """
     fields = cast("inspect.StructType", inspect.type_info(wanted))
     return _Typed(nodes).fields(node, fields)[0]
@@ -84,10 +84,11 @@ def make_checked(
 ) -> T | None:
     """Return ``make(**values)``; None if ``make`` raises, after every error was passed to `report`.
 
-    To find further errors, `make` is called again without the values that earlier errors name;
-    values in `required` cannot be left out. A further error can be the consequence of a missing
-    value. So, after the first error, only errors that name an argument are reported. With
-    `is_partial`, only errors that name an item are reported.
+    To find further errors, `make` is called again without the values that earlier errors name, as
+    long as these values are not `required`. A further error can be the consequence of a missing
+    value. So, after the first error, only errors that name an argument are reported. If
+    `is_partial` is True, invalid values are already missing, and only errors that name an item are
+    reported.
     """
     left = dict(values)
     for number in range(_MOST_FAULTS):
@@ -108,9 +109,9 @@ def make_checked(
 def _leave_out(
     values: dict[str, Any], name: str, item: str | None, required: Collection[str]
 ) -> bool:
-    """Remove the invalid `item` from the value `name`, or remove the whole value.
+    """Remove the invalid `item` from the value `name`, or remove the value.
 
-    Return False, and remove nothing, if the whole value would go but is required.
+    Return False and remove nothing if the whole value had to be removed but is required.
     """
     value = values[name]
     if isinstance(value, tuple) and item in value:
@@ -131,7 +132,10 @@ class _Typed:
         self._key = ""
 
     def value(self, node: YamlNode, wanted: inspect.Type) -> Any:
-        """Return `node` as a `wanted` value; if it is invalid, report this and return any value."""
+        """Convert `node` to the type `wanted`.
+
+        If it is invalid, report this; the result is then arbitrary.
+        """
         wanted = _bare(wanted)
         if isinstance(wanted, inspect.UnionType):
             return self._one_of(node, wanted.types)
@@ -172,7 +176,7 @@ class _Typed:
     def fields(
         self, node: YamlNode, wanted: inspect.StructType
     ) -> tuple[dict[str, Any], Mapping[str, YamlNode]]:
-        """Return the valid fields of the mapping `node` (see `read_fields`), and all nodes."""
+        """Return the valid fields of the mapping `node` (see `read_fields`), and all its nodes."""
         fields = {field.encode_name: field for field in wanted.fields}
         required = [name for name, field in fields.items() if field.required]
         given = self._nodes.mapping(node, tuple(fields), required)
@@ -233,9 +237,9 @@ def valid_items(value: Any) -> Any:
 
 
 def item_of(node: YamlNode, item: str | None) -> YamlNode:
-    """Return the item of the list `node` with the text `item`, or the value of that mapping key.
+    """Return the item with the text `item` of a list, or the value of the key `item` of a mapping.
 
-    Without such an item or key, return `node` itself.
+    Return `node` itself if it has no such item or key.
     """
     values = {key.text: value for key, value in node.pairs} | {i.text: i for i in node.items}
     return node if item is None else values.get(item, node)
@@ -263,7 +267,7 @@ def _text_fault(text: str, wanted: inspect.Type) -> str | None:
 
 
 def _bound(value: Any, wanted: inspect.Type) -> str | None:
-    """Return the violated bound without the value, which may have thousands of digits."""
+    """Return an error message if `value` violates a bound; a value of many digits is left out."""
     least, above = getattr(wanted, "ge", None), getattr(wanted, "gt", None)
     most = getattr(wanted, "le", None)
     if least is not None and value < least:
@@ -286,8 +290,8 @@ def _number_text(number: float) -> str:
 def schema_of(wanted: type[msgspec.Struct], title: str, id: str) -> dict[str, object]:
     """Return the JSON Schema of files that `read_as` reads as `wanted`.
 
-    Shape: draft 2020-12; it omits rules that types cannot express (two settings that exclude each
-    other).
+    Shape: the schema follows draft 2020-12. It omits rules that types cannot express (for example
+    two settings that exclude each other).
     """
     schema = msgspec.json.schema(wanted)
     named: dict[str, object] = {
@@ -300,7 +304,7 @@ def schema_of(wanted: type[msgspec.Struct], title: str, id: str) -> dict[str, ob
 
 
 def _closed(schema: Any) -> Any:
-    """Return `schema` with closed objects and bounded numbers."""
+    """Return `schema` with limits for integers, and with objects that allow no other keys."""
     if isinstance(schema, list):
         return [_closed(each) for each in cast("list[Any]", schema)]
     if not isinstance(schema, dict):

@@ -1,8 +1,8 @@
 """Write plain data as YAML; equal data always gives the same bytes.
 
-The keys of mappings are in alphabetical order, and lists keep their order. Text is written plain if
-it is unambiguous, as a block if it has several lines, and otherwise in double quotes; lines are
-never folded.
+The keys of mappings are in alphabetical order, and lists keep their order. Text is written as a
+block if it has several lines, without quotes if that is unambiguous, and otherwise in double
+quotes. Long lines are never folded.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def yaml_of(data: Mapping[str, object]) -> str:
 
 
 def _ordered(value: object) -> object:
-    """Return `value` as dicts and lists, with sorted keys."""
+    """Return a copy of `value` as dicts and lists, with the keys sorted."""
     if isinstance(value, Mapping):
         fields = cast("Mapping[str, object]", value)
         return {key: _ordered(fields[key]) for key in sorted(fields)}
