@@ -1,1 +1,1 @@
-"""Tools that a model can call: definition, declaration, execution."""
+"""Define tools that a model can call, declare them to the model, and run them."""

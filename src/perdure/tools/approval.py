@@ -1,4 +1,4 @@
-"""The data that an approval is bound to in addition to the arguments: facts, hashes, display."""
+"""The data besides the arguments that an approval of a call covers: facts, hashes, display."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from perdure.errors import ToolError
 from perdure.secrets.mask import mask_secrets, masked_value
 
 Decision = Literal["run", "ask", "refuse", "examine"]
-"""The decision on a call; ``examine``: first read what its approval would be bound to."""
+"""The decision on a tool call. ``examine`` means: first read the data that an approval covers."""
 
 MAX_ARGUMENT = 2000
 HEAD = 1000
@@ -24,11 +24,10 @@ _canonical = msgspec.json.Encoder(order="deterministic")
 
 
 class Doubt(ShortRepr, frozen=True):
-    """A problem with a working directory that a person must decide on first, in every mode.
+    """A problem with a working directory; in every mode, a person must first decide about it.
 
     `text` is the question. `grant` is the permission that the answer "always" gives. The grant
-    names the directory and everything in doubt, so that perdure asks again after any of them
-    changes.
+    names the directory and all its problems, so perdure asks again if any of them changes.
     """
 
     text: str
@@ -36,12 +35,12 @@ class Doubt(ShortRepr, frozen=True):
 
 
 class Bound(ShortRepr, frozen=True):
-    """The data that an approval of a call is bound to, besides the call's arguments.
+    """The data that an approval of a call covers, besides the call's arguments.
 
     Shape: `facts` are names and texts in display order. `always` is appended to the text of a
-    grant, so that the grant names exactly what is allowed; with None, the answer "always" is not
-    offered. `diff` is the change to a file. `problem` is the reason why the call cannot run; None
-    if it can. If there is a `doubt`, a person must approve the call in every mode. `is_hidden`
+    grant, so that the grant names exactly what is allowed; if it is None, the answer "always" is
+    not offered. `diff` is the change to a file. `problem` is the reason why the call cannot run;
+    None if it can. If there is a `doubt`, a person must approve the call in every mode. `is_hidden`
     means that a name in the file's path starts with a dot; the call then requires approval even if
     the mode allows writes.
     """
@@ -55,7 +54,7 @@ class Bound(ShortRepr, frozen=True):
 
 
 def digest_of(args_hash: str | None, facts: Mapping[str, str] | None) -> str:
-    """Return one hash of all data that an approval is bound to."""
+    """Return one hash of the data that an approval covers: the arguments' hash and the facts."""
     return hash_of(_canonical.encode((args_hash, dict(facts or {}))))
 
 
@@ -65,7 +64,7 @@ def hash_of(data: bytes) -> str:
 
 
 def content_fact(data: bytes) -> str:
-    """Return `data` as a fact, which contains its size and hash."""
+    """Return the fact for the content `data`: its size and hash."""
     return f"{len(data)} bytes, blake2b-256 {hash_of(data)}"
 
 

@@ -1,4 +1,4 @@
-"""The facts that an approval is bound to in addition to the arguments: files, folders, permissions.
+"""The facts that an approval covers besides the arguments: files, folders, permissions.
 
 The facts are read when perdure asks a person, when the answer arrives, and again immediately before
 the call runs. If the facts differ, perdure asks the person again.
@@ -19,7 +19,7 @@ from perdure.tools.permission_check import effective_args
 from perdure.tools.spec import ToolCall, ToolSpec
 
 RULES = frozenset(("agent", "permissions"))
-"""Facts of every approval; the others are the tool's own."""
+"""Names of the facts that every approval has; each tool adds its own facts."""
 
 MAX_HASHED_BYTES = 16 * 1024 * 1024
 """A larger file is identified by its size, inode and times instead of its content."""
@@ -47,7 +47,7 @@ def bound_of(spec: ToolSpec, call: ToolCall, agent: str) -> Bound:
 
 
 def shown_facts(facts: Mapping[str, str]) -> dict[str, str]:
-    """Return `facts` for storage: in UTF-8, with secrets masked and a hash of the whole text."""
+    """Return `facts` as they are stored: in UTF-8; a text with masked secrets gets its hash."""
     return {_mask_fact(name): _mask_fact(fact) for name, fact in facts.items()}
 
 
@@ -65,9 +65,10 @@ def _utf8(text: str) -> str:
 def require_unchanged(
     spec: ToolSpec, call: ToolCall, agent: str, args_hash: str, digest: str
 ) -> Bound:
-    """Return the facts that an approval of `call` is bound to, if they still match `digest`.
+    """Return the current facts for an approval of `call`, if they still match `digest`.
 
-    Raises: ApprovalStale if a fact has changed, and ToolError if the call cannot run any more.
+    Raises: ApprovalStale if a fact has changed since the approval. Raises ToolError if the call can
+    no longer run.
     """
     now = bound_of(spec, call, agent)
     if now.problem is not None:
@@ -81,10 +82,11 @@ def require_unchanged(
 
 
 def file_fact(descriptor: int) -> tuple[str, bytes | None]:
-    """Return an open regular file as a fact, and its content.
+    """Return the fact for an open regular file (its size and hash), and the content of the file.
 
-    A large file is identified by its size, inode and times, and the returned content is None.
-    Raises: OSError.
+    The fact for a large file contains its size, inode and times instead of the hash, and the
+    returned content is None.
+    Raises: OSError if the file cannot be read.
     """
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode):
@@ -99,11 +101,11 @@ def file_fact(descriptor: int) -> tuple[str, bytes | None]:
 
 
 def times_fact(found: os.stat_result) -> str:
-    """Return a file as a fact that contains its size, inode and times instead of its content."""
+    """Return the fact for a file whose content is not read: its size, inode and times."""
     times = f"modified {found.st_mtime_ns} ns, changed {found.st_ctime_ns} ns"
     return f"{found.st_size} bytes, inode {found.st_ino}, {times}"
 
 
 def folder_fact(path: str, descriptor: int) -> str:
-    """Return a folder as a fact that contains its path and its identity."""
+    """Return the fact for an open folder: its path and inode."""
     return f"{path or '/'} (inode {os.fstat(descriptor).st_ino})"

@@ -1,13 +1,13 @@
-"""Commands as lists of words: parsed without a shell, written in a canonical form, compared.
+"""Parse commands to lists of words without a shell, write them canonically, and compare them.
 
-Pure. A rule of an allow-list is written as a command line too. Rules are compared word by word, so
-that one argument never matches as two arguments, or two as one. Lines that need a shell are
-rejected.
+These functions are pure. A rule of an allow-list has the form of a command line. Rules are compared
+word by word, so that one argument never matches as two arguments, or two as one. Lines that need a
+shell are rejected.
 
 In a glob, ``*`` matches any number of characters within one argument, and ``?`` matches one
-character. ``**`` as the last word matches any number of further arguments, each like ``*``. No
-pattern of a glob rule matches an option, or ``..`` in a path; a rule must list the allowed options
-and upward paths. Only the glob ``**`` matches every command.
+character. ``**`` as the last word matches any number of further arguments, each like ``*``. A
+pattern in a glob rule never matches an option, or ``..`` in a path; a rule must contain the allowed
+options and the ``..`` itself. Only the glob ``**`` matches every command.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ MAX_WORDS = 256
 MAX_LENGTH = 32 * 1024
 
 ANY_WORDS = "**"
-"""As the last word of a rule: any number of further words."""
+"""The last word of a rule that allows any number of further words."""
 
 ANY_COMMAND = "**"
 """The glob that matches every command."""
 
 _UP = re.compile(r"(?<![^/\\=:,;@\s])\.\.(?![^/\\:,;\s])")
-"""``..`` in a path, or in a path inside an argument."""
+"""Matches ``..`` as a part of a path, even if the path is only a part of the argument."""
 
 _SHELL = frozenset("|&;<>()$`\n\r")
 _SHELL_AT_START = ("~", "#", "!")
@@ -34,13 +34,15 @@ _PATTERN = frozenset("*?[]{}")
 
 
 class NeedsShell(ValueError):
-    """The command line needs a shell; the message contains the reason."""
+    """Raised for a command line that needs a shell; the message contains the reason."""
 
 
 def words_of(line: str) -> tuple[str, ...]:
-    """Return the words of a command line; of shell syntax, only quotes and backslashes may occur.
+    """Split a command line into words.
 
-    Raises: NeedsShell.
+    Of shell syntax, the line may contain only quotes and backslashes.
+
+    Raises: NeedsShell if the line contains other shell syntax.
     """
     if "\0" in line or len(line) > MAX_LENGTH:
         raise NeedsShell("it is too long or holds a NUL")
@@ -83,7 +85,7 @@ def canonical(argv: Sequence[str]) -> str:
 
 
 def is_allowed(argv: Sequence[str], exact: Iterable[str], globs: Iterable[str]) -> bool:
-    """Return True if `argv` is one of the lines `exact`, or matches one of `globs`."""
+    """Return True if `argv` equals one of the lines `exact`, or matches one of the globs."""
     words = tuple(argv)
     if any(words == rule_words(line) for line in exact):
         return True
@@ -135,7 +137,10 @@ def _word_fits(word: str, pattern: str) -> bool:
 
 
 def _matches(word: str, pattern: str) -> bool:
-    """Return True if all of `word` matches; each star costs time linear in the length of `word`."""
+    """Return True if `pattern` matches all of `word`.
+
+    Each ``*`` costs time linear in the length of `word`.
+    """
     at = in_pattern = 0
     star, resumed = -1, 0
     while at < len(word):
@@ -176,7 +181,7 @@ def _outside_quotes(line: str) -> str:
 
 
 def _expands(line: str) -> bool:
-    """Return True if a shell would expand a part inside double quotes."""
+    """Return True if a shell would replace a part of `line` inside double quotes (``$``)."""
     quote = ""
     is_escaped = False
     for c in line:

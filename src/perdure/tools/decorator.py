@@ -50,7 +50,7 @@ POLICY_BY_EFFECT: dict[ToolEffect, UnknownPolicy] = {
     "write": "ask",
     "external": "ask",
 }
-"""Default policy for unknown outcomes, by effect."""
+"""Maps the effect of a tool to the default policy for calls with an unknown outcome."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")  # what all providers accept
 
@@ -65,12 +65,12 @@ class FunctionTool(ToolSpec, Generic[P, R_co], frozen=True, kw_only=True):
 
     @property
     def is_async(self) -> bool:
-        """See `ToolSpec`."""
+        """Whether `function` is ``async``; see `ToolSpec`."""
         return inspect.iscoroutinefunction(self.function)
 
 
 class Declares(Protocol):
-    """The return type of `tool(...)` with options: the decorator."""
+    """The type of the decorator that `tool(...)` with options returns."""
 
     def __call__(self, function: Callable[P, R_co], /) -> FunctionTool[P, R_co]: ...
 
@@ -109,14 +109,16 @@ def tool(
 
     The schema comes from the signature, the descriptions of the tool and its parameters (``Args:``)
     from the docstring. A parameter ``call: ToolCall`` receives the call and is hidden from the
-    model. A function that is not ``async`` runs in a thread, which continues after a cancel. Return
-    values: text, media and `ToolOutput` unchanged, None as "done", all others as JSON. With
-    `needs_approval` a person approves each call, in every mode, and sees its arguments.
-    `needs_approval` can be a function that gets the tool's arguments, including defaults, and
-    returns whether a call needs approval. A call also needs approval if that function raises.
-    Units: `timeout_s` seconds, `max_output_bytes` bytes of UTF-8.
-    Raises: TypeError for a signature without a schema. WrongArgument is raised for a generator, a
-    non-function, an invalid name or limit, or a `needs_approval` without the tool's arguments.
+    model. A function that is not ``async`` runs in a thread, which continues after a cancel. The
+    model gets returned text, media and `ToolOutput` unchanged, None as "done", and all other values
+    as JSON. If `needs_approval` is True, a person must approve each call, in every mode, and sees
+    its arguments. `needs_approval` can be a function that gets the tool's arguments, including
+    defaults, and returns whether a call needs approval. A call also needs approval if that function
+    raises.
+    Units: `timeout_s` is in seconds, `max_output_bytes` in bytes of UTF-8.
+    Raises: TypeError if the signature cannot become a schema. Raises WrongArgument for a generator,
+    a non-function, an invalid name or limit, or a `needs_approval` that does not accept the tool's
+    arguments.
     """
 
     def make_tool(function: Callable[..., Any]) -> FunctionTool[..., Any]:
@@ -158,12 +160,12 @@ def _description(name: str, given: str | None, function: Callable[..., Any]) -> 
 
 
 def _shown_call(args: Mapping[str, object], _: Permissions) -> Subject:
-    """Return the arguments as the subject of an approval."""
+    """Describe a call to a person who approves it, by its arguments."""
     return Subject(msgspec.json.encode(args, enc_hook=fields_or_text).decode())
 
 
 def _condition(name: str, decides: object, function: Callable[..., Any]) -> NeedsApproval | None:
-    """Return the condition `decides`, which takes keyword arguments, as a function of a mapping.
+    """Convert `decides`, the `needs_approval` option, to a function of the mapping of arguments.
 
     An error in `decides`, or a result that is not a bool, counts as True. `decides` also gets the
     defaults of the tool's `function`.
@@ -236,7 +238,7 @@ def _checked_name(name: str) -> str:
 
 
 def _run_of(name: str, function: Callable[..., Any], parameters: Parameters) -> Run:
-    """Return `function` as the engine calls it: check arguments, convert the result to text."""
+    """Return a function that checks arguments, calls `function`, and converts its result."""
 
     async def run(call: ToolCall) -> ToolOutput:
         arguments = arguments_of(name, parameters, call.args)
@@ -264,7 +266,7 @@ def _parts_of(value: object) -> list[object]:
 
 
 def _text_of(name: str, value: object) -> str:
-    """Return `value` as text. Raises: ToolError for bytes or media anywhere in it."""
+    """Return `value` as text. Raises: ToolError if it contains bytes or media."""
     if isinstance(value, str):
         return value
     text = json_of(value).decode()

@@ -1,4 +1,4 @@
-"""A unified diff of two texts with one hunk, made in linear time for any texts."""
+"""Create a unified diff of two texts with a single hunk, in linear time for any texts."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ MAX_LENGTH = 8000
 
 
 def diff_of(before: str, after: str, *, is_whole: bool = False) -> str:
-    """Return the change from `before` to `after` as one hunk, without common start and end lines.
+    """Return the change from `before` to `after` as one hunk, from the first to the last change.
 
-    A long diff is cut unless `is_whole` is set; the last line of a cut diff reports this. Returns
-    "" if both texts are equal.
+    A long diff is cut unless `is_whole` is True; the last line of a cut diff says so. Returns "" if
+    both texts are equal.
     """
     if before == after:
         return ""

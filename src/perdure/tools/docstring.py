@@ -43,7 +43,7 @@ def parse_docstring(function: Callable[..., object]) -> ParsedDocstring:
 
 
 def _entries(lines: list[str]) -> Iterator[tuple[str, str]]:
-    """Yield the name and text of each entry; more indented lines continue the entry above."""
+    """Yield the name and text of each entry; a line with more indentation continues an entry."""
     name, texts, indent = "", list[str](), 0
     for line in lines:
         depth = len(line) - len(line.lstrip())

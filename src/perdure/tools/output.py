@@ -1,4 +1,4 @@
-"""The type of an agent's answers: the JSON Schema that the model gets, and the check of answers.
+"""The type of an agent's answers: make the JSON Schema that a model gets, and check answers.
 
 The types can be msgspec structs, dataclasses, TypedDicts and pydantic models; perdure does not
 import pydantic for them.
@@ -43,13 +43,13 @@ _REASON_CHARACTERS = 500
 
 
 class Output(msgspec.Struct, frozen=True):
-    """The type `of` of an agent's answers, and the type's JSON Schema of type object."""
+    """The Python type `of` of an agent's answers, and the JSON Schema of this type."""
 
     of: Any
     schema: Schema
 
     def value(self, text: str) -> Any:
-        """Return the value of an answer; it may be in a Markdown code block.
+        """Convert the answer `text` to a value; the JSON may be in a Markdown code block.
 
         Raises: ValueError with a reason that helps a model to correct its answer.
         """
@@ -63,7 +63,7 @@ class Output(msgspec.Struct, frozen=True):
             raise ValueError(_reason(error)[:_REASON_CHARACTERS]) from error
 
     def problem(self, text: str) -> str | None:
-        """Return the problem of an answer; None if the answer is valid."""
+        """Return the reason why the answer `text` is invalid; None if it is valid."""
         try:
             self.value(text)
         except ValueError as error:
@@ -72,7 +72,7 @@ class Output(msgspec.Struct, frozen=True):
 
     @property
     def instruction(self) -> str:
-        """The instruction to answer in this type, for models that do not accept a schema."""
+        """The text that asks for an answer of this type, for models that do not accept a schema."""
         return (
             "When you give your answer, give it as one JSON object without any text around it. "
             f"It must fit this JSON Schema:\n{json.dumps(self.schema, ensure_ascii=False)}"
@@ -80,9 +80,9 @@ class Output(msgspec.Struct, frozen=True):
 
 
 def output_of(of: Any) -> Output | None:
-    """Return the output definition for the type `of`; None means any text.
+    """Return the output definition for the type `of`; None if answers can be any text.
 
-    Raises: WrongArgument for a type without fields, or without a portable schema.
+    Raises: WrongArgument if the type has no fields or no portable schema.
     """
     if of is None:
         return None
@@ -108,7 +108,7 @@ def _output_of(of: Any) -> Output:
 
 
 def _reason(error: ValueError) -> str:
-    """Return the message of msgspec's or pydantic's `error`, with the place of each error first."""
+    """Return the message of a msgspec or pydantic `error`; each problem begins with its place."""
     if isinstance(error, msgspec.ValidationError):
         return where_first(str(error))
     if isinstance(error, msgspec.DecodeError):

@@ -1,8 +1,8 @@
 """Decide whether a call runs, needs approval, or is refused, before the call has any effect.
 
-The functions are pure, and check in the order that security needs: effective arguments, validation,
-policy, approval. A call that cannot run is refused before a person is asked. This module is the
-only approval engine; a mode is a `RuleSet`.
+The functions are pure. For security, they check in this order: effective arguments, validation,
+policy, approval. A call that cannot run is refused before a person is asked. No other module
+decides about approvals. Each approval mode is a `RuleSet`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NEVER_NAMES = frozenset(("__proto__", "prototype", "constructor", "__class__", 
 
 
 class RuleSet(msgspec.Struct, frozen=True):
-    """The decision for each action. `honours_grants` means that an earlier answer "always" counts.
+    """The decision for each action. If `honours_grants` is True, an earlier answer "always" counts.
 
     `asks_hidden` means that writing a file needs approval if a name in the file's path starts with
     a dot, such as ``.github``, because such files configure other programs.
@@ -48,18 +48,19 @@ RULE_SETS: Mapping[ApprovalMode, RuleSet] = {
     ),
     "auto": RuleSet({"fs_write": "run", "process": "run", "egress": "run", "os": "run"}),
 }
-"""The modes of an agent. An action that a rule set does not name is refused."""
+"""Maps the approval modes of an agent to rules. An action without a rule is refused."""
 
 
 class Ruling(msgspec.Struct, frozen=True):
     """The decision on a call, and its reason.
 
     `text` is the question for the person, or the refusal for the model. `grant` is the permission
-    that the answer "always" would give. `error_code` is set for refusals; `action` and `preview`
-    (path, command or host) for questions. `choices` are the possible answers if they differ from
-    allow, deny and always. `free_in` are the consent modes of a flow in which perdure runs the call
-    without asking. An approval is valid only for the call's arguments and the facts in `bound`. The
-    decision ``examine`` means that `bound` is needed but missing.
+    that the answer "always" would give. `error_code` is set for refusals. `action` and `preview`
+    (path, command or host) are set for questions. `choices` are the possible answers if they differ
+    from allow, deny and always. `free_in` are the consent modes of a flow in which perdure runs the
+    call without asking. An approval is valid only for the call's arguments and the facts in
+    `bound`. The decision ``examine`` means that `bound` is needed for the decision but was not
+    given.
     """
 
     decision: Decision
@@ -77,7 +78,7 @@ EXAMINE = Ruling("examine")
 
 
 def effective_args(spec: ToolSpec, args: Mapping[str, object]) -> Mapping[str, object]:
-    """Return `args` without unknown names and without names reserved for the configuration."""
+    """Return `args` without names that are forbidden or that only the configuration sets."""
     dropped = spec.config_only | _NEVER_NAMES
     if dropped.isdisjoint(args):
         return args
@@ -85,7 +86,7 @@ def effective_args(spec: ToolSpec, args: Mapping[str, object]) -> Mapping[str, o
 
 
 Judge = Callable[[ToolCallPart, frozenset[str], Bound | None], Ruling]
-"""Decides on a call, given the turn's grants and what an approval would be bound to."""
+"""Decides on a call. The arguments are the call, the turn's grants, and the data to approve."""
 
 
 def judge_of(
@@ -96,7 +97,7 @@ def judge_of(
 ) -> Judge:
     """Return the function that judges calls of the tools in `registry` under `permissions`.
 
-    `granted` are the permissions that people gave for the whole session; `rules` has the same
+    `granted` are the permissions that people gave for the whole session. `rules` has the same
     meaning as in `judge_call`.
     """
 
@@ -118,7 +119,7 @@ def bound_ruling(
     *,
     bound: Bound | None,
 ) -> Ruling:
-    """Decide like `judge_call`, but return ``examine`` if `bound` is None and may be needed."""
+    """Decide like `judge_call`; return ``examine`` if `bound` is None but may be needed."""
     if bound is not None:
         return judge_call(spec, call.args, permissions, granted, rules, bound=bound)
     if spec.action is None and spec.bind is not None:
@@ -167,7 +168,7 @@ def _without_action(
 ) -> Ruling:
     """Decide on a call of a tool without an action.
 
-    The call runs unless there is a doubt that no grant covers.
+    The call runs, unless a person must first decide about a problem (`Doubt`) that no grant covers.
     """
     if bound is None or bound.doubt is None:
         return Ruling("run")
@@ -184,9 +185,9 @@ def _doubted(spec: ToolSpec, doubt: Doubt) -> str:
 
 
 def _examined(spec: ToolSpec, args: Mapping[str, object], permissions: Permissions) -> Subject:
-    """Return the subject of a call with valid arguments that the policy allows.
+    """Return the subject of a call: what a person sees when asked for approval.
 
-    Raises: ToolError.
+    Raises: ToolError if the arguments are invalid or the policy never allows the call.
     """
     given = _given(spec, args)
     return spec.examine(given, permissions) if spec.examine is not None else Subject("")
@@ -229,7 +230,9 @@ def _decided(
 
 
 def grant_of(tool: str, subject: Subject, bound: Bound | None = None) -> str | None:
-    """Return the grant of "always": this tool for exactly this subject; None if not displayable.
+    """Return the permission that the answer "always" gives; None if it cannot be displayed.
+
+    It allows this tool for exactly this subject.
 
     Calls whose subject contains a secret, or is too long to read, need approval each time.
     """
@@ -242,7 +245,7 @@ def grant_of(tool: str, subject: Subject, bound: Bound | None = None) -> str | N
 
 
 def _preview(action: Action, subject: Subject) -> str | None:
-    """Return the path, command or host, if it may be shown; None if there is none."""
+    """Return the path, command or host of a call as it is shown; None if the call has none."""
     if action == "os":
         return None
     about = subject.host if action == "egress" else subject.shown

@@ -1,7 +1,8 @@
-"""Access rights of an agent's built-in tools: plain data, stored in every session.
+"""Access rights of an agent's built-in tools, as plain data that every session stores.
 
-Pure. Everything that is not allowed is denied. A session can restrict its agent's permissions but
-never extend them (`restrict`). Secrets appear by name, as ``{{secrets.NAME}}``, never as values.
+This module is pure. Everything that is not allowed is denied. A session can restrict its agent's
+permissions but never extend them (`restrict`). Secrets appear by name, as ``{{secrets.NAME}}``,
+never as values.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ Scope = Literal["sandboxed", "project", "full"]
 ApprovalMode = Literal["ask", "plan", "accept-edits", "auto"]
 
 SCOPES: tuple[Scope, ...] = ("sandboxed", "project", "full")
-"""From the narrowest to the widest."""
+"""All scopes, from the narrowest to the widest."""
 
 MAX_COMMAND_S = 120.0
 
@@ -99,16 +100,16 @@ class Permissions(
 ):
     """The access rights of an agent's built-in tools.
 
-    `scope`: ``sandboxed`` is the working directory, ``project`` also the directories `roots`,
-    ``full`` every path; the floors (credentials, ``.git``, ...) apply in all three. A command runs
-    if it equals one of `allowed_commands` or matches one of `allowed_command_globs`
-    (`tools.commands`; ``**`` matches every command), with `command_env` added to the minimal
-    environment. `allowed_domains` are exact host names; `credentials` are Authorization headers for
-    some of them. `web_search` queries `search_endpoint` with `search_credential`; `is_search_local`
-    allows an endpoint in the local network.
-    `approval` selects which calls need approval (`tools.permission_check`).
-    Units: `command_timeout_s` seconds, at most 120.
-    Raises: ConfigError for values that cannot work or are unsafe.
+    `scope` limits the files: ``sandboxed`` allows the working directory, ``project`` also the
+    directories `roots`, and ``full`` every path. In all three, files such as credentials and
+    ``.git`` stay closed (floors). A command runs if it equals one of `allowed_commands` or matches
+    one of `allowed_command_globs` (`tools.commands`; ``**`` matches every command), with
+    `command_env` added to the minimal environment. `allowed_domains` are exact host names;
+    `credentials` are Authorization headers for some of them. `web_search` queries `search_endpoint`
+    with `search_credential`; `is_search_local` allows an endpoint in the local network. `approval`
+    selects which calls need approval (`tools.permission_check`).
+    Units: `command_timeout_s` is in seconds, at most 120.
+    Raises: ConfigError if a value cannot work or is unsafe.
     """
 
     __repr__ = short_repr
@@ -145,7 +146,7 @@ class Permissions(
             self._require_endpoint(self.search_endpoint)
 
     def _require_hosts(self) -> None:
-        """Check and normalize the allowed domains and the domains of the credentials."""
+        """Check and normalize the allowed domains, and the domains of the credentials."""
         hosts: list[str] = []
         for domain in self.allowed_domains:
             with _naming("allowed_domains", domain):
@@ -181,7 +182,7 @@ class Permissions(
         allowed_commands: Iterable[str] | None = None,
         allowed_domains: Iterable[str] | None = None,
     ) -> Permissions:
-        """Return these permissions, restricted by each argument that is not None.
+        """Return a copy of these permissions, restricted by each argument that is not None.
 
         Raises: ConfigError if an argument allows more than these permissions.
         """
@@ -218,7 +219,7 @@ def narrower(one: Scope, other: Scope) -> Scope:
 
 @contextmanager
 def _naming(setting: str, item: str | None = None) -> Generator[None]:
-    """In errors of the block, name the `setting` and its `item`."""
+    """Context manager: add the `setting` and its `item` to errors that its block raises."""
     try:
         yield
     except ConfigError as error:

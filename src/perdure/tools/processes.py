@@ -1,8 +1,7 @@
 """Run a program in its own process group, with a minimal environment and limits on time and output.
 
 The whole process group is killed when the wait ends, for any reason. A process that left its group
-on purpose (``setsid``) is not killed: this module restricts which programs a model can start, but
-does not isolate them.
+on purpose (``setsid``) is not killed, because this module does not isolate programs.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
 class ProcessResult(msgspec.Struct, frozen=True):
-    """Exit of a program. `code` None means that the program timed out and was killed.
+    """The result of a program that ended. If it timed out and was killed, `code` is None.
 
-    Units: bytes; `left_out` counts the bytes of both streams that were read and discarded.
+    Units: `left_out` counts the bytes of both output streams that were read and discarded.
     """
 
     code: int | None
@@ -42,10 +41,10 @@ class ProcessResult(msgspec.Struct, frozen=True):
 
 
 def small_environment(inherited: Mapping[str, str], working_dir: Path) -> dict[str, str]:
-    """Return the variables of `inherited` that programs need and that cannot change their actions.
+    """Return the environment variables that programs need and that cannot change what they do.
 
-    Directories of the PATH that are relative, or in `working_dir`, are dropped: the model may have
-    written their files.
+    The variables come from `inherited`. Relative directories in PATH, and directories in
+    `working_dir`, are dropped, because the model may have written their files.
     """
     kept = {name: inherited[name] for name in _INHERITED if name in inherited}
     folders = inherited.get("PATH", _DEFAULT_PATH).split(os.pathsep)
@@ -77,8 +76,8 @@ async def run_program(
 ) -> ProcessResult:
     """Run `argv` in `working_dir` without input, and wait until the program ends.
 
-    Raises: ToolUnavailable, ToolError if the program cannot be started; CancelledError after the
-    program was killed.
+    Raises: ToolUnavailable if the program does not exist. Raises ToolError if it cannot be started.
+    Raises CancelledError if the call is cancelled, after killing the program.
     """
     program = program_of(argv[0], environment["PATH"], tool)
     loop = asyncio.get_running_loop()
@@ -111,9 +110,9 @@ async def run_program(
 
 
 async def _begun(starting: asyncio.Future[_Program]) -> _Program:
-    """Start a program and return it.
+    """Wait until the program `starting` has started, and return it.
 
-    If the call is cancelled during the start, the program is killed once it runs.
+    If the call is cancelled during the start, the program is killed as soon as it runs.
     """
     try:
         await asyncio.wait((starting,))
@@ -126,7 +125,7 @@ async def _begun(starting: asyncio.Future[_Program]) -> _Program:
 
 
 async def _end(transport: asyncio.SubprocessTransport, watched: _Watched) -> None:
-    """Kill the rest of the program's group, and close its pipes."""
+    """Kill the remaining processes of the program's group, and close its pipes."""
     _signal(transport.get_pid(), signal.SIGKILL)
     try:
         # A process that left the group may hold the pipes: its output is not waited for.
@@ -137,7 +136,7 @@ async def _end(transport: asyncio.SubprocessTransport, watched: _Watched) -> Non
 
 
 class _Kept:
-    """The beginning of a stream; the bytes after it are only counted."""
+    """Keeps the beginning of an output stream; the bytes after it are only counted."""
 
     def __init__(self) -> None:
         self.data = bytearray()
@@ -150,7 +149,7 @@ class _Kept:
 
 
 class _Watched(asyncio.SubprocessProtocol):
-    """A running program and its output."""
+    """Watches a running program, and collects its output."""
 
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
@@ -170,7 +169,7 @@ class _Watched(asyncio.SubprocessProtocol):
             self.closed.set_result(None)
 
     async def has_ended(self, pid: int, timeout_s: float) -> bool:
-        """Return True if the process ended by itself in time; otherwise terminate the process."""
+        """Wait for the process; return True if it ends in time. Otherwise terminate it."""
         await asyncio.wait((self.exited,), timeout=timeout_s)
         if self.exited.done():
             return True
@@ -183,7 +182,7 @@ _Program: TypeAlias = tuple[asyncio.SubprocessTransport, _Watched]
 
 
 def _signal(group: int, number: signal.Signals) -> None:
-    """Send `number` to the process group `group`, if it still exists."""
+    """Send the signal `number` to the process group `group`, if the group still exists."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(group, number)
 

@@ -45,7 +45,7 @@ class ToolRegistry(ShortRepr, frozen=True):
     def get(self, name: str) -> ToolSpec:
         """Return the tool `name`.
 
-        Raises: UnknownTool.
+        Raises: UnknownTool if there is no tool with this name.
         """
         for spec in self.tools:
             if spec.name == name:
@@ -61,7 +61,8 @@ class ToolRegistry(ShortRepr, frozen=True):
     def restrict(self, names: Iterable[str]) -> ToolRegistry:
         """Return a registry of only the tools `names`, in the order of this registry.
 
-        Raises: ConfigError for a missing name: a session can only restrict its agent.
+        Raises: ConfigError if a name is missing here, because a session can only restrict its
+        agent.
         """
         wanted = frozenset(names)
         if missing := sorted(wanted - frozenset(self.names)):
@@ -72,8 +73,8 @@ class ToolRegistry(ShortRepr, frozen=True):
     def schema_hash(self, name: str) -> str:
         """Return a hash of the name and the schema of the tool `name`, without descriptions.
 
-        Shape: 32 hex digits, the same on every machine and for every order of keys.
-        Raises: UnknownTool.
+        Shape: 32 hex digits, which are the same on every machine and for every order of keys.
+        Raises: UnknownTool if there is no tool with this name.
         """
         content = _canonical.encode((name, _undescribed(self.get(name).parameters)))
         return hashlib.blake2b(content, digest_size=_HASH_BYTES).hexdigest()
@@ -82,13 +83,14 @@ class ToolRegistry(ShortRepr, frozen=True):
 def registry_of(tools: Iterable[ToolSpec | Callable[..., Any]]) -> ToolRegistry:
     """Return a registry of `tools`; a plain function becomes a tool of effect ``external``.
 
-    Raises: ConfigError if a name is used twice, and the errors of `tool` for a plain function.
+    Raises: ConfigError if two tools have the same name. Raises the errors of `tool` for a plain
+    function.
     """
     return ToolRegistry(tuple(t if isinstance(t, ToolSpec) else tool(t) for t in tools))
 
 
 def _undescribed(schema: Any) -> Any:
-    """Return `schema` without descriptions, because rewording does not change a tool."""
+    """Return `schema` without descriptions: a tool with a reworded description is the same tool."""
     if isinstance(schema, list):
         return [_undescribed(item) for item in cast("list[Any]", schema)]
     if not isinstance(schema, Mapping):

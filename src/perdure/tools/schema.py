@@ -1,4 +1,4 @@
-"""Convert a function's signature to a JSON Schema, and a model's arguments to the function's.
+"""Convert a function's signature to a JSON Schema, and a model's arguments to Python values.
 
 The schemas use the part of draft 2020-12 that OpenAI, Anthropic and Google all accept: no
 references, no formats, closed objects unless they are free-form, and a type for every ``enum``.
@@ -42,13 +42,13 @@ _CHECKED = {
     "exclusiveMaximum": "< ",
     "multipleOf": "a multiple of ",
 }
-"""Keywords of pydantic that providers reject, and what the description says instead."""
+"""Maps pydantic keywords that providers reject to the words that a description gets instead."""
 
 _WRONG_SHOWN = 8
-"""Wrong arguments of one call that its error lists."""
+"""Maximum number of wrong arguments that an error lists."""
 
 _WRONG_CHARACTERS = 1000
-"""Characters of the problem of one argument."""
+"""Maximum number of characters that an error has for one wrong argument."""
 
 _TYPE_NAMES = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
 
@@ -56,9 +56,9 @@ _TYPE_NAMES = {str: "string", bool: "boolean", int: "integer", float: "number", 
 class Parameters(msgspec.Struct, frozen=True):
     """The parameters of a tool.
 
-    Shape: `schema` is of type object. A call's arguments are decoded into the class `arguments`;
-    there, a missing argument is `msgspec.UNSET`, so that the function's own default applies.
-    `takes_call` means that the function has the parameter ``call``.
+    Shape: `schema` has the type object. The arguments of a call are decoded to the class
+    `arguments`. There, a missing argument is `msgspec.UNSET`, so that the default of the function
+    applies. `takes_call` means that the function has the parameter ``call``.
     """
 
     schema: Mapping[str, object]
@@ -69,7 +69,7 @@ class Parameters(msgspec.Struct, frozen=True):
 def parameters_of(function: Callable[..., object]) -> Parameters:
     """Return the parameters of `function`, from its annotations, defaults and docstring.
 
-    Raises: TypeError, which names the function and the parameter that has no schema.
+    Raises: TypeError if a parameter has no schema; the error names the function and the parameter.
     """
     about = parse_docstring(function).parameters
     properties: Schema = {}
@@ -105,7 +105,7 @@ def parameters_of(function: Callable[..., object]) -> Parameters:
 def arguments_of(
     tool: str, parameters: Parameters, args: Mapping[str, object]
 ) -> dict[str, object]:
-    """Return `args`, checked and converted to the function's annotations.
+    """Check `args`, convert them to the types of the function's annotations, and return them.
 
     Raises: InvalidArguments with a message that helps a model to correct its call.
     """
@@ -124,7 +124,7 @@ def arguments_of(
 
 
 def _wrong_arguments(parameters: Parameters, args: Mapping[str, object]) -> list[str]:
-    """Return the problem of each wrong argument in `args`; msgspec itself stops at the first."""
+    """Return the problems of all wrong arguments in `args`; msgspec itself stops at the first."""
     wrong: list[str] = []
     for field in msgspec.structs.fields(parameters.arguments):
         alone = msgspec.defstruct("Arguments", [_of_field(field)], kw_only=True)
@@ -142,7 +142,7 @@ def _of_field(field: msgspec.structs.FieldInfo) -> tuple[str, Any] | tuple[str, 
 
 
 def where_first(message: str) -> str:
-    """Return an error of msgspec with its position first: ``items[0].name: expected ...``."""
+    """Return msgspec's error `message` with the position first: ``items[0].name: expected ...``."""
     what, at, place = message.rpartition(" - at `$")
     what, place = (what, place.removeprefix(".").removesuffix("`")) if at else (message, "")
     what = what.removeprefix("Object ")
@@ -158,12 +158,15 @@ def is_pydantic(of: Any) -> bool:
 
 
 def pydantic_schema(of: Any) -> Schema:
-    """Return the portable schema of a pydantic model. Raises: TypeError if no schema exists."""
+    """Return the portable schema of a pydantic model.
+
+    Raises: TypeError if it has none.
+    """
     return portable_schema(_relaxed(of.model_json_schema()), of.__name__)
 
 
 def pydantic_reason(error: ValueError) -> str:
-    """Return the message of pydantic's `error`, with each error's place first, without links."""
+    """Return the message of pydantic's `error` without links; each problem has its place first."""
     found: Any = error
     if not callable(getattr(found, "errors", None)):
         return str(error)
@@ -182,7 +185,7 @@ def json_of(value: object) -> bytes:
 def fields_or_text(value: object) -> object:
     """Return all fields of a pydantic model, even those that its own JSON form and repr omit.
 
-    Shape: for a value that is not a pydantic model, the result is a text.
+    Shape: if `value` is not a pydantic model, the result is ``str(value)``.
     """
     if is_pydantic(type(value)):
         extra: dict[str, object] | None = cast("Any", value).model_extra
@@ -197,9 +200,9 @@ def _foreign_schema(of: type) -> Schema:
 
 
 def _relaxed(node: Schema) -> Schema:
-    """Return a schema from pydantic without the keywords that providers reject.
+    """Return `node`, a schema from pydantic, without the keywords that providers reject.
 
-    The description states the removed constraints; the pydantic model checks them.
+    The description states the removed constraints. The pydantic model still checks them.
     """
     found: Schema = {}
     notes: list[str] = []
@@ -223,7 +226,7 @@ def _relaxed(node: Schema) -> Schema:
 
 
 def _require_no_pydantic(annotation: Any) -> None:
-    """Raises: TypeError for pydantic declarations outside pydantic models: msgspec ignores them."""
+    """Raise TypeError for pydantic declarations outside pydantic models, which msgspec ignores."""
     rest: list[Any] = [annotation]
     seen: list[Any] = []
     while rest:
@@ -296,7 +299,7 @@ def _annotation_of(function: Callable[..., object], parameter: inspect.Parameter
 
 
 def _note_of(annotation: Any) -> str:
-    """Return the texts in ``Annotated[...]``."""
+    """Return the texts in the annotation ``Annotated[...]``, as the description."""
     if get_origin(annotation) is not Annotated:
         return ""
     return " ".join(note for note in get_args(annotation)[1:] if isinstance(note, str))
@@ -330,7 +333,8 @@ def schema_of(annotation: Any) -> Schema:
 def portable_schema(schema: Schema, name: str = "") -> Schema:
     """Return `schema`, using only the part of JSON Schema that all providers accept.
 
-    Raises: TypeError if this is impossible; it names the path of the field below `name`.
+    Raises: TypeError if this is impossible; the error names the path of the field, which begins
+    with `name`.
     """
     return _portable(schema, _Place(schema.get("$defs", {}), name))
 
@@ -338,8 +342,8 @@ def portable_schema(schema: Schema, name: str = "") -> Schema:
 class _Place(msgspec.Struct, frozen=True):
     """The location of a schema: the `path` of its field, such as ``Order.lines[].price``.
 
-    `inside` are the definitions that contain the schema: if one of them appears again, the
-    recursion is infinite.
+    `inside` are the definitions that contain the schema. If a schema refers to one of them, the
+    recursion would be infinite.
     """
 
     definitions: Mapping[str, Schema]
@@ -360,7 +364,7 @@ class _Place(msgspec.Struct, frozen=True):
 
 
 def _portable(node: Schema, at: _Place) -> Schema:
-    """Return `node` with references resolved and without keywords that a provider rejects."""
+    """Return `node` with its references resolved, and without keywords that a provider rejects."""
     if "$ref" in node:
         name = str(node["$ref"]).removeprefix("#/$defs/")
         if name in at.inside:
@@ -398,7 +402,7 @@ def _portable_below(key: str, value: Any, at: _Place) -> Any:
 
 
 def _one_item_type(node: Schema, at: _Place) -> Schema:
-    """Return a tuple's array schema as an array whose items have any of the tuple's types."""
+    """Convert the schema of a tuple to an array whose items have any of the tuple's types."""
     if "prefixItems" in node:
         choices: list[Schema] = []
         for choice in node["prefixItems"]:
@@ -412,7 +416,7 @@ def _one_item_type(node: Schema, at: _Place) -> Schema:
 
 
 def _typed_enum(node: Schema) -> Schema:
-    """Return an enum with the type of its values; mixed types become a choice of enums."""
+    """Return the enum `node` with its values' type; mixed types become a choice of enums."""
     rest = {key: value for key, value in node.items() if key != "enum"}
     by_type: dict[str, list[object]] = {}
     for value in node["enum"]:
@@ -427,7 +431,7 @@ def _object(properties: Schema, required: list[str]) -> Schema:
 
 
 def _with_notes(schema: Schema, description: str, default: object) -> Schema:
-    """Return `schema` with the default in its description, because ``default`` is not portable."""
+    """Return `schema` with `default` in its description; the key ``default`` is not portable."""
     text = description or str(schema.get("description", ""))
     if default is not None and default is not inspect.Parameter.empty:
         try:

@@ -27,14 +27,15 @@ ToolName = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,63}\Z")]
 """A tool name that all providers accept."""
 
 Action = Literal["fs_write", "process", "egress", "os"]
-"""What approvals cover: changing files, running a program, sending data out, the desktop."""
+"""Kinds of actions that need approval: change files, run programs, send data out, use the desktop.
+"""
 
 ReadMedia = Callable[[str], Awaitable[bytes]]
-"""Handle -> content. Raises: ToolDenied if the session does not hold it."""
+"""Returns the content for a handle. Raises: ToolDenied if the session does not have the handle."""
 
 
 Invoke = Callable[["ToolCall", str, str], Awaitable["ToolOutput"]]
-"""(call, agent, input) -> that agent's answer. Raises: ToolError if it cannot be called."""
+"""Calls an agent: (call, agent, input) -> its answer. Raises: ToolError if this is impossible."""
 
 
 def _no_secrets() -> Taint:
@@ -52,8 +53,9 @@ class ToolCall(ShortRepr, frozen=True):
     if there is no such directory. `read_media` reads the session's media; None if the session has
     none. `invoke` calls another agent; None if there is no other agent. `closed` are files and
     folders that no tool may access, wherever they are, such as the session's own store. `record` is
-    the record folder of the session's flow; None without a flow. `approved` are the facts that a
-    person saw in addition to the arguments (`Bound.facts`); None if no approval was needed.
+    the record folder of the session's flow; None if the session has no flow. `approved` are the
+    facts that a person approved besides the arguments (`Bound.facts`); None if no approval was
+    needed.
     """
 
     id: str
@@ -76,8 +78,8 @@ class ToolCall(ShortRepr, frozen=True):
 class ToolOutput(ShortRepr, frozen=True):
     """A tool's result: text, and media as handles or as content to be stored.
 
-    `ends_session` closes the session when the turn ends; `delegated` is the session that the call
-    opened for another agent.
+    If `ends_session` is True, the session is closed when the turn ends. `delegated` is the session
+    that the call opened for another agent.
     """
 
     text: str
@@ -105,17 +107,20 @@ class Subject(ShortRepr, frozen=True):
 
 Run = Callable[[ToolCall], Awaitable[ToolOutput]]
 Bind = Callable[[ToolCall], Bound]
-"""What an approval of this call is bound to. Reads files, so it runs in a thread.
+"""Returns the data that an approval of a call covers. Reads files, so it runs in a thread.
 
-Raises: ToolError for a call that cannot run."""
+Raises: ToolError if the call cannot run."""
 Arguments = Callable[[Mapping[str, object]], Mapping[str, object]]
 """Validates and converts a call's arguments. Raises: InvalidArguments."""
 
 NeedsApproval = Callable[[Mapping[str, object]], bool]
-"""Whether a call with these arguments needs approval. Pure."""
+"""Returns whether a call with these arguments needs approval. Pure."""
 
 Examine = Callable[[Mapping[str, object], Permissions], Subject]
-"""The subject of a call with these arguments. Pure. Raises: ToolError if it is never allowed."""
+"""Returns the subject of a call with these arguments.
+
+Pure. Raises: ToolError if such a call is never allowed.
+"""
 
 
 class ToolSpec(msgspec.Struct, frozen=True):
@@ -123,13 +128,13 @@ class ToolSpec(msgspec.Struct, frozen=True):
 
     `effect`: ``read`` changes nothing, ``write`` changes the workspace, ``external`` changes
     something elsewhere. `on_unknown` is the policy if perdure was killed while the tool ran:
-    ``retry`` the call, ``ask`` a person, or ``never`` repeat the call. `action` means that the tool
-    needs approval. If a tool needs approval, `examine` returns a call's subject, and `bind` returns
-    the facts for which the approval is valid, in addition to the arguments. With `is_gated`,
-    perdure asks a person in every mode. A call needs no approval if `needs_approval` returns False
-    for its arguments. In a tool without an `action`, `bind` only looks for problems that a person
-    must decide on first (`Doubt`). `config_only` are names that a model cannot use. `is_outside`
-    marks the tool's output as written by strangers.
+    ``retry`` the call, ``ask`` a person, or ``never`` repeat the call. A tool with an `action`
+    needs approval. For such a tool, `examine` returns a call's subject, and `bind` returns the
+    facts for which, besides the arguments, the approval is valid. If `is_gated` is True, perdure
+    asks a person in every mode. A call needs no approval if `needs_approval` returns False for its
+    arguments. In a tool without an `action`, `bind` only looks for problems that a person must
+    decide on first (`Doubt`). `config_only` are names of arguments that a model cannot set.
+    `is_outside` marks the tool's output as written by outsiders.
     Units: `timeout_s` is in seconds, `max_output_bytes` in bytes of UTF-8 shown to the model.
     Shape: `parameters` is a JSON Schema of type object.
     """
@@ -158,5 +163,5 @@ class ToolSpec(msgspec.Struct, frozen=True):
 
     @property
     def is_async(self) -> bool:
-        """Whether the tool is a coroutine function; any other tool can block a thread."""
+        """Whether the tool is a coroutine function. Any other tool may block its thread."""
         return inspect.iscoroutinefunction(self.run)

@@ -1,4 +1,4 @@
-"""The threads in which the plain functions of tools run.
+"""Run tools that are plain (not ``async``) functions in threads of their own.
 
 Tools do not run in the event loop's threads, which stores use, because a function that never
 returns would stop every commit. The threads for tools are daemon threads, so a process can end
@@ -19,16 +19,16 @@ from typing import TypeVar
 T = TypeVar("T")
 
 MAX_THREADS = 64
-"""Functions of tools that run at once in a process; further calls wait for a thread."""
+"""Maximum number of tool functions that run at once in a process; further calls wait."""
 
 _IDLE_S = 10.0
-"""How long a thread without work lasts."""
+"""How long a thread waits for new work before it ends."""
 
 
 async def in_tool_thread(function: Callable[..., T], *arguments: object) -> T:
-    """Return the result of `function`, which is called on a thread for tools.
+    """Call `function` in a thread for tools, and return its result.
 
-    A call that is cancelled while it waits for a thread never runs.
+    If the call is cancelled while it waits for a thread, `function` never runs.
     """
     future: Future[T] = Future()
     context = copy_context()
@@ -58,9 +58,10 @@ class Threads:
         self._idle = 0
 
     def start(self, work: Callable[[], None]) -> None:
-        """Run `work` once a thread is free.
+        """Run `work` as soon as a thread is free.
 
-        Raises: RuntimeError if the system starts no more threads; `work` never runs then.
+        Raises: RuntimeError if the system cannot start another thread; in this case, `work` never
+        runs.
         """
         with self._changed:
             self._waiting.append(work)
@@ -86,7 +87,7 @@ class Threads:
         return work is not None
 
     def _next(self) -> Callable[[], None] | None:
-        """Return the next piece of work; None if the thread must end."""
+        """Wait for the next piece of work, and return it; return None if the thread must end."""
         with self._changed:
             self._idle += 1
             has_work = self._changed.wait_for(lambda: bool(self._waiting), _IDLE_S)
@@ -101,7 +102,7 @@ _threads = Threads(MAX_THREADS)
 
 
 def _begin_anew() -> None:
-    """Forget the threads of the parent process, which do not exist in a forked child."""
+    """Forget the threads of the parent process, because a forked child does not have them."""
     global _threads  # noqa: PLW0603 - the threads of a process are its own
     _threads = Threads(MAX_THREADS)
 

@@ -28,7 +28,7 @@ async def end_session(reason: str) -> ToolOutput:
 
 
 def _tools() -> Iterator[ToolSpec]:
-    """Yield the tools of every module in this folder: all variables that are a `ToolSpec`."""
+    """Yield the tools of all modules in this folder: each variable that is a `ToolSpec`."""
     yield end_session
     for found in pkgutil.iter_modules(builtin.__path__, f"{builtin.__name__}."):
         if found.name != __name__:
@@ -40,7 +40,7 @@ BUILTIN: Mapping[str, ToolSpec] = {
     spec.name: spec
     for spec in sorted(_tools(), key=lambda spec: (spec.effect != "read", spec.name))
 }
-"""Name -> tool, those that only read first."""
+"""Maps names to tools. Tools that only read come first."""
 
 
 def with_names(

@@ -13,7 +13,7 @@ from perdure.tools.spec import ToolCall, ToolOutput
 INVOKE_AGENT = "invoke_agent"
 
 PATIENCE_S = 366 * 24 * 3600.0
-"""Practically unlimited: the other agent may wait for a person, and has its own limits."""
+"""Practically no time limit: the other agent may wait for a person, and has its own limits."""
 
 _Said = Annotated[str, Meta(min_length=1)]
 

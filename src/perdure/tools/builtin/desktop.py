@@ -1,4 +1,4 @@
-"""Tools of the desktop: read the clipboard and show notifications, with the installed programs."""
+"""Desktop tools: read the clipboard and show notifications, with programs of the desktop."""
 
 from __future__ import annotations
 
@@ -41,12 +41,18 @@ _APPLE_SCRIPT = (
 
 
 def about_clipboard(args: Mapping[str, object], permissions: Permissions) -> Subject:
-    """Return the clipboard as the subject; "always" is not offered, because its content changes."""
+    """Describe the call to a person who approves it: it reads the clipboard.
+
+    The answer "always" is not offered, because the content of the clipboard changes.
+    """
     return Subject("read the clipboard")
 
 
 def about_note(args: Mapping[str, object], permissions: Permissions) -> Subject:
-    """Return the note's text as the subject; the answer "always" allows only this text."""
+    """Describe the call to a person who approves it, with the text of the notification.
+
+    The answer "always" allows only this text.
+    """
     said = f"{args['title']!s}: {args['body']!s}"
     return Subject(said, msgspec.json.encode((args["title"], args["body"])).decode())
 

@@ -1,7 +1,8 @@
 """Write and edit files inside the jail, atomically.
 
-A file is written under a temporary name and then renamed. Because of the rename, no reader sees a
-half-written file. A link that was put in the file's place meanwhile is replaced, not followed.
+A file is written under a temporary name and then renamed, so no reader sees a half-written file. If
+another program meanwhile puts a link in the place of the file, the rename replaces the link and
+does not follow it.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ _APPENDING = os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CL
 
 
 def about_edit(args: Mapping[str, object], permissions: Permissions) -> Subject:
-    """Return the file of an edit as the subject; the answer "always" is not offered for edits."""
+    """Describe an edit to a person who approves it, by the file; "always" is not offered."""
     return msgspec.structs.replace(about_path(args, permissions), grant=None)
 
 
 def about_path(args: Mapping[str, object], permissions: Permissions) -> Subject:
-    """Return the file of a call as the subject; protected names are rejected here."""
+    """Describe a call to a person who approves it, by the file; reject protected names."""
     path = str(args["path"])
     names = [name for name in path.replace("\\", "/").split("/") if name not in ("", ".")]
     if is_protected(names, is_absolute=permissions.scope == "full" and path.startswith("/")):
@@ -53,7 +54,7 @@ def about_path(args: Mapping[str, object], permissions: Permissions) -> Subject:
 
 
 def bind_write(call: ToolCall) -> Bound:
-    """Return the facts of a write: the target file and folder, and the old and new content."""
+    """Return the facts that an approval of a write covers: file, folder, old and new content."""
     args, tool_name = call.args, call.tool
     data = _encoded(tool_name, str(args["content"]))
     is_appending, makes_parents = args.get("append") is True, args.get("create_dirs") is True
@@ -71,7 +72,7 @@ def bind_write(call: ToolCall) -> Bound:
 
 
 def bind_edit(call: ToolCall) -> Bound:
-    """Return the facts of an edit: the target file, and its content before and after the edit."""
+    """Return the facts that an approval of an edit covers: file, folder, old and new content."""
     args, tool_name = call.args, call.tool
     with Jail.of(call).plan_place(str(args["path"])) as place:
         try:
@@ -163,7 +164,7 @@ def _edited(
 
 
 class _Found(NamedTuple):
-    """The current file at a place: its facts, and its content unless the file is very large."""
+    """The state of a file now: its facts, and its content unless the file is very large."""
 
     facts: dict[str, str]
     content: bytes
@@ -173,7 +174,7 @@ class _Found(NamedTuple):
 def _read_current(place: Place) -> _Found:
     """Read the current file at `place`, through open descriptors.
 
-    Raises: OSError.
+    Raises: OSError if the file cannot be read.
     """
     folder = NEW_FOLDER
     if not place.is_new_folder:
@@ -197,9 +198,9 @@ def _read_current(place: Place) -> _Found:
 
 
 def _require_approved(call: ToolCall, found: _Found) -> None:
-    """Raise ApprovalStale if a person approved another file, folder or content.
+    """Check that a person approved exactly this file, folder and content.
 
-    Raises: ApprovalStale.
+    Raises: ApprovalStale if a person approved something else.
     """
     approved = call.approved
     if approved is None:
@@ -220,8 +221,8 @@ def _diff(before: bytes, after: bytes) -> str | None:
 def replace(place: Place, data: bytes, before: os.stat_result | None) -> None:
     """Write `data` to `place`; `before` is the status of the file there (None: no file).
 
-    Durable: atomic, and on the disk when this call returns.
-    Raises: OSError, also if the file at `place` has changed since it was read.
+    Durable: the write is atomic, and on the disk when this call returns.
+    Raises: OSError if writing fails, or if the file at `place` has changed since it was read.
     """
     spare = f".{secrets.token_hex(8)}.perdure"
     descriptor = os.open(spare, _NEW, 0o666, dir_fd=place.parent)
@@ -263,7 +264,8 @@ def _identity(status: os.stat_result | None) -> tuple[int, ...] | None:
 def _append(call: ToolCall, place: Place, data: bytes) -> None:
     """Append `data` to the approved file at `place`, through the descriptor that was checked.
 
-    Raises: ApprovalStale; OSError.
+    Raises: ApprovalStale if the file is no longer the approved one. Raises OSError if writing
+    fails.
     """
     before = None if call.approved is None else call.approved["before"]
     is_compared = before is not None and not before.startswith(UNREADABLE)

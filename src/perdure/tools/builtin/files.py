@@ -102,7 +102,7 @@ def _several(start: OpenPath, glob: str) -> Iterator[str]:
 
 
 def shown_path(names: tuple[str, ...]) -> str:
-    """Return the path `names` on one line, whatever characters it contains."""
+    """Return the path with the parts `names` on one line, with special characters escaped."""
     path = "/".join(names)
     return path if path.isprintable() else path.encode("unicode_escape", "replace").decode()
 
@@ -139,7 +139,7 @@ def lines_of(text: str) -> list[str]:
 
 
 def _page(lines: list[str], start: int, count: int) -> str:
-    """Return the lines from `start`: at most `count`, within the output limit, but at least one."""
+    """Return `count` lines from `start` on, or as many as the output limit allows; at least one."""
     wanted = lines[start : start + count]
     size_bytes = 0
     for fitting, line in enumerate(wanted):

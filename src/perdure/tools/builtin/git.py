@@ -1,8 +1,8 @@
 """Git in the working directory: read access, and commits with approval.
 
-This module sets all flags of git. Settings of a repository that could start programs, fetch or lead
-outside are disabled (`tools.git`), and git receives the location of the repository, which is the
-top of the working directory.
+This module sets all flags of git. It disables settings of a repository that could start programs,
+fetch, or lead outside of the working directory (`tools.git`). It also tells git where the
+repository is: at the top of the working directory.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _FILTERED = b"clean filter"
 
 
 def bind_look(call: ToolCall) -> Bound:
-    """Return the settings of the repository that a person must allow first, if any."""
+    """Return the repository's settings that a person must allow before git runs, as a `doubt`."""
     repository = repository_of(call)
     if repository.grant is None:
         return Bound()
@@ -59,7 +59,7 @@ async def git_status(
 
 
 def about_commit(args: Mapping[str, object], permissions: Permissions) -> Subject:
-    """Return the commit of a call as the subject; secret files and flags are rejected here."""
+    """Describe a commit to a person who approves it; reject secret files and flags."""
     message = str(args["message"])
     if not message.strip() or "\0" in message:
         raise InvalidArguments("git_commit", "message: say what was changed")
@@ -73,7 +73,7 @@ def about_commit(args: Mapping[str, object], permissions: Permissions) -> Subjec
 
 
 def bind_commit(call: ToolCall) -> Bound:
-    """Return the facts of a commit: the repository's folder, the files or the index, settings."""
+    """Return the facts that an approval of a commit covers: folder, files or index, settings."""
     repository = repository_of(call)
     folder = Path(os.path.realpath(call.working_dir))
     files = cast("Sequence[str]", call.args.get("files") or ())

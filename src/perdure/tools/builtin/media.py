@@ -1,6 +1,6 @@
 """Read data of the session: attachments as text, and truncated outputs.
 
-A handle alone gives no access: the handle must occur in the session's own log
+Knowing a handle is not enough to read its data: the handle must also occur in the session's own log
 (`ToolCall.read_media`).
 """
 

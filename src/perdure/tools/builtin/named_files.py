@@ -1,4 +1,4 @@
-"""The program, scripts and other files in a command, as facts of an approval."""
+"""Facts that an approval of a command covers: its program, scripts and other files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _DEFAULTS: Mapping[str, Sequence[str]] = {
     "gradle": ("build.gradle", "build.gradle.kts"),
     "docker-compose": ("compose.yaml", "docker-compose.yml"),
 }
-"""Files that programs run or use from their folder without naming them."""
+"""Files that programs run or read from their working directory though no argument names them."""
 
 _STARTERS = frozenset(
     (
@@ -43,14 +43,14 @@ _STARTERS = frozenset(
         *("xargs", "find", "setsid", "stdbuf", "ionice", "time", "strace", "watch", "sudo", "doas"),
     )
 )
-"""Programs that start other programs named in their arguments."""
+"""Programs that start other programs, which their arguments name."""
 
 _separators = re.compile(r"[\s;&|()<>'\"`$=,:]+")
 _module = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 
 
 def program_facts(program: str, folder: Path) -> dict[str, str]:
-    """Return the program file of a command in `folder` as facts: its resolved path and its hash.
+    """Return the facts for the program of a command that runs in `folder`: resolved path and hash.
 
     Raises: ToolError if the file is unreadable.
     """
@@ -62,7 +62,7 @@ def program_facts(program: str, folder: Path) -> dict[str, str]:
 
 
 def script_facts(argv: Sequence[str], folder: Path) -> dict[str, str]:
-    """Return each file that the arguments `argv` name, resolved as a command in `folder` would.
+    """Return facts for the files that `argv` names; relative names are resolved in `folder`.
 
     Shape: "script NAME" maps to the file's resolved path and hash. Each of the first `MAX_FILES`
     files has its own fact; all other files share one fact.
@@ -93,7 +93,9 @@ def script_facts(argv: Sequence[str], folder: Path) -> dict[str, str]:
 
 
 def started_facts(argv: Sequence[str], folder: Path, path: str) -> dict[str, str]:
-    """Return the programs on `path` that the arguments name, if `argv` starts other programs.
+    """Return facts for programs that `argv` starts through its program, such as ``env``.
+
+    They are found on `path`. The result is empty if the program does not start others.
 
     Shape: "starts NAME" maps to the program's resolved path and hash, for at most `MAX_FILES`
     programs.
@@ -110,7 +112,7 @@ def started_facts(argv: Sequence[str], folder: Path, path: str) -> dict[str, str
 
 
 def file_at(path: Path) -> str:
-    """Return the file at `path` as a fact, without following links."""
+    """Return the fact for the file at `path` (size and hash), without following links."""
     try:
         if path.is_symlink():
             return f"link to {os.readlink(path)}"  # noqa: PTH115 - as text
@@ -123,7 +125,7 @@ def file_at(path: Path) -> str:
 
 
 def _names(argv: Sequence[str]) -> Iterator[str]:
-    """Yield each distinct name in the arguments that may name a file, in order."""
+    """Yield the texts in `argv` that may be names of files, in order, each once."""
     seen: set[str] = set()
     for name in _candidates(argv):
         if name not in seen and len(name) <= MAX_PATH:
@@ -152,7 +154,7 @@ def _status_of(path: Path) -> os.stat_result | None:
 
 
 def _fact_of(path: str) -> str | None:
-    """Return the file at `path` as a fact; None if it is unreadable. Never blocks on a pipe."""
+    """Return the fact for the file at `path`; None if it is unreadable. Never blocks on a pipe."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except (OSError, ValueError):

@@ -23,7 +23,7 @@ def proposing(
     is_outside: bool = False,
     config_only: frozenset[str] = frozenset(),
 ) -> Callable[[FunctionTool[P, R_co]], FunctionTool[P, R_co]]:
-    """Make a tool that needs approval; see `ToolSpec` for the arguments."""
+    """Return a decorator that makes a tool need approval. The arguments are those of `ToolSpec`."""
 
     def marked(spec: FunctionTool[P, R_co]) -> FunctionTool[P, R_co]:
         return msgspec.structs.replace(

@@ -1,8 +1,8 @@
 """Search for text in the files of the session's working directory.
 
-The search is for plain text, not for a regular expression. A Python regular expression that a model
-writes by accident can take exponential time, and cannot be interrupted. The number of bytes read is
-limited, so the time is limited too.
+The search is for plain text, not for a regular expression. A model may write a Python regular
+expression that takes exponential time, and such a search cannot be interrupted. The number of bytes
+read is limited, so the time is limited too.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def search_files(
 
 
 def _output(start: OpenPath, pattern: str, glob: str | None, *, is_folded: bool) -> Iterator[str]:
-    """Yield the lines with `pattern`, in walk order, and a note at the end if it was cut short."""
+    """Yield the lines with `pattern`, file by file, and a last line if the search was cut short."""
     needle = pattern.casefold() if is_folded else pattern
     try:
         for names, text in _texts(start, glob):
@@ -61,7 +61,7 @@ def _output(start: OpenPath, pattern: str, glob: str | None, *, is_folded: bool)
 def _texts(start: OpenPath, glob: str | None) -> Iterator[tuple[tuple[str, ...], str]]:
     """Yield the text of each searchable file, with the names in its path from the jail's root.
 
-    Raises: TooMuch.
+    Raises: TooMuch if the files have more bytes than a search may read.
     """
     read_bytes = 0
     for names, descriptor in files_below(start, glob):

@@ -27,11 +27,11 @@ _CONFIG_ONLY = frozenset(
 )
 
 _MAX_RULES = 400
-"""Characters of the rules that a refusal names."""
+"""Maximum number of characters of the list of rules in a rejection."""
 
 
 def about_command(args: Mapping[str, object], permissions: Permissions) -> Subject:
-    """Return the command of a call as the subject; a command that is not allowed is rejected."""
+    """Describe a command to a person who approves it; reject commands that are not allowed."""
     argv = allowed_argv(args, permissions)
     return Subject(canonical(argv), canonical(argv))
 
@@ -39,7 +39,7 @@ def about_command(args: Mapping[str, object], permissions: Permissions) -> Subje
 def _require_approved(call: ToolCall, approved: Mapping[str, str]) -> None:
     """Reject the call if a person approved other files or another folder.
 
-    Raises: ApprovalStale; ToolError.
+    Raises: ApprovalStale if the facts differ. Raises ToolError if the facts cannot be read.
     """
     now = shown_facts(bind_command(call).facts)
     if now != {name: fact for name, fact in approved.items() if name not in RULES}:
@@ -65,7 +65,7 @@ def argv_in(args: Mapping[str, object]) -> tuple[str, ...]:
 def allowed_argv(args: Mapping[str, object], permissions: Permissions) -> tuple[str, ...]:
     """Return the words of the command in `args`, as an argument list.
 
-    Raises: InvalidArguments if the command needs a shell; ToolDenied if it is not allowed.
+    Raises: InvalidArguments if the command needs a shell. Raises ToolDenied if it is not allowed.
     """
     argv = argv_in(args)
     exact, globs = permissions.allowed_commands, permissions.allowed_command_globs
@@ -78,7 +78,10 @@ def allowed_argv(args: Mapping[str, object], permissions: Permissions) -> tuple[
 
 
 def bind_command(call: ToolCall) -> Bound:
-    """Return the facts of a command: its folder, program file, environment names and scripts."""
+    """Return the facts that an approval of a command covers.
+
+    These are its folder, program file, environment names and scripts.
+    """
     argv = allowed_argv(call.args, call.permissions)
     path = small_environment(os.environ, call.working_dir)["PATH"]
     try:

@@ -1,4 +1,6 @@
-"""Web requests to allowed hosts, and web search, only through the pinned transport.
+"""Tools that send web requests to allowed hosts, and that search the web.
+
+All requests use the one transport of perdure, which connects only to checked addresses.
 
 The HTTP library is loaded at the first request. A configured secret is inserted last, and is
 removed from everything in the response.
@@ -48,14 +50,17 @@ _SEARCH_ONLY = frozenset(("endpoint", "credential", "credentialRef", "engine", "
 
 
 def about_request(args: Mapping[str, object], permissions: Permissions) -> Subject:
-    """Return the host of a request as the subject; hosts that are not allowed are rejected here."""
+    """Describe a request to a person who approves it, by its host; reject other hosts."""
     place = _allowed(args, permissions)
     shown = f"{args.get('method') or 'GET'} {place.url}"
     return Subject(shown, shown, place.host)
 
 
 def bind_request(call: ToolCall) -> Bound:
-    """Return the facts of a request: method, whole URL, and hashes of the headers and the body."""
+    """Return the facts that an approval of a request covers.
+
+    These are the method, the whole URL, and hashes of the headers and the body.
+    """
     args = call.args
     place = _allowed(args, call.permissions)
     headers, body = args.get("headers"), args.get("body")
@@ -73,14 +78,14 @@ def bind_request(call: ToolCall) -> Bound:
 
 
 def about_search(args: Mapping[str, object], permissions: Permissions) -> Subject:
-    """Return the terms sent to the search engine, as the subject."""
+    """Describe a web search to a person who approves it: the terms sent to the search engine."""
     host = _endpoint(permissions).host
     shown = f"search for {args['query']!s}"
     return Subject(shown, shown, host)
 
 
 def bind_search(call: ToolCall) -> Bound:
-    """Return the search engine to query, as a fact."""
+    """Return the facts that an approval of a web search covers: the search engine."""
     url = _endpoint(call.permissions).url
     return Bound({"search engine": url}, f" at {url}")
 
@@ -148,8 +153,8 @@ http_request, web_search = web_tools(_pinned)
 def _allowed(args: Mapping[str, object], permissions: Permissions) -> Destination:
     """Return the destination of a request, if it is allowed.
 
-    Raises: ToolDenied if the destination is not allowed. The call raises InvalidArguments for a
-    reference to a secret, because a model cannot use secrets.
+    Raises: ToolDenied if the destination is not allowed. Raises InvalidArguments if the request
+    contains a reference to a secret, because only the configuration may insert secrets.
     """
     if any(names_in(str(value)) for value in args.values()):
         reason = "secrets are put in by the configuration (credentials), never by the request"
@@ -176,9 +181,10 @@ def _endpoint(permissions: Permissions) -> Destination:
 
 
 def _authorization(secrets: Taint, credential: str) -> str:
-    """Return the header value for `credential`: unchanged, or as a bearer token for a bare secret.
+    """Return the value of the ``Authorization`` header for `credential`.
 
-    ``Basic NAME:{{secrets.X}}`` is base64-encoded as the scheme requires.
+    A bare secret becomes a bearer token. The part after ``Basic`` in ``Basic NAME:{{secrets.X}}``
+    is base64-encoded, as the scheme requires. All other values are unchanged.
     """
     value = secrets.fill(credential)
     scheme, _, rest = value.partition(" ")
@@ -210,7 +216,7 @@ def _response_text(answer: HttpResponse) -> str:
 
 
 def _results(tool_name: str, answer: HttpResponse, count: int) -> str:
-    """Return the results of a search engine that answers like SearXNG."""
+    """Return at most `count` results of a search engine that answers in the format of SearXNG."""
     if answer.status != 200:
         raise ToolError(tool_name, f"the search engine answered with status {answer.status}")
     try:

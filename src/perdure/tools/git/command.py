@@ -29,27 +29,27 @@ _OWN: Mapping[str, str] = {
     "GIT_TERMINAL_PROMPT": "0",
     "LC_ALL": "C.UTF-8",
 }
-"""Variables that override git's configuration."""
+"""Environment variables that override git's configuration."""
 
 _NEVER_TRACKED = (
     *(":(glob)[.][.]/**", ":(glob)**/[.][.]/**", "[/]*"),
     *(":(glob,icase)[.]git/**", ":(glob,icase)**/[.]git/**"),
 )
-"""Paths that git never adds; a manipulated index may contain them all the same.
+"""Patterns of paths that git itself never adds to an index, but a manipulated index may contain.
 
-Git would read such a file as if it were in the working directory. A name in brackets is a pattern,
-which git compares and does not resolve.
+Git would read such a file as if it were in the working directory. A part in brackets makes git
+treat the path as a pattern, which it only compares and never resolves.
 """
 
 
 SETTINGS = "git settings"
-"""The fact of an approval with the repository settings that a person allowed."""
+"""Name of the fact, in an approval, that states which repository settings a person allowed."""
 
 
 def repository_of(call: ToolCall) -> Repository:
     """Return the repository at the top of the working directory of `call`. Blocks.
 
-    Raises: ToolError if there is no repository; ToolDenied if perdure cannot use it safely.
+    Raises: ToolError if there is no repository. Raises ToolDenied if perdure cannot use it safely.
     """
     place = call.working_dir
     try:
@@ -68,10 +68,10 @@ class Git(msgspec.Struct, frozen=True):
 
     @classmethod
     async def of(cls, call: ToolCall, timeout_s: float) -> Git:
-        """Return git for the working directory of `call`.
+        """Return a `Git` for the repository in the working directory of `call`.
 
-        Raises: ToolError without a repository; ToolDenied for a setting of the repository that was
-        not allowed; ToolUnavailable if git is missing or too old.
+        Raises: ToolError if there is no repository. Raises ToolDenied if the repository has a
+        setting that was not allowed. Raises ToolUnavailable if git is missing or too old.
         """
         repository = await asyncio.to_thread(repository_of, call)
         if repository.grant is not None and (call.approved or {}).get(SETTINGS) != repository.grant:
@@ -94,9 +94,10 @@ class Git(msgspec.Struct, frozen=True):
     async def run(
         self, *words: str, requires_filters: bool = False, is_literal: bool = True
     ) -> ProcessResult:
-        """Run ``git words...``. With `is_literal`, paths in the arguments are never patterns.
+        """Run git with the arguments `words`.
 
-        With `requires_filters`, git refuses to store files that a filter would change.
+        If `is_literal` is True, git does not treat paths in the arguments as patterns. If
+        `requires_filters` is True, git refuses to store files that a filter would change.
         """
         overrides = overrides_of(
             self.settings, self.repository.own, requires_filters=requires_filters
@@ -123,7 +124,7 @@ class Git(msgspec.Struct, frozen=True):
 
 
 def _as_variables(overrides: Mapping[str, str]) -> dict[str, str]:
-    """Return `overrides` as environment variables of git, where names need no quotes."""
+    """Return `overrides` as environment variables of git, in which keys need no quotes."""
     variables = {"GIT_CONFIG_COUNT": str(len(overrides))}
     for number, (key, value) in enumerate(overrides.items()):
         variables[f"GIT_CONFIG_KEY_{number}"] = key

@@ -1,7 +1,7 @@
 """Read the configuration files of a repository without letting git search for them.
 
-A file is read here, with limits, and passed to ``git config`` on standard input. Git parses it in a
-directory that is not a repository, and starts no program.
+This module reads a file, with limits, and passes its content to ``git config`` on standard input.
+Git parses it in a directory that is not a repository, and starts no program.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ class Included(msgspec.Struct, frozen=True):
 
 
 class Configuration(msgspec.Struct, frozen=True):
-    """The settings in a repository's files and all included files, also in conditional includes."""
+    """The settings in a repository's configuration files and all files that these include.
+
+    Conditional includes are always included.
+    """
 
     settings: tuple[Setting, ...]
     included: tuple[Included, ...]
@@ -48,9 +51,9 @@ def configuration_of(files: tuple[Path, ...], path: str, home: str | None) -> Co
 
     Blocks.
 
-    `path` is the search path for the program git, `home` the directory for ``~``.
-    Raises: ToolDenied for a file that is not regular, too large, or rejected by git;
-    ToolUnavailable without git.
+    `path` is the search path for the program git, and `home` is the directory for ``~``.
+    Raises: ToolDenied if a file is not regular, is too large, or is rejected by git. Raises
+    ToolUnavailable if git cannot be run.
     """
     settings: list[Setting] = []
     included: list[Included] = []
@@ -111,7 +114,7 @@ def settings_in(listed: bytes) -> Iterator[Setting]:
 
 
 def _bare_environment(path: str) -> Mapping[str, str]:
-    """Return an environment in which git reads no configuration by itself."""
+    """Return an environment in which git reads no configuration files of its own."""
     return {
         "PATH": path,
         "HOME": "/nonexistent",
@@ -144,7 +147,7 @@ def _parsed(content: bytes, path: str) -> Iterator[Setting]:
 
 
 def _target(value: str, file: Path, home: str | None) -> Path:
-    """Return the file that an include in `file` names."""
+    """Return the path of the file that an include in `file` with the text `value` refers to."""
     if value.startswith("~/") and home is not None:
         return Path(home) / value[2:]
     return file.resolve().parent / value

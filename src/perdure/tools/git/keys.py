@@ -1,12 +1,13 @@
 """Classify the keys of a git configuration for the git commands that perdure runs.
 
 A key is allowed, overridden, or neither. An allowed key only changes the output of these commands.
-An overridden key can start a program, fetch, or point outside the working directory; `overrides_of`
-returns the value that disables it. For any other key, perdure asks a person. Pure.
+An overridden key could start a program, fetch, or point outside the working directory;
+`overrides_of` returns the value that disables the key. For any other key, perdure asks a person.
+These functions are pure.
 
 The commands are status, log, diff, add, commit and ls-files.
-Source: ``git help -c`` of git 2.39. New keys of later versions in sections that these commands read
-need approval.
+Source: ``git help -c`` of git 2.39. If later versions add keys to sections that these commands
+read, the new keys need approval.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ ALWAYS: Mapping[str, str] = {
     "submodule.recurse": "false",
     "uploadpack.packobjectshook": "",
 }
-"""Key -> value passed in every call. Keys are in lower case, as git lists them."""
+"""Maps keys to the values with which perdure always overrides them. Keys are in lower case."""
 
 WHERE_SET: Mapping[str, str] = {
     "browser.*.cmd": "",
@@ -105,10 +106,10 @@ WHERE_SET: Mapping[str, str] = {
     "trailer.*.command": "",
     "web.browser": "",
 }
-"""Pattern of keys -> value passed if a configuration sets one."""
+"""Maps patterns of keys to the values that override such keys if a configuration sets them."""
 
 WORKSPACE_ONLY = frozenset(("core.attributesfile", "core.excludesfile"))
-"""Overridden only if the repository sets them; a person's own ones apply."""
+"""Keys that are overridden only if the repository sets them; the person's own settings apply."""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -116,7 +117,7 @@ def _words(text: str) -> frozenset[str]:
 
 
 BY_ENVIRONMENT = frozenset(("core.worktree", "extensions.partialclone"))
-"""Overridden by GIT_WORK_TREE, and by GIT_ALLOW_PROTOCOL, which allows no transport."""
+"""Keys that environment variables override: GIT_WORK_TREE, and GIT_ALLOW_PROTOCOL (none)."""
 
 _UNREAD = _words(
     """
@@ -130,7 +131,7 @@ _UNREAD = _words(
     git-town hub tig
     """
 )
-"""Sections that the commands do not read: of other git commands, and of other programs."""
+"""Sections that these commands do not read, because other commands or programs use them."""
 
 _READ = _words(
     """
@@ -138,7 +139,7 @@ _READ = _words(
     sparse splitindex stash tag user versionsort
     """
 )
-"""Sections that the commands read, with no program, no address and no path in them."""
+"""Sections that these commands read and that contain no programs, addresses or paths."""
 
 _NAMES: Mapping[str, frozenset[str]] = {
     "attr": frozenset(("tree",)),
@@ -180,7 +181,7 @@ _NAMES: Mapping[str, frozenset[str]] = {
         """
     ),
 }
-"""Section -> the last words of its allowed keys, if it has others as well."""
+"""Maps sections to the last words of their allowed keys; their other keys are not allowed."""
 
 _ALLOWED_EXTENSIONS: Mapping[str, frozenset[str] | None] = {
     "extensions.noop": None,
@@ -192,18 +193,18 @@ _ALLOWED_EXTENSIONS: Mapping[str, frozenset[str] | None] = {
     "extensions.worktreeconfig": None,
     "extensions.refstorage": frozenset(("files", "reftable")),
 }
-"""Extension -> values known to stay in the repository; None: all of them do."""
+"""Maps extensions to the values that cannot point outside the repository; None means all values."""
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """A key of a configuration as git lists it, and its value; the value may be None."""
+    """A key of a configuration, as git lists it, and its value, which may be None."""
 
     key: str
     value: str | None
 
     @property
     def pattern_key(self) -> str:
-        """Return the key with ``*`` for the subsection, if there is one."""
+        """Return the key, with ``*`` in place of its subsection, if it has one."""
         section, _, rest = self.key.partition(".")
         between, dot, name = rest.rpartition(".")
         return f"{section}.*.{name}" if dot or between else f"{section}.{name}"
@@ -222,7 +223,7 @@ def fate_of(setting: Setting) -> Fate:
 
 
 def inert_value(setting: Setting) -> str | None:
-    """Return the value that disables the key of `setting`; None if the key need not be disabled."""
+    """Return the value that disables the key of `setting`; None if it need not be disabled."""
     if setting.key in ALWAYS:
         return ALWAYS[setting.key]
     shape = setting.pattern_key
@@ -237,11 +238,11 @@ def inert_value(setting: Setting) -> str | None:
 def overrides_of(
     settings: Iterable[Setting], own: Iterable[Setting], *, requires_filters: bool
 ) -> dict[str, str]:
-    """Return a map of keys to values that disables all unsafe settings of a repository.
+    """Return the keys to override, with the values that disable unsafe settings.
 
-    `settings` are all settings that apply in the repository, `own` those from the repository's own
-    files. With `requires_filters`, git refuses to store a file that a filter would have changed;
-    otherwise git skips the filter.
+    `settings` are all settings that apply in the repository; `own` are the settings from the
+    repository's own files. If `requires_filters` is True, git refuses to store a file that a filter
+    would have changed; otherwise git skips the filter.
     """
     found = dict(ALWAYS)
     local = {setting.key for setting in own}

@@ -1,6 +1,6 @@
-"""The repository at the top of a working directory: its folders, and its problems.
+"""Find the repository at the top of a working directory, its folders, and its problems.
 
-Git receives the location of the checked repository, and does not search for another one. This
+perdure tells git where the checked repository is, so git does not search for another one. This
 module starts no program except ``git config``, which only reads text.
 """
 
@@ -35,7 +35,7 @@ _FOLDERS = (".", "objects", "objects/info", "objects/pack", "refs", "refs/heads"
 class Concern(msgspec.Struct, frozen=True):
     """A setting or file that git would use and that perdure cannot disable.
 
-    `name` is the key or the file; `content` is all data that determines the effect.
+    `name` is the key or the file. `content` is all data that determines its effect.
     """
 
     name: str
@@ -45,9 +45,9 @@ class Concern(msgspec.Struct, frozen=True):
 class Repository(msgspec.Struct, frozen=True):
     """A repository in which git can run.
 
-    `git_dir` belongs to this working tree; all working trees of the repository share `common_dir`.
-    `own` are the settings of the repository's configuration. If there are `concerns`, perdure asks
-    a person first.
+    `git_dir` belongs only to this working tree; all working trees of the repository share
+    `common_dir`. `own` are the settings of the repository's configuration. If there are `concerns`,
+    perdure asks a person first.
     """
 
     top: Path
@@ -58,7 +58,7 @@ class Repository(msgspec.Struct, frozen=True):
 
     @property
     def grant(self) -> str | None:
-        """Return the grant that an approval of the concerns gives; None if there are no concerns.
+        """Return the permission that a person gives by allowing the concerns, if any.
 
         Two grants are equal only for the same repository with equal concerns.
         """
@@ -95,8 +95,8 @@ def repository_at(place: Path, environment: Mapping[str, str]) -> Repository:
     """Return the repository whose working tree is `place`. Blocks.
 
     `environment` is passed to the started programs.
-    Raises: ToolError if there is no repository, or only a bare one; ToolDenied if the repository's
-    files cannot be read safely; ToolUnavailable without git.
+    Raises: ToolError if there is no repository, or only a bare one. Raises ToolDenied if the
+    repository's files cannot be read safely. Raises ToolUnavailable if git cannot be run.
     """
     top = place.resolve()
     concerns: list[Concern] = []
@@ -113,7 +113,10 @@ def repository_at(place: Path, environment: Mapping[str, str]) -> Repository:
 
 
 def _git_dir(top: Path, concerns: list[Concern]) -> Path:
-    """Return the git folder of `top`: ``.git`` or the folder that it names; never `top`."""
+    """Return the git folder of `top`: ``.git``, or the folder that the file ``.git`` names.
+
+    It is never `top` itself. Anything suspicious is added to `concerns`.
+    """
     dot = top / DOT_GIT
     try:
         mode = dot.lstat().st_mode
@@ -137,7 +140,10 @@ def _git_dir(top: Path, concerns: list[Concern]) -> Path:
 
 
 def _common_dir(git_dir: Path, concerns: list[Concern]) -> Path:
-    """Return the folder that the working trees share; a concern if `git_dir` is not inside it."""
+    """Return the folder that all working trees share.
+
+    If `git_dir` is not in its folder ``worktrees``, a concern is added to `concerns`.
+    """
     said = read_regular(git_dir / "commondir")
     if said is None:
         return git_dir
@@ -148,7 +154,7 @@ def _common_dir(git_dir: Path, concerns: list[Concern]) -> Path:
 
 
 def _knows(git_dir: Path, common_dir: Path, top: Path, configuration: Configuration) -> bool:
-    """Return True if the folder that the file ``.git`` names declares `top` as working tree.
+    """Return True if `git_dir`, named by a file ``.git``, declares `top` as its working tree.
 
     The git folders of a worktree and of a submodule contain this declaration. A git folder inside
     the working tree proves nothing, because the author of the file ``.git`` could also write the
@@ -165,9 +171,9 @@ def _knows(git_dir: Path, common_dir: Path, top: Path, configuration: Configurat
 
 
 def _links(git_dir: Path, common_dir: Path) -> Iterator[Concern]:
-    """Yield the links in the repository's folders that lead outside.
+    """Yield a concern for each link in the repository's folders that leads outside of them.
 
-    Raises: ToolDenied for pipes and devices, on which git would block.
+    Raises: ToolDenied if there is a pipe or a device, on which git would block.
     """
     roots = (git_dir, common_dir)
     for folder in dict.fromkeys(root / name for root in roots for name in _FOLDERS):
@@ -189,7 +195,7 @@ def _links(git_dir: Path, common_dir: Path) -> Iterator[Concern]:
 
 
 def _alternates(common_dir: Path) -> Iterator[Concern]:
-    """Yield the files that make git read objects or history from other places."""
+    """Yield a concern for each file that makes git read objects or history from other places."""
     content = read_regular(common_dir / "objects" / "info" / "alternates")
     if content is not None and content.strip():
         yield Concern("objects/info/alternates", content)

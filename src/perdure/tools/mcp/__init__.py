@@ -1,1 +1,1 @@
-"""Tools of other programs, used through a client for servers of the Model Context Protocol."""
+"""Use tools of other programs, through a client for servers of the Model Context Protocol."""

@@ -1,9 +1,9 @@
-"""A connection to one server: opened on demand, opened again after a loss, and finally closed.
+"""A connection to one server: it is opened on demand, reopened after a loss, and finally closed.
 
 The protocol library runs in one task from start to end, because it requires that the task that
 opens a resource also closes it. Tool calls only wait for answers from the task that runs the
-protocol library. A call that was already sent when the connection broke is lost, and perdure never
-sends it again. Importing this module loads the package ``mcp``.
+protocol library. If the connection breaks after a call was sent, the call is lost, and perdure
+never sends it again. Importing this module loads the package ``mcp``.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ from perdure.tools.processes import program_of, small_environment
 MAX_PAGES = 100
 
 _LISTED = 20
-"""Maximum listed tools, as a multiple of the tools that an agent can have: it may select some."""
+"""A server may list this many times the tools that an agent can have, which may select some."""
 
 _SAID = 500
 _FORGOTTEN = "Session terminated"
-"""The library's message if the server does not know the session any more: nothing was done."""
+"""The library's message if the server no longer knows the session, so the call had no effect."""
 
 _BROKEN = "Server returned an error response"
-"""Its message for an answer like 502; the server may have executed the call."""
+"""The library's message for an HTTP error such as 502; the server may have executed the call."""
 
 
 class Connection:
-    """A connection to a server that is opened again if necessary.
+    """A connection to a server. It is reopened if necessary.
 
     `secrets` are the secrets sent to the server.
     """
@@ -64,7 +64,7 @@ class Connection:
     async def tools(self) -> list[Any]:
         """Return the server's tools, in the library's types.
 
-        Raises: McpUnavailable.
+        Raises: McpUnavailable if the server cannot be reached or its list cannot be used.
         """
         link = await self._linked()
         found: list[Any] = []
@@ -86,8 +86,8 @@ class Connection:
     async def call(self, tool: str, name: str, args: Mapping[str, object]) -> Any:
         """Call the server's tool `name`, whose name in perdure is `tool`, and return the answer.
 
-        Raises: ToolUnavailable if the call was not sent; ToolLost if the outcome of the call is
-        unknown; ToolError if the server rejected the call.
+        Raises: ToolUnavailable if the call was not sent. Raises ToolLost if the outcome of the call
+        is unknown. Raises ToolError if the server rejected the call.
         """
         for is_last in (False, True):
             try:
@@ -104,11 +104,11 @@ class Connection:
         raise AssertionError("the second try returns or raises")
 
     def lacks(self, tools: list[str]) -> McpUnavailable:
-        """Return the error for requested `tools` that the server does not have."""
+        """Return the error which states that the server lacks the requested `tools`."""
         return McpUnavailable(self.server.name, f"it has no tool {', '.join(tools)}")
 
     async def close(self) -> None:
-        """Close the connection, and end the program."""
+        """Close the connection, and stop the server's program if perdure started one."""
         link, self._link = self._link, None
         if link is not None:
             await link.end()
@@ -157,7 +157,7 @@ class Connection:
         return mask_secrets(self.secrets.scrub(text))
 
     def _call_error(self, tool: str, error: Exception, link: _Link) -> ToolError:
-        """Return the error for a call without an answer."""
+        """Convert `error`, with which a call failed, to the error that the caller gets."""
         message = self._clean(_reason(error))
         if not isinstance(error, link.transports.failures):
             return ToolError(tool, f"the answer of its server cannot be used: {message}")
@@ -189,7 +189,7 @@ class _Link:
         await asyncio.shield(self._ready)
 
     async def end(self) -> None:
-        """Close the connection, and end the server's program."""
+        """Close the connection, and stop the server's program."""
         self._over.set()
         if not self._ready.done():
             self._task.cancel()
@@ -213,7 +213,10 @@ class _Link:
 
 
 class _Transports:
-    """Opens the transport to one server with the library. Raises: ImportError without ``mcp``."""
+    """Opens the transport to one server with the library.
+
+    Raises: ImportError if ``mcp`` is missing.
+    """
 
     def __init__(self, server: McpServer, secrets: Taint, working_dir: Path) -> None:
         self._server = server
@@ -238,7 +241,7 @@ class _Transports:
 
     @contextlib.asynccontextmanager
     async def client(self, over: asyncio.Event) -> AsyncGenerator[Any]:
-        """Open the library's client of the server; `over` is set when the server is gone."""
+        """Open the library's client for the server; set `over` when the server is gone."""
         opened = self._remote() if self._server.is_remote else self._program()
         stop_at_long_line(over.set)
         about = self._implementation(name="perdure", version="1")
@@ -304,7 +307,7 @@ KEPT_BYTES = 4096
 
 
 class Complaints(asyncio.Protocol):
-    """The last part of a program's standard error; earlier output is dropped.
+    """Collects the last part of a program's standard error; earlier output is dropped.
 
     `stream` is passed to the program. The function `complaints` creates it, and its caller must
     close it.
@@ -331,7 +334,7 @@ class Complaints(asyncio.Protocol):
         self._kept = (self._kept + data)[-KEPT_BYTES:]
 
     def close(self) -> None:
-        """Stop listening."""
+        """Stop reading the program's standard error."""
         self.stream.close()
         if self._transport is not None:
             self._transport.close()
@@ -347,7 +350,7 @@ async def complaints() -> Complaints:
 
 
 class WatchedTransport:
-    """A transport of the library that sets `over` when the other side has closed."""
+    """Wraps a transport of the library, and sets `over` when the other side has closed."""
 
     def __init__(self, transport: Any, over: asyncio.Event) -> None:
         self._transport = transport
@@ -368,7 +371,7 @@ class WatchedTransport:
 
 
 class _Reading:
-    """Reads incoming messages, one after the other."""
+    """Passes on incoming messages, and sets `over` when there are no more."""
 
     def __init__(self, stream: Any, over: asyncio.Event) -> None:
         self._stream = stream

@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from perdure.bounds.limits import limits
 
 LINES_WITHIN = "perdure_lines_within"
-"""UTF-8, as a codec that rejects lines longer than ``limits.mcp_answer_bytes``."""
+"""Name of a codec for UTF-8 that rejects lines longer than ``limits.mcp_answer_bytes``."""
 
 _log = logging.getLogger(__name__)
 _stop: ContextVar[Callable[[], object]] = ContextVar("perdure_stop_at_long_line")
@@ -26,7 +26,7 @@ def stop_at_long_line(stop: Callable[[], object]) -> None:
 
 
 class LineTooLong(ValueError):
-    """A line exceeds the limit."""
+    """Raised for a line that exceeds the limit."""
 
 
 class _Decoder(codecs.IncrementalDecoder):

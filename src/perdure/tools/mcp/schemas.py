@@ -1,8 +1,9 @@
 """Convert a server's schema to one that all providers accept, and check arguments with the result.
 
-Pure. Servers are untrusted: the module follows no address, evaluates no pattern, and limits depth
-and width. Constraints beyond the shape of values (formats, patterns, multiples) are dropped; the
-server checks them itself. Unsupported constructs are rejected.
+These functions are pure. Servers are not trusted, so this module loads no external references,
+evaluates no patterns, and limits depth and width. Constraints beyond the shape of values (formats,
+patterns, multiples) are dropped; the server checks them itself. Unsupported constructs are
+rejected.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from perdure.bounds.limits import limits
 
 MAX_DESCRIPTION = 2000
 _CHARACTERS_OF_A_PART = 200
-"""Characters of a description that count as one part of the schema."""
+"""Number of characters of a description that count as one part of the schema."""
 
 _STEPS = 16
-"""Maximum names in a reference within a schema."""
+"""Maximum number of names in the path of a reference within a schema."""
 
 Schema = dict[str, Any]
 
@@ -58,9 +59,9 @@ class UnsupportedSchema(ValueError):
 
 
 def portable(schema: Mapping[str, Any]) -> Schema:
-    """Return the `schema` of a tool's arguments, using only JSON Schema that all providers accept.
+    """Convert the `schema` of a tool's arguments to JSON Schema that all providers accept.
 
-    Raises: UnsupportedSchema.
+    Raises: UnsupportedSchema if this is impossible.
     """
     return portable_within(schema, [limits().mcp_schema_parts])
 
@@ -68,7 +69,8 @@ def portable(schema: Mapping[str, Any]) -> Schema:
 def portable_within(schema: Mapping[str, Any], left: list[int]) -> Schema:
     """Return `schema` as `portable` does, and subtract the number of its parts from `left`.
 
-    Raises: UnsupportedSchema, also if the schema has more than `left` parts.
+    `left` is a list with one number, the parts that are still allowed. Raises: UnsupportedSchema if
+    the schema cannot be converted or has more parts.
     """
     reader = _Reader(schema, left[0])
     try:
@@ -81,7 +83,7 @@ def portable_within(schema: Mapping[str, Any], left: list[int]) -> Schema:
 
 
 class _Reader:
-    """Reads one schema and counts its parts; `most` is the maximum number of parts."""
+    """Converts one schema and counts its parts; `most` is the maximum number of parts."""
 
     def __init__(self, root: Mapping[str, Any], most: int) -> None:
         self._root = root
@@ -216,7 +218,7 @@ def _texts(value: object) -> Iterable[str]:
 
 
 def _merged(node: Schema) -> Schema:
-    """Return `node` merged with its ``allOf``, which may have only one schema."""
+    """Return `node` merged with the schema in its ``allOf``; several are not supported."""
     parts = node.pop("allOf", None)
     if parts is None:
         return node
@@ -255,9 +257,9 @@ def _is_type(value: object, name: str, types: tuple[type, ...]) -> bool:
 
 
 def misfit(schema: Mapping[str, Any], value: object, place: str = "") -> str | None:
-    """Return the reason why `value` does not match the portable `schema`, for the model.
+    """Return the reason why `value` does not match the portable `schema`, as a text for the model.
 
-    Shape: None if `value` matches.
+    Shape: the result is None if `value` matches.
     """
     choices = schema.get("anyOf")
     if choices is not None:

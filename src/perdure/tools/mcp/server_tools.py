@@ -30,14 +30,14 @@ _canonical = msgspec.json.Encoder(order="deterministic")
 
 
 class LeftOut(msgspec.Struct, frozen=True):
-    """A tool of a server that an agent does not get, and the reason."""
+    """A tool of a server that the agent does not get, and the reason."""
 
     tool: str
     reason: str
 
 
 class Offer(msgspec.Struct, frozen=True):
-    """The tools of a server for an agent.
+    """The tools of a server that an agent gets, and the tools that it does not get.
 
     Shape: `tools` and `left_out` are in the server's order.
     """
@@ -48,7 +48,7 @@ class Offer(msgspec.Struct, frozen=True):
 
 
 async def offer_tools(connection: Connection, taken: Collection[str] = ()) -> Offer:
-    """Return the usable tools of a server; `taken` are the names of tools from other sources.
+    """Return the usable tools of a server. `taken` are the names of the agent's other tools.
 
     Raises: McpUnavailable if the server is unreachable, or lacks a tool of its ``tools_allowlist``.
     """
@@ -121,7 +121,7 @@ def _examine(
 
 
 def _bind(server: McpServer) -> Callable[[ToolCall], Bound]:
-    """Bind an approval of a call to the server's current configuration."""
+    """Return the `bind` function: an approval is valid only for the server's configuration."""
     facts = {"server": server.name, "configuration": hash_of(_canonical.encode(server))}
 
     def bind(call: ToolCall) -> Bound:
@@ -155,7 +155,7 @@ Content = Mapping[str, Any]
 
 
 def output_of(content: list[Content], structured: object, *, is_error: bool) -> ToolOutput:
-    """Return the output for the parts `content` of an answer and any `structured` value."""
+    """Convert the answer of a server, its parts `content` and `structured` value, to an output."""
     texts: list[str] = []
     pictures: list[InlineMedia] = []
     for part in content[:MAX_PARTS]:
@@ -188,7 +188,7 @@ def _resource(given: object) -> str:
 
 
 def _facts(part: Content) -> Iterator[str]:
-    """Yield facts about a part of an answer, without the content of the part."""
+    """Yield texts that describe a part of an answer, such as its type and size, not its content."""
     for name in ("mimeType", "name", "uri"):
         if isinstance(part.get(name), str):
             yield str(part[name])[:200]
@@ -213,7 +213,10 @@ MAX_NAME = 128
 """Maximum length of ``mcp_{server}_{tool}``; tools with longer names are dropped."""
 
 SHOWN_NAME = 64
-"""Maximum length that all providers accept; longer names are cut, with a hash of the whole."""
+"""Maximum length that all providers accept.
+
+A longer name is cut, with a hash of the whole.
+"""
 
 _foreign = re.compile(r"[^A-Za-z0-9_-]")
 _HASH_DIGITS = 8
@@ -234,7 +237,7 @@ def tool_name(prefix: str, tool: str) -> str | None:
 def assign_names(
     prefix: str, tools: Iterable[str], taken: Iterable[str] = ()
 ) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """Return a map of names to usable tools, and a map of unusable tools to the reasons.
+    """Map names in perdure to usable tools, and unusable tools to the reasons.
 
     If two tools would have the same name, the first one gets it. `taken` are names of other tools.
     """

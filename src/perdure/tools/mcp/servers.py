@@ -1,7 +1,7 @@
 """The configuration of an MCP server: how to start or reach it, and which tools to use.
 
-Pure. The configuration refers to secrets by name, as ``{{secrets.NAME}}``; secrets in plain text
-are rejected.
+This module is pure. The configuration refers to secrets by name, as ``{{secrets.NAME}}``; secrets
+in plain text are rejected.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ _variable = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 class McpServer(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, metaclass=NamedParameters
 ):
-    """A server that provides tools to an agent, named ``mcp_{name}_{tool}``.
+    """A server that provides tools to an agent. Its tools are named ``mcp_{name}_{tool}``.
 
-    The server is either a program or an endpoint. As a program, `command` is started with `args` in
-    `working_dir` (default: the session's working directory), with `env` added to the minimal
-    environment, and perdure communicates over the program's standard input and output. As an
-    endpoint, `url` is a streamable HTTP address, which receives `headers`. The values of `env` and
-    `headers` may refer to secrets. A `url` must be https and public, except with
-    `allow_local_endpoint`. `tools_allowlist` lists the server's tools to use; None means all tools.
-    With `trusts_annotations`, perdure trusts the server's claim that a tool only reads, and runs
-    the tool without approval. `on_unknown` is the policy for interrupted calls; None means the
+    The server is either a program or an endpoint. For a program, perdure starts `command` with
+    `args` in `working_dir` (default: the session's working directory), adds `env` to the minimal
+    environment, and communicates over the program's standard input and output. For an endpoint,
+    `url` is a streamable HTTP address, to which perdure sends `headers`. The values of `env` and
+    `headers` may refer to secrets. A `url` must be https and public unless `allow_local_endpoint`
+    is True. `tools_allowlist` lists the server's tools to use; None means all tools. If
+    `trusts_annotations` is True, perdure trusts the server's claim that a tool only reads, and runs
+    this tool without approval. `on_unknown` is the policy for interrupted calls; None means the
     default for tools of this kind.
-    Units: seconds, at most a day; `connect_timeout_s` limits the time from the start of connecting
-    until the server is ready.
-    Raises: ConfigError for values that cannot work or are unsafe; WrongArgument for a value of
+    Units: timeouts are in seconds, at most a day. `connect_timeout_s` limits the time from the
+    start of connecting until the server is ready.
+    Raises: ConfigError if a value cannot work or is unsafe. Raises WrongArgument if a value has
     another type.
     """
 
@@ -103,7 +103,7 @@ class McpServer(
     def destination(self) -> Destination:
         """Return the destination of the server's `url`.
 
-        Raises: EgressDenied.
+        Raises: EgressDenied if the `url` is invalid or not allowed.
         """
         return destination_of(self.url or "", is_local_open=self.allow_local_endpoint)
 
@@ -168,7 +168,7 @@ def _refuse_pasted(text: str, place: str, setting: str) -> None:
 
 
 def _is_public(place: Destination) -> bool:
-    """Return True if `place` is reachable without access to the local network."""
+    """Return True if the host of `place` is not known to be in the local network."""
     secure = msgspec.structs.replace(place, scheme="https", port=443)
     try:
         destination_of(secure.url)

@@ -1,1 +1,1 @@
-"""Paths that a model gives, resolved inside a jail."""
+"""Resolve paths from a model inside a jail: directories that the paths cannot leave."""

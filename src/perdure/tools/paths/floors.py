@@ -1,8 +1,9 @@
-"""Names that tools never read, and names that tools never write, in any directory.
+"""Files that tools can never read, and files that tools can never write, by their names.
 
-Pure. Names are compared as in the most lenient file system. Letter case, invisible characters, dots
-and spaces at the end, and everything after a colon are ignored, because on some file systems names
-that differ only in these lead to the same file.
+The rules apply in every directory. These functions are pure. Names are compared as in the most
+lenient file system. Letter case, invisible characters, dots and spaces at the end, and everything
+after a colon are ignored, because on some file systems names that differ only in these lead to the
+same file.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import TypeAlias
 import msgspec
 
 Names: TypeAlias = tuple[str, ...]
-"""A path from the root of the file system down, each name folded (`folded_name`)."""
+"""A path as names, from the root of the file system down; each name is folded (`folded_name`)."""
 
 _SECRET = frozenset(
     (
@@ -61,7 +62,7 @@ _SECRET_BELOW: dict[str, tuple[str, ...]] = {
         *("opera software", "thunderbird", "claude"),
     ),
 }
-"""Folder -> prefixes of secret names anywhere below it."""
+"""Maps folders to prefixes of names that are secret anywhere below the folder."""
 
 _KEY_FILE = re.compile(
     r"id_(?:rsa|dsa|ecdsa|ed25519|xmss)(?:[_-][^.]*)?"
@@ -85,7 +86,7 @@ _SYSTEM_SECRETS = (
     ("sys",),
     ("dev",),
 )
-"""Refused paths below the root of the file system, if paths may lead there at all."""
+"""Secret paths below the root of the file system. They matter only if tools can leave the jail."""
 
 _PROTECTED = frozenset(
     (
@@ -109,7 +110,7 @@ _GIT_SHORT = re.compile(r"git~[0-9]+")  # other names of .git on some file syste
 
 
 class Floors(msgspec.Struct, frozen=True):
-    """Places of this machine that are closed to tools, in addition to the names closed everywhere.
+    """Places of this machine that tools cannot access, besides the names closed everywhere.
 
     `closed` are files and folders with all their content; `stems` are prefixes of closed files (a
     database and its side files). The only exception is `record`, the record folder of the flow that
@@ -143,7 +144,7 @@ class Floors(msgspec.Struct, frozen=True):
         return place[len(record) :]
 
     def with_record(self, place: Path) -> Floors:
-        """Return these closed places with the record folder `place`; do not follow its links."""
+        """Return these closed places with the record folder `place`; its links are not followed."""
         names = tuple(folded_name(name) for name in place.parts if name != place.anchor)
         return Floors(self.closed, self.stems, names)
 
@@ -153,7 +154,7 @@ class Floors(msgspec.Struct, frozen=True):
 
 
 Rule: TypeAlias = Callable[..., bool]
-"""`is_secret` or `is_protected`."""
+"""One of the functions `is_secret` and `is_protected`."""
 
 
 def is_refused(
@@ -172,9 +173,9 @@ def is_refused(
 def is_secret(names: Sequence[str], *, is_absolute: bool = False, has_records: bool = True) -> bool:
     """Return True if tools must not read the file or folder at `names`.
 
-    Shape: `names` are in order from the top folder down. With `is_absolute`, the names start at the
-    root of the file system; with `has_records`, record folders of flows do not count as perdure's
-    own data.
+    Shape: `names` are in order from the top folder down. If `is_absolute` is True, the names start
+    at the root of the file system. If `has_records` is True, record folders of flows do not count
+    as perdure's own data, which is secret.
     """
     folded = [folded_name(name) for name in names]
     if any(
@@ -206,7 +207,7 @@ def is_protected(
 
 
 def is_hidden(names: Sequence[str]) -> bool:
-    """Return True if a name of the path `names` starts with a dot."""
+    """Return True if any name in the path `names` starts with a dot."""
     return any(name.startswith(".") and name not in (".", "..") for name in map(_normal, names))
 
 

@@ -1,13 +1,14 @@
-"""The directories that a session's tools can reach, for any path given by a model.
+"""Limit the paths that a model gives to the directories that a session's tools may access.
 
 The jail walks a path one name at a time, from an open descriptor of a root. Directories are opened
 without following links, a link's target is resolved by the same rules, and ``..`` returns to an
 already open descriptor. The jail checks the object that it has opened. So swapping directories or
 links between the check and the use has no effect.
 
-Some names are refused everywhere (`floors`). Unless the whole file system is open, a file with a
-second hard link is refused, because the second link may be outside of the jail. Directories that
-package managers fill with links are exempt. Error messages contain no path.
+Some names are rejected everywhere (`floors`). A file with a second hard link is rejected, because
+that link may be outside of the jail. There are two exceptions: the whole file system is open to
+tools, or the file is in a directory that package managers fill with links. Error messages contain
+no path.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 def open_directory(parent: int, name: str) -> int:
     """Open the directory `name` in the directory `parent`; the caller closes the descriptor.
 
-    Raises: OSError, also if `name` is a link.
+    Raises: OSError if it cannot be opened, for example if `name` is a link.
     """
     return os.open(name, _DIRECTORY, dir_fd=parent)
 
@@ -59,8 +60,8 @@ def open_regular(parent: int, name: str, *, may_be_linked: bool = False, flags: 
     """Open the regular file `name` in the directory `parent`; the caller closes the descriptor.
 
     Never blocks, whatever kind of file `name` is.
-    Raises: OSError, also if `name` is a link, a directory, a pipe, a socket or a device, or if it
-    has a second hard link without `may_be_linked`.
+    Raises: OSError if it cannot be opened. This includes links, directories, pipes, sockets and
+    devices, and a second hard link unless `may_be_linked` is True.
     """
     refuse_special(os.stat(name, dir_fd=parent, follow_symlinks=False))
     descriptor = os.open(name, flags, dir_fd=parent)
@@ -91,14 +92,14 @@ LINKED = "it has a second name, which may be outside (a hard link)"
 
 
 class OpenPath(msgspec.Struct, frozen=True):
-    """The object a path led to.
+    """The open file or directory to which a path led.
 
-    Shape: `names` are the names from the root down, with links resolved.
+    Shape: `names` are the names in the path from the jail's root down, with links resolved.
 
     `descriptor` belongs to a regular file or a directory, and is open as long as its jail.
-    `is_absolute` means that the root is the root of the file system. With `has_walls`, no path
-    outside the jail is reachable. `floors` are the jail's closed places, and `root` is the jail's
-    root in the form of `floors`.
+    `is_absolute` means that the root is the root of the file system. `has_walls` is False if the
+    whole file system is open. `floors` are the jail's closed places, and `root` is the path of the
+    jail's root in the form of `floors`.
     """
 
     names: tuple[str, ...]
@@ -120,12 +121,12 @@ class OpenPath(msgspec.Struct, frozen=True):
 
 
 class Place(msgspec.Struct, frozen=True):
-    """The place to write a file: `name` in the directory `parent`; not a link, may not exist yet.
+    """A place to write a file: `name` in the directory `parent`; the file may not exist yet.
 
-    `has_walls` means that no path outside the jail is reachable. `path` is the whole path, with
-    links resolved. With `is_new_folder`, the folder does not exist yet, and `name` starts with its
-    missing part. `is_hidden` means that a name in the path starts with a dot, and the path is not
-    in the record folder of the call's flow.
+    The place is never a link. `has_walls` is False if the whole file system is open. `path` is the
+    whole path, with links resolved. If `is_new_folder` is True, the folder does not exist yet, and
+    `name` starts with the missing folders. `is_hidden` means that a name in the path starts with a
+    dot, and the path is not in the record folder of the call's flow.
     """
 
     parent: int
@@ -137,12 +138,12 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Jail:
-    """Directories that no path can leave: `root`, where relative paths start, and `others`.
+    """Opens paths inside `root`, where relative paths start, and inside the directories `others`.
 
-    With `has_walls` False, the whole file system is open, except the places closed to all tools
+    If `has_walls` is False, the whole file system is open, except the places closed to all tools
     (`floors`). Paths below ``~scratch`` lead to `scratch_dir`. Error messages contain the name
-    `tool`. `floors` are places that are closed to tools, in addition to the names that are closed
-    everywhere. If `floors` is None, the places that environment variables name are closed.
+    `tool`. `floors` are places that tools cannot access, besides the names that are closed
+    everywhere. If `floors` is None, these are the places that environment variables name.
     """
 
     def __init__(
@@ -164,7 +165,7 @@ class Jail:
 
     @classmethod
     def of(cls, call: ToolCall) -> Jail:
-        """Return the jail of a call: its working directory, and directories that its scope adds."""
+        """Return the jail for `call`: its working directory, and those that its scope adds."""
         root = call.working_dir
         permissions = call.permissions
         others = (
@@ -181,7 +182,8 @@ class Jail:
     def open_path(self, path: str) -> Generator[OpenPath]:
         """Open the file or directory at `path` for reading.
 
-        Raises: ToolDenied if reading is not permitted; ToolError if nothing readable exists there.
+        Raises: ToolDenied if reading is not permitted. Raises ToolError if nothing readable is
+        there.
         """
         with ExitStack() as held:
             with self._reporting():
@@ -192,9 +194,9 @@ class Jail:
 
     @contextmanager
     def place(self, path: str, *, makes_parents: bool = False) -> Generator[Place]:
-        """Return the place to write `path`; creates directories with `makes_parents`.
+        """Return the place to write `path`; create missing directories if `makes_parents`.
 
-        Raises: ToolDenied if writing is not permitted; ToolError if the directory is missing.
+        Raises: ToolDenied if writing is not permitted. Raises ToolError if a directory is missing.
         """
         with ExitStack() as held:
             with self._reporting():
@@ -218,9 +220,9 @@ class Jail:
 
     @contextmanager
     def file(self, path: str) -> Generator[int]:
-        """Return a descriptor of the file `path`.
+        """Open the file `path` for reading, and return its descriptor.
 
-        Raises: the errors of `open_path`, and ToolError if the path is a directory.
+        Raises: the errors of `open_path`. Raises ToolError if the path is a directory.
         """
         with self.open_path(path) as found:
             if not found.is_file:
@@ -231,7 +233,7 @@ class Jail:
     def directory(self, path: str) -> Generator[OpenPath]:
         """Open the directory `path`.
 
-        Raises: the errors of `open_path`, and ToolError if the path is a file.
+        Raises: the errors of `open_path`. Raises ToolError if the path is a file.
         """
         with self.open_path(path) as found:
             if found.is_file:
@@ -282,8 +284,8 @@ def _is_below(root: Path, path: str) -> bool:
 class _Walk:
     """The walk along one path: the open directories from the root down, and the remaining names.
 
-    Invariant: `_held[n + 1]` is the directory ``_names[n]`` in `_held[n]`, and no directory is a
-    link.
+    Invariant: the descriptor `_held[n + 1]` belongs to the directory ``_names[n]`` in the directory
+    `_held[n]`, and no directory is a link.
     """
 
     def __init__(
@@ -312,9 +314,10 @@ class _Walk:
         self._held = [os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)]
 
     def end(self) -> OpenPath:
-        """Return the object at the end of the path.
+        """Walk to the end of the path, and return the file or directory there.
 
-        Raises: Escape; OSError.
+        Raises: Escape if the path leads to a forbidden place. Raises OSError if it cannot be
+        opened.
         """
         self._turn_to(self._path)
         while self._to_go:
@@ -336,11 +339,12 @@ class _Walk:
         return self._reached(self._names, self._held[-1], is_file=False)
 
     def place(self, *, makes_parents: bool, is_planned: bool = False) -> Place:
-        """Return the place to write a file; enter or create every directory above it.
+        """Walk to the place to write a file, and return it; create missing directories.
 
-        With `is_planned`, name missing directories instead of creating them.
+        If `is_planned` is True, missing directories are not created but become part of the name.
 
-        Raises: Escape; OSError.
+        Raises: Escape if the path leads to a forbidden place. Raises OSError if there is no such
+        place.
         """
         self._turn_to(self._path)
         if self._path.endswith("/"):
@@ -370,14 +374,14 @@ class _Walk:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
 
     def _mode_of(self, name: str) -> int | None:
-        """Return the mode of `name` in this directory; None if it does not exist."""
+        """Return the file mode of `name` in the current directory; None if it does not exist."""
         try:
             return os.stat(name, dir_fd=self._held[-1], follow_symlinks=False).st_mode
         except FileNotFoundError:
             return None
 
     def _make(self, name: str, *, makes_parents: bool) -> None:
-        """Create the directory `name` after checking that tools may write the path below it."""
+        """Create the directory `name` after checking that tools may write the whole path."""
         self._require_makeable(name, makes_parents=makes_parents)
         os.mkdir(name, dir_fd=self._held[-1])
 
@@ -390,7 +394,8 @@ class _Walk:
     def _is_dotted(self, names: Sequence[str]) -> bool:
         """Return True if the given path, or its target, has a name that starts with a dot.
 
-        Folders above the working directory, and a flow's own record folder, do not count.
+        Names of folders above the working directory, and above a flow's record folder, do not
+        count.
         """
         place = (*self._root_names, *map(folded_name, names))
         floors = self._floors
@@ -414,7 +419,7 @@ class _Walk:
         return is_refused(self._rule, floors, root, names, is_absolute=self._is_absolute)
 
     def _require_open(self, *name: str) -> None:
-        """Reject closed places, except folders on the path to the flow's record folder."""
+        """Reject a closed place, unless it is a folder on the path to the flow's record folder."""
         names = (*self._names, *name)
         place = (*self._root_names, *map(folded_name, names))
         if self._to_go and self._floors.leads_to_record(place):
@@ -442,7 +447,10 @@ class _Walk:
         )
 
     def _turn_to(self, path: str) -> None:
-        """Put the names of `path` before the remaining ones; an absolute path starts at root."""
+        """Walk the names of `path` before the remaining names.
+
+        An absolute path starts at the root.
+        """
         names = [name for name in path.split("/") if name not in ("", ".")]
         if path.startswith("/"):
             names = self._below_root(names)

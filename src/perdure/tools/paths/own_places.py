@@ -1,8 +1,7 @@
-"""Places of perdure's own files, and of the files of the programs from which perdure imports.
+"""Find files of perdure itself, and of programs from which perdure imports, to close them to tools.
 
-Rules on file names already close the usual places of these files (`floors`). Environment variables
-and settings can move files of perdure or of such a program; this module closes the new places as
-well.
+The rules on file names in `floors` already close the usual places of these files. Environment
+variables and settings can move the files to other places; this module closes these places as well.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ _FOLDERS = (
     *("GNUPGHOME", "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"),
     *("OPENCODE_CONFIG", "PERDURE_KEY_FILE", "DOCKER_CONFIG", "CLOUDSDK_CONFIG", "GH_CONFIG_DIR"),
 )
-"""Variables that name a file or folder of credentials or configuration."""
+"""Environment variables that name a file or folder with credentials or configuration."""
 
 _LISTS = ("KUBECONFIG",)
-"""Variables that name several of them, as PATH does."""
+"""Environment variables that list several such files or folders, in the form of PATH."""
 
 _BASES = {
     "XDG_CONFIG_HOME": ("perdure", "opencode", "operator"),
@@ -32,7 +31,7 @@ _BASES = {
     "XDG_CACHE_HOME": ("perdure",),
     "LOCALAPPDATA": ("perdure",),
 }
-"""Variable -> the closed folders below the one it names."""
+"""Maps environment variables to the closed folders inside the folder that the variable names."""
 
 _STORE = "PERDURE_STORE"
 _HOME = "HOME"
@@ -42,7 +41,7 @@ _KNOWN = (*_FOLDERS, *_LISTS, *_BASES, _STORE, _HOME)
 def floors_of(
     environment: Mapping[str, str], closed: tuple[str, ...] = (), record: Path | None = None
 ) -> Floors:
-    """Return the places closed to a call's tools: `closed`, and those `environment` names.
+    """Return the places that tools cannot access: `closed`, and places named in `environment`.
 
     `record` is the record folder of the flow that the call works for.
     """
@@ -57,7 +56,7 @@ def names_of_place(place: str | Path) -> Names:
 
 
 def places_of_store(address: str) -> tuple[str, ...]:
-    """Return the files and folders of the store at `address`; none if it has no files."""
+    """Return the files and folders of the store at `address`; empty if the store has no files."""
     place = place_of_store(address)
     return () if place is None else (os.path.realpath(place),)
 
@@ -89,7 +88,7 @@ def _floors(
 
 
 def _below(home: Names, places: Iterable[str]) -> frozenset[Names]:
-    """Return the folded names of `places`, except places that contain the whole of `home`."""
+    """Return the folded names of `places`, except of places that contain the home folder `home`."""
     found = map(names_of_place, places)
     return frozenset(place for place in found if place and place != home[: len(place)])
 

@@ -1,4 +1,4 @@
-"""Paths as text from a model: impossible paths are rejected before any access."""
+"""Check paths that a model gives as text: reject impossible paths before any access."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ _drive = re.compile(r"[A-Za-z]:/")
 
 
 class Escape(Exception):
-    """The path leads to a forbidden place; the message does not contain this place."""
+    """Raised for a path that leads to a forbidden place; the message does not name the place."""
 
 
 def names_of_text(path: str) -> list[str]:
-    """Return the names in `path`."""
+    """Return the names in `path`, without empty names and ``.``."""
     return [name for name in path.split("/") if name not in ("", ".")]
 
 
 def _is_dots(name: str) -> bool:
-    """Return True if `name` looks like ``.`` or ``..`` but is a different name."""
+    """Return True if `name` looks like ``.`` or ``..`` but consists of other characters."""
     shown = unicodedata.normalize("NFKC", name)
     seen = "".join(c for c in shown if unicodedata.category(c) != "Cf")
     return seen in (".", "..") and name not in (".", "..")
@@ -31,7 +31,7 @@ def _is_dots(name: str) -> bool:
 def checked_path(path: str) -> str:
     """Return `path` if it is a valid path of this file system.
 
-    Raises: Escape if the path leads to a forbidden place, and OSError if it is too long.
+    Raises: Escape if the path is not a valid path here. Raises OSError if it is too long.
     """
     if "\0" in path or path.encode(errors="replace") != path.encode(errors="surrogatepass"):
         raise Escape("holds characters that no path has")

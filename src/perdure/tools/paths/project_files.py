@@ -1,8 +1,8 @@
-"""Read perdure's own files in an untrusted folder, by the same rules as for tools.
+"""Read perdure's own files in an untrusted folder, with the same restrictions as a tool.
 
-The rules are those for a tool that receives the path (`jail`), with a size limit. Links cannot lead
-out of the folder. Files that are closed to tools (`floors`) are not read. No kind of file, for
-example a pipe, blocks the reader.
+The rules are those for a tool that gets the path (`jail`), with an additional size limit. Links
+cannot lead out of the folder. Files that are closed to tools (`floors`) are not read. The reader is
+never blocked, not even by a pipe.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ def read_inside(
     """Return the content of the file `path` below `root`. Blocks.
 
     `record` is the record folder of the flow that needs the file.
-    Raises: ConfigError if the file is missing or must not be read; LimitExceeded.
+    Raises: ConfigError if the file is missing or must not be read. Raises LimitExceeded if the file
+    is larger than `limit`.
     """
     most: int = getattr(limits(), limit)
     floors = floors_of(os.environ, record=record)
@@ -48,18 +49,17 @@ def read_inside(
 def text_inside(root: Path, path: str, *, record: Path | None = None) -> str:
     """Return the UTF-8 text of the file `path` below `root`, with universal newlines.
 
-    Raises: the errors of `read_inside`, and UnicodeDecodeError if the file is not UTF-8.
+    Raises: the errors of `read_inside`. Raises UnicodeDecodeError if the file is not UTF-8.
     """
     text = read_inside(root, path, record=record).decode()
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def read_named(path: Path) -> str:
-    """Return the UTF-8 text of the file `path` that a person named.
+    """Return the UTF-8 text of the file `path`, which a person named.
 
-    Links out of the file's folder are not followed.
-
-    For a file in the current directory, links may lead anywhere inside this directory. Blocks.
+    Links that lead out of the file's folder are not followed. For a file below the current
+    directory, links may lead anywhere inside the current directory. Blocks.
     """
     whole, here = Path(os.path.abspath(path)), Path.cwd()  # noqa: PTH100 - links stay as they are
     root = here if whole.is_relative_to(here) else whole.parent
@@ -72,10 +72,11 @@ def is_there(root: Path, path: str) -> bool:
 
 
 def require_writable(root: Path, folder: Path) -> None:
-    """Reject `folder` as a record folder in the workspace `root` if tools could not write there.
+    """Check that tools could write to `folder`, a record folder in the workspace `root`.
 
-    A `folder` below `root` must not lead outside of `root`. Any other `folder` must not be a place
-    that is closed to tools (`floors`). Blocks.
+    A `folder` below `root` must not lead outside of `root`. A `folder` elsewhere must not be a
+    place that is closed to tools (`floors`). Blocks. Raises ConfigError if tools could not write
+    there.
     """
     top, place = Path(os.path.realpath(root)), Path(os.path.abspath(folder))  # noqa: PTH100 - a link is to be seen
     base = Path(os.path.abspath(root))  # noqa: PTH100 - a link is to be seen

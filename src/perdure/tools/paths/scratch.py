@@ -1,8 +1,8 @@
 """The scratch directory of a session, for temporary files of tools.
 
-A model always refers to it as ``~scratch``. The directory is in a private directory of the user
-among the system's temporary files. The scratch directory is created at first use, and only its
-owner can enter it.
+A model refers to the directory as ``~scratch``. The directory is inside a private directory of the
+user, which is in the system's directory for temporary files. The scratch directory is created at
+first use, and only its owner can enter it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ def scratch_of(store: str, namespace: str, session: str) -> Path:
 def make_scratch(folder: Path) -> Path:
     """Create `folder` if necessary, and return it.
 
-    Raises: OSError, also if `folder` or its parent is a link, or belongs to another user.
+    Raises: OSError if it cannot be created, or if `folder` or its parent is a link or belongs to
+    another user.
     """
     for each in (folder.parent, folder):
         try:
@@ -50,7 +51,7 @@ def remove_scratch(folder: Path) -> None:
 
 
 def below(path: str) -> str | None:
-    """Return the part of `path` below the scratch directory; None if `path` leads elsewhere."""
+    """Return the part of `path` after ``~scratch``; None if `path` does not begin with it."""
     first, _, rest = path.partition("/")
     return rest if first == NAME else None
 

@@ -14,13 +14,13 @@ from perdure.bounds.limits import require_within
 from perdure.tools.paths.jail import MAX_DEPTH, OpenPath, open_directory, open_regular
 
 MAX_VISITED = 20_000
-"""Maximum number of entries before a walk ends."""
+"""Maximum number of directory entries that a walk visits."""
 
 _NOT_ENTERED = frozenset((".git",))  # binary objects, numerous enough to hide the rest
 
 
 class Found(msgspec.Struct, frozen=True):
-    """An entry of a directory. Shape: `names` lead from the start of the walk to the entry.
+    """An entry of a directory. Shape: `names` is the path from the start of the walk to the entry.
 
     `parent` is a descriptor of the entry's directory, open until the next step of the walk.
     """
@@ -32,12 +32,14 @@ class Found(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Return the entry's own name."""
+        """Return the name of the entry, the last one in `names`."""
         return self.names[-1]
 
 
 def entries_below(start: OpenPath, *, is_recursive: bool) -> Iterator[Found]:
-    """Yield all entries below the directory `start` by name, each directory before its content.
+    """Yield all entries below the directory `start`, sorted by name.
+
+    A directory comes before its content.
 
     ``.git`` and secret directories are yielded but not entered. The walk ends after `MAX_VISITED`
     entries.
@@ -47,17 +49,15 @@ def entries_below(start: OpenPath, *, is_recursive: bool) -> Iterator[Found]:
 
 
 class TooMuch(Exception):
-    """A limit of a walk was reached."""
+    """Raised when a walk reaches a limit."""
 
 
 def files_below(start: OpenPath, glob: str | None) -> Iterator[tuple[tuple[str, ...], int]]:
     """Yield the path of each file, as names below the root folder, and an open file descriptor.
 
-    The descriptor is closed when the next file is requested.
-
-    If the path is a directory, yields the files that match `glob`, at any depth; files with
-    credentials are skipped.
-    Raises: TooMuch.
+    The descriptor is closed when the next file is requested. If `start` is a directory, the call
+    yields the files below it that match `glob`, at any depth; files with credentials are skipped.
+    Raises: TooMuch if `start` contains more than `MAX_VISITED` entries.
     """
     if start.is_file:
         yield start.names, start.descriptor
@@ -116,8 +116,8 @@ def matches(pattern: str, names: tuple[str, ...]) -> bool:
 
     A pattern without a slash is compared with the last name of the path. A pattern with a slash is
     compared with the whole path, where ``**`` matches any number of directories. `*`, `?` and
-    `[...]` match only within one name. Takes at most as many comparisons as parts of the pattern
-    times `names`.
+    `[...]` match only within one name. The number of comparisons is at most the number of parts in
+    the pattern times the number of `names`.
     Raises: LimitExceeded if the pattern is too long.
     """
     require_within("glob_characters", len(pattern), "the glob pattern")
@@ -134,7 +134,7 @@ def matches(pattern: str, names: tuple[str, ...]) -> bool:
 
 
 def _past_stars(parts: tuple[str, ...], reached: set[int]) -> set[int]:
-    """Return the positions `reached` in a pattern, and those after each ``**`` that follows."""
+    """Return the positions `reached` in a pattern, and those after each following ``**``."""
     found: set[int] = set()
     for place in reached:
         at = place
