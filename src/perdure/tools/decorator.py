@@ -110,15 +110,13 @@ def tool(
     The schema comes from the signature, the descriptions of the tool and its parameters (``Args:``)
     from the docstring. A parameter ``call: ToolCall`` receives the call and is hidden from the
     model. A function that is not ``async`` runs in a thread, which continues after a cancel. The
-    model gets returned text, media and `ToolOutput` unchanged, None as "done", and all other values
-    as JSON. If `needs_approval` is True, a person must approve each call, in every mode, and sees
-    its arguments. `needs_approval` can be a function that gets the tool's arguments, including
-    defaults, and returns whether a call needs approval. A call also needs approval if that function
-    raises.
+    model gets returned text, media and `ToolOutput` unchanged, None as "done", and other values as
+    JSON. If `needs_approval` is True, a person approves each call, in every mode, and sees its
+    arguments. `needs_approval` can be a function that gets the tool's arguments, including
+    defaults, and returns whether a call needs approval; if it raises, the call needs approval.
     Units: `timeout_s` is in seconds, `max_output_bytes` in bytes of UTF-8.
-    Raises: TypeError if the signature cannot become a schema. Raises WrongArgument for a generator,
-    a non-function, an invalid name or limit, or a `needs_approval` that does not accept the tool's
-    arguments.
+    Raises: TypeError for a signature without a schema. Raises WrongArgument for a generator, a
+    non-function, an invalid name or limit, or a `needs_approval` without the tool's arguments.
     """
 
     def make_tool(function: Callable[..., Any]) -> FunctionTool[..., Any]:

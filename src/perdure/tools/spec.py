@@ -27,8 +27,7 @@ ToolName = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,63}\Z")]
 """A tool name that all providers accept."""
 
 Action = Literal["fs_write", "process", "egress", "os"]
-"""Kinds of actions that need approval: change files, run programs, send data out, use the desktop.
-"""
+"""Kinds of actions that need approval: change files, run programs, send data, use the desktop."""
 
 ReadMedia = Callable[[str], Awaitable[bytes]]
 """Returns the content for a handle. Raises: ToolDenied if the session does not have the handle."""

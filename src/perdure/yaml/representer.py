@@ -15,8 +15,7 @@ _TAKEN = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 _BLOCK = re.compile(
     r"(?![\s\S]*[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff])\S(?:[\s\S]*\S)?\n?"
 )
-"""Matches text that can be a block: no control character, no white space at its ends.
-"""
+"""Matches text that can be a block: no control character, no white space at its ends."""
 
 
 class PlainRepresenter(SafeRepresenter):
