@@ -1,7 +1,7 @@
 """Match the items of a source with the entries of a session.
 
 For each entry, only its id, its place in the file and a digest stay in memory, so the session can
-be larger than memory. The source can begin with a file version that was imported before. An entry
+be larger than memory. If the source begins with a file version that was imported before, an entry
 from that version is matched by its place in the file. An opaque entry (a line that perdure could
 not read) has no recorded place in the file. Opaque entries are matched by their bytes, because this
 version of perdure may be able to read their line. All other entries, from older versions of a
@@ -264,7 +264,7 @@ async def traces_of(store: SessionStore, header: StreamHeader, traces: Traces) -
     """Add all entries of a session to `traces`, and return `traces`.
 
     The entries that a fork shares come first, then the session's own log.
-    Raises: SessionNotFound.
+    Raises: SessionNotFound if a session does not exist.
     """
     if header.fork is not None:
         for entry in await store.tree(header.id):
@@ -278,7 +278,7 @@ async def traces_of(store: SessionStore, header: StreamHeader, traces: Traces) -
 async def own_entries(store: SessionStore, stream: StreamId) -> AsyncIterator[Entry]:
     """Yield the entries of the log of `stream`, which are read a page at a time.
 
-    Raises: SessionNotFound.
+    Raises: SessionNotFound if a session does not exist.
     """
     after = EMPTY
     while page := await store.entries(stream, after, PAGE):

@@ -310,7 +310,7 @@ class _Places:
         self._seqs[position] = seq
 
     def leave_out(self, position: int, parent: int | None, entry: EntryId | None) -> None:
-        """Use `entry`, or the entry of the item `parent` if None, for the item at `position`."""
+        """Use `entry`, or by default the entry of the item `parent`, for the item at `position`."""
         if entry is not None:
             self._put_known(position, entry)
             return

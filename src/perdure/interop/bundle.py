@@ -29,7 +29,7 @@ _INHERITED = (*ENTRY_NOTES, ImportSource.kind)
 async def bundle_of(store: SessionStore, stream: StreamId) -> Bundle:
     """Return the session `stream` in its current state, as a bundle.
 
-    Raises: SessionNotFound.
+    Raises: SessionNotFound if the session does not exist.
     """
     state = await store.state(stream)
     own = await store.entries(stream)

@@ -1,4 +1,4 @@
-"""Files with several sessions, and folders with one session: each session becomes a source.
+"""Split files with several sessions, and gather folders with one session: one source per session.
 
 A folder with one file per event is recognized by a file that such a folder always contains. A
 database is read in one transaction, and each of its sessions becomes lines of JSON. A text file

@@ -84,7 +84,7 @@ async def original_of(
 
     Return None if `program` did not write the session, or if the session has later entries or
     another leaf than the file.
-    Raises: SessionNotFound.
+    Raises: SessionNotFound if the session does not exist.
     """
     header = (await store.state(stream)).header
     entries = await store.entries(stream)

@@ -143,7 +143,7 @@ async def note_export(
 def _in_bundle(bundle: Bundle, leaf: EntryId) -> EntryId:
     """Return the id in `bundle` of the entry `leaf`, which may belong to the origin of a fork.
 
-    Raises: EntryNotFound.
+    Raises: EntryNotFound if `bundle` does not contain the entry.
     """
     for entry in bundle.entries:
         if entry.lane == "tree" and bundle.stored_ids.get(entry.id, entry.id) == leaf:

@@ -1,7 +1,7 @@
 """Import files of other programs, and of perdure itself, into a store.
 
 A source becomes one session: its bytes as blobs, ``import_source`` entries that name them, and
-entries for all its lines. A small source is one commit, a larger source several
+entries for all its lines. A small source becomes one commit, a larger one several
 (``interop.append_items``); the session is ``importing`` until the last commit. Importing the same
 file again adds nothing. A file that grew, or whose import was interrupted, adds its new items below
 the parents that they name. If perdure moved the leaf (the end of the conversation), an import does
@@ -93,11 +93,11 @@ async def import_source(  # noqa: PLR0913 - each says how it is imported, most h
     `name` is the name of the source in the log, by default the file's name. `subject` is the person
     that a new session is about; an existing session keeps its own subject. `progress` is called
     with the bytes read and in total, from another thread. `bounds` limit the memory that the import
-    uses. An erased session stays erased; with `again`, the import makes another session.
-    Durable: everything is stored on return. A small source is one commit. After a crash, a larger
-    source is marked as ``importing``, and the same import continues it. A session from a file of
-    perdure's own format is incomplete after a crash. If the source has turns, a separate commit
-    creates the session.
+    uses. An erased session stays erased; if `again` is True, the import creates another session.
+    Durable: everything is stored when the call returns. A small source is one commit. After a
+    crash, a larger source is marked as ``importing``, and the same import continues it. A session
+    from a file of perdure's own format is incomplete after a crash. If the source has turns, a
+    separate commit creates the session.
     Raises: FormatError if the source cannot be read or has no known format. Raises TurnOpen if the
     source's session has an open turn. Other errors are those of ``SessionStore.commit``.
     """
@@ -128,7 +128,7 @@ async def import_source(  # noqa: PLR0913 - each says how it is imported, most h
 
 
 def _format_of(content: Content, format: FormatName) -> Format:
-    """Return the format of `content`, checked against `format`. Raises: FormatError."""
+    """Return the format of `content`. Raises: FormatError if it is unknown or not `format`."""
     if format == native.FORMAT or (format != "auto" and detection.has_line_of(content, format)):
         return format
     found = detection.detect_format(content)
@@ -190,7 +190,7 @@ def _log_in(content: Content, bounds: Bounds) -> tuple[LogFile, int]:
 
 
 class _Work(msgspec.Struct, frozen=True):
-    """The import of one source into a store; `added` counts over all attempts.
+    """The import of one source into a store. `added` counts the additions of all attempts.
 
     `origin` is the session that the source continues, if perdure wrote its beginning.
     """
@@ -209,7 +209,7 @@ class _Work(msgspec.Struct, frozen=True):
 
     @property
     def attempts(self) -> int:
-        """The number of attempts: each piece may conflict with a commit of another writer."""
+        """Maximum number of attempts. Each piece may conflict with a commit of another writer."""
         return _ATTEMPTS + self.source.content.length // self.piece_bytes
 
 
@@ -389,9 +389,9 @@ def _may_be_rewritten(state: StreamState, parsed: ParsedSource) -> bool:
 async def _relation(
     store: SessionStore, content: Content, originals: list[Original]
 ) -> tuple[FileRelation, Original | None]:
-    """Return the relation of `content` to the newest version related to it, and that version.
+    """Return how `content` relates to the newest stored version related to it, and that version.
 
-    Shape: the relation is GROWN also if only the end of an interrupted import is missing. A session
+    Shape: the relation is also GROWN if only the end of an interrupted import is missing. A session
     may have been continued in several files of pi or Operator. In all other formats, a file can
     only continue the newest version that was imported.
     """
@@ -425,7 +425,7 @@ async def _base(
     grown: Original | None,
     others: Collection[int],
 ) -> Base | None:
-    """Return the part of the file that the session at `state` has; None for a different session.
+    """Return what the session at `state` already has of the file; None for a different session.
 
     `grown` is the version of the file that the current file extends; `others` are the seqs of the
     parts of files of other formats.
@@ -487,10 +487,10 @@ def _nothing_new(work: _Work, stream: StreamId, relation: FileRelation) -> Impor
 
 
 def _may_advance(traces: Traces, parsed: ParsedSource, known: Mapping[int, EntryId]) -> bool:
-    """Return whether the leaf may follow the file; False if perdure itself has moved the leaf.
+    """Return whether the import may move the leaf; False if perdure itself has moved the leaf.
 
-    The leaf may follow if an import set it. The leaf may also follow if it is an entry that was
-    added here and exported, and that the file continues.
+    The import may move the leaf if an earlier import set it. It may also do so if the leaf is an
+    entry that was added here and exported, and that the file continues.
     """
     if traces.mover is None or traces.is_mover_imported:
         return True

@@ -154,7 +154,7 @@ class _Said(NamedTuple):
 async def own_file_of(store: SessionStore, state: StreamState, source: Source) -> OwnFile | None:
     """Return what the session contains of `source`; None if perdure did not write the file from it.
 
-    Raises: SessionNotFound.
+    Raises: SessionNotFound if the session does not exist.
     """
     bundle = await bundle_of(store, state.header.id)
     return await asyncio.to_thread(_own_file, bundle, state, source)

@@ -64,7 +64,7 @@ class _Session(msgspec.Struct, frozen=True):
 async def export_pi(store: SessionStore, stream: StreamId) -> Exported:
     """Return the session `stream` as a pi file.
 
-    Raises: SessionNotFound.
+    Raises: SessionNotFound if the session does not exist.
     """
     session = await _session(store, stream)
     return await asyncio.to_thread(_written, stream, _Writer(session))

@@ -107,7 +107,7 @@ def tool(
 ) -> FunctionTool[..., Any] | Declares:
     """Make a tool from a function: ``@tool``, or with options ``@tool(effect="read")``.
 
-    The schema comes from the signature, the descriptions of the tool and its parameters (``Args:``)
+    The schema comes from the signature. The descriptions of tool and parameters (``Args:``) come
     from the docstring. A parameter ``call: ToolCall`` receives the call and is hidden from the
     model. A function that is not ``async`` runs in a thread, which continues after a cancel. The
     model gets returned text, media and `ToolOutput` unchanged, None as "done", and other values as

@@ -1,7 +1,8 @@
 """Run a program in its own process group, with a minimal environment and limits on time and output.
 
 The whole process group is killed when the wait ends, for any reason. A process that left its group
-on purpose (``setsid``) is not killed, because this module does not isolate programs.
+on purpose (``setsid``) is not killed: perdure restricts which programs a model can start, but does
+not isolate them.
 """
 
 from __future__ import annotations

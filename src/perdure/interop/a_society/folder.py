@@ -30,7 +30,7 @@ FLOW = "flow.json"
 TRANSCRIPT = "transcript.json"
 FEED = "feed.json"
 STATE = [".a-society", "state"]
-"""The path in a workspace of the folder with one subfolder per project, which contains flows."""
+"""Path of a workspace's state folder, which has a subfolder with flow folders for each project."""
 
 SELECTORS = "selectors"
 """The folder with the selectors' transcripts; only written, as other programs have none."""
@@ -161,10 +161,9 @@ def read_folder(folder: Path, readable: Readable | None = None) -> FlowFolder:
 def record_folders(folder: Path, run: Data, readable: Readable) -> Iterator[Path]:
     """Yield possible record folders of the flow in `folder`: beside its state, or in a workspace.
 
-    If `folder` names a workspace that does not contain `folder`, the folder was moved or received
-    from others. perdure does not read a workspace that does not contain `folder`, even if `folder`
-    names it. Instead, perdure uses the workspace whose state folder contains `folder`, if reading
-    that workspace is allowed.
+    If the flow's state names a workspace that does not contain `folder`, the folder was moved or
+    received from others. perdure never reads such a workspace. Instead, it uses the workspace whose
+    state folder contains `folder`, if reading that workspace is allowed.
     """
     whole = Path(os.path.realpath(folder))
     if Path(os.path.realpath(folder / RECORD)).is_relative_to(whole):

@@ -1,4 +1,4 @@
-"""The conversation in a session's next request, written so that another program can continue it.
+"""Build the conversation of a session's next request, for another program to continue it.
 
 These functions are pure. Compactions are applied, and every tool call has a result. Ids and names
 are derived from the session and its leaf, so the same conversation always gives the same file.
@@ -28,7 +28,7 @@ _MOST_NAME_CHARS = 64
 _ID_CHARS = 32
 
 OTHER_ENTRIES = "entry outside the context"
-"""Describes entries that a file for another program lacks: older ones, other branches, settings."""
+"""Text for the entries that a file for another program lacks: older, other branches, settings."""
 
 
 class Said(msgspec.Struct, frozen=True):

@@ -103,9 +103,8 @@ class Losses:
     ) -> None:
         """Count the foreign ids of `tree` entries that are not exported.
 
-        `aliases` maps foreign ids to entries.
-
-        `held` maps entries to their ids in the exported file.
+        `aliases` maps foreign ids to entries, and `held` maps entries to their ids in the exported
+        file.
         """
         ids = frozenset(tree)
         lost = sum(entry in ids and held.get(entry) != alias for alias, entry in aliases.items())

@@ -285,10 +285,9 @@ def quote(text: str) -> str:
 def inert(text: str) -> str:
     """Return `text` as Markdown that ends every construct it opens, without HTML.
 
-    Its headings are lowered below the levels that perdure uses.
-
-    Code stays code only if every renderer reads it as code: a block whose fence starts a line, or a
-    span that ends on the line where it began.
+    Its headings are lowered below the levels that perdure uses. Code stays code only if every
+    renderer reads it as code: a block whose fence starts a line, or a span that ends on the line
+    where it began.
     """
     lines = _LINE_END.split(text)
     out: list[str] = []

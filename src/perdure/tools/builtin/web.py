@@ -1,9 +1,8 @@
 """Tools that send web requests to allowed hosts, and that search the web.
 
-All requests use the one transport of perdure, which connects only to checked addresses.
-
-The HTTP library is loaded at the first request. A configured secret is inserted last, and is
-removed from everything in the response.
+All requests use the pinned transport, which connects only to checked addresses. The HTTP library is
+loaded at the first request. A configured secret is inserted last, and is removed from everything in
+the response.
 """
 
 from __future__ import annotations

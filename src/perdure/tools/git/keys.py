@@ -58,7 +58,7 @@ ALWAYS: Mapping[str, str] = {
     "submodule.recurse": "false",
     "uploadpack.packobjectshook": "",
 }
-"""Maps keys to the values with which perdure always overrides them. Keys are in lower case."""
+"""Maps keys, in lower case as git lists them, to the values that override them in every call."""
 
 WHERE_SET: Mapping[str, str] = {
     "browser.*.cmd": "",
@@ -117,7 +117,7 @@ def _words(text: str) -> frozenset[str]:
 
 
 BY_ENVIRONMENT = frozenset(("core.worktree", "extensions.partialclone"))
-"""Keys that environment variables override: GIT_WORK_TREE, and GIT_ALLOW_PROTOCOL (none)."""
+"""Keys that are overridden by GIT_WORK_TREE, and by GIT_ALLOW_PROTOCOL, which forbids fetching."""
 
 _UNREAD = _words(
     """

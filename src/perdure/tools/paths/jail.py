@@ -78,7 +78,7 @@ def open_regular(parent: int, name: str, *, may_be_linked: bool = False, flags: 
 def refuse_special(status: os.stat_result, *, may_be_linked: bool = True) -> None:
     """Reject everything but regular files; also reject a second hard link unless `may_be_linked`.
 
-    Raises: OSError.
+    Raises: OSError if the file is rejected.
     """
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
@@ -394,8 +394,8 @@ class _Walk:
     def _is_dotted(self, names: Sequence[str]) -> bool:
         """Return True if the given path, or its target, has a name that starts with a dot.
 
-        Names of folders above the working directory, and above a flow's record folder, do not
-        count.
+        Folders above the working directory do not count, nor do paths in a flow's own record
+        folder.
         """
         place = (*self._root_names, *map(folded_name, names))
         floors = self._floors

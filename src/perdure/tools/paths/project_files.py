@@ -75,7 +75,7 @@ def require_writable(root: Path, folder: Path) -> None:
     """Check that tools could write to `folder`, a record folder in the workspace `root`.
 
     A `folder` below `root` must not lead outside of `root`. A `folder` elsewhere must not be a
-    place that is closed to tools (`floors`). Blocks. Raises ConfigError if tools could not write
+    place that is closed to tools (`floors`). Blocks. Raises: ConfigError if tools could not write
     there.
     """
     top, place = Path(os.path.realpath(root)), Path(os.path.abspath(folder))  # noqa: PTH100 - a link is to be seen

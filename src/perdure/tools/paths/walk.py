@@ -39,10 +39,8 @@ class Found(msgspec.Struct, frozen=True):
 def entries_below(start: OpenPath, *, is_recursive: bool) -> Iterator[Found]:
     """Yield all entries below the directory `start`, sorted by name.
 
-    A directory comes before its content.
-
-    ``.git`` and secret directories are yielded but not entered. The walk ends after `MAX_VISITED`
-    entries.
+    A directory comes before its content. ``.git`` and secret directories are yielded but not
+    entered. The walk ends after `MAX_VISITED` entries.
     """
     found = _below(start, start.descriptor, (), is_recursive=is_recursive)
     return islice(found, MAX_VISITED)

@@ -101,7 +101,7 @@ def is_record(fields: Fields) -> bool:
 
 
 def at_path(header: SourceHeader, path: Path) -> SourceHeader:
-    """Return `header`; for a file of an earlier version, set the session id of the file's name."""
+    """Return `header`; for a file of an earlier version, set the session id from the file name."""
     if header.session is not None or not _SESSION.fullmatch(path.stem):
         return header
     return msgspec.structs.replace(header, session=path.stem)

@@ -9,7 +9,7 @@ _TIMES = 2**48
 
 
 def opencode_id(kind: str, at: int, number: int, seed: str) -> str:
-    """Return the opencode id of the record with `number`, time `at` and this `kind` and `seed`.
+    """Return the opencode id of a record of `kind`, made from its time `at`, `number` and `seed`.
 
     Units: `at` is Unix milliseconds.
     """
