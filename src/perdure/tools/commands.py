@@ -181,7 +181,7 @@ def _outside_quotes(line: str) -> str:
 
 
 def _expands(line: str) -> bool:
-    """Return True if a shell would replace a part of `line` inside double quotes (``$``)."""
+    """Return True if a shell would expand a ``$`` or a backtick inside double quotes in `line`."""
     quote = ""
     is_escaped = False
     for c in line:

@@ -1,4 +1,4 @@
-"""The record folder of a flow as a set of files: workflow, artifacts, findings.
+"""Read the record folder of a flow as a set of files: workflow, artifacts, findings.
 
 The set contains only regular files, and its size is limited; links are not followed. Dot files and
 credentials are left out and reported, because they belong to the machine and not to the flow.

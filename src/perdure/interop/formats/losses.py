@@ -138,7 +138,7 @@ class Losses:
         )
 
     def texts(self) -> list[str]:
-        """Return a sentence for each kind of loss, with its count."""
+        """Return a text for each kind of loss, with its count."""
         texts = [
             f"not exported: {what} ({count})"
             for what, count in sorted(self._counts.items())

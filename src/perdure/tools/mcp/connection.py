@@ -38,7 +38,10 @@ from perdure.tools.processes import program_of, small_environment
 MAX_PAGES = 100
 
 _LISTED = 20
-"""A server may list this many times the tools that an agent can have, which may select some."""
+"""A server may list this many times as many tools as an agent can have.
+
+The agent may select some of them.
+"""
 
 _SAID = 500
 _FORGOTTEN = "Session terminated"

@@ -113,7 +113,8 @@ class Linker:
         """Place `record` as `add` does. A record without ids becomes a child of `leaf`.
 
         If unreadable lines came before the record (`has_gap`), `leaf` becomes the parent if the
-        record's parent is missing. Returns True if this record is not placed yet.
+        record's parent is missing. Returns True if `has_gap` is True and the record is not placed
+        yet.
         """
         if has_gap:
             record.fallback = leaf
