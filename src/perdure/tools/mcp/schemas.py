@@ -61,6 +61,7 @@ class UnsupportedSchema(ValueError):
 def portable(schema: Mapping[str, Any]) -> Schema:
     """Convert the `schema` of a tool's arguments to JSON Schema that all providers accept.
 
+
     Raises: UnsupportedSchema if this is impossible.
     """
     return portable_within(schema, [limits().mcp_schema_parts])
@@ -69,8 +70,8 @@ def portable(schema: Mapping[str, Any]) -> Schema:
 def portable_within(schema: Mapping[str, Any], left: list[int]) -> Schema:
     """Return `schema` as `portable` does, and subtract the number of its parts from `left`.
 
-    `left` is a list with one number, the parts that are still allowed. Raises: UnsupportedSchema if
-    the schema cannot be converted or has more parts.
+    `left` is a list with one number, the parts that are still allowed.
+    Raises: UnsupportedSchema if the schema cannot be converted or has more parts.
     """
     reader = _Reader(schema, left[0])
     try:
@@ -258,6 +259,7 @@ def _is_type(value: object, name: str, types: tuple[type, ...]) -> bool:
 
 def misfit(schema: Mapping[str, Any], value: object, place: str = "") -> str | None:
     """Return the reason why `value` does not match the portable `schema`, as a text for the model.
+
 
     Shape: the result is None if `value` matches.
     """
