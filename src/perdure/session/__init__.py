@@ -1,4 +1,4 @@
-"""Sessions as values: entries, messages, tree, fold, codec.
+"""Data types and pure functions of sessions: entries, messages, the tree, the fold, the codec.
 
 This package is pure: it uses no clock, no disk and no event loop.
 """

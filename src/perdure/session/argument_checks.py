@@ -1,10 +1,10 @@
 """Check arguments and fields against their annotations before a call has any effect.
 
-`takes_declared` checks the arguments of a function, `takes_all_declared` those of a class's public
-methods, `check_fields` the fields of a value, `NamedParameters` the keywords of a value's
-constructor. A value that does not match, or an unknown keyword, raises `WrongArgument`. An
-annotation without a checkable type (``Any``, a type variable, an unknown name) accepts every value.
-One-shot iterators are not consumed.
+`takes_declared` checks the arguments of a function. `takes_all_declared` does the same for all
+public methods of a class. `check_fields` checks the fields of a value. `NamedParameters` checks the
+keywords of a constructor. A value that does not match, or an unknown keyword, raises
+`WrongArgument`. An annotation without a checkable type (``Any``, a type variable, an unknown name)
+accepts every value. One-shot iterators are not consumed.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ Misfit = Callable[[str, Any], "tuple[str, Kind, object] | None"]
 class Kind(msgspec.Struct, frozen=True):
     """The values that an annotation accepts; `words` describe them in error messages.
 
-    With `fits` None, every value is accepted. `misfit` finds the wrong part of a value: it returns
-    the part's name, the accepted values, and the part.
+    If `fits` is None, every value is accepted. `misfit` finds the part of a value that does not
+    match. It returns the name of this part, the `Kind` that the part must match, and the part.
     """
 
     words: str
@@ -63,7 +63,7 @@ _MADE_BY: dict[str, str] = {
     "Session": "Store.create gives one",
     "Store": "perdure.open gives one",
 }
-"""Class -> how to get an instance, for error messages."""
+"""Class name -> a hint on how to get an instance, for error messages."""
 
 _TEXTS = (str, bytes, bytearray)
 
@@ -149,7 +149,7 @@ def is_kept(value: object) -> bool:
 
 
 def _with_bounds(kind: Kind, notes: tuple[object, ...]) -> Kind:
-    """Return `kind` within the bounds of the msgspec `notes`."""
+    """Return `kind`, limited to the bounds that the msgspec metadata in `notes` declares."""
     for note in notes:
         told = _bounds_text(note) if isinstance(note, msgspec.Meta) else ""
         if told and isinstance(note, msgspec.Meta) and kind.fits is not None:
@@ -191,7 +191,7 @@ def _is_within(value: Any, bounds: msgspec.Meta) -> bool:
 
 
 def _protocol(known: type) -> Kind:
-    """Return the `Kind` that accepts every value with the methods of `known`."""
+    """Return a `Kind` that accepts every value with all public methods of the protocol `known`."""
     classes = [each for each in known.__mro__ if getattr(each, "_is_protocol", False)]
     names = {name for each in classes for name in vars(each)}
     wanted = [n for n in names if not n.startswith("_") or n == "__call__"]
@@ -241,7 +241,7 @@ def _tuple(args: tuple[Any, ...]) -> Kind:
 
 
 def _items(holder: Any, kind: Kind) -> Kind:
-    """Return the `Kind` of a `holder` with items that `kind` accepts; it rejects text."""
+    """Return a `Kind` that accepts a `holder` if all its items match `kind`, but rejects text."""
 
     def fits(value: Any) -> bool:
         if not isinstance(value, holder) or isinstance(value, _TEXTS):
@@ -303,9 +303,9 @@ C = TypeVar("C", bound=type)
 
 
 def takes_declared(function: F, *, leaving: tuple[str, ...] = ()) -> F:
-    """Return `function` with its arguments checked against its annotations.
+    """Return a wrapper of `function` that checks all arguments against the annotations.
 
-    `leaving` are the parameters that `function` checks itself.
+    `leaving` names parameters that the wrapper skips, because `function` checks them itself.
     Raises: WrongArgument, before the function runs; a coroutine function raises it when it is
     awaited.
     """
@@ -328,12 +328,12 @@ def takes_declared(function: F, *, leaving: tuple[str, ...] = ()) -> F:
 
 
 def takes_all_declared(known: C) -> C:
-    """Check the arguments of the constructor and public methods of `known`, as `takes_declared`."""
+    """Apply `takes_declared` to the constructor and all public methods of the class `known`."""
     return takes_all_declared_but()(known)
 
 
 def takes_all_declared_but(*leaving: str) -> Callable[[C], C]:
-    """Like `takes_all_declared`, but leave the parameters `leaving` to the methods themselves."""
+    """Like `takes_all_declared`, but skip the parameters `leaving`, which the methods check."""
 
     def guarded(known: C) -> C:
         _guard_methods(known, leaving)
@@ -352,8 +352,9 @@ def _guard_methods(known: type, leaving: tuple[str, ...]) -> None:
 def check_fields(value: msgspec.Struct, *, has_any_text: bool = False) -> None:
     """Reject a value whose fields do not match their declared types.
 
-    `has_any_text` also accepts text that cannot be encoded, for callers that repair it later. A
-    list is converted if a tuple is declared. A class calls this function in its ``__post_init__``.
+    If `has_any_text` is True, text that cannot be encoded is accepted, because the caller repairs
+    it later. A list is converted to a tuple if the field is declared as a tuple. A class calls this
+    function in its ``__post_init__``.
     Raises: WrongArgument.
     """
     owner = type(value).__name__
@@ -369,7 +370,7 @@ def check_fields(value: msgspec.Struct, *, has_any_text: bool = False) -> None:
 
 
 class NamedParameters(type(msgspec.Struct)):
-    """The metaclass of structs whose constructor names the nearest field for an unknown keyword.
+    """A metaclass of structs: errors about an unknown keyword name the most similar field.
 
     Raises: WrongArgument.
     """
@@ -387,8 +388,8 @@ class NamedParameters(type(msgspec.Struct)):
 def check_whole(value: msgspec.Struct, place: str) -> None:
     """Reject a value if a field at any depth has a type other than the declared one.
 
-    Use this check for values that are stored permanently without further changes. Errors call the
-    value `place`.
+    Use this check for values that are stored permanently without further changes. `place` is the
+    name of the value in error messages.
     Raises: WrongArgument.
     """
     for name, kind, _ in _fields_of(type(value)):
@@ -402,7 +403,7 @@ def check_whole(value: msgspec.Struct, place: str) -> None:
 
 
 class _Guard:
-    """The parameters of one function, resolved at its first call."""
+    """Checks the arguments of one function. The annotations are resolved at the first call."""
 
     __slots__ = ("_by_name", "_function", "_has_more", "_is_method", "_leaving", "_places", "_rest")
 
@@ -433,7 +434,7 @@ class _Guard:
                     raise _wrong(self._name(args), name, kind, value)
 
     def _name(self, args: tuple[Any, ...]) -> str:
-        """Return the public name of the function; for a method, with its public class."""
+        """Return the function's name for error messages; a method includes its public class."""
         name = self._function.__name__
         if not self._is_method or not args:
             return name

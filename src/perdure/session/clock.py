@@ -17,11 +17,14 @@ class Clock(Protocol):
     """The time of day, and a monotonic time for measuring durations."""
 
     def now_ms(self) -> int:
-        """Unix time in milliseconds. The time may jump when the machine's clock is set."""
+        """Return the Unix time in milliseconds.
+
+        The time can jump when the machine's clock is set.
+        """
         ...
 
     def steady_s(self) -> float:
-        """Seconds since a fixed moment; never decreases.
+        """Return the seconds since a fixed moment; the value never decreases.
 
         Use this clock for durations and deadlines only.
         """
@@ -51,7 +54,7 @@ def minute(at: int) -> str:
 
 
 def moment_of(at: int) -> datetime:
-    """Convert Unix milliseconds to UTC; a time outside the calendar becomes its nearest limit."""
+    """Convert Unix milliseconds to a UTC datetime; out-of-range times become the nearest limit."""
     return _EPOCH + timedelta(milliseconds=min(max(at, _FIRST_MS), LAST_MS))
 
 

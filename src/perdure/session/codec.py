@@ -47,7 +47,8 @@ BODIES: dict[str, type[TreeBody] | type[SideBody]] = {
 """Kind -> class of its body, for every kind but ``message`` and ``opaque``."""
 
 ENTRY_NOTES = tuple([body.kind for body in SideBody.__subclasses__() if body.follows_entry])
-"""Kinds of notes that follow the tree entry they are about into forks, bundles and copies."""
+"""Kinds of side entries that forks, bundles and copies include with the tree entry they describe.
+"""
 
 _encoder = msgspec.json.Encoder()
 _object = msgspec.json.Decoder(dict[str, Any])
@@ -63,7 +64,7 @@ _role_only = msgspec.json.Decoder(_RoleOnly)
 def encode(value: object) -> bytes:
     """Return `value` (a body, a message, plain data) as compact JSON.
 
-    Raises: InvalidEntry if JSON cannot represent it: a lone surrogate, NaN, an infinity.
+    Raises: InvalidEntry if JSON cannot represent `value` (a lone surrogate, NaN, an infinity).
     """
     try:
         body = _encoder.encode(value)
@@ -127,7 +128,7 @@ def body_of(entry: Entry) -> Body:
 
 
 def readable(entry: Entry) -> Body:
-    """Return the body of `entry`; an `Unknown` if it is damaged or has a newer version."""
+    """Like `body_of`, but return an `Unknown` if the body is damaged or has a newer version."""
     try:
         return body_of(entry)
     except (CorruptLog, UnsupportedVersion):
@@ -160,7 +161,7 @@ def new_tree(
 
 
 def new_side(body: SideBody, about: Ref | None = None, *, at: int | None = None) -> NewEntry:
-    """Return `body` as a side entry about `about`."""
+    """Return `body` as a side entry that describes the entry `about`."""
     kind, version = _kind(body)
     return NewEntry(kind, encode(body), version, "side", None, about, at)
 
@@ -218,7 +219,7 @@ def _stands_in_a_line(body: bytes) -> bool:
 
 
 def entry_of_line(line: bytes) -> Entry:
-    """Return the entry that `line_of` wrote.
+    """Return the entry in `line`, which `line_of` wrote.
 
     Raises: ValueError if `line` is not an entry, or has fields that this version does not know.
     """

@@ -1,9 +1,10 @@
 """Entries: the immutable records of a log, and the form of an entry before it is appended.
 
-Two lanes share one dense ``seq``. *Tree* entries are the conversation: each has a parent (None at a
-root) and moves the leaf. *Side* entries describe the conversation (``about`` names an entry, or is
-None) and are never parents; only the side kind ``leaf`` moves the leaf. Order is always ``seq``,
-never time. ``kinds`` defines the tree kinds, ``notes`` and ``ledger`` the side kinds.
+The entries of two lanes are numbered together, by one ``seq`` without gaps. *Tree* entries are the
+conversation: each has a parent (None at a root) and moves the leaf. *Side* entries describe the
+conversation (``about`` names an entry, or is None) and are never parents; only the side kind
+``leaf`` moves the leaf. Entries are always ordered by ``seq``, never by time. ``kinds`` defines the
+tree kinds, ``notes`` and ``ledger`` the side kinds.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
     Units: `at` is Unix milliseconds, the time of the event (imports keep the source's times).
     Shape: `body` is the original JSON, byte for byte, unknown fields included; `v` is the version
-    of its kind. A side entry's `about` and a tree entry's `parent_id` can be in another stream,
-    from which this stream was forked.
+    of its kind. A side entry's `about` and a tree entry's `parent_id` can refer to an entry of
+    another stream, from which this stream was forked.
     """
 
     stream: StreamId
@@ -73,7 +74,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def text(self) -> str:
-        """Return the text of the message; "" if the entry has no message. Raises: as `message`."""
+        """Return the text of the message; "" if there is none. Raises: the errors of `message`."""
         message = self.message
         return "" if message is None else message.text
 
@@ -95,7 +96,7 @@ LEAF = Here.LEAF
 
 
 class Sibling(msgspec.Struct, frozen=True):
-    """The entry at `index` (from 0) of the same write; it must come earlier in that write."""
+    """Refers to an earlier entry of the same write by its `index` (from 0)."""
 
     index: int
 
@@ -107,8 +108,9 @@ ParentRef = EntryId | Sibling | Here | None
 class NewEntry(msgspec.Struct, frozen=True, gc=False):
     """An entry to append, before the store assigns its position.
 
-    `parent` (tree lane) is `LEAF`, an entry's id, a sibling, or None for a new root. `at` None
-    means the commit's time. `alias` is the id of the entry in another program.
+    In the tree lane, `parent` is `LEAF`, an entry's id, a sibling, or None for a new root. If `at`
+    is None, the entry gets the time of the commit. `alias` is the id of the entry in another
+    program.
     """
 
     kind: str

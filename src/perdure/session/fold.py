@@ -19,7 +19,7 @@ from perdure.session.notes import CompactionUndone, Label
 
 
 class BranchState(msgspec.Struct, frozen=True):
-    """The newest compaction, model change and thinking change on a branch, up to one entry.
+    """The newest compaction, model change and thinking change on the branch that ends at an entry.
 
     `compaction` is the newest compaction that was not undone. Each field is None if the branch has
     no entry of that kind.
@@ -62,7 +62,7 @@ class ContextWindow(msgspec.Struct, frozen=True):
 
 
 def window_of(path: Sequence[Entry], undone: frozenset[EntryId] = frozenset()) -> ContextWindow:
-    """Return the window of the branch `path` (tree entries root -> leaf).
+    """Return the context window of the branch `path` (its tree entries from root to leaf).
 
     An erased compaction hides nothing. A compaction keeps nothing if its first kept entry is not on
     the branch before the compaction. In this case, the window starts with the compaction itself.
@@ -141,7 +141,10 @@ def _first_of_window(path: Sequence[Entry], compaction: Entry | None) -> int:
 
 
 def labels_of(entries: Iterable[Entry]) -> dict[EntryId, str]:
-    """Return a map from entry to its last readable label after all `entries` (in log order)."""
+    """Return a map from each labelled entry to its newest readable label.
+
+    `entries` are in log order.
+    """
     return {entry: text for entry, (_, text) in label_notes_of(entries).items()}
 
 

@@ -1,8 +1,8 @@
 """Ids of streams, entries and contents.
 
-A stream id is chosen by the client or generated from time and random bytes. An entry's id is its
-position, ``<stream>/<seq>``, so ids are unique, forks included. Ids that other programs gave to
-entries are only in a store's alias table.
+A stream id is chosen by the client or generated from time and random bytes. The id of an entry is
+its position, ``<stream>/<seq>``. Ids are therefore unique, even across forks. Ids that other
+programs gave to entries are only in a store's alias table.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ StreamId = NewType("StreamId", str)
 EntryId = NewType("EntryId", str)
 
 IdempotencyKey = Annotated[str, Meta(min_length=1)]
-"""The key of a call that can be repeated. An empty key would join unrelated calls."""
+"""The key of a call that can be repeated.
+
+It is never empty, because unrelated calls would share an empty key.
+"""
 
 # Ids appear in the hash chain, in file names and in addresses: one line, no separator, no slash.
 MOST_CHARACTERS = 128
@@ -50,8 +53,8 @@ def stream_id(text: str) -> StreamId:
 def generated_stream_id(at: int, random: bytes) -> StreamId:
     """Return a new id that sorts by creation time and cannot be guessed.
 
-    Units: `at` is Unix milliseconds, `random` at least 10 bytes.
-    Shape: 26 characters: 10 from the time, 16 from 80 random bits (the layout of a ULID).
+    Units: `at` is Unix milliseconds, `random` has at least 10 bytes.
+    Shape: the id has 26 characters, 10 from the time and 16 from 80 random bits (as in a ULID).
     """
     if len(random) < 10:
         raise ValueError("a generated id needs 10 random bytes")
@@ -60,17 +63,20 @@ def generated_stream_id(at: int, random: bytes) -> StreamId:
 
 
 MOST_SEQ = 2**63 - 1
-"""Greater than every seq."""
+"""Upper bound of all seqs; every seq is smaller."""
 
 
 def seqs_between(count: int, after: int, before: int | None) -> range:
-    """Return the seqs of the `count` entries after `after`, or of the `count` before `before`."""
+    """Return the seqs of a stream with `count` entries that are greater than `after`, ascending.
+
+    If `before` is given, return only the seqs below `before`, in descending order.
+    """
     first = max(after, -1) + 1
     return range(first, count) if before is None else range(min(before, count) - 1, first - 1, -1)
 
 
 def entry_id(stream: str, seq: int) -> EntryId:
-    """Return the id of the entry `seq` of `stream`."""
+    """Return the id of the entry of `stream` whose number is `seq`."""
     return EntryId(f"{stream}/{seq}")
 
 
@@ -86,7 +92,7 @@ def entry_place(entry: str) -> tuple[StreamId, int]:
 
 
 def is_number(reference: str) -> bool:
-    """Return True if `reference` is a seq: digits are never the prefix of a longer id."""
+    """Return True if `reference` has only digits: then it is a seq, never a prefix of an id."""
     return reference.isascii() and reference.isdigit()
 
 
@@ -102,7 +108,7 @@ def number_of(reference: str) -> int | None:
 
 
 def blob_hash(content: bytes) -> str:
-    """Return the name of a content: ``sha256-`` and 64 hex digits."""
+    """Return the name under which a store has `content`: ``sha256-`` and 64 hex digits."""
     return blob_hash_of((content,))
 
 

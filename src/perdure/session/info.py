@@ -1,4 +1,4 @@
-"""Names, origins and counts of sessions, computed entry by entry for every list.
+"""Session names, origins and counts for lists, updated with each appended entry.
 
 A store contains one `SessionInfo` per stream and replaces it with `info_after` inside each commit.
 Lists therefore never read entries, and every backend computes the same titles and counts.
@@ -35,7 +35,7 @@ StreamKind = Literal["session", "flow", "memory"]
 Origin = Literal["user", "role", "subagent", "import", "knowledge"]
 """``knowledge``: a file of a knowledge folder."""
 Status = Literal["active", "importing", "exported", "ended", "erased"]
-"""``importing``: a file is being imported into it, or the import was interrupted."""
+"""``importing``: a file is being imported into the session, or its import was interrupted."""
 
 SoughtStatus = Literal[Status, "interrupted"]
 """A status to filter lists by. ``interrupted``: a turn is open, and no process runs it."""
@@ -56,10 +56,13 @@ IDLE_ORIGINS = tuple(origin for origin in ORIGINS["all"] if origin != "import")
 """The origins of sessions that can end as idle."""
 
 TITLE_LENGTH = 60
-"""Characters of the first user message that replace a missing title, without attached texts."""
+"""Maximum length of the name of a session without a title.
+
+Such a name is the start of the first user message, without attached texts.
+"""
 
 _MASKED = 2_000
-"""Characters of a message in which a secret is looked for before its start is a title."""
+"""Number of characters of a message that are searched for secrets before a title is cut."""
 
 _SPACE = (
     "\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
@@ -155,15 +158,14 @@ class SessionInfo(ShortRepr, frozen=True):
 
     @property
     def cursor(self) -> str:
-        """Return the session's position in a list, newest first, for ``Store.recent(after=…)``."""
+        """Return the session's position in a newest-first list, for ``Store.recent(after=…)``."""
         return f"{self.updated_at}:{self.id}"
 
     @property
     def name(self) -> str:
         """Return the title on one line; without a title, the start of the first user message.
 
-        Older versions stored the start of a message with its credentials; the credentials are
-        masked.
+        Credentials in the start of the message are masked, because older versions stored them.
         """
         return one_line(self.title) or mask_secrets(self.first_text or "")
 
@@ -325,7 +327,10 @@ class ListText(msgspec.Struct, frozen=True):
 
 
 def listed_text(stream: StreamId, tree: Iterable[Entry]) -> ListText:
-    """Return what lists show of session `stream`, whose visible entries are `tree`, in order."""
+    """Return the text and the time that lists show for session `stream`.
+
+    `tree` are the visible tree entries of the session, in order.
+    """
     first_text: str | None = None
     times: list[int] = []
     for entry in tree:
@@ -346,7 +351,7 @@ def is_command(text: str) -> bool:
 
 
 def _first_of(before: str | None, entry: Entry) -> str | None:
-    """Return the session's first text after the user message `entry`.
+    """Return the session's first text after the user message `entry` was added; it was `before`.
 
     A slash command counts only if there is no other text.
     """
@@ -384,7 +389,7 @@ def with_description(info: SessionInfo, header: StreamHeader) -> SessionInfo:
 
 
 def bare_info(info: SessionInfo) -> SessionInfo:
-    """Return `info` without the subject and the metadata, which its header has."""
+    """Return `info` without the subject and the metadata, which are stored in the header."""
     if info.subject is None and info.metadata is None:
         return info
     return msgspec.structs.replace(info, subject=None, metadata=None)
@@ -435,7 +440,7 @@ def is_sought(info: SessionInfo, sought: Sought) -> bool:
 
 
 def stored_name(info: SessionInfo) -> str:
-    """Return `info.name` as it is stored: older versions stored credentials of a message in it.
+    """Return the stored, unmasked `info.name`. Older versions stored a message's credentials in it.
 
     Lists and their indexes use the stored name for searches, but never display it.
     """
@@ -456,7 +461,7 @@ def is_found(info: SessionInfo, cwd: str | None, query: str | None) -> bool:
 
 
 def trim_title(title: str | None) -> str | None:
-    """Return `title` without surrounding white space; None if nothing is left. Its lines stay.
+    """Return `title` without surrounding white space; None if nothing is left. Line breaks stay.
 
     White space is defined as in JavaScript, so that pi gives a session the same title.
     """

@@ -40,10 +40,10 @@ class Compaction(TreeBody, frozen=True, omit_defaults=True):
     """A summary that replaces everything before `first_kept` in the context.
 
     `first_kept` is None if no entry before the compaction stays in the context. `retained` contains
-    messages that stay verbatim in the context in place of the entries before the compaction (newer
-    pi). Nothing is deleted: hidden entries stay on the branch. `kept` counts the messages before
-    the compaction that stay in the context. `own_summary` is the text of the model, set if
-    `summary` also contains context added by a flow.
+    messages that stay verbatim in the context in place of the entries before the compaction (from
+    newer versions of pi). Nothing is deleted: hidden entries stay on the branch. `kept` counts the
+    messages before the compaction that stay in the context. `own_summary` is the text of the model,
+    set if `summary` also contains context added by a flow.
     """
 
     kind: ClassVar[str] = "compaction"
@@ -112,8 +112,8 @@ class Custom(TreeBody, frozen=True, omit_defaults=True, metaclass=_TakesRawJson)
     """The state of an extension; it is never in the context. `data` is any JSON value.
 
     `raw_json` is JSON to store byte for byte, including values that Python cannot represent:
-    integers of any size, repeated keys, ``data:`` addresses. `raw_data` returns the JSON of
-    `raw_json` again.
+    integers of any size, repeated keys, ``data:`` addresses. The function `raw_data` returns this
+    JSON unchanged.
     Raises: WrongArgument if `raw_json` is not JSON or contains half of a surrogate pair, which
     cannot be read back. Raises WrongArgument if both `data` and `raw_json` are given.
     """

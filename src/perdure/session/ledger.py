@@ -1,4 +1,4 @@
-"""Bodies of the side kinds a turn writes: intents before effects, outcomes after.
+"""Bodies of the side entries that a turn writes: intents before effects, outcomes after effects.
 
 Rule: an effect happens only after its intent is in the log; the outcome of the effect is a later
 entry about that intent. An intent without an outcome means: the effect may have happened.
@@ -20,9 +20,9 @@ ToolEffect = Literal["read", "write", "external"]
 UnknownPolicy = Literal["retry", "ask", "never"]
 InterruptPolicy = Literal["retry", "continue", "rollback", "ask"]
 History = Literal["full", "text_only"]
-"""What a request has of earlier turns; ``text_only``: no tool calls, results and thinking."""
+"""Content of earlier turns in a request; ``text_only`` omits tool calls, results and thinking."""
 Priority = Literal["low", "normal", "high"]
-"""Of the turns that wait for workers, those of a higher priority begin first."""
+"""Turns with a higher priority begin before other turns that also wait for workers."""
 CallPurpose = Literal["answer", "summary"]
 CompactingReason = Literal["manual", "threshold", "overflow"]
 ToolOutcome = Literal["ok", "error", "refused", "timeout", "aborted", "unknown"]
@@ -36,8 +36,8 @@ class Spending(ShortRepr, frozen=True, omit_defaults=True):
     """Spending of a session: the sum over the ``model_finished`` entries of its own log.
 
     The total includes the spending of the sessions that the session's tool calls opened
-    (`ToolFinished.delegated`). Units: micro-cents. `unpriced_calls` used tokens whose price is
-    unknown.
+    (`ToolFinished.delegated`). Units: micro-cents. `unpriced_calls` counts the calls that used
+    tokens with an unknown price.
     """
 
     cost_microcents: int = 0
@@ -52,7 +52,7 @@ class Spending(ShortRepr, frozen=True, omit_defaults=True):
         return Spending(self.cost_microcents + usage.cost_microcents, self.unpriced_calls)
 
     def __add__(self, other: Spending) -> Spending:
-        """Return the sum."""
+        """Return the sum of both spendings."""
         return Spending(
             self.cost_microcents + other.cost_microcents,
             self.unpriced_calls + other.unpriced_calls,
@@ -146,8 +146,8 @@ class ModelCalled(SideBody, frozen=True, omit_defaults=True):
     """A model call starts: attempt `attempt` (from 1) of the turn's call `call`.
 
     `link` is the model's position in the agent's chain of models: 0 is the agent's own model, and
-    the fallbacks follow. `agent` is the caller. `reason` is set for the summary of a compaction,
-    and is the reason for the compaction.
+    the fallbacks follow. `agent` is the calling agent. `reason` is set for the summary of a
+    compaction, and is the reason for the compaction.
     """
 
     kind: ClassVar[str] = "model_called"
@@ -165,11 +165,11 @@ class ModelCalled(SideBody, frozen=True, omit_defaults=True):
 class ModelFinished(SideBody, frozen=True, omit_defaults=True):
     """The outcome of the model call to which `about` refers.
 
-    `answer` is the id of the message in this commit that contains the answer. `stop_reason` None
-    with an `error` means that no usable answer came. `wait_s` is the delay before the next attempt.
-    `next_link` is the position of the next model in the agent's chain of models, if the model
-    changes. `usage` is the token count of the provider. If the answer was interrupted before the
-    count arrived, `usage` is an estimate (`is_estimated`). `spent` is the session's spending
+    `answer` is the id of the message in this commit that contains the answer. If `stop_reason` is
+    None and `error` is set, no usable answer arrived. `wait_s` is the delay before the next
+    attempt. `next_link` is the position of the next model in the agent's chain of models, if the
+    model changes. `usage` is the token count of the provider. If the answer was interrupted before
+    the count arrived, `usage` is an estimate (`is_estimated`). `spent` is the session's spending
     including this call. `parked_until` is the time (Unix milliseconds) before which the model's
     provider is not called. `is_renewed` means that the provider's key was renewed after the
     provider had rejected it. `agent` and `attempt` are copied from the ``model_called``.
@@ -213,7 +213,7 @@ class BudgetNoted(SideBody, frozen=True, omit_defaults=True):
 class OutputRefused(SideBody, frozen=True, omit_defaults=True):
     """An answer does not match the answer type of the agent; the model must correct the answer.
 
-    About the answer. `problem` describes the fault of the answer.
+    `about` refers to the answer. `problem` describes what is wrong with the answer.
     """
 
     kind: ClassVar[str] = "output_refused"
@@ -281,8 +281,8 @@ class ToolFinished(SideBody, frozen=True, omit_defaults=True):
 class TurnFinished(SideBody, frozen=True, omit_defaults=True):
     """The turn ended.
 
-    About its ``turn_started``. `usage` is the sum over all calls of the turn. `model` gave the last
-    answer of the turn.
+    `about` refers to the turn's ``turn_started`` entry. `usage` is the sum over all calls of the
+    turn. `model` is the model that gave the last answer of the turn.
     """
 
     kind: ClassVar[str] = "turn_finished"
@@ -320,7 +320,7 @@ class LateOutcome(SideBody, frozen=True, omit_defaults=True):
 
 
 TrimLimit = Literal["max_working_tokens", "window", "max_messages"]
-"""What a context was trimmed to."""
+"""The limit to which a context was trimmed."""
 
 
 class Trimmed(SideBody, frozen=True, omit_defaults=True):

@@ -361,13 +361,16 @@ def _part_or_unknown(raw: msgspec.Raw) -> msgspec.Raw | UnknownPart:
 
 
 LONG_PASTE = 20_000
-"""Characters from which on the chat attaches a paste to a message instead of inserting it."""
+"""The chat attaches a pasted text with more characters to the message instead of inserting it."""
 
 _ATTACHMENT = re.compile(r"([^\n]{1,400}):\n(`{3,})\n(.*)\n\2", re.DOTALL)
 
 
 def attachment_in(text: str) -> tuple[str, str] | None:
-    """Return name and content if `text`, a part of a message, is an attached text. Pure."""
+    """Return name and content if the message part `text` is an attached text; otherwise None.
+
+    Pure.
+    """
     if (found := _ATTACHMENT.fullmatch(text)) is not None:
         return found[1], found[3]
     return ("pasted text", text) if len(text) > LONG_PASTE else None

@@ -27,16 +27,16 @@ QuestionTopic = Literal[
     "improvement-choice",
     "feedback-consent",
 ]
-"""Topics of questions. Flows wait for those after "program", with entries of their own kinds."""
+"""Topics of questions. Those after "program" are asked by flows, in entries of flow kinds."""
 
 PROGRAM: Final = "program"
-"""The topic of what a program asks outside a turn (`Session.ask`)."""
+"""The topic of a question that a program asks outside a turn (`Session.ask`)."""
 
 WithdrawalReason = Literal["aborted", "cancelled", "expired", "failed", "interrupted"]
-"""How the turn ended that left its question unanswered; "cancelled" if a program withdrew it."""
+"""How the turn of an unanswered question ended; "cancelled" if a program withdrew the question."""
 
 ALLOW_FLOW = "allow-flow"
-"""The answer that allows a call, and its subject for the whole flow."""
+"""The answer that allows a call and grants its subject (a command, tool or writes) for the flow."""
 
 ALLOWING = frozenset(("allow", "always", ALLOW_FLOW))
 """The answers to an approval that allow the call."""
@@ -45,8 +45,8 @@ ALLOWING = frozenset(("allow", "always", ALLOW_FLOW))
 class SideBody(msgspec.Struct, frozen=True, omit_defaults=True):
     """Base of all bodies of the side lane.
 
-    With `follows_entry`, forks, bundles and copies include a note of this kind together with its
-    tree entry. `event` has the same meaning as in `TreeBody`.
+    If `follows_entry` is True, forks, bundles and copies include a side entry of this kind together
+    with its tree entry. `event` has the same meaning as in `TreeBody`.
     """
 
     __repr__ = short_repr
@@ -413,7 +413,7 @@ class Question(SideBody, frozen=True, omit_defaults=True):
     long arguments are shown as beginning, size and hash. `bound` lists further facts that the
     answer depends on (files, folders, hashes): if any of them changed before the call runs, perdure
     asks again. `diff` is the proposed change.
-    Units: `expires_at` is Unix milliseconds; a question with None never expires.
+    Units: `expires_at` is Unix milliseconds; if it is None, the question never expires.
     """
 
     kind: ClassVar[str] = "question"
@@ -452,7 +452,7 @@ class Answer(SideBody, frozen=True, omit_defaults=True):
 
 
 class QuestionWithdrawn(SideBody, frozen=True):
-    """The turn or program that asked the question no longer needs an answer, for `reason`."""
+    """The turn or program that asked the question needs no answer any more; `reason` says why."""
 
     kind: ClassVar[str] = "question_withdrawn"
     event: ClassVar[str] = "inbox:withdrawn"

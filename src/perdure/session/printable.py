@@ -21,7 +21,7 @@ _UNSEEN = (
     "\ufeff\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff]"
     "|(?<![\u2190-\u2bff\u3030\u303d\ufe0f\U0001f000-\U0001fbff])[\u200d\ufe0f]"
 )
-"""Invisible characters and special spaces; an emoji may contain a joiner and a selector.
+"""Invisible characters and special spaces, except the joiners and selectors inside emoji.
 """
 _JSON_CONTROL = "[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ufeff\ufff9-\ufffb]"
 
@@ -32,7 +32,7 @@ def safe(text: str) -> str:
 
 
 def reveal(text: str) -> str:
-    """Return `text` with invisible characters as numbers, ``<U+200B>``; tabs and line feeds stay.
+    """Return `text` with invisible characters as codes: ``<U+200B>``; tabs and line feeds stay.
 
     Use this function for a text on which a person decides, because two texts that look the same can
     differ.
@@ -41,7 +41,7 @@ def reveal(text: str) -> str:
 
 
 def json_escaped(document: str) -> str:
-    r"""Return the JSON `document`, equal in value, with DEL, C1 and bidi characters as ``\uXXXX``.
+    r"""Return the JSON `document` with DEL, C1 and bidi characters as ``\uXXXX``, equal in value.
 
     DEL, C1 and bidi characters occur only inside the strings of a document, and JSON itself escapes
     C0.

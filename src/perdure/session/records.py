@@ -20,7 +20,8 @@ class ToolCallRecord(ShortRepr, frozen=True):
     `success` is None while the call has no outcome: it runs, or it was interrupted. `outcome` gives
     details of calls that perdure ran; it is None for imported calls. `output` is the text sent to
     the model. `entry_id` is the entry of the call: its ``tool_started``, or else the message that
-    requests the call, or else its ``tool_finished``. A retried call has a record per attempt.
+    requests the call, or else its ``tool_finished``. A retried call has one record for each
+    attempt.
     Units: `called_at` is Unix milliseconds; `duration_ms` is None for imported calls.
     """
 
@@ -74,7 +75,7 @@ class FileEdit(ShortRepr, frozen=True):
     """A file that tool calls changed.
 
     `path` is as in the call; a relative path is below `cwd`, the folder of its session. `entry_id`
-    is the newest call that changed the file, which is a call of `tool` in `session`. `edits` counts
+    refers to the newest call that changed the file: a call of `tool` in `session`. `edits` counts
     the changing calls that were read. Units: `at` is Unix milliseconds.
     """
 

@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Joined(Sequence[T]):
-    """The items of `parts`, one part after the other, without copies. A value.
+    """An immutable sequence of the items of `parts`, one part after the other, without copies.
 
     A `Joined` equals a tuple of the same items.
     """
@@ -61,7 +61,7 @@ class Joined(Sequence[T]):
         )
 
     def agrees(self, other: Joined[T], count: int) -> bool:
-        """Return True if the first `count` items are equal; fast if the parts are identical."""
+        """Return True if the first `count` items of both are equal; fast if parts are shared."""
         start = 0
         for mine, its in zip(self._parts, other._parts, strict=False):
             if mine is not its:

@@ -1,8 +1,8 @@
 """The shape of a conversation: parents, children, branches, nested nodes, turns.
 
-The functions of this module accept any set of entries. An entry is a root if its parent is missing,
-is the entry itself, or is part of a cycle. The tree of a damaged or partial log therefore still
-contains each entry exactly once.
+The functions of this module accept any set of entries. An entry is a root if it has no parent, if
+its parent is missing, or if it is the first entry of a cycle (for example, its own parent). The
+tree of a damaged or partial log therefore still contains each entry exactly once.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class TreeNode(msgspec.Struct, frozen=True, eq=False):
 
 
 _Row = tuple[Entry, str | None, int]
-"""An entry, its label, and how many children follow it."""
+"""An entry, its label, and the number of its children."""
 
 
 def _rows_below(node: TreeNode) -> Iterator[_Row]:
@@ -85,7 +85,7 @@ def _rows_below(node: TreeNode) -> Iterator[_Row]:
 
 
 def _node_of_rows(rows: Sequence[_Row]) -> TreeNode:
-    """Rebuild the node that `_rows_below` has flattened."""
+    """Rebuild the node from `rows`, which `_rows_below` has yielded."""
     nodes: list[TreeNode] = []
     for entry, label, count in reversed(rows):
         children = tuple(nodes.pop() for _ in range(count))
@@ -125,7 +125,7 @@ def _with_commas(nodes: Sequence[TreeNode]) -> list[TreeNode | bytes]:
 
 
 def _opening_json(node: TreeNode) -> bytes:
-    """Return the node's object up to the first of its children."""
+    """Return the beginning of the node's JSON object, up to its first child."""
     fields: dict[str, object] = {"id": node.entry.id, "kind": node.entry.kind}
     if role := role_of(node.entry):
         fields["role"] = role
@@ -164,7 +164,7 @@ def index_of(entries: Iterable[Entry]) -> TreeIndex:
 
 
 def _first_of_each_cycle(by_id: Mapping[EntryId, Entry]) -> set[EntryId]:
-    """Return the first entry of each cycle in the log: cutting there breaks the cycle."""
+    """Return the first entry, in log order, of each cycle; the cycle is cut at this entry."""
     # In each cycle, at least one entry does not come after its parent.
     starts: list[EntryId] = []
     before: set[EntryId] = set()
@@ -196,7 +196,7 @@ def _first_of_each_cycle(by_id: Mapping[EntryId, Entry]) -> set[EntryId]:
 
 
 def branch_to(leaf: EntryId | None, by_id: Mapping[EntryId, Entry]) -> list[Entry]:
-    """Return the entries root -> `leaf`; empty for None.
+    """Return the entries from the root to `leaf`; an empty list if `leaf` is None.
 
     The path stops at a missing parent or at a cycle.
     """
@@ -213,7 +213,7 @@ def branch_to(leaf: EntryId | None, by_id: Mapping[EntryId, Entry]) -> list[Entr
 
 
 def tree_of(entries: Sequence[Entry], labels: Mapping[EntryId, str]) -> tuple[TreeNode, ...]:
-    """Return the nodes of the tree entries among `entries`, as `nodes_of` does."""
+    """Return the tree entries among `entries` as nested nodes, like `nodes_of`."""
     nodes = _nodes_from_end(entries, labels)
     return nodes_of(index_of(entries), labels) if nodes is None else nodes
 
@@ -275,7 +275,7 @@ class BranchTurn(msgspec.Struct, frozen=True):
 
     @property
     def asked(self) -> str:
-        """The user's texts, joined by blank lines."""
+        """Return the user's texts, joined by blank lines."""
         texts = (message.text for message in self.messages if message.role == "user")
         return "\n\n".join(text for text in texts if text.strip())
 
@@ -298,7 +298,7 @@ class BranchTurn(msgspec.Struct, frozen=True):
 
 
 def turns_of(branch: Iterable[Entry]) -> tuple[BranchTurn, ...]:
-    """Return the turns of the branch `branch` (tree entries root -> leaf).
+    """Return the turns of `branch`, which are the tree entries from a root to a leaf.
 
     A user message after an answer starts a turn; consecutive user messages are one question.
     Entries that are not messages, or are unreadable, belong to no turn.

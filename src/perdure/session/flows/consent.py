@@ -1,4 +1,4 @@
-"""The consent of roles: its changes, and what is in force in a received flow."""
+"""Apply changes to the consent of a flow's roles, and withhold consent in a received flow."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ replace = msgspec.structs.replace
 
 
 def consent_after(consent: ConsentState, body: ConsentChanged, at: int) -> ConsentState:
-    """Return `consent` as the entry body `body` changes it. Units: `at` is Unix milliseconds."""
+    """Return `consent` after the change in `body`. Units: `at` is Unix milliseconds."""
     if body.mode is not None:
         consent = replace(consent, mode=body.mode)
     if body.tool == "bash" and body.command is not None:

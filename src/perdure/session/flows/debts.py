@@ -13,12 +13,12 @@ from perdure.session.flows.run import FlowState
 
 
 def with_debts(state: FlowState) -> FlowState:
-    """Return `state` with all the nodes that owe a handoff."""
+    """Return `state` with a recomputed set of the nodes that still owe a handoff."""
     return _with_debts(state, frozenset(), state.run.visited_node_ids)
 
 
 def with_debts_of(state: FlowState, nodes: Iterable[str]) -> FlowState:
-    """Return `state` updated for `nodes`, the only nodes whose work or handoffs changed."""
+    """Like `with_debts`, but recompute only `nodes`, whose work or handoffs changed."""
     return _with_debts(state, state.owing_ids, nodes)
 
 

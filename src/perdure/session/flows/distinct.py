@@ -43,7 +43,7 @@ class Distinct(tuple[str, ...]):
 
 
 def distinct(items: tuple[str, ...]) -> Distinct:
-    """Return `items` with constant-time lookup."""
+    """Return `items` as a `Distinct`, which has constant-time lookup."""
     return items if isinstance(items, Distinct) else Distinct(items)
 
 
@@ -59,5 +59,5 @@ def own_places(items: tuple[str, ...]) -> dict[str, int]:
 
 
 def positions(items: Iterable[str]) -> dict[str, int]:
-    """Return the position of each of `items`."""
+    """Return a map from each item of `items` to its position."""
     return {item: place for place, item in enumerate(items)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from perdure.session.flows.distinct import Distinct, own_places
 
 Along = dict[str, tuple[str, ...]]
-"""Edge key -> what was sent along it."""
+"""Edge key -> the artifacts (or their hashes) that were sent along that edge."""
 
 _Found = dict[str, list[str]]
 """Item -> the keys of the edges along which it may have been sent, oldest first."""
@@ -31,7 +31,7 @@ def newest_edge_with(along: Along, item: str) -> str | None:
 
 
 class EdgeHistory:
-    """The artifacts sent along edges during a fold; mutable, because no other code uses it yet."""
+    """Collects the artifacts sent along edges during one fold; mutable, used by this fold only."""
 
     def __init__(self, before: Along) -> None:
         self._before = before

@@ -1,4 +1,4 @@
-"""The feed of a role, which an operator reads: a projection of two logs.
+"""Compute the feed of a role, the readable history of its work, from two logs.
 
 The flow's log records the start, the handoffs and the returns of the role; the log of the role's
 session records the reasoning, text and actions of the role. A feed is computed entry by entry, from
@@ -47,7 +47,7 @@ replace = msgspec.structs.replace
 class FeedItem(ShortRepr, frozen=True, rename="camel", omit_defaults=True):
     """One item of a feed, in A-Society's field names.
 
-    Shape: `id` is ``<role>_<number>``, numbers from 1.
+    Shape: `id` is ``<role>_<number>``; the numbers start at 1.
     """
 
     id: str
@@ -61,9 +61,9 @@ class FeedPoint(msgspec.Struct, frozen=True, omit_defaults=True):
     """The position up to which a role's feed was read, and the state needed to continue.
 
     `open` is the item to which the next text is added. `pending` maps each tool call without an
-    outcome to its item. `asked` are the open questions, by entry. `nodes` are the nodes the role
-    has started. `entry` states who wrote the message that starts the next turn: perdure or a
-    person.
+    outcome to its item. `asked` maps the entry of each open question to the call or topic that the
+    question is about. `nodes` are the nodes the role has started. `entry` states who wrote the
+    message that starts the next turn: perdure (``composed``) or a person (``said``).
     """
 
     role: str
@@ -90,7 +90,7 @@ def feed_of(role: str, log: Log) -> tuple[FeedItem, ...]:
 
 
 def changes(point: FeedPoint, log: Log) -> tuple[FeedPoint, tuple[FeedItem, ...]]:
-    """Return the items that `log`, the entries after `point`, adds or changes."""
+    """Return the new point and the items that `log` (the entries after `point`) adds or changes."""
     changed: dict[str, FeedItem] = {}
     for entry, body in log:
         point, items = feed_after(point, entry, body)
@@ -146,7 +146,7 @@ def merge_logs(
 
 
 def begins_turn(body: object, session: StreamId) -> bool:
-    """Return True if the next turn of `session` starts with `body`."""
+    """Return True if the flow's entry with `body` starts the next turn of `session`."""
     if isinstance(body, kinds.NodeClaimed | kinds.ImprovementClaimed):
         return body.session == session
     return isinstance(body, kinds.RepairAsked) and session.endswith(f"__{body.role}")
@@ -286,7 +286,7 @@ def _tool_finished(point: FeedPoint, body: ledger.ToolFinished) -> _Step:
 
 
 def _on_answer(point: FeedPoint, question: str, body: notes.Answer) -> _Step:
-    """Handle a person's answer; the next process continues the call or ends the turn."""
+    """Add an item for a person's answer; the next process continues the call or ends the turn."""
     if question not in point.asked:
         return point, ()
     told = f"{body.by} answered {body.choice} to {point.asked[question]}"
@@ -335,7 +335,7 @@ def _extend_newest(
     text: str,
     shown: Literal["redacted"] | None = None,
 ) -> _Step:
-    """Extend the newest item; if it has another type, add a new item."""
+    """Add `text` to the newest item if that has the same type, or else to a new item."""
     said = point.open
     if said is not None and said.type == type and said.reasoning_display == shown:
         item = replace(said, text=f"{said.text}\n\n{text}")

@@ -44,8 +44,8 @@ def flow_state(
 ) -> FlowState:
     """Return the state of a flow after all entries of `log`.
 
-    Each entry of `log` comes with its decoded body. `is_own` returns whether the user's perdure
-    wrote an entry, or the user trusts it.
+    Each entry of `log` comes with its decoded body. `is_own` returns True for an entry that this
+    user's perdure wrote or that this user trusts.
     Raises: CorruptLog if the log does not start with a ``flow_started`` entry or an import.
     """
     entries = iter(log)
@@ -60,7 +60,7 @@ def follow(
     log: Iterable[tuple[Entry, object]],
     is_own: Callable[[Entry], bool] = lambda _: True,
 ) -> FlowState:
-    """Return `state` after more entries of its log.
+    """Return `state` updated with `log`, the next entries of the flow's log.
 
     Each entry of `log` comes with its decoded body. The cost depends only on the added entries, not
     on the number of artifacts sent before.
@@ -82,7 +82,8 @@ def follow(
 def state_after(state: FlowState, entry: Entry, body: object, *, is_own: bool = True) -> FlowState:
     """Return `state` after one more entry of its log. `body` is the decoded body of the entry.
 
-    An entry that the user neither wrote nor trusts suspends the flow's consent and its folder.
+    If `is_own` is False (the user neither wrote nor trusts the entry), the flow's consent and its
+    folder are no longer in force.
     """
     return follow(state, [(entry, body)], lambda _: is_own)
 
@@ -437,7 +438,7 @@ _APPLY: Mapping[type[object], Callable[[FlowState, Any, int], FlowState]] = {
 def _await_person(
     state: FlowState, target: str, at: int, offers: kinds.Offers | None = None
 ) -> FlowState:
-    """Return `state` with `target` waiting for a person from this entry on."""
+    """Return `state` after `target` (a node, a role or the flow) began to wait for a person."""
     return replace(state, asked=state.asked | {target: Asked(state.head, at, offers)})
 
 

@@ -44,14 +44,17 @@ class FlowNode(ShortRepr, frozen=True, omit_defaults=True, metaclass=NamedParame
 
 
 class FlowEdge(ShortRepr, frozen=True):
-    """`source` hands over to `target`; handing back is always allowed and needs no edge."""
+    """An edge: `source` hands work over to `target`.
+
+    Handing back needs no edge; it is always allowed.
+    """
 
     source: str
     target: str
 
     @property
     def key(self) -> str:
-        """``source=>target``."""
+        """Return ``source=>target``."""
         return edge_key(self.source, self.target)
 
 
@@ -86,12 +89,15 @@ class Graph(ShortRepr, frozen=True, omit_defaults=True, dict=True):
     escalation: tuple[str, ...] = ()
 
     def node(self, id: str) -> FlowNode | None:
-        """Return the node of that id."""
+        """Return the node with the id `id`; None if there is none."""
         place = self._index.places.get(id)
         return None if place is None else self.nodes[place]
 
     def in_order(self, ids: Collection[str]) -> list[FlowNode]:
-        """Return the existing nodes among `ids`, each once, in the order of the nodes."""
+        """Return the nodes whose id is in `ids`, in the order of the graph.
+
+        Unknown ids are skipped.
+        """
         places = self._index.places
         return [self.nodes[place] for place in sorted({places[id] for id in ids if id in places})]
 
@@ -140,12 +146,12 @@ class Graph(ShortRepr, frozen=True, omit_defaults=True, dict=True):
 
 
 def edge_key(source: str, target: str) -> str:
-    """Return the key of an edge in a flow's state, in the direction of the handoff."""
+    """Return the key that a flow's state uses for handoffs from `source` to `target`."""
     return f"{source}{ARROW}{target}"
 
 
 def ends_of(key: str) -> tuple[str, str]:
-    """Return the two nodes of an `edge_key`. Raises: ValueError if the key is invalid."""
+    """Return source and target of an edge's `key`. Raises: ValueError if the key is invalid."""
     source, arrow, target = key.partition(ARROW)
     if not arrow:
         raise ValueError(f"{key!r} is not an edge: expected from=>to")

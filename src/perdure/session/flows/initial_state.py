@@ -27,8 +27,8 @@ replace = msgspec.structs.replace
 def initial_state(entry: Entry, body: object, is_own: Callable[[Entry], bool]) -> FlowState:
     """Return the state of a flow after the first entry of its log.
 
-    `body` is the decoded body of the entry. `is_own` returns whether the user's perdure wrote the
-    entry, or the user trusts it. An imported entry can never grant permissions.
+    `body` is the decoded body of the entry. `is_own` returns True if this user's perdure wrote the
+    entry or this user trusts it. An imported entry can never grant permissions.
     Raises: CorruptLog if a flow cannot start with this entry.
     """
     if isinstance(body, kinds.FlowStarted):

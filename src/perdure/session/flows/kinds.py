@@ -50,9 +50,9 @@ STATE_VERSION = "11"
 
 
 class HandoffTarget(ShortRepr, frozen=True, omit_defaults=True):
-    """One node that receives an artifact, a path inside the record folder.
+    """A node that receives `artifact`, a path inside the record folder.
 
-    `digest` is the hash of the artifact at its handoff; the store contains it as a blob.
+    `digest` is the hash of the artifact when it was handed over; the store has it as a blob.
     """
 
     node: str
@@ -72,8 +72,8 @@ class Offers(msgspec.Struct, frozen=True, omit_defaults=True):
 class FlowStarted(SideBody, frozen=True, omit_defaults=True):
     """A flow starts. `start` are the nodes that are started first; all paths are absolute.
 
-    `configuring` states how a role's configuration is chosen: with ``given`` from the role's agent
-    and files, with ``ask`` by a person before the role starts, with ``auto`` by a selector.
+    `configuring` states how a role's configuration is chosen: ``given`` takes it from the role's
+    agent and files, ``ask`` asks a person before the role starts, ``auto`` lets a selector choose.
     `skills_configuring` states how the role's skills are chosen, if that differs from
     `configuring`. `feedback`, `initialization_mode` and the two version fields describe the flow
     for the feedback at its end.
@@ -135,7 +135,7 @@ class WorkflowChanged(SideBody, frozen=True):
 class NodeClaimed(SideBody, frozen=True, omit_defaults=True):
     """A node starts, or resumes, work in the session of its role.
 
-    `delivered` are the keys of the edges whose artifacts the node's entry message contains.
+    `delivered` are the keys of the edges whose artifacts the message to the node contains.
     `superseded` are the keys of the node's own forward handoffs that the claim withdraws. `text` is
     the person's reply that this claim consumes.
     """
@@ -446,10 +446,10 @@ class FlowRequestClosed(SideBody, frozen=True, omit_defaults=True):
 class FlowImported(SideBody, frozen=True, omit_defaults=True):
     """An imported flow, with the state that it had at the import.
 
-    Shape: `run` is an A-Society ``flow.json`` as it was read. `sessions` maps a role instance to
-    the stream of its session. `improvement` is the order of the review, if the review had started.
-    `record` maps each path in the record folder to the blob hash of the file. `at_node` maps a role
-    instance to its node at that time.
+    Shape: `run` is the content of A-Society's ``flow.json``, unchanged. `sessions` maps a role
+    instance to the stream of its session. `improvement` is the order of the review, if the review
+    had started. `record` maps each path in the record folder to the blob hash of the file.
+    `at_node` maps a role instance to the node that it worked at in the imported state.
     """
 
     kind: ClassVar[str] = "flow_imported"
@@ -497,4 +497,4 @@ class NodePassed(SideBody, frozen=True, omit_defaults=True):
 FLOW_BODIES: tuple[type[SideBody], ...] = tuple(
     [body for body in SideBody.__subclasses__() if body.__module__ == __name__]
 )
-"""Every kind of a flow's log."""
+"""The body classes of all kinds of entries in a flow's log."""

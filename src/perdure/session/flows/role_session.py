@@ -19,7 +19,7 @@ from perdure.session.kinds import Compaction
 from perdure.session.messages import Message, TextPart, ThinkingPart, ToolResultPart
 
 Exchange = dict[str, object]
-"""A message in A-Society's form. Shape: ``role`` and the fields of that role."""
+"""A message in A-Society's format. Shape: the key ``role``, and the keys of such messages."""
 
 
 class NodeContext(msgspec.Struct, frozen=True, rename="camel"):
@@ -75,7 +75,7 @@ class _Seen(msgspec.Struct):
 
 
 def role_session(role: str, id: str, log: Iterable[tuple[Entry, object]]) -> RoleSession:
-    """Return the session `id` of `role` after all entries of `log`, each with its decoded body."""
+    """Return the session `id` of `role`, computed from `log` (all entries with decoded bodies)."""
     seen = _Seen()
     for entry, body in log:
         _read(seen, entry, body)
@@ -114,7 +114,7 @@ def _read(seen: _Seen, entry: Entry, body: object) -> None:
 
 
 def _exchanges(seen: _Seen) -> tuple[Exchange, ...]:
-    """Return the messages since the node started; all messages if the start is no longer there."""
+    """Return the messages since the node started; all messages if that start was replaced."""
     if seen.has_node_of_import:
         return tuple(exchange for _, exchange in seen.history[seen.node_of_import :])
     ids = [id for id, _ in seen.history]
@@ -169,7 +169,7 @@ def _compact(seen: _Seen, entry: Entry, body: Compaction) -> None:
 def _import(seen: _Seen, body: notes.RoleImported) -> None:
     """Apply the imported state of the session.
 
-    The messages for the model are earlier in the log.
+    The log also contains the imported messages as earlier entries, for the model.
     """
     given = msgspec.convert(body.session, RoleSession)
     context = given.current_node_context

@@ -53,10 +53,10 @@ FEEDBACK_ROLE = "a-society-feedback"
 """The role that writes the feedback; it is not part of the workflow."""
 
 IMPROVEMENT_FILE = "improvement.yaml"
-"""The file of the record folder with the order of the review."""
+"""The file in the record folder that defines the order of the review."""
 
 ITSELF = ""
-"""Key for the flow itself where nodes and roles have their names."""
+"""The key of the flow itself in maps whose other keys are nodes and roles."""
 
 
 class Asked(ShortRepr, frozen=True):
@@ -100,7 +100,7 @@ class CommandGrants(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ToolGrants(msgspec.Struct, frozen=True, rename="camel"):
-    """Shape: by name."""
+    """The MCP tools that may run without asking. Shape: each key is the name of a tool."""
 
     __repr__ = short_repr
 
@@ -130,9 +130,9 @@ class FeedbackContext(ShortRepr, frozen=True, omit_defaults=True, rename="camel"
 class ImprovementPhase(msgspec.Struct, frozen=True, rename="camel"):
     """Progress of the review.
 
-    Shape: roles are role instances, without the role that gives the feedback. Paths are relative to
-    the workspace, or absolute if they are outside of the workspace. `improvement_workflow_path` is
-    None until the workflow file of the review exists.
+    Shape: all roles are role instances; the role that gives the feedback is never among them. Paths
+    are relative to the workspace, or absolute if they are outside of the workspace.
+    `improvement_workflow_path` is None until the workflow file of the review exists.
     """
 
     __repr__ = short_repr
@@ -226,12 +226,13 @@ class Declined(ShortRepr, frozen=True):
 class FlowState(msgspec.Struct, frozen=True, dict=True):
     """A `FlowRun` with additional state for decisions.
 
-    `start` are the nodes not yet claimed for the first time. `sessions` maps a role instance to the
-    stream of its session. `repairs` maps a node to its newest repair request, until a turn of the
-    node ends without one. During the review, the keys of `repairs` are roles instead of nodes.
-    `digests` are the hashes of the artifacts sent along an edge, by `edge_key`. `improvement` is
-    the order in which the roles review the flow. `stopping` are the nodes and roles whose turn a
-    person wants to stop. `document` is set if the flow runs a workflow document.
+    `start` are the nodes to start first that no claim has started yet. `sessions` maps a role
+    instance to the stream of its session. `repairs` maps a node to its newest repair request; a
+    turn of the node that ends without such a request removes it. During the review, the keys of
+    `repairs` are roles instead of nodes. `digests` maps each `edge_key` to the hashes of the
+    artifacts sent along that edge. `improvement` is the order in which the roles review the flow.
+    `stopping` are the nodes and roles whose turn a person wants to stop. `document` is set if the
+    flow runs a workflow document.
     """
 
     __repr__ = short_repr
@@ -250,16 +251,16 @@ class FlowState(msgspec.Struct, frozen=True, dict=True):
     """Role instance -> the node it was last claimed for."""
     document: DocumentBound | None = None
     asked: dict[str, Asked] = {}
-    """Node, role or `ITSELF` -> its newest wait, which may be over."""
+    """Node, role or `ITSELF` -> the start of its newest wait for a person, which may be over."""
     configuring: Configuring = "given"
     skills_configuring: Configuring | None = None
-    """Like `configuring`, for skills, if different."""
+    """How the skills are configured, if that differs from `configuring`; otherwise None."""
     selecting: dict[str, SelectorOpened] = {}
     """Role instance -> the selector that currently chooses its configuration."""
     selectors: dict[str, tuple[StreamId, ...]] = {}
     """Role instance -> the sessions of all its selectors, oldest first."""
     consent_in_force: ConsentState | None = None
-    """Consent in force if it differs from the recorded one: in a received flow."""
+    """The consent in force in a received flow; None if the recorded consent is in force."""
     is_place_in_force: bool = True
     """True if this user confirmed the flow's folder, or started it there."""
     chosen_in_part: dict[str, RoleConfiguration] = {}
@@ -272,7 +273,7 @@ class FlowState(msgspec.Struct, frozen=True, dict=True):
     """Node -> its declined handoff, until the node is claimed again and informed."""
     is_feedback_written: bool = False
     settings: RunSettings | None = None
-    """The settings of the flow's last run, if in force."""
+    """The settings of the flow's last run, from the newest entry that the user wrote or trusts."""
     owing_ids: frozenset[str] = frozenset()
     """The nodes that worked and still owe a handoff along an edge."""
 
@@ -296,5 +297,5 @@ class FlowState(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def is_foreign(self) -> bool:
-        """Return True for a received flow: its recorded consent, folder and turns have no force."""
+        """Return True for a received flow; its recorded consent, folder and turns are not used."""
         return self.consent_in_force is not None

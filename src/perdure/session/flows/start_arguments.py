@@ -22,7 +22,7 @@ def named_flow_id(text: str) -> StreamId:
 
 
 def role_ids_in(text: str) -> Iterator[tuple[StreamId, str]]:
-    """Yield each (flow, role) for which `text` is the id of a role's or selector's session."""
+    """Yield each (flow id, role) whose role session or selector session can have the id `text`."""
     whole = _SELECTOR_END.sub("", text)
     for match in re.finditer("(?=__)", whole):
         yield StreamId(whole[: match.start()]), whole[match.end() + 2 :]

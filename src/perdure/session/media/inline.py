@@ -30,7 +30,7 @@ MAX_CONTENT_BYTES = 100 * 1024 * 1024
 MAX_PART_BYTES = 20 * 1024 * 1024
 MAX_MESSAGE_BYTES = 40 * 1024 * 1024
 MAX_PARTS = 16
-"""Maximum media of one message, in number and in size each and together. Units: bytes."""
+"""Limits for the media of one message: the size of each and of all in bytes, and their number."""
 
 MAX_NAME_CHARACTERS = 255
 
@@ -47,7 +47,7 @@ _RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
 
 
 class InlineMedia(msgspec.Struct, frozen=True):
-    """Inline media. Create inline media with `media`."""
+    """Media that are still bytes, not a handle yet. Create them with `media`."""
 
     mime_type: str
     content: bytes

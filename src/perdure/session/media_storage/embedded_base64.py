@@ -26,14 +26,14 @@ _BYTES = re.compile(_URL + r"([A-Za-z0-9+/]{4,}={0,2})", re.IGNORECASE)
 _HANDLE = re.compile(_URL + r"(media://sha256-[0-9a-f]{64})", re.IGNORECASE)
 
 MAX_DEPTH = 64
-"""Arguments nested deeper are not changed."""
+"""Arguments that are nested deeper than this are not changed."""
 
 
 def stored_message(message: Message) -> tuple[Message, tuple[bytes, ...]]:
     """Return `message` with handles in place of the bytes in its calls and results.
 
     Also return the distinct bytes.
-    Shape: the same object if the message contains no such bytes.
+    Shape: the returned message is `message` itself if it contains no such bytes.
     """
     contents: dict[str, bytes] = {}
     parts = tuple(
@@ -46,7 +46,7 @@ def stored_message(message: Message) -> tuple[Message, tuple[bytes, ...]]:
 
 
 def stored_text(text: str) -> tuple[str, dict[str, bytes]]:
-    """Replace the bytes in the result `text` by handles; return the text, and handle -> bytes."""
+    """Return the result `text` with handles for its bytes, and a map from handle to bytes."""
     contents: dict[str, bytes] = {}
     if _MARK not in text.lower():
         return text, contents

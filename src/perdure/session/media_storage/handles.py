@@ -36,10 +36,10 @@ _DATA_URL = re.compile(r"data:[^,]{0,200};base64,", re.IGNORECASE)
 _object = msgspec.json.Decoder()
 
 _DEEPEST = 50
-"""Data nested deeper is searched for itself."""
+"""Data that is nested deeper than this is checked for cycles: it may contain itself."""
 
 _PLACE_CHARS = 80
-"""Errors name the place of a value up to about this length."""
+"""Approximate maximum length of the place of a value in error messages."""
 
 
 class Settled(msgspec.Struct, frozen=True):
@@ -84,9 +84,9 @@ def media_part(inline: InlineMedia) -> MediaPart:
 def settled_data(value: object, name: str = "data") -> Settled:
     """Return `value` (plain data of an extension) with a handle for each `InlineMedia` in it.
 
-    Errors name the place of a wrong value, such as ``data['key'][0]``; there, `name` stands for
-    `value`.
-    Shape: the same object if it contains no `InlineMedia`.
+    Errors name the place of a wrong value, such as ``data['key'][0]``. `name` is the name of
+    `value` in these errors.
+    Shape: the result contains `value` itself if `value` contains no `InlineMedia`.
     Raises: WrongArgument for values that JSON cannot represent, for bytes that were not passed as
     media (raw, or as a ``data:`` address), and for data that contains itself.
     """

@@ -58,7 +58,7 @@ class Fact(ShortRepr, frozen=True, kw_only=True):
 
     @property
     def cursor(self) -> str:
-        """Return the fact's position in a list, newest first, for ``Memory.facts(after=…)``."""
+        """Return the fact's position in a newest-first list, for ``Memory.facts(after=…)``."""
         return f"{self.at}:{self.id}"
 
     def is_valid_at(self, moment: int) -> bool:
@@ -68,7 +68,7 @@ class Fact(ShortRepr, frozen=True, kw_only=True):
 
 
 class StoredVersion(msgspec.Struct, frozen=True):
-    """A version with its entry; `sources` has those sources of the version that were not erased."""
+    """A version and its entry; `sources` are those sources of the version that were not erased."""
 
     entry: Entry
     body: FactRemembered | FactCorrected
@@ -77,14 +77,14 @@ class StoredVersion(msgspec.Struct, frozen=True):
 
 
 class StoredFact(msgspec.Struct, frozen=True):
-    """A fact as its entries: the versions that were not erased, oldest first."""
+    """A fact as it is stored: its versions that were not erased, oldest first."""
 
     id: EntryId
     versions: tuple[StoredVersion, ...]
 
     @property
     def entries(self) -> tuple[int, ...]:
-        """The seqs of the fact's versions."""
+        """Return the seqs of the entries that contain the fact's versions."""
         return tuple(version.entry.seq for version in self.versions)
 
 

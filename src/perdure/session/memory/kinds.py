@@ -16,7 +16,7 @@ from perdure.session.messages import Usage
 from perdure.session.notes import SideBody
 
 EpisodeEnd = Literal["user", "idle", "agent", "flow", "import"]
-"""How an episode ended: as its session did, with its flow, or at the end of an import."""
+"""How an episode ended: together with its session or its flow, or at the end of an import."""
 
 SaidBy = Literal["person", "tool", "inferred"]
 """The source of a fact: a person said it, a tool returned it, or a model concluded it."""
@@ -163,9 +163,9 @@ class ContextRecalled(SideBody, frozen=True, omit_defaults=True):
     """The texts recalled for the turn to which `about` refers.
 
     All model calls of the turn receive the texts. The entry refers to the texts but does not
-    contain them, so erased texts are not sent any more. `facts` are ids. `boundary` marks the
-    recalled text in a request; it cannot be guessed. `problem` is the reason why nothing, or not
-    everything, was recalled.
+    contain them, so erased texts are not sent any more. `facts` are the ids of the recalled facts.
+    `boundary` marks the recalled text in a request; it cannot be guessed. `problem` is the reason
+    why nothing, or not everything, was recalled.
     """
 
     kind: ClassVar[str] = "context_recalled"
@@ -178,7 +178,7 @@ class ContextRecalled(SideBody, frozen=True, omit_defaults=True):
 
 
 FACT_TEXTS = (FactRemembered.kind, FactCorrected.kind)
-"""Kinds of the entries that hold a version of a fact."""
+"""Kinds of the entries that contain a version of a fact."""
 
 FACT_KINDS = (*FACT_TEXTS, FactForgotten.kind, FactSourcesErased.kind, FactsReceived.kind)
 """Kinds of the entries that facts are folded from."""

@@ -15,7 +15,7 @@ from perdure.session.memory.kinds import EpisodeRecorded, FactsCaptured, FactsDu
 from perdure.session.notes import Answer, Question, QuestionWithdrawn, SessionEnded
 
 OPENING = (Question.kind, SessionEnded.kind, FactsDue.kind, TurnRequested.kind, FlowRequested.kind)
-"""Kinds of the entries that wait for another."""
+"""Kinds of entries that wait for another entry."""
 
 CLOSING = (
     Answer.kind,
@@ -26,16 +26,16 @@ CLOSING = (
     TurnRefused.kind,
     FlowRequestClosed.kind,
 )
-"""Kinds of the entries that the entry they are about waits for."""
+"""Kinds of entries that close a waiting entry, the one to which their `about` refers."""
 
 OPEN_KINDS = (*OPENING, *CLOSING)
 """Kinds of the entries that `unclosed` needs."""
 
 
 def unclosed(notes: Iterable[Entry], kind: str) -> list[Entry]:
-    """Return those entries of `kind` in `notes` (of `OPEN_KINDS`) that no other note closes.
+    """Return the entries of `kind` in `notes` that no other entry in `notes` closes.
 
-    A note about an entry of another stream closes no entry.
+    `notes` are the entries of `OPEN_KINDS`. An entry closes only entries of its own stream.
     """
     notes = tuple(notes)
     closed = {(note.stream, note.about) for note in notes if note.kind in CLOSING}

@@ -24,7 +24,7 @@ class Candidate(NamedTuple):
 
 
 def rank(candidates: Sequence[Candidate]) -> list[tuple[float, Candidate]]:
-    """Return `candidates` with their scores, best first; ties newest first."""
+    """Return `candidates` with their scores, best first; among equal scores, newest first."""
     if not candidates:
         return []
     weights = _weights(candidates)

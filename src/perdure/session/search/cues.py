@@ -36,8 +36,10 @@ _TIME_WORDS = {
         giovedi venerdi domenica gennaio febbraio maggio giugno luglio settembre ottobre dicembre
         ontem hoje amanha janeiro fevereiro maio junho julho setembro outubro novembro dezembro""",
 }
-"""Words of all languages count in each text, so words that are frequent in another language as
-something else are left out: "an", "été", "hier", "may", "mes".
+"""The lists of all languages apply to every text.
+
+Words that have a frequent other meaning in another language are therefore left out: "an", "été",
+"hier", "may", "mes".
 """
 _YEARS = range(1900, 2100)
 
@@ -45,14 +47,14 @@ _NAMES_TIME = frozenset([*" ".join(_TIME_WORDS.values()).split(), *map(str, _YEA
 
 
 class Cue(IntFlag):
-    """A cue of a text."""
+    """Cues of a text, as flags."""
 
     ASKS = 1
-    """It ends with a question mark."""
+    """The text ends with a question mark."""
     HAS_QUESTION = 2
-    """It contains a question mark."""
+    """The text contains a question mark."""
     TIME = 4
-    """It names a time: a day, a month, "last week", a year."""
+    """The text names a time: a day, a month, "last week", a year."""
 
 
 _ASKS, _HAS_QUESTION, _TIME = (cue.value for cue in Cue)

@@ -13,17 +13,17 @@ from perdure.session.search.query import Phrase, Sought
 
 
 def join_terms(terms: Sequence[str]) -> str:
-    """Return `terms`, which contain no space, with a space on both sides of each."""
+    """Join `terms`, which contain no space, into a string with a space on both sides of each."""
     return f" {'  '.join(terms)} " if terms else ""
 
 
 def counts_in_joined(text: str, sought: Sought) -> tuple[int, ...] | None:
-    """Return ``matches.counts_in`` for words joined by `join_terms`."""
+    """Like ``matches.counts_in``, but for words that `join_terms` has joined."""
     return counts_by(sought, lambda phrase: _count(text, phrase))
 
 
 def stretch_of(phrase: Phrase) -> str:
-    """Return the string to look for: a joined text contains it exactly if `phrase` occurs."""
+    """Return the string that a joined text contains if, and only if, `phrase` occurs in it."""
     whole = join_terms(phrase.terms)
     return whole[:-1] if phrase.is_prefix else whole
 

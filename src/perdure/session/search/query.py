@@ -37,7 +37,7 @@ class Phrase(msgspec.Struct, frozen=True):
 
 
 class Sought(msgspec.Struct, frozen=True):
-    """A parsed query: one phrase of each of `clauses` must match, and no phrase of `unwanted`."""
+    """A parsed query: a phrase of each clause must match, and no phrase of `unwanted` may match."""
 
     clauses: tuple[tuple[Phrase, ...], ...]
     unwanted: tuple[Phrase, ...] = ()

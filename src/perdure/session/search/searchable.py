@@ -66,7 +66,7 @@ def searchable_of(entry: Entry) -> Searchable | None:
 
 
 def searchable_title(header: StreamHeader) -> Searchable | None:
-    """Return the title in a stream's header, which is in no entry; None if it has no title."""
+    """Return the title in a stream's header (no entry contains it); None if there is no title."""
     if header.kind != "session" or not header.title:
         return None
     return Searchable("title", header.title)

@@ -14,17 +14,17 @@ from perdure.session.search.query import Phrase
 from perdure.session.search.words import Word, words
 
 LENGTH = 160
-"""Characters of a snippet, without the truncation marks."""
+"""Maximum number of characters of a snippet, without the truncation marks."""
 
 _LEAD = 40
-"""Characters before the first match."""
+"""Maximum number of characters before the first match."""
 
 _MOST_PLACES = 1_000
 """Maximum number of matches examined per phrase."""
 
 _SLICE = 65_536
 _REACH = 4_096
-"""Size of a search slice and of the lookahead behind it, in characters; also a number of words."""
+"""Characters that one search reads, and characters it reads beyond them; also used for words."""
 
 _SPACE = re.compile(r"\s+")
 
@@ -128,7 +128,7 @@ def _matches(text: str, pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:
 
 
 def _places(text: str, phrase: Phrase) -> Iterator[Span]:
-    """Yield the start and end of each `phrase` in `text`, with only a few words in memory."""
+    """Yield start and end of each match of `phrase` in `text`, with only a few words in memory."""
     more, standing = words(text), list[Word]()
     while stretch := list(islice(more, _SLICE)):
         standing += stretch
@@ -139,7 +139,7 @@ def _places(text: str, phrase: Phrase) -> Iterator[Span]:
 
 
 def _may_be_in(text: str, phrase: Phrase) -> bool:
-    """Quick test: return False if `text` cannot contain `phrase`, and True for very long words."""
+    """Return True if `phrase` has words so long that `_pattern` may have missed it in `text`."""
     return len(text) > 0 and any(len(term) >= 64 for term in phrase.terms)
 
 

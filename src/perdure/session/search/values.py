@@ -21,7 +21,7 @@ HITS = 20
 """Default number of hits."""
 
 MOST_RANKED = 1_000
-"""Only the newest so many matching entries are ranked; older ones are not returned."""
+"""Only this many matching entries, the newest, are ranked; older matches are not returned."""
 
 
 class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,9 +29,9 @@ class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     `text` is the query (see ``query.sought_in``). A match must pass all filters that are set. The
     role of a match is one of `roles`, and its log is the log of one of `sessions`. A match calls or
-    answers one of `tools`. The time of a match is at or after `since` and before `until`.
-    `is_on_branch` True selects entries on the current branch of their session; False selects the
-    other entries.
+    answers one of `tools`. The time of a match is at or after `since` and before `until`. If
+    `is_on_branch` is True, only entries on the current branch of their session match; if it is
+    False, only the other entries match.
     Units: `since` and `until` are Unix milliseconds.
     """
 

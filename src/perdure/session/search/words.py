@@ -24,7 +24,7 @@ from functools import cache, lru_cache
 from typing import NamedTuple
 
 VERSION = 9
-"""Version of an index: its words, their source (``searchable``, ``cues``), its form (``parts``)."""
+"""Version of an index: its words, their source (``searchable``, ``cues``) and form (``parts``)."""
 
 LONGEST = 64
 
@@ -52,7 +52,7 @@ _SINGLE = (
 """One-character words, as the content of a regular expression class."""
 
 _DROPPED = "\u00ad\u0640\u200b-\u200d\u2060\ufe00-\ufe0f\U0001f3fb-\U0001f3ff"
-"""Ignored: soft hyphens, joiners, variants, the Arabic tatweel, skin tones."""
+"""Ignored characters: soft hyphens, joiners, variants, the Arabic tatweel, skin tones."""
 
 _VOICED = "\u3099\u309a\uff9e\uff9f"
 
@@ -77,9 +77,10 @@ def _piece() -> re.Pattern[str]:
 
 @cache
 def _folded_latin() -> bytes:
-    """A ``bytes.translate`` table for Latin-1: folds letters and digits, makes separators spaces.
+    """Return a table that folds Latin-1 letters and digits, and replaces separators by spaces.
 
-    `_UNCLEAR` marks characters that do not fold to one ASCII letter or digit.
+    The table is for ``bytes.translate``. `_UNCLEAR` marks characters that do not fold to one ASCII
+    letter or digit.
     """
     kept = [chr(code).translate(_SEPARATED) for code in range(256)]
     folded = [" " if each == " " else _fold(each) for each in kept]
@@ -94,7 +95,7 @@ def _plain_run() -> re.Pattern[str]:
 
 @cache
 def _cut() -> re.Pattern[str]:
-    """A pattern for places where a word ends: at separators, and between one-character words."""
+    """Return a pattern for the ends of words: at separators, and between one-character words."""
     return re.compile(f"[^A-Za-z0-9\x80-\U0010ffff]|[{_PLAIN}](?=[{_PLAIN}])")
 
 
@@ -162,7 +163,7 @@ def _terms(text: str) -> Iterable[str]:
 
 
 def _plain_terms(text: str) -> list[str] | None:
-    """Return the words of `text` if each of its characters folds to one ASCII character.
+    """Return the words of `text` if each character folds to one ASCII character; otherwise None.
 
     This fast path takes a third of the time of regular expressions.
     """
@@ -227,7 +228,7 @@ def stands_for_ascii(character: str) -> bool:
 
 
 def folded_runs(text: str) -> str:
-    """Return the words of `text` that have non-ASCII characters, folded and uncut.
+    """Return the words of `text` that have non-ASCII characters, folded but not split.
 
     Shape: the words are in any order, each once. The result contains, as substrings, every word of
     `terms` with non-ASCII characters, and the prefixes of these words. The result is also complete

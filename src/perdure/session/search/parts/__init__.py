@@ -1,4 +1,4 @@
-"""A text index in parts: each part is built once from some hundred texts and queried by word.
+"""A text index in parts: each part is built once from many texts and queried by word.
 
 Pure.
 """

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from perdure.session.search.parts.codes import length_of
 
 BLOCK_BYTES = 3_960
-"""Size of a block, so that one fits into 4 kB and two into 8 kB; a longer text has its own."""
+"""Maximum size of a block: one fits into 4 kB, two into 8 kB. A longer text has its own block."""
 
 _HEADER = Struct("<HqqBBB")
 """Number of texts, the first position, the earliest time, bytes per number of each column."""
@@ -142,7 +142,7 @@ class Block:
         return self._read
 
     def said(self) -> Iterator[Said]:
-        """Yield all texts."""
+        """Yield all texts of the block."""
         for number in range(self.first, self.behind):
             position, at, codes = self.text(number)
             yield Said(position, at, length_of(codes), codes)

@@ -49,7 +49,7 @@ class Part(NamedTuple):
 
 
 def make_part(texts: Iterable[Text]) -> Part:
-    """Return the part for `texts`: at most ``MOST_TEXTS``, with ``MOST_WORDS`` words in all."""
+    """Return the part for `texts`: at most ``MOST_TEXTS`` texts, ``MOST_WORDS`` words in all."""
     ordered = sorted(texts, key=itemgetter(0))
     size = len(ordered)
     occurrences = _numbers_by_key([text.words for text in ordered])

@@ -1,4 +1,4 @@
-"""Encode the words of a text as a short byte string, in which C code counts phrases.
+"""Encode the words of a text as a short byte string, in which the C code of `re` counts phrases.
 
 A code is one byte below 192, followed by as many bytes of 192 or more as needed. The codes of a
 text therefore need no separators. A code that is followed by a byte of 192 or more is only the
@@ -21,23 +21,23 @@ import msgspec
 from perdure.session.search.query import Phrase
 
 MOST_WORDS = 1_000_000
-"""Maximum number of words in a part: there are more codes."""
+"""Maximum number of words in a part; there are more codes than this."""
 
 _FIRST_BYTES = 192
-"""With 160 to 208, codes of texts of several languages take 0.27 of the text; UTF-8: 0.31."""
+"""With 160 to 208, codes take 0.27 of the size of texts in several languages; UTF-8 takes 0.31."""
 
 _NEXT_BYTES = bytes(range(_FIRST_BYTES, 256))
 _LAST_BYTE = 255
 
 _SIZES = [_FIRST_BYTES * len(_NEXT_BYTES) ** more for more in range(4)]
 _STARTS = (0, _SIZES[0], sum(_SIZES[:2]), sum(_SIZES[:3]))
-"""The first number whose code has 1, 2, 3 and 4 bytes."""
+"""The numbers of the first codes that have 1, 2, 3 and 4 bytes."""
 
 _CODE = re.compile(rb"[\x00-\xbf][\xc0-\xff]*|[\xc0-\xff]+")
 _END = rb"(?![\xc0-\xff])"
 
 _NO_CODE = _NEXT_BYTES
-"""Too long for a code, so in no text."""
+"""Bytes that are too long for a code, so they occur in no text."""
 
 
 class Counter(msgspec.Struct, frozen=True):
@@ -58,7 +58,7 @@ class Range(NamedTuple):
 
 
 def codes_of(frequencies: Mapping[str, int]) -> dict[str, bytes]:
-    """Return a code for each word of a part, given the frequency of each."""
+    """Return a code for each word of a part; `frequencies` maps each word to its frequency."""
     ordered = sorted(sorted(frequencies), key=frequencies.__getitem__, reverse=True)
     words = sorted(ordered[: _STARTS[1]])
     words += sorted(ordered[_STARTS[1] : _STARTS[2]])
@@ -72,9 +72,9 @@ def _codes_with(more: int) -> Iterator[bytes]:
 
 
 def code_of(number: int) -> bytes:
-    """Return the code with a number; the numbers are consecutive.
+    """Return the code that has `number`; the numbers of all codes are consecutive.
 
-    Raises: IndexError, ValueError for a number that no code has.
+    Raises: IndexError or ValueError if no code has the number.
     """
     more = bisect_right(_STARTS, number) - 1
     left, code = number - _STARTS[more], bytearray(more + 1)
@@ -117,7 +117,7 @@ def ranges_of(codes: Sequence[bytes]) -> tuple[Range, ...]:
 def counter(
     phrase: Phrase, codes: Mapping[str, bytes], ranges: Mapping[str, Sequence[Range]]
 ) -> Counter:
-    """Return a counter of `phrase` in texts of the part with these word `codes`.
+    """Return a counter of `phrase` in the texts of a part; `codes` maps the words to their codes.
 
     If the last word of the phrase is a prefix, `ranges` maps it to its ranges of codes.
     """
@@ -150,7 +150,7 @@ def _any_of(ranges: Sequence[Range]) -> bytes:
 
 
 def _between(first: bytes, last: bytes) -> Iterator[list[tuple[int, int]]]:
-    """Yield spans for each byte of the codes from `first` to `last`, which have one length."""
+    """Yield byte spans that together match the codes from `first` to `last` (of equal length)."""
     low, high, more = first[0], last[0], len(first) - 1
     if not more:
         yield [(low, high)]

@@ -1,4 +1,4 @@
-"""Find the newest matching texts in the parts of an index: tell a store what to read next.
+"""Find the newest matching texts in the parts of an index, and tell the store what to read next.
 
 A store executes `PartLookup.step` until it returns nothing. A search reads only the parts and texts
 needed for the newest matches.
@@ -105,7 +105,7 @@ class PartLookup:
             self._page_keys(head, kept[head.part], more[head.part])
 
     def read(self, blocks: Iterable[Block], first_at: int, behind_at: int) -> None:
-        """Process the requested texts of `blocks` in the time range; some may be missing."""
+        """Process the requested texts in `blocks`, if in the time range; some may be missing."""
         lowest: dict[int, Block] = {}
         for block in blocks:
             reading = self._reading[block.part]

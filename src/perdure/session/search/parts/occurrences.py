@@ -20,7 +20,7 @@ _LAST = 0x7F
 """The greatest byte that ends a number."""
 
 _MORE = 3
-"""Mask of a step's two low bits: the frequency minus two, or 3 if it follows."""
+"""Mask of a step's two low bits: the frequency minus two, or 3 if the rest of it follows."""
 
 
 def pack_frequencies(repeated: Iterable[tuple[int, int]]) -> bytes:
@@ -70,7 +70,7 @@ def frequencies(word: Kept, size: int) -> tuple[Sequence[int], list[int]]:
 
 
 def places(session: Kept, size: int) -> dict[int, int]:
-    """Return the texts of `session`, each with its position there. The index part has `size` texts.
+    """Return the position in `session` of each of its texts. The index part has `size` texts.
 
     Raises: ValueError if `session` is damaged.
     """

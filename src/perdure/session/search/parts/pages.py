@@ -20,16 +20,16 @@ import msgspec
 from perdure.session.search.parts.codes import code_of, number_of
 
 PAGE_BYTES = 1_440
-"""Size of a page before compression, so that four fit into 4 kB; a longer posting has its own."""
+"""Size of a page before compression (four fit into 4 kB); a longer posting has its own page."""
 
 MOST_BYTES = 1 << 18
-"""Maximum size of a page when decompressed; a damaged one is not decompressed further."""
+"""Maximum size of a decompressed page; a damaged page is not decompressed beyond it."""
 
 FILTER = "#"
 """First character of the keys of filters."""
 
 SESSION = f"{FILTER}s"
-"""Start of a session's key; every text has one."""
+"""Start of the filter key for a session; every text has such a key."""
 
 DAMAGE = (
     *(LookupError, ValueError, TypeError, AttributeError, OverflowError),
@@ -145,7 +145,7 @@ def _grouped(codes: Iterable[bytes]) -> tuple[bytes, tuple[int, int, int]]:
 
 
 def _read(body: bytes) -> tuple[_Body, list[str]]:
-    """Return a page and its keys."""
+    """Decompress `body`; return the page and its keys."""
     inflate = zlib.decompressobj(_WINDOW)
     page = _decoder.decode(inflate.decompress(body, MOST_BYTES))
     return page, page.keys.split("\n")

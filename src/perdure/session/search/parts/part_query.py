@@ -68,7 +68,7 @@ class PartAnswer:
 
     @property
     def stretch(self) -> bytes:
-        """The codes of the longest phrase without an alternative.
+        """Return the codes of the longest phrase without an alternative.
 
         Each block with a match contains these codes.
         """
@@ -111,7 +111,7 @@ class PartAnswer:
         return texts
 
     def _holding(self, phrase: Phrase) -> int:
-        """Return the texts with the words of `phrase`, in any order."""
+        """Return the texts (as bits) that contain all words of `phrase`, in any order."""
         texts = (1 << self._size) - 1
         for word in _whole(phrase):
             texts &= self._texts.get(word, 0)

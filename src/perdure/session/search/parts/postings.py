@@ -19,19 +19,19 @@ _ON = 255
 _ONS = bytes((_ON,))
 
 _DENSE = 2 * _ON
-"""Up to this mean step, one byte a step is tried."""
+"""If the mean step is smaller, the form with one byte per step is tried, too."""
 
 _OF_MANY = 5
-"""If more than one of so many texts is in a set, looking at all is faster than finding each."""
+"""If a set has more than one text in this many, scanning all texts is faster than finding each."""
 
 _TRUTH = bytes.maketrans(b"01", b"\0\1")
 
 MOST_TEXTS = 8_192
-"""Maximum texts of a part: an erasure moves all other texts of its part."""
+"""Maximum texts of a part; limited because an erasure moves all other texts of its part."""
 
 
 def pack_numbers(numbers: Sequence[int], size: int) -> bytes:
-    """Pack `numbers`, ascending and below `size`."""
+    """Pack `numbers`, which are ascending and below `size`."""
     return pack_steps([*numbers[:1], *map(sub, numbers[1:], numbers)], size)
 
 

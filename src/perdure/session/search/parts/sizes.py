@@ -8,17 +8,17 @@ from __future__ import annotations
 from perdure.session.search.parts.codes import MOST_WORDS
 
 SCANNED = 48
-"""Up to this many new entries are read by the search itself instead of being indexed first."""
+"""A search reads up to this many new entries itself instead of indexing them first."""
 
 MOST_LOOSE = 512
 MOST_LOOSE_WORDS = 200_000
-"""Loose texts that a search reads; when as many more exist, they become a part."""
+"""Limits of the loose texts that a search reads. When as many more exist, they become a part."""
 
 BATCH_ROWS = 8_192
-"""Maximum texts read for one batch, and texts in a part: at most ``postings.MOST_TEXTS``.
+"""Maximum texts in one batch and in one part; it is at most ``postings.MOST_TEXTS``.
 
-A part holds each of its words once. With 2,048 texts the pages take 0.71 of the text, with 8,192
-texts 0.51, and a recall reads a quarter of the pages.
+A part holds each of its words once. With 2,048 texts in a part, its pages take 0.71 of the size of
+the texts. With 8,192 texts, they take 0.51, and a recall reads a quarter of the pages.
 """
 
 BATCH_BYTES = 16_000_000
