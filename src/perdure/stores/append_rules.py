@@ -32,7 +32,7 @@ from perdure.stores.protocol import EMPTY, Commit, ErasingWrite, Lease, StreamSt
 from perdure.stores.validation import TIMES, check_form, checked_body, is_text
 
 Sees = Callable[[EntryId], bool]
-"""Whether an id is a tree entry that the stream sees: its own, or one its fork shares."""
+"""Returns True for the id of a tree entry that the stream sees: its own, or one its fork shares."""
 
 Read = Body | InvalidEntry | None
 """Result of `read_bodies` for one body; None if this version cannot read it."""
@@ -43,8 +43,9 @@ _header = msgspec.json.Decoder(StreamHeader)
 class Admission(msgspec.Struct, frozen=True):
     """The entries of a write and the stream's state after them.
 
-    Shape: `aliases` are pairs (foreign id, entry) in order. The last pair of a foreign id applies.
-    `epoch` is part of the chain hash: it is the epoch of the lease, or 0 without a lease.
+    Shape: `aliases` are pairs (foreign id, entry) in order. If a foreign id occurs several times,
+    its last pair applies. `epoch` is part of the chain hash: it is the epoch of the lease, or 0
+    without a lease.
     """
 
     entries: tuple[Entry, ...]
@@ -169,7 +170,7 @@ def check_origin(origin: StreamState) -> None:
 
 
 def is_current(lease: Lease, state: StreamState) -> bool:
-    """Return True if no other owner has `lease`.
+    """Return True if `lease` is the newest lease of its stream: nobody acquired another one later.
 
     The lease may have expired, because only the epoch of a lease decides whether a write is
     accepted.
@@ -178,7 +179,7 @@ def is_current(lease: Lease, state: StreamState) -> bool:
 
 
 def read_bodies(write: Write) -> list[Read]:
-    """Read the bodies of `write` for `plan_append`; this is slow, but needs no stream.
+    """Read the bodies of `write` for `plan_append`. This is slow, but needs no stream's state.
 
     The result contains errors instead of raising them; `plan_append` raises them in the order of
     the entries.
@@ -195,7 +196,7 @@ def read_bodies(write: Write) -> list[Read]:
 def plan_append(
     state: StreamState, write: Write, at: int, sees: Sees, read: Sequence[Read] | None = None
 ) -> Admission:
-    """Plan the entries of `write` for a stream at `state`, in a commit made at `at`.
+    """Plan the entries that `write` appends to a stream in `state`, in a commit at time `at`.
 
     `read` is the result of `read_bodies`, if `read_bodies` was called before.
     Raises: LeaseLost, HeadConflict, LeafConflict, TurnOpen, InvalidEntry, InvalidParent; see
@@ -216,10 +217,7 @@ def plan_append(
 
 
 def _listed(info: SessionInfo, write: Write) -> SessionInfo:
-    """Return `info`.
-
-    After an erasure, the first text and the time of `info` come from the remaining entries.
-    """
+    """Return `info`; for an erasure, with the first text and the time of the remaining entries."""
     if not isinstance(write, ErasingWrite) or write.listed is None:
         return info
     at = write.listed.updated_at
@@ -244,7 +242,10 @@ def state_after(state: StreamState, admission: Admission, chain: bytes) -> Strea
 
 
 def with_lease(state: StreamState, owner: str | None, until: int) -> StreamState:
-    """Return `state` with the unreleased lease of `owner`, if any. Units: Unix milliseconds."""
+    """Return `state` with the lease of `owner` until `until`; unchanged if there is no lease.
+
+    Units: Unix milliseconds.
+    """
     if not owner or not until:
         return state
     lease = Lease(state.header.id, owner, state.epoch, until)
@@ -252,7 +253,7 @@ def with_lease(state: StreamState, owner: str | None, until: int) -> StreamState
 
 
 def as_of(state: StreamState, entries: Sequence[Entry], notes: Sequence[Entry]) -> Tail:
-    """Return `state` with those of its `entries` and `notes` that it includes."""
+    """Return `state`, and those `entries` and `notes` that the stream already had in this state."""
     own, head = state.header.id, state.head
     shown = [note for note in notes if note.stream != own or note.seq <= head]
     return state, [entry for entry in entries if entry.seq <= head], shown

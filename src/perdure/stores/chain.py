@@ -1,4 +1,4 @@
-"""The hash chain: one hash per commit and stream, over the previous hash and headers of entries.
+"""The hash chain of a stream: one hash per commit, over the previous hash and the entries' headers.
 
 A hash of the chain includes bodies only as salted digests. The chain can therefore still be
 verified after an erasure, and the digest reveals nothing about the body. ``docs/log-format.md`` is
@@ -27,7 +27,7 @@ def body_digest(body: bytes, salt: bytes) -> bytes:
 
 
 def genesis_hash(header: StreamHeader, origin_hash: bytes = b"") -> bytes:
-    """Return the hash before a stream's first commit.
+    """Return the hash with which a stream's chain begins, before its first commit.
 
     For a fork, `origin_hash` is the hash of the origin's chain at the fork.
     """
@@ -45,7 +45,7 @@ def header_line(entry: Entry, digest: bytes) -> bytes:
 
 
 def commit_hash(before: bytes, at: int, epoch: int, lines: Iterable[bytes]) -> bytes:
-    """Return the hash after a commit at `at` under lease epoch `epoch` (0: without lease)."""
+    """Return the chain's hash after a commit at time `at` under lease epoch `epoch` (0: none)."""
     state = hashlib.blake2b(before, digest_size=HASH_BYTES, person=b"perdure-commit")
     state.update(f"{at} {epoch}\n".encode())
     for line in lines:

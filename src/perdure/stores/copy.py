@@ -38,10 +38,10 @@ from perdure.stores.session_store import SessionStore
 from perdure.stores.verification import StoredEntry, contents_shown
 
 SOME_ENTRIES = 500
-"""Entries per commit of a stream that is sealed again."""
+"""Number of entries per commit of a stream that gets new hashes."""
 
 NAME_OF_CONTENT = re.compile(rb"sha256-[0-9a-f]{64}")
-"""Matches names of contents anywhere in a body; a match may also be plain text."""
+"""Matches names of contents anywhere in a body; a match may be text that looks like a name."""
 
 StreamOutcome = Literal["copied", "present", "sealed anew", "erased", "conflict", "damaged"]
 
@@ -75,13 +75,13 @@ class CopyReport(msgspec.Struct, frozen=True):
 
     @property
     def is_whole(self) -> bool:
-        """Whether the target has all requested streams and contents."""
+        """Return True if the target has all requested streams and contents."""
         has_all = all(each.outcome not in ("conflict", "damaged") for each in self.streams)
         return has_all and not self.lost_contents
 
     @property
     def added_entries(self) -> int:
-        """Number of entries that the copy added to the target."""
+        """Return the number of entries that the copy added to the target."""
         return sum(each.added for each in self.streams)
 
 
@@ -122,7 +122,7 @@ class StoreCopy:
         self._done = self._total = 0
 
     async def run(self, moment: Sequence[SegmentState]) -> CopyReport:
-        """Copy the streams in the states of `moment`, an origin before its forks.
+        """Copy each stream in `moment` up to its state there; origins come before their forks.
 
         Durable: a copied part is durable as soon as the target has committed it.
         """
@@ -187,7 +187,7 @@ class StoreCopy:
             return None
 
     async def _is_gone(self, stream: StreamId) -> bool:
-        """Whether the stream was removed from the source during the copy."""
+        """Return True if the stream was removed from the source during the copy."""
         try:
             await self._source.state(stream)
         except SessionNotFound:
@@ -339,7 +339,7 @@ def _left_out(stream: StreamId, before: StreamState | None) -> CopiedStream:
 
 
 def _is_beginning(header: StreamHeader, have: Sequence[Entry], whole: Whole) -> bool:
-    """Whether the header and the entries in the target are the beginning of `whole`."""
+    """Return True if `header` and the entries `have` in the target are the beginning of `whole`."""
     return header == whole.header and tuple(have) == whole.entries[: len(have)]
 
 

@@ -44,17 +44,17 @@ class SessionStorage(Protocol):
 
     @property
     def store(self) -> SessionStore:
-        """The store of the session, or the store where a draft will be stored."""
+        """Return the store of the session; for a draft, the store where it will be stored."""
         ...
 
     @property
     def log(self) -> LogReader:
-        """The log that currently contains the session."""
+        """Return the log that currently contains the session."""
         ...
 
     @property
     def is_draft(self) -> bool:
-        """Whether no entry of the session is stored yet."""
+        """Return True if no entry of the session is stored yet."""
         ...
 
     async def commit(self, commit: Commit) -> CommitResult:
@@ -89,7 +89,7 @@ class StoredSession:
 
 
 class LazySession:
-    """A session that is not stored in its store yet. Created by `begun`."""
+    """A session that is not stored in its store yet. `create` makes it."""
 
     def __init__(
         self, store: SessionStore, memory: in_memory_store.MemoryStore, birth: Write, clock: Clock

@@ -49,7 +49,7 @@ KEY_BYTES = 32
 _MARK_BYTES = 16
 _HEAD_BYTES = 512
 _LARGE_BYTES = 131_072
-"""Size of entries above which marking runs in a thread."""
+"""If the bodies of a commit have more bytes, the marks are computed in a thread."""
 
 _MARK = re.compile(rb',?"mark":"(?:(\d{1,18})\.(\d{1,9})\.)?([0-9a-f]{32})"\}$')
 
@@ -67,7 +67,7 @@ TURN_KINDS = frozenset(
         Answer,
     )
 )
-"""Kinds that resume a turn, and grants within it."""
+"""Kinds of entries from which a turn is resumed, or that contain grants of the turn."""
 
 _ALONE = frozenset(
     (
@@ -101,7 +101,10 @@ class _Body(Protocol):
 
 
 class TrustState(msgspec.Struct, frozen=True):
-    """The current sources of authority in a store; results of another state may be outdated."""
+    """The current sources of trust in a store.
+
+    Results computed with another state can be outdated.
+    """
 
     marks: Marks
     endorsed: frozenset[str]
@@ -111,7 +114,7 @@ class Marks:
     """The trust rules of a store, and the key of its own marks.
 
     `key` is called once, when the first mark is created or checked. Without a key, no entry gets a
-    mark. With `is_trusted`, all entries except imported ones count as written by the user.
+    mark. If `is_trusted` is True, all entries except imported ones count as written by the user.
     `endorsed` returns the digests of the entries that the user trusts without a mark.
     """
 
@@ -147,14 +150,14 @@ class Marks:
         return msgspec.structs.replace(commit, writes=writes)
 
     async def mark(self, commit: Commit) -> Commit:
-        """Run `with_marks`; use a thread if the digest of a large `commit` takes long."""
+        """Like `with_marks`, but compute the marks of a large `commit` in a thread."""
         sizes = [len(new.body) for write in commit.writes for new in write.entries]
         if sum(sizes) < _LARGE_BYTES:
             return self.with_marks(commit)
         return await asyncio.to_thread(self.with_marks, commit)
 
     def is_own(self, entry: Entry) -> bool:
-        """Whether the user's perdure wrote `entry`, or the user trusts it."""
+        """Return True if this user's perdure wrote `entry`, or this user trusts it."""
         return entry.seq in self.own_among((entry,))
 
     def own_among(self, entries: Sequence[Entry]) -> frozenset[int]:
