@@ -161,7 +161,7 @@ class Marks:
         return entry.seq in self.own_among((entry,))
 
     def own_among(self, entries: Sequence[Entry]) -> frozenset[int]:
-        """Return the seqs of the user's own entries among `entries`, a range of one stream."""
+        """Return the seqs of those `entries`, a range of one stream, that are the user's own."""
         if self.is_trusted:
             return frozenset(entry.seq for entry in entries)
         if self._key is None:
@@ -194,7 +194,7 @@ class Marks:
 
 
 TRUSTED = Marks()
-"""For a store that a program opened: it brings its own agents and trusts the content."""
+"""The marks of a store that a program opened: it brings its own agents and trusts the content."""
 
 
 def marks_of(store: object) -> Marks:

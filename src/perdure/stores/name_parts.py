@@ -1,4 +1,4 @@
-"""Index parts of names and ids, for lists of the sessions whose name contains a query.
+"""Compute parts of names and ids, for an index that finds sessions whose name contains a query.
 
 A part is a few characters, case-folded, that start at some position of a name or id. Any substring
 of a name is the beginning of one of the name's parts. The sessions whose name contains a query are
@@ -13,22 +13,25 @@ from collections.abc import Iterator
 from perdure.session.info import SessionInfo, stored_name
 
 PART_CHARACTERS = 8
-"""Longer parts leave fewer sessions to read for a long query, but take more space each."""
+"""Length of a part. Longer parts need more space, but a long query then reads fewer sessions."""
 
 MOST_CHARACTERS = 256
-"""A longer name has no parts: every query reads its session."""
+"""Maximum length of a name with parts. Every query reads the sessions with a longer name."""
 
 LONG_NAME = b""
-"""The part of every session with such a name."""
+"""The part of every session whose name is longer than `MOST_CHARACTERS`."""
 
 MOST_SOUGHT = 8
-"""Number of parts of a query to look up; the rarest is used."""
+"""Maximum number of parts of a query to look up; the rarest of them is used."""
 
 FEW = 64
-"""Number of sessions that a query reads first: those of its part if so few, else the newest."""
+"""Number of sessions that a query reads first.
+
+If at most this many sessions have its part, the query reads these, otherwise the newest sessions.
+"""
 
 GROWTH = 4
-"""Growth factor of the number of sessions per round."""
+"""Factor by which the number of sessions to read grows with each round."""
 
 
 def parts_of(info: SessionInfo) -> frozenset[bytes]:
@@ -42,7 +45,7 @@ def parts_of(info: SessionInfo) -> frozenset[bytes]:
 
 
 def is_renamed(before: SessionInfo, after: SessionInfo) -> bool:
-    """Whether `parts_of` may differ between two states of a session. Cheap."""
+    """Return True if `parts_of` may differ between two states of a session. Cheap."""
     return (
         before.first_text != after.first_text
         or before.title != after.title
@@ -51,10 +54,10 @@ def is_renamed(before: SessionInfo, after: SessionInfo) -> bool:
 
 
 def sought_parts(query: str | None) -> list[bytes]:
-    """Return the prefixes by which to look up parts.
+    """Return the beginnings of parts to look up for `query`.
 
-    Every name or id that contains `query` has a part for each prefix. The result is empty if
-    `query` does not restrict the sessions.
+    Every name or id that contains `query` has, for each of them, a part that begins with it. The
+    result is empty if `query` does not restrict the sessions.
     """
     sought = (query or "").casefold()
     places = [*range(0, max(1, len(sought) - PART_CHARACTERS + 1), PART_CHARACTERS)]

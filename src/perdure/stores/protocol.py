@@ -32,7 +32,7 @@ from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import ListText, OpenTurn, SessionInfo, SessionScope, Sought, StreamHeader
 
 FLOW_KINDS = ("flow_started", "flow_imported", "flow_completed")
-"""Kinds by which the flows of a namespace are found, and those that ask nothing any more."""
+"""Kinds of entries that show which flows a namespace has, and which flows are completed."""
 
 EMPTY = -1
 """Head of a stream without entries."""
@@ -75,13 +75,13 @@ class Write(msgspec.Struct, frozen=True, kw_only=True):
     `create` creates the stream first. The whole commit fails if the stream is not at
     `expected_head` (a seq; -1 means empty). The whole commit also fails if the stream is not at
     `expected_leaf` (an id; None means before the root). `lease` is the lease of the open turn, if
-    the write belongs to that turn. With `taking`, this commit acquires the lease, and `lease` is
-    not passed. With `taking`, the whole commit fails under the same conditions as
+    the write belongs to that turn. If `taking` is given, this commit acquires the lease, and
+    `lease` is not given. The whole commit then fails under the same conditions as
     ``acquire_lease``. `is_releasing` releases the lease at the end of the commit. `taking` and
     `is_releasing` require a backend with ``leases_in_commits``; `taking` also requires a commit
-    without an idempotency key. With `is_received`, the entries come from an import and get no
-    ``marks``. Leases of a new stream have epochs above `above_epoch`, so they are greater than the
-    epochs of an erased stream with the same id.
+    without an idempotency key. `is_received` means that the entries come from an import; they get
+    no ``marks``. Leases of a new stream have epochs above `above_epoch`, so they are greater than
+    the epochs of an erased stream with the same id.
     """
 
     stream: StreamId
@@ -120,10 +120,10 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
 class CommitResult(msgspec.Struct, frozen=True):
     """The result of a commit.
 
-    Shape: one tuple of entries per write, in the order of the writes. `is_replay` means that the
-    idempotency key was used before, and `entries` are the entries of the first commit. `leases` are
-    the leases that the commit acquired. If a fork copies entries, `copies` maps entries of the
-    origin to their copies.
+    Shape: `entries` has one tuple for each write, in the order of the writes. `is_replay` means
+    that the idempotency key was used before, and `entries` are the entries of the first commit.
+    `leases` are the leases that the commit acquired. If a fork copies entries, `copies` maps
+    entries of the origin to their copies.
     """
 
     entries: tuple[tuple[Entry, ...], ...]
@@ -136,7 +136,8 @@ class StreamState(msgspec.Struct, frozen=True):
     """Current state of a stream. `open_turn` is the seq of the open turn's ``turn_started``.
 
     Shape: `hash` is the 32 bytes of the chain's head; `head` is -1 for an empty stream. `lease` is
-    the lease that was not released, which may have expired. Only ``state`` sets `lease`.
+    the newest lease if it was not released; it may have expired. Only ``LogReader.state`` sets
+    `lease`.
     """
 
     header: StreamHeader
@@ -150,7 +151,7 @@ class StreamState(msgspec.Struct, frozen=True):
 
 
 Tail = tuple[StreamState, list[Entry], list[Entry]]
-"""The state of a stream, its newest entries in order, and notes: see `LogReader.tail`."""
+"""The state of a stream, its newest entries in order, and side entries: see `LogReader.tail`."""
 
 
 class Problem(ShortRepr, frozen=True):
@@ -172,7 +173,7 @@ class Verification(ShortRepr, frozen=True):
 
     @property
     def is_ok(self) -> bool:
-        """Whether no fault was found."""
+        """Return True if no fault was found."""
         return not self.problems
 
 
@@ -296,8 +297,8 @@ class LogReader(Protocol):
     async def tail(self, stream: StreamId, limit: int, kinds: Sequence[str] = ()) -> Tail:
         """Return ``state``, the last `limit` of ``entries``, and ``notes`` of `kinds`, in one read.
 
-        Entries and notes are those up to the head of the state; while others append, there may be
-        fewer entries. Raises: SessionNotFound.
+        No entry or note comes after the head of the state. While others append, the result may have
+        fewer than `limit` entries. Raises: SessionNotFound.
         """
         ...
 
@@ -309,7 +310,10 @@ class LogReader(Protocol):
         ...
 
     async def visible_ids(self, stream: StreamId, entries: Sequence[EntryId]) -> frozenset[EntryId]:
-        """Return the `entries` that `stream` sees, in one read. Raises: SessionNotFound."""
+        """Return those ids in `entries` whose entry `stream` sees, using one read.
+
+        Raises: SessionNotFound.
+        """
         ...
 
     async def branch(
@@ -322,7 +326,7 @@ class LogReader(Protocol):
     ) -> list[Entry]:
         """Return the tree entries from the root to `leaf`, optionally of one `kind`.
 
-        With `limit`, return only the newest `limit` entries. The cost of the call does not depend
+        With `limit`, return only the newest `limit` entries; the cost of the call does not depend
         on the length of the branch. If `leaf` is None, return [].
         Raises: EntryNotFound, SessionNotFound.
         """
@@ -346,7 +350,7 @@ class LogReader(Protocol):
 
         `reach` counts the neighbors on each side. An entry can have fewer neighbors, for example at
         the beginning of the branch. The call uses one read and returns the entries in order.
-        Raises: as `branch`.
+        Raises: the errors of `branch`.
         """
         ...
 
@@ -367,10 +371,7 @@ class LogReader(Protocol):
         ...
 
     async def partial(self, stream: StreamId) -> tuple[int, bytes] | None:
-        """Return the content of the open turn's last `put_partial`, if any.
-
-        The result begins with the sequence number of the model call.
-        """
+        """Return the open turn's last `put_partial`, if any: seq of the model call, and content."""
         ...
 
     async def resolve(self, stream: StreamId, reference: str) -> EntryId:
@@ -389,7 +390,7 @@ class LogReader(Protocol):
         ...
 
     async def aliases(self, stream: StreamId) -> dict[str, EntryId]:
-        """Map foreign ids to entries, for this stream's own log."""
+        """Return a map from foreign ids to entries, for the stream's own log."""
         ...
 
 
@@ -400,7 +401,7 @@ class SnapshotReader(Protocol):
     async def newest(
         self, stream: StreamId, *, limit: int | None = None, kind: str | None = None
     ) -> tuple[StreamState, list[Entry]]:
-        """Return ``state`` and the ``branch`` to its leaf at once. Raises: SessionNotFound."""
+        """Return ``state`` and the ``branch`` to its leaf in one read. Raises: SessionNotFound."""
         ...
 
     async def resolved(self, stream: StreamId, reference: str) -> Entry:
@@ -412,7 +413,7 @@ class NamespaceReader(Protocol):
     """Read across the streams of the namespace."""
 
     async def find(self, prefix: str) -> StreamId:
-        """Return the only stream that matches `prefix`. Raises: as `Store.find`."""
+        """Return the only stream that matches `prefix`. Raises: the errors of `Store.find`."""
         ...
 
     async def entries_named(self, alias: str) -> list[EntryId]:
@@ -450,10 +451,10 @@ class NamespaceReader(Protocol):
         ...
 
     async def open_of_all(self, kind: str) -> list[Entry]:
-        """Return the open entries of `kind`, one of `OPENING`, in all streams.
+        """Return the open entries of `kind` in all streams; `kind` is one of `OPENING`.
 
-        The result has only entries in the own logs of the streams, in any order. The cost of the
-        call depends on the size of the result.
+        The result has only entries in the streams' own logs, in any order. The cost of the call
+        depends on the size of the result.
         """
         ...
 

@@ -1,8 +1,8 @@
 """Open only regular files, in folders that may be untrusted.
 
-In an untrusted folder, a link can lead out of the folder, a pipe blocks, and a device never ends. A
-file in an untrusted folder is therefore opened without following a link at its name and without
-blocking. The check uses the opened file, not the name.
+In an untrusted folder, a link can lead out of the folder, a pipe can block its reader, and a device
+can return data without end. A file in an untrusted folder is therefore opened without following a
+link at its name and without blocking. The check uses the opened file, not the name.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _KINDS = (
     (stat.S_ISCHR, "a device"),
 )
 _ODD = frozenset({errno.ELOOP, errno.ENXIO, errno.EISDIR, errno.ENODEV, errno.EOPNOTSUPP})
-"""Errors of opening a link, a pipe, a socket or a folder."""
+"""Error numbers that opening a link, a pipe, a socket or a folder returns."""
 
 
 class NotRegular(OSError):

@@ -42,7 +42,7 @@ class Found(NamedTuple):
 
     @property
     def target(self) -> EntryId | None:
-        """The entry that a branch must contain so that this text is on it.
+        """Return the entry that a branch must contain for this text to be on the branch.
 
         None means that the text is on every branch.
         """
@@ -127,7 +127,7 @@ def hit_of(found: Found, score: float, sought: Sought, *, is_on_branch: bool) ->
 
 
 def is_wanted(found: Found, query: SearchQuery) -> bool:
-    """Whether `found` passes the filters of `query`, except the one on branches."""
+    """Return True if `found` passes all filters of `query` except `is_on_branch`."""
     return (
         (not query.roles or found.what.role in query.roles)
         and (not query.sessions or found.stream in query.sessions)

@@ -52,10 +52,11 @@ class SearchService(Protocol):
         ...
 
     async def recall(self, asked: Asked) -> list[Recalled]:
-        """Return the best texts of a ranking that gets the frequency of the words in every text.
+        """Return the texts that `asked.ranking` ranks best.
 
-        The recall covers all commits before the call. The ranking runs in a thread. The ranking
-        receives the vectors of `asked.model` for the texts that have one.
+        The recall covers all commits before the call. The ranking runs in a thread. It receives the
+        frequency of the words in every text, and the vectors of `asked.model` for the texts that
+        have one.
         Raises: SearchIndexDamaged.
         """
         ...
@@ -70,7 +71,7 @@ class SearchService(Protocol):
     async def add_vectors(
         self, model: VectorModel, span: tuple[int, int], vectors: Mapping[int, bytes]
     ) -> bool:
-        """Store `vectors`, by position, for the texts between two marks of `unembedded`.
+        """Store `vectors`, by position, for the texts in `span`, two positions from `unembedded`.
 
         Texts that were erased get no vector. Return False, and store nothing, if another process
         has already stored these vectors.
@@ -122,7 +123,7 @@ class RetentionService(Protocol):
         returns the earlier certificate if nothing is left to erase. A repeated erasure also erases
         the kept entries that no fork needs any more.
 
-        Durable: one operation. The intent of the erasure is committed before any data is removed.
+        Durable: the erasure is one operation. Its intent is committed before any data is removed.
         After a kill, either nothing was erased, or the next opening of the store or the next
         `erase` completes the erasure. When the call returns, the store's files contain no erased
         data, except in the places that `Certificate.copies` lists.
@@ -137,7 +138,7 @@ class RetentionService(Protocol):
     async def remember_backup(self, backup: Backup) -> None:
         """Record `backup`, which replaces an earlier backup at the same path.
 
-        Durable: on return. Raises: Unsupported.
+        Durable: the record is stored when the call returns. Raises: Unsupported.
         """
         ...
 
@@ -153,7 +154,10 @@ class RetentionService(Protocol):
         ...
 
     async def set_policy(self, policy: Retention) -> None:
-        """Set the retention policy; this call does not remove sessions. Durable: on return."""
+        """Set the retention policy; this call does not remove sessions.
+
+        Durable: the policy is stored when the call returns.
+        """
         ...
 
     async def is_due(self, policy: Retention) -> bool:
@@ -164,7 +168,7 @@ class RetentionService(Protocol):
         ...
 
     async def holdings(self) -> list[Holding]:
-        """Return every session of the namespace, for `expiring`.
+        """Return a `Holding` for every session of the namespace, as input for `expiring`.
 
         The call reads the whole namespace.
         """
@@ -180,7 +184,7 @@ class RetentionService(Protocol):
     async def remove(self, stream: StreamId, *, is_erased: bool = False) -> bool:
         """Remove a session with all its rows. Return False if the session is protected now.
 
-        With `is_erased`, remove the session only if it was erased, so that its id can be used
+        If `is_erased` is True, remove the session only if it was erased, so that its id can be used
         again.
         Durable: the removal is one operation; after a kill the next opening of the store completes
         it. The positions of the session's entries are never reused.
@@ -192,7 +196,7 @@ class RetentionService(Protocol):
         ...
 
     async def give_back(self) -> int:
-        """Return free space to the file system, in steps; return the number of bytes."""
+        """Give free space back to the file system, in steps; return the number of bytes."""
         ...
 
     async def quota(self) -> tuple[Quota, Usage]:
@@ -206,8 +210,8 @@ class RetentionService(Protocol):
         """Set the quota of the namespace; an empty quota removes the limits.
 
         After this call, a commit of any process that would exceed the quota raises QuotaExceeded.
-        Sessions that already exceed the quota remain. Durable: on return. The call reads the whole
-        namespace.
+        Sessions that already exceed the quota remain. Durable: the quota is stored when the call
+        returns. The call reads the whole namespace.
         """
         ...
 
@@ -283,17 +287,17 @@ class SessionStore(LogWriter, LogReader, NamespaceReader, Protocol):
 
     @property
     def search(self) -> SearchService:
-        """Full-text search."""
+        """Return the service for full-text search."""
         ...
 
     @property
     def retention(self) -> RetentionService:
-        """Erasure, retention and quotas."""
+        """Return the service for erasure, retention and quotas."""
         ...
 
     @property
     def maintenance(self) -> MaintenanceService:
-        """Verification, copying and clean-up."""
+        """Return the service for verification, copying and clean-up."""
         ...
 
     async def info(self) -> StoreInfo:

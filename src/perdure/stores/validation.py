@@ -96,7 +96,7 @@ def _held_inline(entry: Entry) -> str | None:
 
 
 def _may_hold_media(body: bytes) -> bool:
-    """Whether the parts of `body` may contain media."""
+    """Return True if the parts of `body` may contain media."""
     return b"media" in body or b"base64" in body
 
 
@@ -140,7 +140,7 @@ def names_in(texts: Iterable[bytes]) -> set[str]:
 
 _KIND = re.compile(r"[a-z][a-z0-9_]{0,63}")
 TIMES = range(-(2**53), 2**53)
-"""Integers that every JSON reader represents exactly."""
+"""Valid times: integers that every JSON reader represents exactly."""
 
 _VERSIONS = range(1, 2**31)
 
@@ -151,7 +151,7 @@ _WELL_FORMED = frozenset(
     [(MESSAGE, "tree", MESSAGE_VERSION)]
     + [(kind, body.lane, body.version) for kind, body in BODIES.items()]
 )
-"""Kind, lane and version of nearly every entry, which then need no further check."""
+"""The usual combinations of kind, lane and version, which need no further check."""
 
 
 def check_form(new: NewEntry) -> None:
@@ -184,7 +184,7 @@ def _check_kind(new: NewEntry) -> None:
 
 
 def is_text(text: object) -> bool:
-    """Whether `text` can be a stored name: a non-empty, encodable string."""
+    """Return True if `text` can be a stored name: a non-empty, encodable string."""
     try:
         return isinstance(text, str) and bool(text.encode())
     except UnicodeEncodeError:

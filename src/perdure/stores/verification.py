@@ -26,10 +26,10 @@ from perdure.stores.chain import body_digest, commit_hash, genesis_hash, header_
 from perdure.stores.protocol import EMPTY, OnProgress, Problem, StreamState
 
 TOLD_EVERY = 500
-"""Steps of a check between two progress reports."""
+"""Number of steps of a check between two progress reports."""
 
 STEP_BYTES = 16 * 1024
-"""Bytes of content per step: about as long to check as an entry, which is also one step."""
+"""Bytes of content that count as one step: checking them takes about as long as one entry."""
 
 _NOT_HERE = ", which it shows, is not here"
 _MEDIA = re.compile(rb'"handle":"media://(sha256-[0-9a-f]{64})"')
@@ -68,7 +68,7 @@ def stream_problems(
     shared_messages: int = 0,
     genesis: bytes | None = None,
 ) -> Iterator[Problem]:
-    """Yield every fault of one stream at `state`.
+    """Yield every fault of the stream whose stored state is `state`.
 
     `commits` and `entries` must be in order. `sees` checks references to entries of other streams,
     which only a fork contains. For a fork, `origin_hash` is the hash of its origin's chain at the
@@ -157,12 +157,12 @@ def content_lost(entry: Entry, name: str) -> Problem:
 
 
 def is_content_lost(problem: Problem) -> bool:
-    """Whether `problem` is a `content_lost`: the entry is intact, and a repair cannot help."""
+    """Return True for a `content_lost` problem: the entry is intact, and a repair cannot help."""
     return problem.problem.endswith(_NOT_HERE)
 
 
 def blob_problems(digest: str, content: bytes) -> Iterator[Problem]:
-    """Return the fault of a blob that does not match its name."""
+    """Yield a fault if the content of a blob does not match its name `digest`."""
     if blob_hash(content) != digest:
         yield Problem(None, None, f"the content {digest} is damaged")
 
@@ -200,7 +200,7 @@ class Steps:
 
 
 class _Check:
-    """Totals over the entries of a stream, compared with the stored values."""
+    """Computes totals over the entries of a stream, and compares them with the stored values."""
 
     def __init__(self, state: StreamState, sees: Sees, shared_messages: int) -> None:
         fork = state.header.fork
@@ -283,7 +283,7 @@ def moved_leaf(entry: Entry, leaf: EntryId | None) -> EntryId | None:
 
 
 def info_faults(state: StreamState, computed: SessionInfo) -> Iterator[str]:
-    """Return the list fields of a stream that differ from `computed`.
+    """Yield a fault for each field of the stream's list row that differs from `computed`.
 
     `computed` comes from the entries of the stream. The counts are not compared, because
     `stream_problems` checks them. Erased streams are skipped, because the entries behind their
@@ -304,7 +304,7 @@ def info_faults(state: StreamState, computed: SessionInfo) -> Iterator[str]:
 
 
 def _is_of_older_version(kept: str | None, computed: str | None) -> bool:
-    """Return True if an older version of perdure could compute `kept` where `computed` is right."""
+    """Return True if an older version of perdure may have stored `kept` instead of `computed`."""
     has_attachment = kept is not None and kept.startswith(f"{computed} ")
     return is_command(kept or "") or has_attachment or _is_unmasked(kept, computed)
 

@@ -25,9 +25,9 @@ Place = tuple[str, StreamId]
 """A namespace and the id of a stream in it."""
 
 Look = Callable[[float], "Collection[Place] | None"]
-"""Given the seconds since the last look, return the streams that commits may have written since.
+"""A function that takes the seconds since its last call and returns the streams changed since.
 
-None: any stream may have changed.
+The result can contain unchanged streams. None means that any stream may have changed.
 """
 
 
@@ -230,7 +230,7 @@ class Watcher:
             wait_s = POLL_S[0]
 
     def _is_idle(self) -> bool:
-        """Whether no iterator waits.
+        """Return True if no iterator waits.
 
         Without a waiting iterator, the thread ends, and the next watch starts a new thread.
         """

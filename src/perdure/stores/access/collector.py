@@ -15,7 +15,7 @@ from contextlib import contextmanager
 
 _pausing = threading.Lock()
 _LOADED = 500
-"""New objects of a block that loaded something."""
+"""A block that created this many new objects has loaded modules."""
 
 
 @contextmanager

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 LONGEST_LEASE_MS = 86_400_000
-"""Longest term of a lease. One that claims more counts as expired: it comes from a received file
-or a wrong clock."""
+"""Longest term of a lease.
+
+A lease with a longer term counts as expired: it comes from a received file or a wrong clock.
+"""
 
 
 def lease_end(now: int, ttl_ms: int) -> int:

@@ -1,4 +1,4 @@
-"""Name the process that holds a file lock, if the operating system provides this information.
+"""Find which process holds a file lock, if the operating system provides this information.
 
 A lock file contains the name of the process that locked it last; the file's modification time is
 the time of locking. The current holders are read from ``/proc/locks`` if it exists.
@@ -19,7 +19,7 @@ from perdure.session.printable import safe
 from perdure.stores.regular_files import open_to_read
 
 LOCK_TIMEOUT_S = 30.0
-"""Default of the longest wait for a lock of another process."""
+"""Default for the maximum wait for a lock that another process holds."""
 
 _PROC = Path("/proc")
 _MARK_BYTES = 160
@@ -27,7 +27,7 @@ _PROGRAM_LETTERS = 60
 
 
 def mark(file: int) -> None:
-    """Write the name of this process into the lock file `file`, which it has just locked."""
+    """Write this process's name into the lock file (descriptor `file`) that it has just locked."""
     with suppress(OSError):  # the disk is full: the lock works without a name
         os.pwrite(file, _mark_of(os.getpid()), 0)
 
@@ -84,7 +84,7 @@ def _pids(path: Path, byte: int | None) -> list[int]:
 
 
 def _covers(fields: list[str], byte: int) -> bool:
-    """Return whether the line of ``/proc/locks`` is a write lock that covers `byte`."""
+    """Return whether `fields`, a line of ``/proc/locks``, are a write lock that covers `byte`."""
     first, last = fields[6], fields[7]
     return fields[3] == "WRITE" and int(first) <= byte and (last == "EOF" or byte <= int(last))
 

@@ -13,7 +13,10 @@ _Waiter = tuple[asyncio.AbstractEventLoop, "asyncio.Future[None]"]
 
 
 class LoopLock:
-    """Use with ``async with``; an `asyncio.Lock` is bound to the first loop that waits for it."""
+    """A lock for ``async with``.
+
+    In contrast, an `asyncio.Lock` is bound to the first loop that waits for it.
+    """
 
     def __init__(self) -> None:
         self._guard = threading.Lock()

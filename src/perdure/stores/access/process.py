@@ -23,7 +23,7 @@ class OwnProcess:
         return os.getpid() == self._pid
 
     def check(self) -> None:
-        """Raises: StoreUnavailable in a forked child, which lacks its threads and locks."""
+        """Raises: StoreUnavailable in a forked child, which lacks the store's threads and locks."""
         if os.getpid() != self._pid:
             raise StoreUnavailable(self._address, FORKED)
 

@@ -15,7 +15,7 @@ LIMITS = (
     (apsw.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 10_000),
     (apsw.SQLITE_LIMIT_WORKER_THREADS, 0),
 )
-"""Limits: our own statements' needs, with a margin."""
+"""SQLite's limits: what the statements of perdure need, plus a margin."""
 
 _SWITCHES = (
     (apsw.SQLITE_DBCONFIG_DEFENSIVE, 1),

@@ -16,11 +16,11 @@ import msgspec
 from perdure.bounds.short_repr import short_repr
 
 KINDS = ("namespace", "model", "provider")
-"""What comes before the first colon of a subject."""
+"""The kinds of subjects; the kind comes before the first colon of a subject."""
 
 
 class Limit(msgspec.Struct, frozen=True, kw_only=True):
-    """The limits of the work of `subject`; None: no limit.
+    """The limits for the work of `subject`. A field that is None sets no limit.
 
     At most `turns` turns run at the same time. `per_minute` is the number of requests to models,
     spaced evenly. At most `waiting` turns of a namespace can wait for workers; further turns are
@@ -93,7 +93,7 @@ class LimitService(Protocol):
     async def set_limit(self, limit: Limit) -> None:
         """Replace the limit of the subject in `limit`; remove the limit if `limit` sets no number.
 
-        Durable: on return.
+        Durable: the limit is stored when the call returns.
         """
         ...
 

@@ -21,16 +21,16 @@ RENEW_S = 10.0
 """How often registrations are renewed."""
 
 AGAIN_S = 1.0
-"""Minimum time between two registrations for a stream of which events are missing, or which failed.
+"""Minimum time until a stream is registered again after missing events or a failed registration.
 
-After each failure twice as long, up to `RENEW_S`.
+The time doubles after each failure, up to `RENEW_S`.
 """
 
 _batch = msgspec.json.Decoder(Batch)
 
 
 class LiveReceiver:
-    """Registers for streams that are watched here and have an open call in another process.
+    """Registers for streams that this process watches and that have an open call elsewhere.
 
     `_known` maps each stream to the last event passed to the bus or skipped: call, number, time.
     """
@@ -51,13 +51,13 @@ class LiveReceiver:
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def follow(self, stream: StreamId | None) -> None:
-        """See `Relay`."""
+        """Implement `Relay.follow`."""
         self._watches[stream or ALL] += 1
         if stream is None:
             self._want(ALL)
 
     def unfollow(self, stream: StreamId | None) -> None:
-        """See `Relay`."""
+        """Implement `Relay.unfollow`."""
         key = stream or ALL
         self._watches[key] -= 1
         if self._watches[key] <= 0:
@@ -76,7 +76,7 @@ class LiveReceiver:
                     self._drop(other, of)
 
     def call_elsewhere(self, stream: StreamId, of: int | None) -> None:
-        """See `Relay`."""
+        """Implement `Relay.call_elsewhere`."""
         self._awaited[stream] = of
         if ALL not in self._watches:
             self._want(stream)
@@ -87,7 +87,7 @@ class LiveReceiver:
             self._known[stream] = (of, END, _now())
 
     async def catch_up(self, calls: Sequence[tuple[StreamId, int]], *, is_last: bool) -> None:
-        """See `Relay`. Makes at most one round trip to the server."""
+        """Implement `Relay.catch_up`. Makes at most one round trip to the server."""
         behind = {
             stream: None
             for stream, of in calls
@@ -99,14 +99,14 @@ class LiveReceiver:
             await self._read(behind)
 
     def ended(self, stream: StreamId, of: int) -> None:
-        """See `Relay`."""
+        """Implement `Relay.ended`."""
         self._awaited.pop(stream, None)
         self._drop(stream, of)
         if self._is_registered(stream):
             self._known[stream] = (*max(self._last(stream), (of, END)), _now())
 
     def erased(self, stream: StreamId, seqs: Sequence[tuple[int, int]] | None) -> None:
-        """See `Relay`."""
+        """Implement `Relay.erased`."""
         calls = {of for other, of in self._elsewhere if other == stream}
         if (awaited := self._awaited.get(stream)) is not None:
             calls.add(awaited)
@@ -273,7 +273,7 @@ class LiveReceiver:
             self._bus.drop_call(stream, of)
 
     def _start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
-        """Run `work` in a task; if a task of this name already runs, that task does the work."""
+        """Run `work` in a task; if a task of this `name` is already running, that task does it."""
         running = self._tasks.get(name)
         if running is not None and not running.done():
             work.close()

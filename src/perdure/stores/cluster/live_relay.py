@@ -26,7 +26,7 @@ class LiveRelay:
         self.erased = self._receiver.erased
 
     def shown(self, event: LiveEvent, epoch: int) -> None:
-        """See `Relay`."""
+        """Implement `Relay.shown`."""
         if event.n == 1:
             self._receiver.made_here(event.stream, event.of)
         self._sender.shown(event, epoch)

@@ -30,10 +30,10 @@ FLUSH_S = 0.05
 """Minimum time between two writes of this process, whatever the number of its turns."""
 
 SETTLE_S = 1.0
-"""How long the outcome of a call waits until its last events are written."""
+"""How long the outcome of a call waits at most for the call's last events to be written."""
 
 LOOK_S = 10.0
-"""How long it is believed that a call is watched."""
+"""How long the known watchers of a call are used before they are read again."""
 
 Call = tuple[StreamId, int]
 
@@ -80,7 +80,7 @@ class _OpenCall:
         self.readers, self.looked_at = readers, now
 
     def is_complete(self) -> bool:
-        """Whether the pending events are all the events that readers lack."""
+        """Return True if readers lack no other events than the pending ones."""
         if not self.pending:
             return not self.lacks_whole
         begins = self.pending[0].n
@@ -108,15 +108,15 @@ class NamedStreams:
         self._until.update(dict.fromkeys(streams, now + TERM_S))
 
     def has(self, stream: StreamId, now: float) -> bool:
-        """Whether a recent notification named `stream`, or all streams."""
+        """Return True if a recent notification named `stream`, or all streams."""
         return any(self._until.get(each, 0.0) > now for each in (stream, ALL))
 
 
 class LiveSender:
     """Writes the events of calls that this process makes, at most every `FLUSH_S`.
 
-    In memory, the sender keeps the streams that notifications named. The sender reads the table
-    only for the streams that a notification named.
+    The sender remembers the streams that notifications named, and reads the table only for these
+    streams.
     """
 
     def __init__(self, bus: LiveBus, table: LiveTable) -> None:
@@ -133,7 +133,7 @@ class LiveSender:
         self._cleaning: asyncio.Task[None] | None = None
 
     def shown(self, event: LiveEvent, epoch: int) -> None:
-        """See `Relay`."""
+        """Implement `Relay.shown`."""
         key = (event.stream, event.of)
         if event.n == 1:
             self._own[key] = epoch
@@ -148,7 +148,7 @@ class LiveSender:
             self._flush_soon(key)
 
     async def settle(self, stream: StreamId, of: int) -> None:
-        """See `Relay`."""
+        """Implement `Relay.settle`."""
         key = (stream, of)
         call = self._calls.get(key)
         if call is not None and (call.readers is None or call.readers):
@@ -157,7 +157,7 @@ class LiveSender:
             await asyncio.wait((self._start(self._flush()),), timeout=SETTLE_S)
 
     def closed(self, stream: StreamId, of: int) -> None:
-        """See `Relay`."""
+        """Implement `Relay.closed`."""
         key = (stream, of)
         self._own.pop(key, None)
         self._dirty.pop(key, None)
@@ -168,7 +168,7 @@ class LiveSender:
                 self._cleaning = self._start(self._clean())
 
     def told(self, streams: Streams, *, is_new: bool) -> None:
-        """Handle a notification of new or renewed registrations of other handles for `streams`."""
+        """Handle a notification: other handles registered for `streams`, or renewed registrations."""
         if streams is None:
             self._start(self._load())
             return

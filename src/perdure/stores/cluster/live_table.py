@@ -12,10 +12,10 @@ from typing import NamedTuple, Protocol
 from perdure.session.ids import StreamId
 
 ALL = StreamId("")
-"""In place of a stream: all of them. No stream has this id."""
+"""Stands for all streams, in place of the id of one stream. No stream has this id."""
 
 END = 2**62
-"""`LiveRow.last` of the row that ends a call."""
+"""The value of `LiveRow.last` in the row that ends a call."""
 
 TERM_S = 30.0
 """How long a registration is valid unless it is renewed."""
@@ -24,11 +24,11 @@ LINGER_S = 2.0
 """How long the rows of a call stay after its end, for processes that have not read them yet."""
 
 Streams = Sequence[StreamId] | None
-"""The streams that a notification names; None: any, since notifications may have been lost."""
+"""Streams that a notification names. None means any stream: notifications may have been lost."""
 
 
 class OnWatch(Protocol):
-    """Receives the streams for which other handles registered or, if not `is_new`, renewed."""
+    """Receives streams for which other handles registered (`is_new`) or renewed a registration."""
 
     def __call__(self, streams: Streams, /, *, is_new: bool) -> None: ...
 
@@ -55,7 +55,7 @@ class LiveTable(Protocol):
     handle: str
 
     def attach(self, on_watch: OnWatch, on_rows: Callable[[Streams], None]) -> None:
-        """Call `on_watch` when other handles register, `on_rows` when they write for this one."""
+        """Call `on_watch` when other handles register, `on_rows` when they write for this handle."""
         ...
 
     def listen(self) -> None:
@@ -70,7 +70,9 @@ class LiveTable(Protocol):
         ...
 
     async def renew(self, streams: Sequence[StreamId]) -> None:
-        """Renew this handle's registrations of `streams`, end its others, and clean the tables."""
+        """Renew the registrations for `streams`, end this handle's other ones, and clean the
+        tables.
+        """
         ...
 
     async def watched(self) -> list[StreamId]:

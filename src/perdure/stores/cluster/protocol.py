@@ -17,16 +17,17 @@ from perdure.session.ledger import Priority
 from perdure.stores.cluster.limits import LimitService
 
 PROTOCOL = 2
-"""The version of the rules by which workers share work. Workers of one number share it.
+"""The version of the rules by which workers share work. Workers share work with their own version.
 
-Since 2 several tools of a turn may be open, which earlier workers cannot resume.
+Since version 2, several tool calls of a turn can be open; earlier workers cannot resume such a
+turn.
 """
 
 ACTIVE = frozenset({"ENQUEUED", "DELAYED", "PENDING"})
 """The states of work that is queued or runs; work in any other state has ended."""
 
 RANKS: Mapping[Priority, int] = {"high": -1, "normal": 0, "low": 1}
-"""The numbers of priorities in the database: the lowest is first."""
+"""Priority -> its number in the database; work with the lowest number is first."""
 
 WorkerState = Literal["alive", "draining", "dead"]
 
@@ -46,7 +47,7 @@ class Work(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def id(self) -> str:
-        """The id of the work; `work_of` decodes it."""
+        """Return the id of the work; `work_of` decodes it."""
         return msgspec.json.encode(self).decode()
 
 
@@ -129,7 +130,7 @@ class WorkerFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Liveness(Protocol):
-    """The reports of one worker, from `start` to `stop`.
+    """Reports the state of one worker regularly, from `start` to `stop`.
 
     `dead_owners` are the owners of leases that are known to be dead. `queues` are the queues from
     which the worker takes work, and `running` returns how many pieces of work it runs.
@@ -174,8 +175,8 @@ class ClusterService(Protocol):
     async def enqueue(self, order: Order) -> bool:
         """Queue work; do nothing if work with the same id was queued before.
 
-        Durable: on return. Shape: returns False if no worker has prepared the database yet; the
-        request then waits in the log.
+        Durable: the work is queued when the call returns. Shape: the result is False if no worker
+        has prepared the database yet; the request then waits in the log.
         """
         ...
 
@@ -184,7 +185,7 @@ class ClusterService(Protocol):
         ...
 
     async def states_of(self, works: Sequence[Work]) -> dict[str, str]:
-        """Return the states of queued work by id; unknown work is missing."""
+        """Return a map from the id of queued work to its state; unknown work is omitted."""
         ...
 
     async def adopt(self) -> None:
@@ -199,7 +200,7 @@ class ClusterService(Protocol):
         ...
 
     async def limit_stalls(self) -> None:
-        """Make the server end transactions that are idle for the time after which a worker is dead.
+        """Make the server end transactions that stay idle until their worker would count as dead.
 
         Without a limit on idle transactions, a worker that is suspended inside a transaction would
         block its sessions for other workers.
@@ -223,12 +224,12 @@ class ClusterService(Protocol):
         ...
 
     async def take_upkeep(self, worker: str, every_s: Mapping[str, float]) -> set[str]:
-        """Return the tasks of `every_s` that `worker` must do now.
+        """Return the tasks that `worker` must do now; `every_s` maps each task to its period.
 
         No other worker receives the returned tasks until `end_upkeep` is called, or until this
         worker is dead. The tasks of a dead worker are due at once; any other task is due when its
-        number of seconds in `every_s` has passed since it last began. A task that the worker
-        already has is returned again, because the answer of an earlier call may be lost.
+        period (in seconds) has passed since it last began. A task that the worker already has is
+        returned again, because the answer of an earlier call may be lost.
         """
         ...
 

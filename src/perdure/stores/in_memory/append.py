@@ -54,7 +54,7 @@ _ABOVE_ROOT = Node(-1, 0, None, None, None)
 
 
 Check = Callable[[Sequence[Sequence[Entry]]], None]
-"""Raises an error if the entries of the whole commit are not allowed."""
+"""A function that raises an error if the entries of the whole commit are not allowed."""
 
 
 def append(

@@ -28,7 +28,7 @@ class Limits:
     used: Usage = field(default_factory=lambda: Usage(0, 0, 0))
 
     def count(self, heap: Heap) -> None:
-        """Recount `heap` after a change other than a commit."""
+        """Recompute the usage of `heap` after a change other than a commit."""
         if not self.quota.is_empty:
             self.used = usage_of(heap)
 

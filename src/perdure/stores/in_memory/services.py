@@ -60,7 +60,7 @@ class Memory:
 
 
 class MemoryHandle:
-    """Handle on a namespace of a memory, until it is closed."""
+    """A handle on one namespace of a `Memory`, usable until the handle is closed."""
 
     def __init__(self, namespace: str, memory: Memory) -> None:
         self.namespace = namespace
@@ -93,7 +93,7 @@ class MemoryHandle:
 
 @one_at_a_time
 class MemorySearch:
-    """`SearchService`: there is no index; each search reads the whole log."""
+    """The `SearchService` of a memory. There is no index; each search reads the whole log."""
 
     def __init__(self, handle: MemoryHandle) -> None:
         self.lock, self.process = handle.lock, handle.process
@@ -156,7 +156,7 @@ class MemorySearch:
 
 @one_at_a_time
 class MemoryRetention:
-    """`RetentionService`."""
+    """The `RetentionService` of a memory."""
 
     def __init__(self, handle: MemoryHandle) -> None:
         self.lock, self.process = handle.lock, handle.process
@@ -230,7 +230,7 @@ class MemoryRetention:
 
 @one_at_a_time
 class MemoryMaintenance:
-    """`MaintenanceService`."""
+    """The `MaintenanceService` of a memory."""
 
     def __init__(self, handle: MemoryHandle) -> None:
         self.lock, self.process = handle.lock, handle.process
@@ -319,6 +319,6 @@ def is_there(heap: Heap, found: Found) -> bool:
 
 
 def is_shown(heap: Heap, found: Found) -> bool:
-    """Return whether `found` is on the branch that its session shows."""
+    """Return whether `found` is on the current branch of its session."""
     target = found.target
     return target is None or is_on_branch(heap, target, heap.streams[found.stream].state.leaf)

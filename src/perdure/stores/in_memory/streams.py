@@ -104,7 +104,7 @@ class Heap:
 
 
 def held_in(heap: Heap, stream: StreamId) -> HeldStream:
-    """Return the stream with that id.
+    """Return the data of the stream with the id `stream`.
 
     Raises: SessionNotFound.
     """
@@ -129,7 +129,7 @@ def lineage(heap: Heap, held: HeldStream) -> Iterator[tuple[HeldStream, int]]:
 
 
 def entry_in(heap: Heap, held: HeldStream, reference: str) -> Entry | None:
-    """Return the entry with that id if the stream sees it: its own, or shared by an origin."""
+    """Return entry `reference` if the stream sees it (its own, or shared by an origin), or None."""
     entry = _anywhere(heap, reference)
     if entry is None:
         return None
@@ -143,7 +143,7 @@ def entry_in(heap: Heap, held: HeldStream, reference: str) -> Entry | None:
 
 
 def tree_entry_in(heap: Heap, held: HeldStream, reference: EntryId) -> Entry:
-    """Return the tree entry with that id.
+    """Return the tree entry with the id `reference`.
 
     Raises: EntryNotFound if the stream does not see it.
     """
@@ -154,7 +154,7 @@ def tree_entry_in(heap: Heap, held: HeldStream, reference: EntryId) -> Entry:
 
 
 def is_tree_entry(heap: Heap, held: HeldStream, reference: str) -> bool:
-    """Return whether the stream sees a tree entry with that id."""
+    """Return whether the stream sees a tree entry with the id `reference`."""
     entry = entry_in(heap, held, reference)
     return entry is not None and entry.lane == "tree"
 
@@ -212,7 +212,7 @@ def branch_in(
 
 
 def around_in(heap: Heap, leaf: EntryId, references: Sequence[EntryId], reach: int) -> list[Placed]:
-    """Return each of `references` on the branch to `leaf`, with `reach` entries on either side.
+    """Return the `references` on the branch to `leaf`, each with `reach` entries on either side.
 
     Walks the branch in memory, from `leaf` back to the first of `references`.
     """

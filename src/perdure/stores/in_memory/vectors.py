@@ -53,6 +53,6 @@ class HeldVectors:
         self._rows.pop(state.number, None)
 
     def discard(self, position: int) -> None:
-        """Remove the vectors of a text."""
+        """Remove the vectors of the text at `position`."""
         for rows in self._rows.values():
             rows.pop(position, None)
