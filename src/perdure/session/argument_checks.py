@@ -76,7 +76,7 @@ _UNIONS = (types.UnionType, get_origin(Literal[1] | None))
 
 @cache
 def kind_of(annotation: Any) -> Kind:
-    """Return the `Kind` of `annotation`."""
+    """Return the `Kind` that checks values against `annotation`."""
     if annotation is None or annotation is type(None):
         return Kind("None", lambda value: value is None)
     if annotation is Any or annotation is object:

@@ -39,7 +39,7 @@ class Unknown(ShortRepr, frozen=True):
 Body = Message | TreeBody | SideBody | Unknown
 
 KIND_MODULES = (kinds, notes, ledger, flow_kinds, memory_kinds)
-"""The modules that define kinds. Importing them makes `BODIES` complete; each class is a kind."""
+"""The modules that define kinds, one class per kind. Importing all of them completes `BODIES`."""
 
 BODIES: dict[str, type[TreeBody] | type[SideBody]] = {
     body.kind: body for body in (*TreeBody.__subclasses__(), *SideBody.__subclasses__())

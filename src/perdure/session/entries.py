@@ -1,10 +1,10 @@
 """Entries: the immutable records of a log, and the form of an entry before it is appended.
 
 The entries of two lanes are numbered together, by one ``seq`` without gaps. *Tree* entries are the
-conversation: each has a parent (None at a root) and moves the leaf. *Side* entries describe the
-conversation (``about`` names an entry, or is None) and are never parents; only the side kind
-``leaf`` moves the leaf. Entries are always ordered by ``seq``, never by time. ``kinds`` defines the
-tree kinds, ``notes`` and ``ledger`` the side kinds.
+conversation: each has a parent (None at a root) and becomes the leaf, from which the conversation
+continues. *Side* entries describe the conversation, or the entry that ``about`` names, and are
+never parents. Only a side entry of kind ``leaf`` moves the leaf. Entries are always ordered by
+``seq``, never by time. ``kinds`` defines the tree kinds, ``notes`` and ``ledger`` the side kinds.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def id(self) -> EntryId:
-        """``<stream>/<seq>``."""
+        """Return the id of the entry: ``<stream>/<seq>``."""
         return entry_id(self.stream, self.seq)
 
     @property

@@ -42,13 +42,13 @@ class ContextWindow(msgspec.Struct, frozen=True):
 
     Shape: `entries` are in the order from root to leaf. The `entries` begin with the first entry
     that the newest compaction keeps, or with the root if there is no compaction. `entries` include
-    compactions, in their places. `hidden` counts the tree entries of the branch before `entries`.
-    `leaf` is the last entry of the branch. `undone` are the undone compactions among `entries`.
-    `pins` are the entries of the branch that always stay in the context. `pinned` are the pins that
-    are not in `entries`. Stores do not fill `pins` and `pinned`; the caller fills them. A window
-    read with a limit contains only the newest `entries`. With a limit, `earlier` counts the entries
-    between the hidden entries and `entries`. With a limit, `undone` also contains those undone
-    compactions that come after the compaction in force.
+    compactions, at their positions on the branch. `hidden` counts the tree entries of the branch
+    before `entries`. `leaf` is the last entry of the branch. `undone` are the undone compactions
+    among `entries`. `pins` are the entries of the branch that always stay in the context. `pinned`
+    are the pins that are not in `entries`. Stores do not fill `pins` and `pinned`; the caller fills
+    them. A window read with a limit contains only the newest `entries`. With a limit, `earlier`
+    counts the entries between the hidden entries and `entries`. With a limit, `undone` also
+    contains those undone compactions that come after the compaction in force.
     """
 
     leaf: EntryId | None
@@ -104,7 +104,7 @@ def state_after(
 
 
 def end_of(window: ContextWindow, limit: int) -> ContextWindow:
-    """Return `window` with at most its newest `limit` entries, as a store reads it."""
+    """Return `window` cut to its newest `limit` entries, as a store reads it with this limit."""
     if limit >= len(window.entries):
         return window
     earlier = len(window.entries) - limit

@@ -76,7 +76,7 @@ def seqs_between(count: int, after: int, before: int | None) -> range:
 
 
 def entry_id(stream: str, seq: int) -> EntryId:
-    """Return the id of the entry of `stream` whose number is `seq`."""
+    """Return the id of the entry with the sequence number `seq` in `stream`."""
     return EntryId(f"{stream}/{seq}")
 
 

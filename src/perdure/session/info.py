@@ -33,7 +33,7 @@ from perdure.session.notes import (
 
 StreamKind = Literal["session", "flow", "memory"]
 Origin = Literal["user", "role", "subagent", "import", "knowledge"]
-"""``knowledge``: a file of a knowledge folder."""
+"""``knowledge``: the session contains a file of a knowledge folder."""
 Status = Literal["active", "importing", "exported", "ended", "erased"]
 """``importing``: a file is being imported into the session, or its import was interrupted."""
 
@@ -44,7 +44,10 @@ LISTED_STATUSES: tuple[Status, ...] = ("active", "importing", "exported", "ended
 """Statuses of the sessions in lists: erased ones are never listed."""
 
 SessionScope = Literal["listed", "all"]
-"""``listed``: sessions of origin user and import; ``all``: every session. Never flows."""
+"""``listed``: sessions of origin user or import; ``all``: every session.
+
+Flows are never included.
+"""
 
 ORIGINS: Mapping[str, tuple[Origin, ...]] = {
     "listed": ("user", "import"),
@@ -187,7 +190,7 @@ class OpenTurn(msgspec.Struct, frozen=True):
 
 
 def info_of(header: StreamHeader, shared: SessionInfo | None = None) -> SessionInfo:
-    """Return the info of a stream that has no entries of its own.
+    """Return the `SessionInfo` of a stream that has no entries of its own.
 
     If `header` is a fork, `shared` is the origin's info, whose counts and names the fork inherits.
     """
@@ -351,7 +354,7 @@ def is_command(text: str) -> bool:
 
 
 def _first_of(before: str | None, entry: Entry) -> str | None:
-    """Return the session's first text after the user message `entry` was added; it was `before`.
+    """Return the session's first text after user message `entry`; `before` is the text until then.
 
     A slash command counts only if there is no other text.
     """
@@ -481,6 +484,6 @@ def shorten_title(text: str | None) -> str | None:
 
 
 def received_entries(header: StreamHeader, stream: StreamId, notes: Iterable[Entry]) -> int:
-    """Return the number of entries at the beginning of `stream` that came from a perdure file."""
+    """Return how many entries at the beginning of `stream` were read from a perdure file."""
     told = [n.seq for n in notes if n.kind == SessionReceived.kind and n.stream == stream]
     return max(header.received, *told, 0)

@@ -1,7 +1,7 @@
 """Bodies of the side entries that a turn writes: intents before effects, outcomes after effects.
 
 Rule: an effect happens only after its intent is in the log; the outcome of the effect is a later
-entry about that intent. An intent without an outcome means: the effect may have happened.
+entry about that intent. An intent without an outcome means that the effect may have happened.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class TurnStarted(SideBody, frozen=True, omit_defaults=True):
 
 
 class TurnRequested(SideBody, frozen=True, omit_defaults=True):
-    """A program asks for a turn with `message`, which a worker runs.
+    """A program requests a turn with `message`; a worker runs the turn.
 
     A ``turn_started`` entry about this request begins the turn. A ``turn_refused`` entry about this
     request states why no turn can begin. The turn does not begin before `due_at` (Unix
@@ -117,7 +117,7 @@ class TurnRequested(SideBody, frozen=True, omit_defaults=True):
 
 
 class TurnRefused(SideBody, frozen=True):
-    """No turn can answer the ``turn_requested`` to which `about` refers.
+    """The ``turn_requested`` to which `about` refers was refused: no turn can answer it.
 
     `code` is the error code.
     """
@@ -146,8 +146,8 @@ class ModelCalled(SideBody, frozen=True, omit_defaults=True):
     """A model call starts: attempt `attempt` (from 1) of the turn's call `call`.
 
     `link` is the model's position in the agent's chain of models: 0 is the agent's own model, and
-    the fallbacks follow. `agent` is the calling agent. `reason` is set for the summary of a
-    compaction, and is the reason for the compaction.
+    the fallbacks follow. `agent` is the calling agent. If the call writes the summary of a
+    compaction, `reason` is the reason for the compaction.
     """
 
     kind: ClassVar[str] = "model_called"
@@ -252,10 +252,10 @@ class ToolFinished(SideBody, frozen=True, omit_defaults=True):
 
     `result` is the id of the message in this commit that contains the output. A ``tool_finished``
     entry is also written for calls that never ran (refused, aborted) and for calls whose outcome is
-    unknown. A call that never ran has no ``tool_started`` entry. In this case, `input` and
-    `called_at` of the call are in this entry, and `duration_ms` is 0. `whole` is the handle
-    (``media://...``) of the untruncated output. `delegated` is the session that the call opened for
-    another agent. `summary` is the start of the output.
+    unknown. A call that never ran has no ``tool_started`` entry, so its ``tool_finished`` contains
+    `input` and `called_at`; its `duration_ms` is 0. `whole` is the handle (``media://...``) of the
+    untruncated output. `delegated` is the session that the call opened for another agent. `summary`
+    is the start of the output.
     """
 
     kind: ClassVar[str] = "tool_finished"

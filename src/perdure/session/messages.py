@@ -154,7 +154,7 @@ class Message(ShortRepr, frozen=True, omit_defaults=True):
 
     @property
     def text(self) -> str:
-        """Return the text parts, joined by blank lines; for a tool message, the results' text."""
+        """Return the text parts, joined by blank lines; in a tool message, the results' text."""
         texts = [part.text for part in self.parts if isinstance(part, TextPart | ToolResultPart)]
         return "\n\n".join(text for text in texts if text)
 
@@ -336,9 +336,9 @@ def decode_message(body: bytes, version: int = MESSAGE_VERSION) -> Message:
 def with_unknown_parts(body: bytes | msgspec.Raw) -> bytes:
     """Return the JSON object `body`; each part of an unknown type becomes an `UnknownPart`.
 
-    The function checks the fields of bodies that contain parts: ``parts``, and the ``parts`` of the
-    messages in ``partial`` and ``retained``.
-    Raises: ValueError if `body` is not an object, or its fields for parts have another shape.
+    The function looks for parts in the field ``parts``, and in the ``parts`` of the messages in
+    ``partial`` and ``retained``.
+    Raises: ValueError if `body` is not an object, or if one of these fields has another shape.
     """
     fields = _raw_object.decode(body)
     if "parts" in fields:
@@ -361,7 +361,7 @@ def _part_or_unknown(raw: msgspec.Raw) -> msgspec.Raw | UnknownPart:
 
 
 LONG_PASTE = 20_000
-"""The chat attaches a pasted text with more characters to the message instead of inserting it."""
+"""A pasted text that has more characters is attached to the message instead of inserted."""
 
 _ATTACHMENT = re.compile(r"([^\n]{1,400}):\n(`{3,})\n(.*)\n\2", re.DOTALL)
 

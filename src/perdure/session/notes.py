@@ -100,7 +100,7 @@ class SessionInfoChanged(SideBody, frozen=True, omit_defaults=True):
 
 
 class Invocation(msgspec.Struct, frozen=True):
-    """The tool call of another session for which a session was opened.
+    """A tool call in another session, for which this session was opened.
 
     `key` is the call's idempotency key; it identifies the session, so that the session is never
     opened twice.
@@ -254,7 +254,7 @@ class ContentErased(SideBody, frozen=True, omit_defaults=True):
 
 
 KEPT_WHEN_ERASED = frozenset((LeafMoved.kind, ContentErased.kind))
-"""Kinds whose bodies an erasure keeps: entry ids, and the fact that something was erased."""
+"""Kinds whose bodies survive an erasure: they contain only entry ids, and that it happened."""
 
 
 class NodeEntered(SideBody, frozen=True, omit_defaults=True):
@@ -279,8 +279,9 @@ class Queued(SideBody, frozen=True, omit_defaults=True):
     """A conversation entry that arrived during another caller's turn.
 
     The entry stays queued until the turn's owner, or recovery, adds it to the tree (``Adopted``).
-    `entry_kind`, `entry_v` and `entry_body` are the entry as requested. The requested parent is not
-    stored, because the entry is appended at the leaf that is current when it is adopted.
+    `entry_kind`, `entry_v` and `entry_body` are the kind, version and body of the entry as
+    requested. The requested parent is not stored, because the entry is appended at the leaf that is
+    current when it is adopted.
     """
 
     kind: ClassVar[str] = "queued"

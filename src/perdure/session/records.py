@@ -76,7 +76,8 @@ class FileEdit(ShortRepr, frozen=True):
 
     `path` is as in the call; a relative path is below `cwd`, the folder of its session. `entry_id`
     refers to the newest call that changed the file: a call of `tool` in `session`. `edits` counts
-    the changing calls that were read. Units: `at` is Unix milliseconds.
+    the calls that changed the file, among the calls that were read. Units: `at` is Unix
+    milliseconds.
     """
 
     path: str

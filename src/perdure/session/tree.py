@@ -243,7 +243,7 @@ def _nodes_from_end(
 
 
 def nodes_of(index: TreeIndex, labels: Mapping[EntryId, str]) -> tuple[TreeNode, ...]:
-    """Return the tree as nested nodes, roots first, built without recursion at any depth."""
+    """Return the roots of the tree as nested nodes, which are built without recursion."""
     finished: dict[EntryId, TreeNode] = {}
     stack: list[EntryId] = list(index.by_id)  # newest on top: its children are already done
     while stack:

@@ -158,7 +158,7 @@ class StoreCopy:
             self._done = begun  # another copy added entries first: continue after them
 
     async def _try_copy(self, standing: SegmentState, before: StreamState | None) -> CopiedStream:
-        """Copy the stream; `before` is its state in the target. Raises: CopyConflict."""
+        """Copy one stream; `before` is its state in the target so far. Raises: CopyConflict."""
         stream = standing.stream
         try:
             if await self._is_left_out(stream):

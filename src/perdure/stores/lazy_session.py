@@ -8,8 +8,8 @@ commits.
 
 A draft (a session that is not stored yet) is stored together with its first assistant message. A
 draft is stored earlier if an operation needs a stored log. Operations of this kind are a fork, an
-expectation, an idempotency key, a lease, a commit to several streams, and `flush`. An abandoned
-draft leaves nothing in the store.
+expected head or leaf, an idempotency key, a lease, a commit to several streams, and `flush`. An
+abandoned draft leaves nothing in the store.
 """
 
 from __future__ import annotations
@@ -89,7 +89,10 @@ class StoredSession:
 
 
 class LazySession:
-    """A session that is not stored in its store yet. `create` makes it."""
+    """A session that is still a draft: it is not stored in its store yet.
+
+    Use `create` to make one.
+    """
 
     def __init__(
         self, store: SessionStore, memory: in_memory_store.MemoryStore, birth: Write, clock: Clock

@@ -1,9 +1,9 @@
 """Marks that identify the entries written by the perdure of this user.
 
 A mark is a keyed digest at the end of an entry's body. The key is in the user's data folder, so
-files of other writers cannot contain a valid mark. A mark covers the stream's id and the bodies. A
-mark is invalid in another session, and remains valid in a copied store. ``docs/log-format.md`` is
-the normative specification.
+files of other writers cannot contain a valid mark. A mark covers the id of the stream and the
+bodies of the marked entries. A mark is invalid in another session, and remains valid in a copied
+store. ``docs/log-format.md`` is the normative specification.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class _Body(Protocol):
 class TrustState(msgspec.Struct, frozen=True):
     """The current sources of trust in a store.
 
-    Results computed with another state can be outdated.
+    A result that was computed with another state can be outdated.
     """
 
     marks: Marks
@@ -113,9 +113,10 @@ class TrustState(msgspec.Struct, frozen=True):
 class Marks:
     """The trust rules of a store, and the key of its own marks.
 
-    `key` is called once, when the first mark is created or checked. Without a key, no entry gets a
-    mark. If `is_trusted` is True, all entries except imported ones count as written by the user.
-    `endorsed` returns the digests of the entries that the user trusts without a mark.
+    `key` returns the key; it is called once, when the first mark is created or checked. Without a
+    key, no entry gets a mark. If `is_trusted` is True, all entries except imported ones count as
+    written by the user. `endorsed` returns the digests of the entries that the user trusts without
+    a mark.
     """
 
     def __init__(

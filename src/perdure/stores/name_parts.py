@@ -56,8 +56,8 @@ def is_renamed(before: SessionInfo, after: SessionInfo) -> bool:
 def sought_parts(query: str | None) -> list[bytes]:
     """Return the beginnings of parts to look up for `query`.
 
-    Every name or id that contains `query` has, for each of them, a part that begins with it. The
-    result is empty if `query` does not restrict the sessions.
+    For each of these beginnings, every name or id that contains `query` has a part that begins with
+    it. The result is empty if `query` does not restrict the sessions.
     """
     sought = (query or "").casefold()
     places = [*range(0, max(1, len(sought) - PART_CHARACTERS + 1), PART_CHARACTERS)]

@@ -310,7 +310,7 @@ class LogReader(Protocol):
         ...
 
     async def visible_ids(self, stream: StreamId, entries: Sequence[EntryId]) -> frozenset[EntryId]:
-        """Return those ids in `entries` whose entry `stream` sees, using one read.
+        """Return the `entries` (ids) that `stream` sees, using one read.
 
         Raises: SessionNotFound.
         """
@@ -495,4 +495,4 @@ class NamespaceReader(Protocol):
 
 
 OnProgress = Callable[[int, int], None]
-"""Called with the done and the total number of steps."""
+"""Called with the number of finished steps and the total number of steps."""

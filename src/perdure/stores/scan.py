@@ -93,7 +93,7 @@ def hits_among(
     sought: Sought,
     is_on_branch: Callable[[Found], bool],
 ) -> list[Hit]:
-    """Return the hits of ``SearchService.search``, given the newest ``MOST_RANKED`` matches."""
+    """Return the hits of ``SearchService.hits``, given the newest ``MOST_RANKED`` matches."""
     hits = (
         hit_of(found, score, sought, is_on_branch=is_on_branch(found))
         for found, score in best_of(fits)

@@ -71,7 +71,7 @@ class SearchService(Protocol):
     async def add_vectors(
         self, model: VectorModel, span: tuple[int, int], vectors: Mapping[int, bytes]
     ) -> bool:
-        """Store `vectors`, by position, for the texts in `span`, two positions from `unembedded`.
+        """Store `vectors` (by position) for the texts in `span`, a range from `unembedded`.
 
         Texts that were erased get no vector. Return False, and store nothing, if another process
         has already stored these vectors.
@@ -163,7 +163,8 @@ class RetentionService(Protocol):
     async def is_due(self, policy: Retention) -> bool:
         """Return whether `policy` might remove a session now.
 
-        The result False is always correct, although the call does not scan the sessions.
+        A result of False is always correct. A result of True can be wrong, because the call does
+        not scan the sessions.
         """
         ...
 

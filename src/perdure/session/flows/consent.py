@@ -38,7 +38,7 @@ def consent_after(consent: ConsentState, body: ConsentChanged, at: int) -> Conse
 
 
 def withheld(state: FlowState) -> FlowState:
-    """Return the state of a received flow, without any consent and with no confirmed folder."""
+    """Return `state` without any consent and without a confirmed folder, as for a received flow."""
     return replace(state, consent_in_force=ConsentState(), is_place_in_force=False)
 
 

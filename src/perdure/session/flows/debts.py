@@ -1,4 +1,4 @@
-"""Track the nodes of a flow that worked and still owe a handoff, entry by entry.
+"""Track, entry by entry, which nodes of a flow have worked but still owe a handoff.
 
 Each log entry changes the open work of only a few nodes, so the fold updates only these nodes.
 """

@@ -39,7 +39,7 @@ FeedItemType = Literal[
 ]
 
 COMPACTION = "compaction"
-"""Label of the item of a running compaction, and its key among the pending items."""
+"""Label of the feed item for a running compaction, and the key of this item in `pending`."""
 
 replace = msgspec.structs.replace
 

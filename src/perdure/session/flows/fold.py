@@ -1,8 +1,8 @@
 """The fold of a flow's log: how each entry changes the flow's state.
 
 The fold is a table with one small function per kind. The fold makes no decisions and rejects
-nothing, because everything in the log has happened. The same log therefore gives the same state in
-every process. The cost of a new entry does not depend on the length of the log.
+nothing, because everything in the log has already happened. The same log therefore gives the same
+state in every process. The cost of a new entry does not depend on the length of the log.
 """
 
 from __future__ import annotations

@@ -102,19 +102,19 @@ class Graph(ShortRepr, frozen=True, omit_defaults=True, dict=True):
         return [self.nodes[place] for place in sorted({places[id] for id in ids if id in places})]
 
     def successors(self, id: str) -> tuple[str, ...]:
-        """Return the ids of the nodes that `id` hands forward to, in the order of the edges."""
+        """Return the ids of the nodes to which `id` hands forward, in the order of the edges."""
         return self._index.after.get(id, ())
 
     def predecessors(self, id: str) -> tuple[str, ...]:
-        """Return the ids of the nodes that hand forward to `id`, in the order of the edges."""
+        """Return the ids of the nodes that hand forward to node `id`, in the order of the edges."""
         return self._index.before.get(id, ())
 
     def keys_from(self, id: str) -> frozenset[str]:
-        """Return the keys of the edges along which `id` hands forward."""
+        """Return the keys of the edges that lead forward from node `id`."""
         return self._index.keys_from.get(id, _NOWHERE)
 
     def keys_to(self, id: str) -> frozenset[str]:
-        """Return the keys of the edges that lead forward to `id`."""
+        """Return the keys of the edges that lead forward to node `id`."""
         return self._index.keys_to.get(id, _NOWHERE)
 
     def has_edge(self, source: str, target: str) -> bool:

@@ -226,13 +226,13 @@ class Declined(ShortRepr, frozen=True):
 class FlowState(msgspec.Struct, frozen=True, dict=True):
     """A `FlowRun` with additional state for decisions.
 
-    `start` are the nodes to start first that no claim has started yet. `sessions` maps a role
-    instance to the stream of its session. `repairs` maps a node to its newest repair request; a
-    turn of the node that ends without such a request removes it. During the review, the keys of
-    `repairs` are roles instead of nodes. `digests` maps each `edge_key` to the hashes of the
-    artifacts sent along that edge. `improvement` is the order in which the roles review the flow.
-    `stopping` are the nodes and roles whose turn a person wants to stop. `document` is set if the
-    flow runs a workflow document.
+    `start` are the first nodes of the flow, as far as no claim has started them yet. `sessions`
+    maps a role instance to the stream of its session. `repairs` maps a node to its newest repair
+    request; a turn of the node that ends without such a request removes it. During the review, the
+    keys of `repairs` are roles instead of nodes. `digests` maps each `edge_key` to the hashes of
+    the artifacts sent along that edge. `improvement` is the order in which the roles review the
+    flow. `stopping` are the nodes and roles whose turn a person wants to stop. `document` is set if
+    the flow runs a workflow document.
     """
 
     __repr__ = short_repr
@@ -268,7 +268,8 @@ class FlowState(msgspec.Struct, frozen=True, dict=True):
     imported_record: dict[str, str] = {}
     """Path in the record folder -> blob hash of the file; for imported flows."""
     former_record: str = ""
-    """The record folder of an imported flow at its export, relative to its workspace."""
+    """The path of an imported flow's record folder when it was exported, relative to its workspace.
+    """
     declined: dict[str, Declined] = {}
     """Node -> its declined handoff, until the node is claimed again and informed."""
     is_feedback_written: bool = False

@@ -45,7 +45,10 @@ def require_session_ids(flow: StreamId, roles: Iterable[str]) -> None:
 
 
 def require_paths(**named: object) -> None:
-    """Check that each of `named` can be a path: not empty, no NUL. Raises: WrongArgument."""
+    """Check that each value in `named` can be a path: it is not empty and contains no NUL.
+
+    Raises: WrongArgument.
+    """
     for argument, name in named.items():
         if name is not None:
             _require_path(str(name), argument)

@@ -30,7 +30,7 @@ MAX_CONTENT_BYTES = 100 * 1024 * 1024
 MAX_PART_BYTES = 20 * 1024 * 1024
 MAX_MESSAGE_BYTES = 40 * 1024 * 1024
 MAX_PARTS = 16
-"""Limits for the media of one message: the size of each and of all in bytes, and their number."""
+"""Limits for the media of a message: bytes of one, bytes of all together, and their number."""
 
 MAX_NAME_CHARACTERS = 255
 
@@ -47,7 +47,7 @@ _RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
 
 
 class InlineMedia(msgspec.Struct, frozen=True):
-    """Media that are still bytes, not a handle yet. Create them with `media`."""
+    """Media as bytes, before a handle replaces them. Create them with `media`."""
 
     mime_type: str
     content: bytes

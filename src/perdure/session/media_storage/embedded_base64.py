@@ -30,9 +30,9 @@ MAX_DEPTH = 64
 
 
 def stored_message(message: Message) -> tuple[Message, tuple[bytes, ...]]:
-    """Return `message` with handles in place of the bytes in its calls and results.
+    """Return `message` with handles for the bytes in its calls and results, and these bytes.
 
-    Also return the distinct bytes.
+    Each content is returned once, even if it occurs several times.
     Shape: the returned message is `message` itself if it contains no such bytes.
     """
     contents: dict[str, bytes] = {}

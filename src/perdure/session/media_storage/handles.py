@@ -50,7 +50,7 @@ class Settled(msgspec.Struct, frozen=True):
 
 
 def settled_message(message: InFlightMessage) -> tuple[Message, tuple[bytes, ...]]:
-    """Return `message` in its durable form, and the contents that its media reference.
+    """Return `message` in the form that a log can store, and the contents of its media.
 
     Raises: ValueError if it has more media than a message can contain.
     """
@@ -76,7 +76,7 @@ def _settled_part(part: Part | InlineMedia) -> Part:
 
 
 def media_part(inline: InlineMedia) -> MediaPart:
-    """Return the durable part for `inline`."""
+    """Return the part that a log can store for `inline`: a handle instead of the bytes."""
     handle = f"{SCHEME}sha256-{hashlib.sha256(inline.content).hexdigest()}"
     return MediaPart(inline.mime_type, handle, len(inline.content), inline.name)
 

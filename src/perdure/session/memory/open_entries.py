@@ -29,7 +29,7 @@ CLOSING = (
 """Kinds of entries that close a waiting entry, the one to which their `about` refers."""
 
 OPEN_KINDS = (*OPENING, *CLOSING)
-"""Kinds of the entries that `unclosed` needs."""
+"""Kinds of the entries that `unclosed` must receive."""
 
 
 def unclosed(notes: Iterable[Entry], kind: str) -> list[Entry]:

@@ -36,7 +36,7 @@ _TIME_WORDS = {
         giovedi venerdi domenica gennaio febbraio maggio giugno luglio settembre ottobre dicembre
         ontem hoje amanha janeiro fevereiro maio junho julho setembro outubro novembro dezembro""",
 }
-"""The lists of all languages apply to every text.
+"""Words that name a time, by language. The words of all languages apply to every text.
 
 Words that have a frequent other meaning in another language are therefore left out: "an", "été",
 "hier", "may", "mes".

@@ -24,7 +24,10 @@ _MOST_PLACES = 1_000
 
 _SLICE = 65_536
 _REACH = 4_096
-"""Characters that one search reads, and characters it reads beyond them; also used for words."""
+"""Sizes in characters: of a slice that one search covers, and of the lookahead after it.
+
+`_SLICE` is also the number of words that are compared at once.
+"""
 
 _SPACE = re.compile(r"\s+")
 

@@ -1,7 +1,7 @@
 """Load rarely used modules at their first use, so that opening a store stays fast.
 
-Type checkers see an ordinary import: ``if TYPE_CHECKING: from package import name``; its ``else``
-has ``name = Later("package.name")``.
+Type checkers see an ordinary import (``if TYPE_CHECKING: from package import name``). The ``else``
+branch contains ``name = Later("package.name")``.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ _Waiter = tuple[asyncio.AbstractEventLoop, "asyncio.Future[None]"]
 class LoopLock:
     """A lock for ``async with``.
 
-    In contrast, an `asyncio.Lock` is bound to the first loop that waits for it.
+    An `asyncio.Lock` is not enough, because it is bound to the first loop that waits for it.
     """
 
     def __init__(self) -> None:

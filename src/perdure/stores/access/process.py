@@ -23,7 +23,10 @@ class OwnProcess:
         return os.getpid() == self._pid
 
     def check(self) -> None:
-        """Raises: StoreUnavailable in a forked child, which lacks the store's threads and locks."""
+        """Check that this process opened the store.
+
+        Raises: StoreUnavailable in a forked child, which lacks the store's threads and locks.
+        """
         if os.getpid() != self._pid:
             raise StoreUnavailable(self._address, FORKED)
 

@@ -108,8 +108,8 @@ class LimitService(Protocol):
     async def permit_request(self, subjects: Iterable[str]) -> float:
         """Permit a request to a model if the limits of all `subjects` allow a request now.
 
-        Units: returns 0 if the request is permitted, otherwise the seconds to wait before the next
-        try.
+        Units: the result is 0 if the request is permitted, otherwise the seconds to wait before the
+        next try.
         """
         ...
 

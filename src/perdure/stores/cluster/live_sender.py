@@ -30,7 +30,7 @@ FLUSH_S = 0.05
 """Minimum time between two writes of this process, whatever the number of its turns."""
 
 SETTLE_S = 1.0
-"""How long the outcome of a call waits at most for the call's last events to be written."""
+"""Longest time that the outcome of a call waits until the call's last events are written."""
 
 LOOK_S = 10.0
 """How long the known watchers of a call are used before they are read again."""
@@ -168,7 +168,7 @@ class LiveSender:
                 self._cleaning = self._start(self._clean())
 
     def told(self, streams: Streams, *, is_new: bool) -> None:
-        """Handle a notification: other handles registered for `streams`, or renewed registrations."""
+        """Handle a notification that other handles registered for `streams` or renewed this."""
         if streams is None:
             self._start(self._load())
             return

@@ -55,7 +55,7 @@ class LiveTable(Protocol):
     handle: str
 
     def attach(self, on_watch: OnWatch, on_rows: Callable[[Streams], None]) -> None:
-        """Call `on_watch` when other handles register, `on_rows` when they write for this handle."""
+        """Call `on_watch` if other handles register, `on_rows` if they write for this handle."""
         ...
 
     def listen(self) -> None:
@@ -70,9 +70,7 @@ class LiveTable(Protocol):
         ...
 
     async def renew(self, streams: Sequence[StreamId]) -> None:
-        """Renew the registrations for `streams`, end this handle's other ones, and clean the
-        tables.
-        """
+        """Renew this handle's registrations for `streams`, end its other ones, clean the tables."""
         ...
 
     async def watched(self) -> list[StreamId]:

@@ -191,7 +191,7 @@ class ClusterService(Protocol):
     async def adopt(self) -> None:
         """Take over waiting work of protocol versions that no worker supports any more.
 
-        So neither a rolling upgrade nor a rollback of perdure loses waiting work.
+        Therefore, no waiting work is lost in a rolling upgrade or a rollback of perdure.
         """
         ...
 

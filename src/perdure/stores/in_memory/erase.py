@@ -130,7 +130,7 @@ def _erase_streams(
     random: RandomSource,
     bodies: list[bytes],
 ) -> tuple[tuple[ErasedSession, ...], Counts]:
-    """Remove the erased data of `takes` from memory and return what was erased.
+    """Remove the data of the erasures `takes` from memory, and return what was removed.
 
     The erased bodies are added to the list `bodies`.
     """

@@ -72,7 +72,7 @@ class MemoryHandle:
         self.is_closed = False
 
     def check_open(self) -> None:
-        """Raises: StoreUnavailable if the handle was closed."""
+        """Check that the handle is open. Raises: StoreUnavailable if it was closed."""
         if self.is_closed:
             raise StoreUnavailable(ADDRESS, "it was closed; open it again")
 

@@ -71,7 +71,7 @@ def _said(texts: Sequence[Text], codes: Mapping[str, bytes]) -> Iterator[Said]:
 
 
 def _numbers_by_key(keys: Sequence[Collection[str]]) -> dict[str, list[int]]:
-    """Return the numbers of the texts that have each key.
+    """Return a map from each key to the numbers of the texts that have this key.
 
     A text is listed as often as it has the key.
     """

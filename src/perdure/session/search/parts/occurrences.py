@@ -41,7 +41,7 @@ def pack_frequencies(repeated: Iterable[tuple[int, int]]) -> bytes:
 
 
 def pack_places(places: Sequence[int]) -> bytes:
-    """Pack positions in a session, in the order of the texts."""
+    """Pack `places`, the positions of texts in their session, in the order of the texts."""
     steps = [*places[:1], *map(sub, places[1:], places)]
     signed = [step << 1 if step >= 0 else (-step << 1) - 1 for step in steps]
     if max(signed, default=0) <= _LAST:

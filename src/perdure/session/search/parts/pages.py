@@ -40,7 +40,7 @@ DAMAGE = (
 _BEHIND = "\U0010ffff"
 
 _WINDOW = -12
-"""Raw deflate, with a window of 4 kB."""
+"""Setting of zlib for raw deflate with a window of 4 kB."""
 
 
 class Page(NamedTuple):
@@ -51,7 +51,10 @@ class Page(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """The data of `key`; `code` is empty if `key` is not a word. `values`: see ``occurrences``."""
+    """The data of `key` in a part.
+
+    `code` is empty if `key` is not a word. The module ``occurrences`` reads and writes `values`.
+    """
 
     key: str
     code: bytes
@@ -92,7 +95,7 @@ def role_key(role: str) -> str:
 
 
 def tool_key(tool: str) -> str:
-    """Return the filter key for the name of a tool, whatever characters it has."""
+    """Return the filter key for a tool, whatever characters the name of the tool has."""
     return f"{FILTER}t{tool.encode(errors='surrogatepass').hex()}"
 
 
@@ -130,7 +133,7 @@ def _page(held: list[Kept]) -> Page:
 
 
 def _grouped(codes: Iterable[bytes]) -> tuple[bytes, tuple[int, int, int]]:
-    """Return the group of each of `codes`, which is its length but at most 3.
+    """Return the group of each code in `codes`: the length of the code, but at most 3.
 
     Also return the number of the first code of each group.
     """
@@ -163,7 +166,7 @@ def kept_in(body: bytes, key: str) -> Kept | None:
 def beginning(
     body: bytes, prefix: str, is_wanted: Callable[[str], bool] | None = None
 ) -> list[Kept]:
-    """Return the data of those wanted keys in a page that begin with `prefix`."""
+    """Return the data of those keys in a page that begin with `prefix` and pass `is_wanted`."""
     page, keys = _read(body)
     first, behind = bisect_left(keys, prefix), bisect_left(keys, after(prefix))
     if is_wanted is None:

@@ -68,7 +68,7 @@ class PartAnswer:
 
     @property
     def stretch(self) -> bytes:
-        """Return the codes of the longest phrase without an alternative.
+        """Return the codes of the longest phrase that has no alternative (``OR``) in the query.
 
         Each block with a match contains these codes.
         """
