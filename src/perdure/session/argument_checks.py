@@ -44,7 +44,7 @@ class Kind(msgspec.Struct, frozen=True):
     """The values that an annotation accepts; `words` describe them in error messages.
 
     If `fits` is None, every value is accepted. `misfit` finds the part of a value that does not
-    match. It returns the name of this part, the `Kind` that the part must match, and the part.
+    match: it returns the name of the part, the `Kind` that is expected there, and the part.
     """
 
     words: str

@@ -65,7 +65,7 @@ def window_of(path: Sequence[Entry], undone: frozenset[EntryId] = frozenset()) -
     """Return the context window of the branch `path` (its tree entries from root to leaf).
 
     An erased compaction hides nothing. A compaction keeps nothing if its first kept entry is not on
-    the branch before the compaction. In this case, the window starts with the compaction itself.
+    the branch before the compaction; the window then starts with the compaction itself.
     """
     state = BranchState()
     for entry in path:

@@ -22,7 +22,7 @@ EntryId = NewType("EntryId", str)
 IdempotencyKey = Annotated[str, Meta(min_length=1)]
 """The key of a call that can be repeated.
 
-It is never empty, because unrelated calls would share an empty key.
+A key is never empty, because unrelated calls would share an empty key.
 """
 
 # Ids appear in the hash chain, in file names and in addresses: one line, no separator, no slash.

@@ -77,9 +77,9 @@ class ForkPoint(msgspec.Struct, frozen=True):
     """The position where a stream was forked.
 
     `leaf` is the entry after which the fork continues. `leaf` None means that the fork continues
-    before the root. `head` is the origin's head when the fork was made. Labels up to this head are
-    inherited; later labels are not. `scope` "tree" shares every branch up to `head`, "path" only
-    the branch that ends at `leaf`.
+    before the root. `head` is the origin's head when the fork was made. The fork inherits the
+    labels that were set up to `head`, but no later labels. `scope` "tree" shares every branch up to
+    `head`, "path" only the branch that ends at `leaf`.
     """
 
     stream: StreamId

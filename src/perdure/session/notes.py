@@ -27,7 +27,7 @@ QuestionTopic = Literal[
     "improvement-choice",
     "feedback-consent",
 ]
-"""Topics of questions. Those after "program" are asked by flows, in entries of flow kinds."""
+"""Topics of questions. The topics after "program" are used by flows, in entries of flow kinds."""
 
 PROGRAM: Final = "program"
 """The topic of a question that a program asks outside a turn (`Session.ask`)."""
@@ -303,10 +303,10 @@ class Adopted(SideBody, frozen=True):
 
 
 class SourcePlace(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Position of an entry in its imported file: `part` is the seq of its ``import_source``.
+    """Position of an entry in its imported file.
 
-    `is_copy` is True if perdure wrote the entry to the file as a copy of an entry of the parent
-    session.
+    `part` is the seq of the ``import_source`` entry that stores this part of the file. `is_copy` is
+    True if perdure wrote the entry to the file as a copy of an entry of the parent session.
     Units: bytes; `offset` counts from the start of the file, not of the part.
     """
 

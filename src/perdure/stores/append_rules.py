@@ -179,7 +179,7 @@ def is_current(lease: Lease, state: StreamState) -> bool:
 
 
 def read_bodies(write: Write) -> list[Read]:
-    """Read the bodies of `write` for `plan_append`. This is slow, but needs no stream's state.
+    """Read the bodies of `write` for `plan_append`; this is slow, but needs no stream's state.
 
     The result contains errors instead of raising them; `plan_append` raises them in the order of
     the entries.

@@ -89,10 +89,7 @@ class StoredSession:
 
 
 class LazySession:
-    """A session that is still a draft: it is not stored in its store yet.
-
-    Use `create` to make one.
-    """
+    """A session that is a draft, not stored in its store yet. `create` returns such a session."""
 
     def __init__(
         self, store: SessionStore, memory: in_memory_store.MemoryStore, birth: Write, clock: Clock

@@ -76,7 +76,7 @@ class Write(msgspec.Struct, frozen=True, kw_only=True):
     `expected_head` (a seq; -1 means empty). The whole commit also fails if the stream is not at
     `expected_leaf` (an id; None means before the root). `lease` is the lease of the open turn, if
     the write belongs to that turn. If `taking` is given, this commit acquires the lease, and
-    `lease` is not given. The whole commit then fails under the same conditions as
+    `lease` must be None. The whole commit then fails under the same conditions as
     ``acquire_lease``. `is_releasing` releases the lease at the end of the commit. `taking` and
     `is_releasing` require a backend with ``leases_in_commits``; `taking` also requires a commit
     without an idempotency key. `is_received` means that the entries come from an import; they get
@@ -206,8 +206,9 @@ class Capabilities(ShortRepr, frozen=True, kw_only=True):
     entries, with their own ids. The header of a copied fork has a `parent` and no `fork`. With
     `encryption`, the store can be encrypted at rest. With `erase`, content can be erased from a
     stream that remains. Without the feature `erase`, a stream can only be removed as a whole. With
-    `search`, the store is also a `SearchService`. With `recall`, the store's search can count words
-    for a recall. With `leases_in_commits`, a commit can acquire and release a lease.
+    `search`, the store supports full-text search (``SearchService``). With `recall`, the store's
+    search can count words for a recall. With `leases_in_commits`, a commit can acquire and release
+    a lease.
     """
 
     multi_stream_commit: bool = True

@@ -54,9 +54,9 @@ class SearchService(Protocol):
     async def recall(self, asked: Asked) -> list[Recalled]:
         """Return the texts that `asked.ranking` ranks best.
 
-        The recall covers all commits before the call. The ranking runs in a thread. It receives the
-        frequency of the words in every text, and the vectors of `asked.model` for the texts that
-        have one.
+        The recall covers all commits before the call. The ranking runs in a thread. The ranking
+        receives the frequency of the words in every text, and the vectors of `asked.model` for the
+        texts that have one.
         Raises: SearchIndexDamaged.
         """
         ...

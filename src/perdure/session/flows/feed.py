@@ -5,7 +5,7 @@ session records the reasoning, text and actions of the role. A feed is computed 
 the flow's log and from the log of the role's session. A feed is never stored, and no item is
 dropped. An item changes only while it is the newest item (text is added to it) or is pending (it
 has no outcome yet). A reader with a `FeedPoint` can therefore continue from that point, over any
-number of pages. The result is the same feed as in one full read.
+number of pages. Reading a feed in pages gives the same items as reading it at once.
 """
 
 from __future__ import annotations

@@ -135,7 +135,7 @@ class WorkflowChanged(SideBody, frozen=True):
 class NodeClaimed(SideBody, frozen=True, omit_defaults=True):
     """A node starts, or resumes, work in the session of its role.
 
-    `delivered` are the keys of the edges whose artifacts the message to the node contains.
+    `delivered` are keys of edges: the message to the node contains the artifacts sent along them.
     `superseded` are the keys of the node's own forward handoffs that the claim withdraws. `text` is
     the person's reply that this claim consumes.
     """

@@ -280,7 +280,7 @@ class FlowState(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def owing(self) -> tuple[FlowNode, ...]:
-        """Return the nodes of `owing_ids`, in their order."""
+        """Return the nodes of `owing_ids`, in the order of the graph."""
         return tuple(self.graph.in_order(self.owing_ids))
 
     def in_record(self, path: str) -> str:

@@ -47,7 +47,7 @@ _RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
 
 
 class InlineMedia(msgspec.Struct, frozen=True):
-    """Media as bytes, before a handle replaces them. Create them with `media`."""
+    """Media as bytes, before a handle replaces them. Use `media` to create such a value."""
 
     mime_type: str
     content: bytes

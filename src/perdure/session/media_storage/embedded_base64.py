@@ -162,7 +162,7 @@ def _rebuilt(
     of_object: Callable[[dict[str, object]], dict[str, object]],
     depth: int = 0,
 ) -> Any:
-    """Return `value` with `text` applied to each string, and `of_object` to each base64 object."""
+    """Return `value` after applying `text` to each string and `of_object` to each base64 object."""
     if isinstance(value, str):
         return text(value)
     if depth == MAX_DEPTH:

@@ -12,7 +12,7 @@ from perdure.session.ids import EntryId, StreamId
 SearchRole = Literal[
     "system", "context", "user", "assistant", "tool", "summary", "custom", "title", "label"
 ]
-"""The author: the role of a message, or the type of other text.
+"""The author of a text: the role of a message, or the type of another text.
 
 ``summary``: of a compaction or a branch; ``custom``: a message of an extension.
 """

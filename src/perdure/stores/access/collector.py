@@ -43,9 +43,9 @@ def collector_paused_to_load() -> Generator[None]:
 
     Modules remain loaded and contain tens of thousands of objects. Without this function, the next
     collection would scan all objects of the loaded modules. Garbage that other code made before the
-    call waits for a full collection. So use this function only for loading modules, which happens a
-    limited number of times. Objects that the program froze remain frozen; in that case, no object
-    is counted as old.
+    call waits for a full collection. Use this function only for loading modules, because that
+    happens a limited number of times. Objects that the program froze remain frozen; in that case,
+    no object is counted as old.
     """
     with collector_paused():
         before = gc.get_count()[0]

@@ -70,7 +70,10 @@ class LiveTable(Protocol):
         ...
 
     async def renew(self, streams: Sequence[StreamId]) -> None:
-        """Renew this handle's registrations for `streams`, end its other ones, clean the tables."""
+        """Renew this handle's registrations for `streams`, and end its other registrations.
+
+        The call also cleans the tables.
+        """
         ...
 
     async def watched(self) -> list[StreamId]:

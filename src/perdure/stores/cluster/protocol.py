@@ -132,8 +132,8 @@ class WorkerFacts(msgspec.Struct, frozen=True, kw_only=True):
 class Liveness(Protocol):
     """Reports the state of one worker regularly, from `start` to `stop`.
 
-    `dead_owners` are the owners of leases that are known to be dead. `queues` are the queues from
-    which the worker takes work, and `running` returns how many pieces of work it runs.
+    `dead_owners` are the lease owners that are known to be dead. `queues` are the queues from which
+    the worker takes work, and `running` returns how many pieces of work it runs.
     """
 
     dead_owners: frozenset[str]
@@ -200,7 +200,7 @@ class ClusterService(Protocol):
         ...
 
     async def limit_stalls(self) -> None:
-        """Make the server end transactions that stay idle until their worker would count as dead.
+        """Make the server end a transaction that is idle so long that its worker counts as dead.
 
         Without a limit on idle transactions, a worker that is suspended inside a transaction would
         block its sessions for other workers.

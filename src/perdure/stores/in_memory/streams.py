@@ -115,7 +115,7 @@ def held_in(heap: Heap, stream: StreamId) -> HeldStream:
 
 
 def lineage(heap: Heap, held: HeldStream) -> Iterator[tuple[HeldStream, int]]:
-    """Yield the stream with its head, then each origin with the last shared seq."""
+    """Yield the stream with its head, then each origin with the last seq that a fork shares."""
     upto = held.state.head
     while True:
         yield held, upto

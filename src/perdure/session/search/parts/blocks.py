@@ -89,7 +89,7 @@ def _row(first: int, held: Sequence[Said]) -> BlockRow:
 
 
 def _width(most: int) -> int:
-    """Return the number of bytes for numbers up to `most`."""
+    """Return how many bytes a number takes in a column whose numbers are at most `most`."""
     if most < 1 << 8:
         return 1 if most else 0
     return 2 if most < 1 << 16 else 4 if most < 1 << 32 else 8

@@ -83,7 +83,7 @@ def _numbers_by_key(keys: Sequence[Collection[str]]) -> dict[str, list[int]]:
 
 
 def _repeated(steps: Sequence[int]) -> list[tuple[int, int]]:
-    """Return the index of each repeated number among the distinct numbers, and its frequency.
+    """Return each repeated number, as its index among the distinct numbers, and its frequency.
 
     `steps` are the differences between consecutive numbers; 0 means that the number is repeated.
     """

@@ -19,7 +19,7 @@ _ON = 255
 _ONS = bytes((_ON,))
 
 _DENSE = 2 * _ON
-"""If the mean step is smaller, the form with one byte per step is tried, too."""
+"""If the mean step is below this, the form with one byte per step is tried, too."""
 
 _OF_MANY = 5
 """If a set has more than one text in this many, scanning all texts is faster than finding each."""

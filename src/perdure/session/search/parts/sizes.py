@@ -17,8 +17,8 @@ MOST_LOOSE_WORDS = 200_000
 BATCH_ROWS = 8_192
 """Maximum texts in one batch and in one part; it is at most ``postings.MOST_TEXTS``.
 
-A part holds each of its words once. With 2,048 texts in a part, its pages take 0.71 of the size of
-the texts. With 8,192 texts, they take 0.51, and a recall reads a quarter of the pages.
+A part holds each of its words once. With 2,048 texts in a part, the pages of the part take 0.71 of
+the size of the texts; with 8,192 texts, they take 0.51, and a recall reads a quarter of the pages.
 """
 
 BATCH_BYTES = 16_000_000
