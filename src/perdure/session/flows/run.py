@@ -100,7 +100,10 @@ class CommandGrants(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ToolGrants(msgspec.Struct, frozen=True, rename="camel"):
-    """The MCP tools that may run without asking. Shape: each key is the name of a tool."""
+    """The MCP tools that may run without asking.
+
+    Shape: each key is the name of a tool.
+    """
 
     __repr__ = short_repr
 
@@ -129,6 +132,7 @@ class FeedbackContext(ShortRepr, frozen=True, omit_defaults=True, rename="camel"
 
 class ImprovementPhase(msgspec.Struct, frozen=True, rename="camel"):
     """Progress of the review.
+
 
     Shape: all roles are role instances; the role that gives the feedback is never among them. Paths
     are relative to the workspace, or absolute if they are outside of the workspace.

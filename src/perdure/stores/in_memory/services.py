@@ -72,7 +72,10 @@ class MemoryHandle:
         self.is_closed = False
 
     def check_open(self) -> None:
-        """Check that the handle is open. Raises: StoreUnavailable if it was closed."""
+        """Check that the handle is open.
+
+        Raises: StoreUnavailable if it was closed.
+        """
         if self.is_closed:
             raise StoreUnavailable(ADDRESS, "it was closed; open it again")
 
@@ -278,6 +281,7 @@ class MemoryMaintenance:
 
 def texts_in(heap: Heap) -> Iterator[Found]:
     """Yield all searchable texts, the newest entry first and then the titles.
+
 
     Shape: another thread may iterate while `heap` changes.
     """
