@@ -23,11 +23,11 @@ _HEAD_BYTES = 2**16
 
 
 async def open_jsonl(address: str, *, durability: str, **options: Any) -> JsonlStore:
-    """Open the store at ``jsonl:///folder`` (or ``jsonl:////absolute``), ``?dialect=operator|pi``.
+    """Open the store at ``jsonl:///folder[?dialect=operator|pi]`` (or ``jsonl:////absolute``).
 
     `options` are passed to `JsonlStore.open`.
-    Raises: ConfigError for an invalid address, dialect or durability, and for a folder whose files
-    have the other dialect. The call also raises the errors of `JsonlStore.open`.
+    Raises: ConfigError if the address, dialect or durability is invalid, or if the files in the
+    folder have another dialect. The call also raises the errors of `JsonlStore.open`.
     """
     parts = urlsplit(address)
     folder = unquote(parts.path.removeprefix("/"))
@@ -53,7 +53,7 @@ async def open_jsonl(address: str, *, durability: str, **options: Any) -> JsonlS
 
 
 class _Head(msgspec.Struct):
-    """The fields of a file's first line that identify its dialect: pi writes its time as text."""
+    """The fields of a file's first line that show its dialect; only pi writes the time as text."""
 
     type: str
     timestamp: str | float
@@ -63,7 +63,7 @@ _head = msgspec.json.Decoder(_Head)
 
 
 def _of_another_dialect(folder: Path, dialect: str) -> tuple[Path, str] | None:
-    """Return a file in `folder` with another dialect, and that dialect; check few files only."""
+    """Return a file whose dialect is not `dialect`, and its dialect; check only few files."""
     with suppress(OSError):
         for file in islice(folder.glob("*.jsonl"), _FILES):
             found = _dialect_of(file)

@@ -1,8 +1,8 @@
 """Commit to one session: plan, write the lines with one write call, then update the index.
 
 The caller holds the session's lock and has read the file to its end. A rejected commit leaves the
-file unchanged. A failed write leaves lines without a batch; readers ignore these lines and the next
-commit skips them.
+file unchanged. A failed write may leave lines without the `Batch` that ends a commit; readers
+ignore these lines and the next commit skips them.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Appender:
         self._random = random
 
     def append(self, commit: Commit) -> CommitResult:
-        """Append `commit` as ``SessionStore.commit`` promises."""
+        """Append `commit`, with the guarantees of ``SessionStore.commit``."""
         write, key = commit.writes[0], commit.idempotency_key
         with ExitStack() as locks:
             if key is not None:
@@ -221,7 +221,7 @@ def _warn_of_length(line: bytes, header: StreamHeader, codec: Codec) -> None:
 
 
 def _copies_in(key: Key, log: Log) -> int:
-    """Return how many entries of the commit with `key` were copied by a fork."""
+    """Return how many entries of the commit with `key` are copies that a fork made."""
     return log.copies if key.first == 0 else 0
 
 
@@ -236,8 +236,8 @@ def _with_copies(write: Write, header: StreamHeader, origin: Log | None) -> Copi
 class BatchFacts(NamedTuple):
     """Data about a whole commit.
 
-    `copies` counts the entries that a fork copied; `asked` is the fingerprint bound to the
-    idempotency key.
+    `copies` counts the entries that a fork copied; `asked` is the commit's fingerprint, which is
+    stored with the idempotency key.
     """
 
     at: int
@@ -308,7 +308,7 @@ class CommitLines:
         return commit_hash(before, self._facts.at, self.admission.epoch, hashed_lines)
 
     def _header_lines(self, lines: list[bytes]) -> tuple[Fields, Ours]:
-        """Add the first lines of the file to `lines`; return the record of the last one.
+        """Add the first lines of a new file to `lines`; return the record of the last line added.
 
         The first line has only keys of the file's own format, because pi skips files whose first
         line is too long.
@@ -400,7 +400,7 @@ class CommitLines:
         return last if last is None or is_tools else written_id(id_)
 
     def _model_at(self, seq: int | None) -> str | None:
-        """Return the model in effect at the entry `seq`, of this commit or an earlier one."""
+        """Return the model in effect at entry number `seq`, which may be in an earlier commit."""
         entries, first = self.admission.entries, self._state.head + 1
         while seq is not None and seq >= first and entries[seq - first].kind != ModelChange.kind:
             parent = entries[seq - first].parent_id

@@ -35,7 +35,7 @@ Parent = str | None
 
 
 class EntryLines(msgspec.Struct, frozen=True):
-    """An entry as lines; a batch can still be added to the last line (`line`)."""
+    """An entry as lines; `line` adds the `Batch` that ends a commit to the last line."""
 
     lines: tuple[bytes, ...]
     last: Fields
@@ -50,7 +50,7 @@ class EntryLines(msgspec.Struct, frozen=True):
 def entry_lines(
     entry: Entry, ours: Ours, parent: Parent, writing: WriteContext, codec: Codec
 ) -> EntryLines:
-    """Return `entry` as records, of which the first follows `parent`.
+    """Return the records of `entry`; the first record has the parent `parent`.
 
     `ours` has the fields of the entry that records cannot express.
     """
@@ -123,7 +123,7 @@ def _patch(entry: Entry, records: Sequence[Fields], codec: Codec) -> Patch | Non
 
 
 def _join_records(said: Sequence[Said]) -> Said:
-    """Join the content of the records of one entry: the results of a tool message."""
+    """Join the contents of one entry's records, which are the results of a tool message."""
     first = said[0].body
     if len(said) == 1 or not isinstance(first, Message):
         return said[-1]  # Operator writes retained messages before their compaction

@@ -75,4 +75,4 @@ class CommitLook:
 
 
 class _UnknownStream(Exception):
-    """A write to an unknown stream: every iterator has to be woken."""
+    """The stream that was written is unknown, so every waiting iterator must be woken."""

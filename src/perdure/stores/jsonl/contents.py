@@ -30,7 +30,7 @@ from perdure.stores.verification import StoredEntry
 def entries_of(
     log: Log, seqs: Iterable[int], is_wanted: Callable[[bytes], bool] | None = None
 ) -> list[Entry]:
-    """Return the entries `seqs` of `log`, in this order, if `is_wanted` accepts their lines.
+    """Return the entries with these `seqs`, in this order, if `is_wanted` accepts their lines.
 
     Raises: SessionNotFound if the file was removed.
     """
@@ -42,7 +42,7 @@ def entries_of(
 
 
 def stored_of(log: Log, seqs: Iterable[int] | None = None) -> Iterator[StoredEntry]:
-    """Yield each entry with its salt, its digest and, in another program's line, the hashed bytes.
+    """Yield each entry with its salt and digest; for another program's line, also the hashed bytes.
 
     With `seqs`, yield only the entries with these seqs.
     Raises: SessionNotFound if the file was removed.
@@ -58,7 +58,7 @@ def stored_of(log: Log, seqs: Iterable[int] | None = None) -> Iterator[StoredEnt
 
 
 def media_of(log: Log, digest: str) -> bytes | None:
-    """Return a content from another program's line; None if no such line contains it."""
+    """Return the content with that digest from another program's line; None if no line has it."""
     seq = log.media.get(digest)
     if seq is None or seq >= len(log.rows):
         return None

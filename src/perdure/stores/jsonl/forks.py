@@ -28,17 +28,17 @@ from perdure.stores.validation import names_in
 
 _REFERENCES = {Compaction.kind: "first_kept", BranchSummary.kind: "from_id"}
 _SOURCE = "source"
-"""The field with an entry's location in an import original, which is not copied."""
+"""The field with an entry's location in an import original. A fork does not copy this field."""
 
 _SWITCHES = (ModelChange.kind, ThinkingChange.kind)
 _NO_PLACE = SourcePlace(part=-1, offset=0, length=0)
-"""The source of a copied switch that a file made: it is not in force (``engine.switches``)."""
+"""Marks a copied switch as imported, so that it is not in force (``engine.switches``)."""
 
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class CopiedFork(msgspec.Struct, frozen=True):
-    """A fork as a new stream: `write` creates it; the write's first `count` entries are copies.
+    """A fork as a new stream: `write` creates it, and its first `count` entries are copies.
 
     Shape: `ids` maps an entry of the origin to its copy.
     """
@@ -49,7 +49,7 @@ class CopiedFork(msgspec.Struct, frozen=True):
 
 
 def copy_fork(origin: Log, header: StreamHeader, fork: ForkPoint, write: Write) -> CopiedFork:
-    """Return `write`, which creates the fork `header` of `origin`, with the copied entries.
+    """Return `write`, which creates the fork of `origin`, with the copied entries added first.
 
     Raises: InvalidEntry, InvalidParent if the fork point does not exist in `origin`; LeafConflict.
     """
@@ -72,7 +72,7 @@ def copy_fork(origin: Log, header: StreamHeader, fork: ForkPoint, write: Write) 
 
 
 def contents_of(origin: Log, made: CopiedFork) -> tuple[bytes, ...]:
-    """Return the contents that the copies reference and another program's line in `origin` has."""
+    """Return the contents that the copies reference in lines of `origin` by other programs."""
     copies = made.write.entries[: made.count]
     names = names_in(copy.body for copy in copies) & origin.media.keys()
     found = (media_of(origin, name) for name in sorted(names))

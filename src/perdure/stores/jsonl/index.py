@@ -51,7 +51,7 @@ from perdure.stores.regular_files import open_to_read
 from perdure.stores.verification import StoredCommit
 
 _TRAIL_BYTES = 256
-"""Bytes at the end of the part already read that are read again, to detect a rewrite."""
+"""Number of bytes before the read position that are read again, to detect a rewritten file."""
 
 
 TAIL_BYTES = 2**18
@@ -83,7 +83,7 @@ class Log(IndexState):
         return self.is_session
 
     def _is_another(self, stamp: Stamp) -> bool:
-        """Return whether the file was rewritten, instead of only extended."""
+        """Return whether the file was rewritten, and not only extended."""
         known = self._stamp
         if known is None:
             return stamp.size < self.size
@@ -182,7 +182,7 @@ class Log(IndexState):
             self._take_foreign(each)
 
     def _taken_back(self, first: int) -> list[Line]:
-        """Remove and return another program's lines from `first` on, to add them after a batch."""
+        """Remove another program's lines from seq `first` on; return them, to add them later."""
         run = self.run
         count = len(self.rows) - first
         if count <= 0:
@@ -230,7 +230,7 @@ class Log(IndexState):
             self._pending, self.end = [], self.size
 
     def _near(self, seq: int | None) -> int | None:
-        """Return the tree entry `seq`, or the previous tree entry if `seq` is lost."""
+        """Return `seq` if its entry is readable, otherwise the seq of the previous tree entry."""
         return None if seq is None else self.rows[seq].anchor
 
     def _settle(self, batch: Batch, line: Line) -> None:
@@ -336,7 +336,7 @@ class Tail(Log):
     base = 0
 
     def read(self, header: StreamHeader) -> bool:
-        """Read the end of the file of session `header`; return False if more is needed."""
+        """Read the end of the session's file; return False if earlier parts are needed, too."""
         self.header, self.is_session = header, True
         lines = self._end()
         for number, line in enumerate(lines):
@@ -349,7 +349,7 @@ class Tail(Log):
         return False
 
     def go_on(self, header: StreamHeader, end: int, base: int, leaf: int | None) -> bool:
-        """Read the file after byte `end`; before it are `base` entries and the leaf `leaf`.
+        """Read the file after byte `end`; the part before has `base` entries and the leaf `leaf`.
 
         Returns False if the whole file must be read.
         """

@@ -56,7 +56,8 @@ class IndexState:
 
     `media` maps a content in another program's line to the entry that contains the content.
 
-    `has_own_header` means that perdure created the file, and that its own header was read.
+    `has_own_header` means that perdure created the file, and that perdure's own header line was
+    read.
     """
 
     def __init__(self, path: Path, codec: Codec) -> None:
@@ -104,7 +105,7 @@ class IndexState:
 
     @property
     def hash(self) -> bytes:
-        """The chain's head; another program's lines since the last batch count as one commit."""
+        """The chain's last hash; another program's lines after the last batch are one commit."""
         run = self.run
         return commit_hash(self._hash, run.at, 0, run.hashed) if run.hashed else self._hash
 
@@ -133,17 +134,17 @@ class IndexState:
         return [*self.commits, last]
 
     def id_of(self, seq: int | None) -> EntryId | None:
-        """Return the id of the entry `seq`."""
+        """Return the id of the entry with that seq."""
         return None if seq is None else entry_id(self.header.id, seq)
 
     def anchor_of(self, record: str | None) -> int | None:
-        """Return the tree entry that is the parent of entries that follow the record `record`."""
+        """Return the seq of the tree entry that is the parent of an entry that follows `record`."""
         seq = None if record is None else self.ids.get(record)
         return None if seq is None else self.rows[seq].anchor
 
 
 def entry_at(log: IndexState, seq: int, body: bytes) -> Entry:
-    """Return the entry `seq` with its body."""
+    """Return the entry with that seq and that body."""
     row = log.rows[seq]
     return Entry(
         stream=log.header.id,
@@ -159,7 +160,7 @@ def entry_at(log: IndexState, seq: int, body: bytes) -> Entry:
 
 
 def tool_digest(line: bytes, part: int) -> bytes:
-    """Return the digest of an entry in another program's line, which is the line's hash."""
+    """Return the digest of an entry in another program's line; the digest is the line's hash."""
     return hashlib.blake2b(line, digest_size=32, salt=bytes([part])).digest()
 
 
@@ -177,7 +178,7 @@ def foreign_entry(log: IndexState, said: Said, parent: int | None, part: int) ->
 
 
 def _resolve_reference(log: IndexState, name: str, record: str, parent: int | None) -> int | None:
-    """Return the tree entry for `record`; for a side record, the next entry on the branch."""
+    """Return the seq of the tree entry for `record`; for a side record, a neighbour's."""
     seq = log.ids.get(record)
     if seq is None or log.rows[seq].lane == "tree":
         return seq

@@ -26,7 +26,7 @@ _NO_JSON = msgspec.Raw()
 
 
 class Batch(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The content of one write, and the state of the stream after it.
+    """Describes one write of perdure, and the state of the stream after it.
 
     Units: bytes. `size` is the length of the batch's lines before this one. `torn` is the length of
     an unfinished write before the batch, and `payload` the length of all bodies so far.
@@ -59,7 +59,7 @@ class Batch(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Ours(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The fields of the entry with number `seq` in session `of` that its record cannot express.
+    """The fields of an entry that its record cannot express; `of` is its session, `seq` its seq.
 
     `header` and `copies` (the number of entries copied by a fork) are in the file's second line,
     because the first line has only keys of the file's own format. `more` means that the next record
@@ -135,7 +135,7 @@ def _foreign_envelope(fields: Fields | None) -> Envelope | None:
 
 
 def fields_of(line: bytes) -> Fields | None:
-    """Return the JSON object in `line`, repaired if only lenient readers accept it, or None."""
+    """Return the JSON object in `line`, repaired if needed; None if `line` contains no object."""
     return object_of(read_line(line).value)
 
 
@@ -143,7 +143,7 @@ def fields_of(line: bytes) -> Fields | None:
 
 
 def line_of(fields: Fields, ours: Ours | None, codec: Codec) -> bytes:
-    """Return the record `fields`, with `ours`, as a line without its end."""
+    """Return the record `fields`, with `ours`, as a line without a line break."""
     return codec.line(fields if ours is None else {**fields, "perdure": ours})
 
 

@@ -21,14 +21,14 @@ from perdure.stores.jsonl.index import Log, Tail
 def entries(
     log: Log, after: int, limit: int | None, *, kind: str | None, before: int | None
 ) -> list[Entry]:
-    """Return the log after seq `after`, or entries before `before`, newest first."""
+    """Return the entries after seq `after`; with `before`, the entries before it, newest first."""
     seqs = seqs_between(len(log.rows), after, before)
     fitting = (seq for seq in seqs if kind in (None, log.rows[seq].kind))
     return entries_of(log, list(islice(fitting, limit)))
 
 
 def seq_of(log: Log, reference: str) -> int | None:
-    """Return the seq of the entry with that id; None if the session does not have it."""
+    """Return the seq of the entry with the id `reference`; None if the session lacks it."""
     try:
         stream, seq = entry_place(reference)
     except ValueError:
@@ -38,13 +38,13 @@ def seq_of(log: Log, reference: str) -> int | None:
 
 
 def tree_seq(log: Log, reference: str) -> int | None:
-    """Return the seq of the tree entry with that id; None if the session does not have it."""
+    """Return the seq of the tree entry with the id `reference`; None if the session lacks it."""
     seq = seq_of(log, reference)
     return None if seq is None or log.rows[seq].lane != "tree" else seq
 
 
 def entry(log: Log, reference: EntryId) -> Entry:
-    """Return the entry with that id.
+    """Return the entry with the id `reference`.
 
     Raises: EntryNotFound.
     """
@@ -57,7 +57,7 @@ def entry(log: Log, reference: EntryId) -> Entry:
 def branch(
     log: Log, leaf: EntryId | None, *, limit: int | None = None, kind: str | None = None
 ) -> list[Entry]:
-    """Return the tree entries from the root to `leaf`, or only the newest `limit` of `kind`.
+    """Return the tree entries from the root to `leaf`, or only the newest `limit` ones of `kind`.
 
     Raises: EntryNotFound.
     """
@@ -98,7 +98,7 @@ def _leaf(log: Log, leaf: EntryId | None) -> int | None:
 
 
 def visible_ids(log: Log, references: Sequence[EntryId]) -> frozenset[EntryId]:
-    """Return the `references` that are in the session; a fork has copies as its own entries."""
+    """Return the `references` that are in the session; a fork contains copies of shared entries."""
     return frozenset(each for each in references if seq_of(log, each) is not None)
 
 
@@ -124,14 +124,14 @@ def tree(log: Log, limit: int | None = None) -> list[Entry]:
 
 
 def notes(log: Log, kinds: Sequence[str]) -> list[Entry]:
-    """Return the side entries of `kinds`."""
+    """Return the side entries with these `kinds`."""
     wanted = frozenset(kinds)
     rows = enumerate(log.rows)
     return entries_of(log, [n for n, row in rows if row.lane == "side" and row.kind in wanted])
 
 
 def window(log: Log, leaf: EntryId | None, limit: int | None = None) -> ContextWindow:
-    """Return the context window (``fold.window_of``) of `leaf`; with `limit` only its end.
+    """Return the context window (``fold.window_of``) of `leaf`; with `limit`, only its end.
 
     Raises: EntryNotFound.
     """
@@ -180,7 +180,7 @@ def _in_force(
 
 
 def _start(log: Log, compaction: int, entry: Entry) -> int:
-    """Return the depth of the first entry that `compaction` keeps, or the depth of `compaction`."""
+    """Return the depth of the first entry that `compaction` keeps, or the compaction's depth."""
     kept = first_kept_by(entry)
     seq = None if kept is None else tree_seq(log, kept)
     if seq is not None and seq in upwards(log, log.rows[compaction].parent):

@@ -1,4 +1,4 @@
-"""The rows of an index for a session file: its header, its entries' locations, its keys."""
+"""The rows of the index of a session file: the header, the locations of entries, the keys."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from perdure.stores.chain import HASH_BYTES
 from perdure.stores.jsonl.lines import Batch, Envelope, Ours
 
 HEADERS = ("session", "session_header")
-"""Types of a header record: the one tools write, and the one in Operator's documentation."""
+"""Types of a header record: the type that tools write, and the type in Operator's documentation."""
 
 
 class Row(msgspec.Struct, gc=False):
-    """The location of an entry. `anchor` is the tree entry that later records follow.
+    """The location of an entry. `anchor` is the tree entry below which later records go.
 
     Units: bytes; `size` is 0 if the line is lost. Shape: a field that refers to another entry
     contains its sequence number (seq). `part` is the number of the entry among the entries of its
-    record. `depth` counts the entries before this entry on its branch, `messages` the messages up
-    to and including it. `compaction`, `model` and `thinking` are the newest entries of these kinds
-    on the branch.
+    record. `depth` counts the entries before this entry on its branch, and `messages` the messages
+    up to and including this entry. `compaction`, `model` and `thinking` are the newest entries of
+    these kinds on the branch.
     """
 
     offset: int
@@ -68,7 +68,7 @@ def lost_row(anchor: int | None) -> Row:
 
 
 def place(row: Row, rows: list[Row], parent: int | None) -> None:
-    """Add `row` to `rows`: as a tree entry below `parent`, or as a side entry anchored there."""
+    """Add `row` to `rows`; `parent` is the parent of a tree entry or the anchor of a side entry."""
     seq = len(rows)
     rows.append(row)
     if row.lane == "side":
@@ -114,7 +114,7 @@ def header_of(envelope: Envelope, fields: Fields, codec: Codec) -> StreamHeader 
 
 
 def own_header_of(ours: Ours | None, stream: StreamId) -> StreamHeader | None:
-    """Return the header of `stream`, if `ours` is from the second line of a file of perdure."""
+    """Return the header of `stream`, if `ours` is from line two of a file that perdure created."""
     header = None if ours is None or ours.of != stream else ours.header
     return header if header is not None and header.id == stream else None
 

@@ -115,7 +115,7 @@ class JsonlHandle:
         return standing
 
     def catch_up(self) -> None:
-        """Assign positions to entries without one: of another program or a killed process."""
+        """Assign positions to entries that another program or a killed process wrote."""
         catch_up(self.shelf, self.feed)
 
 

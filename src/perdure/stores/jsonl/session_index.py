@@ -1,8 +1,8 @@
 """The sessions of a folder: their files, their states, and the file indexes in memory.
 
-The state of a session is read from the end of its file, where the last batch of perdure states it.
-If another program wrote after perdure's last batch, or if there is no batch, the whole file is read
-once.
+The state of a session is part of the last `Batch` that perdure wrote, so it is read from the end of
+the file. If another program wrote after perdure's last batch, or if there is no batch, the whole
+file is read once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from perdure.stores.protocol import StreamState
 from perdure.stores.regular_files import NotRegular, open_to_read, status_of
 
 MOST_LOGS = 64
-"""Indexes kept in memory; the least recently used one is dropped first."""
+"""Maximum number of indexes in memory; the least recently used one is dropped first."""
 
 _TAIL_BYTES = 16_384
 _MOST_TAIL_BYTES = 2**24
@@ -153,7 +153,7 @@ class SessionIndex:
         return os.path.realpath(path.parent) == os.path.realpath(self.folder.path)
 
     def remember_path(self, stream: StreamId, path: Path) -> Path:
-        """Remember that `path` holds the session."""
+        """Remember that the file `path` contains the session."""
         self._paths[stream] = path
         return path
 
@@ -192,10 +192,10 @@ class SessionIndex:
         return path in self._logs
 
     def standing_in(self, path: Path, stamp: Stamp) -> FileState | None:
-        """Return the session's state in `path`, a file with that `stamp`; None without a session.
+        """Return the state of the session in the file `path`; None if it contains no session.
 
-        Return None also if a newer version of perdure wrote the session; opening the session then
-        raises the error.
+        `stamp` is the file's current stamp. The call also returns None if a newer version of
+        perdure wrote the session; opening the session then raises the error.
         Raises: StoreUnavailable.
         """
         try:
@@ -231,7 +231,7 @@ def _standing_of(log: Log) -> FileState:
 
 
 def state_at(standing: FileState, epoch: int) -> StreamState:
-    """Return `standing` as a `StreamState`, with a lease of `epoch`."""
+    """Return the `StreamState` for the file state `standing` and the lease's `epoch`."""
     stream = standing.header.id
     leaf = standing.leaf
     return StreamState(

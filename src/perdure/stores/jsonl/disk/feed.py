@@ -1,4 +1,4 @@
-"""The order of all entries of a folder: one line per commit, in a file beside the sessions.
+"""Store the order of all entries of a folder in one file, the feed, with one line per commit.
 
 A line is ``<position> <session> <first seq> <count>``, where the position belongs to the commit's
 first entry. A line with count 0 means that the session was erased; all earlier lines of this
@@ -31,14 +31,14 @@ from perdure.stores.regular_files import open_regular, open_to_read, read_regula
 
 NAME = "feed"
 GAP = 2**20
-"""How far positions jump after the file may have lost lines."""
+"""Number of positions that are skipped if the file may have lost lines."""
 
 SOON_S = 0.25
-"""How long a written commit waits for the feed's lock."""
+"""How long a commit, after its write, waits for the feed's lock."""
 
 _TRAIL_BYTES = 256
 _MOST = 2**62
-"""Larger than any store: a line with a larger number is damaged."""
+"""Upper limit of the numbers in a valid line; a line with a larger number is damaged."""
 _APPENDING = os.O_RDWR | os.O_APPEND | os.O_CREAT
 
 
@@ -52,7 +52,10 @@ class Span(NamedTuple):
 
 
 class FeedMark(msgspec.Struct, array_like=True, frozen=True):
-    """The part of a feed that was read; `trail` is the hash of its end. Units: bytes."""
+    """The part of a feed that was read; `trail` is the hash of the last bytes of this part.
+
+    Units: bytes.
+    """
 
     inode: int = 0
     end: int = 0
@@ -83,7 +86,7 @@ class Feed:
         return self._heads.get(stream, -1)
 
     def lost(self, stream: StreamId, head: int) -> list[range]:
-        """Return the acknowledged entries missing in a session file that ends at `head`."""
+        """Return the seqs of acknowledged entries missing in a file whose last seq is `head`."""
         gone = range(head + 1, self.head(stream) + 1)
         return [*self._losses.get(stream, ()), *([gone] if gone else [])]
 
@@ -173,7 +176,7 @@ class Feed:
         self._heads[span.stream] = span.first + span.length - 1
 
     def forget(self, stream: StreamId) -> None:
-        """Record that the session was erased: its positions stay empty, its id may be reused."""
+        """Record that the session was erased; its positions stay empty, its id may be reused."""
         with self._folder.hold_lock("feed", ""):
             self.refresh()
             if self.lost(stream, -1):
@@ -210,7 +213,7 @@ class Feed:
         is_lossy: bool,
         wait_s: float | None = None,
     ) -> None:
-        """Assign positions to the entries of `stream`, in the file `path`, up to `head`.
+        """Assign positions to the entries of `stream` up to seq `head`; `path` is its file.
 
         Existing positions stay unchanged; a session that was erased meanwhile gets no positions.
         """

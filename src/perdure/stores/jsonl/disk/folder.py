@@ -193,7 +193,7 @@ class Folder:
     # -- side files
 
     def replace(self, kind: str, name: str, content: bytes, *, is_synced: bool) -> None:
-        """Replace the side file of that kind and name with `content` atomically."""
+        """Replace the side file with that kind and name by `content` atomically."""
         self._put(self.side(kind, name), content, is_synced=is_synced)
 
     def put_new(self, path: Path, content: bytes) -> None:
@@ -236,11 +236,11 @@ class Folder:
             self.fail(error)
 
     def side(self, kind: str, name: str) -> Path:
-        """Return the path of the side file of that kind and name; names are case-sensitive."""
+        """Return the path of the side file with that kind and name; names are case-sensitive."""
         return self.inner / kind / file_name_of(name)
 
     def read_side(self, kind: str, name: str) -> bytes | None:
-        """Return the content of that side file; None if it is missing."""
+        """Return the content of the side file with that kind and name; None if it is missing."""
         try:
             return read_regular(self.side(kind, name), most_bytes=MOST_SIDE_BYTES)
         except FileNotFoundError:
@@ -249,12 +249,15 @@ class Folder:
             self.fail(error)
 
     def remove_side(self, kind: str, name: str) -> None:
-        """Remove that side file, if it is there."""
+        """Remove the side file with that kind and name, if it exists."""
         with suppress(OSError):  # a leftover file has no effect
             self.side(kind, name).unlink()
 
     def try_lock(self, kind: str, name: str) -> int | None:
-        """Acquire the lock until the returned file is closed; None if it is already held."""
+        """Acquire the lock; closing the returned file releases it.
+
+        Returns None if the lock is already held.
+        """
         return self.locks.try_lock(f"{kind}-{file_name_of(name)}")
 
     def hold_lock(
@@ -272,7 +275,7 @@ def file_name_of(name: str) -> str:
 
 
 def session_in(name: str) -> str | None:
-    """Return the session id in the file name `name` of this layout; None if it contains no id."""
+    """Return the session id that the file name `name` contains; None if it contains no id."""
     _, underscore, rest = name.removesuffix(SUFFIX).partition("_")
     try:
         return stream_id(rest) if underscore else None

@@ -53,7 +53,10 @@ class FolderLocks:
         self._is_waiting = True
 
     def try_lock(self, name: str) -> int | None:
-        """Acquire the lock `name` until the returned file is closed; None if the lock is held."""
+        """Acquire the lock `name`; closing the returned file releases it.
+
+        Returns None if the lock is held.
+        """
         file = self._open_file(name)
         is_mine = False
         try:
@@ -73,8 +76,8 @@ class FolderLocks:
         With `is_shared`, other shared holders can hold the lock at the same time. The operating
         system releases the lock when this process ends in any way.
         Raises: LockBusy if another process still holds the lock after `wait_s`. Without `wait_s`,
-        the call raises LockBusy inside `without_waiting`, and elsewhere StoreLocked, which names
-        the holder, after `timeout_s`.
+        the call inside `without_waiting` raises LockBusy after a short wait; elsewhere it raises
+        StoreLocked, which names the holder, after `timeout_s`.
         """
         file = self._open_file(name)
         try:
@@ -96,7 +99,7 @@ class FolderLocks:
     def without_waiting(self, work: Callable[[], T]) -> T:
         """Run `work`, which acquires its locks before it changes anything.
 
-        Raises: LockBusy if a lock would need a long wait; the errors of `work`.
+        Raises: LockBusy if a lock is not free after a short wait; also the errors of `work`.
         """
         self._is_waiting = False
         try:
@@ -106,7 +109,7 @@ class FolderLocks:
 
     @contextmanager
     def waiting(self) -> Generator[None]:
-        """Wait for locks during the block, because work that has started cannot be restarted."""
+        """During the block, wait for locks, because started work cannot be restarted."""
         before, self._is_waiting = self._is_waiting, True
         try:
             yield

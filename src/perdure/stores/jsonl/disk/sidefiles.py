@@ -1,8 +1,8 @@
 """Side files of the session files: leases, partial answers, contents.
 
 A lease and a partial answer are small files. Each write replaces the whole file, under the lock of
-its session. The file of a content is named by the content's hash, is in one of 256 folders, and is
-written once.
+its session. The file of a content has the content's hash as its name, is in one of 256 folders, and
+is written once.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def check_lease(folder: Folder, lease: Lease) -> HeldLease:
 
 
 def renew(folder: Folder, lease: Lease, until: int) -> Lease:
-    """Return the lease, extended to `until`. Raises: LeaseLost."""
+    """Extend the lease to `until` and return it. Raises: LeaseLost."""
     with folder.hold_lock("stream", lease.stream):
         held = check_lease(folder, lease)
         put_lease(folder, lease.stream, HeldLease(lease.owner, held.epoch, until))
@@ -106,16 +106,16 @@ def decoded_side(
 
 
 def put_partial(folder: Folder, stream: StreamId, turn: int, seq: int, content: bytes) -> None:
-    """Store the received part of the answer to `seq`, in the turn that began at `turn`.
+    """Store the received part of the answer to the model call `seq`, of the turn begun at `turn`.
 
-    Durable: survives the end of the process.
+    Durable: the partial answer survives the end of the process.
     """
     place = msgspec.json.encode((turn, seq))
     folder.replace("partials", stream, place + b"\n" + content, is_synced=False)
 
 
 def partial_of(folder: Folder, stream: StreamId, turn: int | None) -> tuple[int, bytes] | None:
-    """Return the partial answer of the turn that began at `turn`."""
+    """Return the partial answer of the turn begun at `turn`, and the seq of its model call."""
     kept = folder.read_side("partials", stream)
     if kept is None or turn is None:
         return None

@@ -18,7 +18,7 @@ from perdure.stores.jsonl.disk.folder import Folder
 from perdure.stores.jsonl.disk.locks import LockBusy
 
 LOCK_POLL_S = 0.02
-"""How long other calls have the thread while a call waits for a lock of another process."""
+"""How long a call that found a lock held leaves the thread to other calls before it retries."""
 
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ class FolderThread:
         """Return the result of `work`, which acquires its locks before it changes anything.
 
         Raises: StoreUnavailable, which names the lock's holder, if another process holds a lock for
-        longer than the folder's time limit; the errors of `work`.
+        longer than the folder's time limit; also the errors of `work`.
         """
         loop = running_loop()
         until = loop.time() + self._locks.timeout_s

@@ -37,7 +37,7 @@ from perdure.stores.verification import Steps
 
 
 def indexed_texts(index: Index) -> int:
-    """Return the number of indexed texts; 0 if it cannot be read."""
+    """Return the number of indexed texts; 0 if the index cannot be read."""
     try:
         with index.file.reading() as tables:
             return text_count(tables, INDEXED)
@@ -46,7 +46,7 @@ def indexed_texts(index: Index) -> int:
 
 
 def index_problems(index: Index, steps: Steps) -> Iterator[Problem]:
-    """Yield each difference between the index and the files, for the indexed entries only."""
+    """Yield each difference between the indexed entries and the same entries in the files."""
     try:
         with index.file.reading() as tables:
             catalogue = tables.catalogue()

@@ -85,7 +85,7 @@ def read_segment(
 def receive(
     shelf: SessionIndex, feed: Feed, share: StreamSegment, contents: Sequence[bytes]
 ) -> None:
-    """Implement ``MaintenanceService.receive``; a kill keeps the commits written before it."""
+    """Implement ``MaintenanceService.receive``; commits written before a kill are kept."""
     _check_possible(share)
     check(share)
     stream = share.header.id

@@ -3,9 +3,9 @@
 A process that writes lines with references to contents holds a shared lock on the contents. The
 writing process acquires the shared lock before it checks that a content exists, and releases the
 lock after writing the lines. A vacuum acquires the lock exclusively and scans every file again that
-changed since the first scan. So the contents that a write references exist after the write and a
-vacuum, in either order. If a session cannot be read completely, its references are unknown and no
-content is removed.
+changed since the first scan. So the contents that a write references still exist after the write
+and a vacuum, whichever runs first. If a session cannot be read completely, its references are
+unknown and no content is removed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from perdure.stores.regular_files import NotRegular, open_to_read, status_of
 LOCK = "contents"
 
 NAME = re.compile(rb"sha256-[0-9a-f]{64}")
-"""The name of a content in any reference."""
+"""The pattern of a content's name in a reference."""
 
 
 def all_held(folder: Folder) -> AbstractContextManager[None]:
@@ -47,7 +47,7 @@ def held_for(folder: Folder, entries: Iterable[Entry]) -> Generator[None]:
 
 
 def remove_unreferenced(shelf: SessionIndex, among: Collection[str] | None = None) -> list[int]:
-    """Remove the unreferenced contents, with `among` only those in it; return their sizes.
+    """Remove unreferenced contents (only those in `among`, if given); return their sizes.
 
     Durable: each removal is as durable as ``Folder.remove`` makes it.
     """
@@ -106,7 +106,8 @@ class ReferenceScan:
     def names_in(self, path: Path) -> set[str] | None:
         """Return the names of contents that a file references; None if a part is unreadable.
 
-        A record may contain a picture as bytes, so the content's name is not always in the text.
+        A record may contain a picture as bytes, so the content's name is not always in the file's
+        text.
         """
         try:
             found = self._found_in(path)

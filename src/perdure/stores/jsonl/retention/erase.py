@@ -108,9 +108,10 @@ class Eraser:
         reach: Reach,
         standings: dict[StreamId, tuple[Path, FileState]],
     ) -> tuple[Record, Record]:
-        """Start the erasure, and remove the named session under the lock of the head check.
+        """Start the erasure, and remove the named session while the lock of the head check is held.
 
-        Shape: returns the record, and the remaining work of the erasure. Raises: HeadConflict.
+        Shape: the result is the record, and the remaining work of the erasure.
+        Raises: HeadConflict.
         """
         stream = StreamId(request.name or "")
         with self._folder.hold_lock("stream", stream):
@@ -132,7 +133,7 @@ class Eraser:
         return record, kept
 
     def remove(self, request: EraseRequest, is_free: Callable[[], bool]) -> bool:
-        """Remove one session without a certificate, if `is_free` returns True under its lock.
+        """Remove a session without a certificate if `is_free`, called under its lock, is True.
 
         Raises: SessionNotFound.
         """

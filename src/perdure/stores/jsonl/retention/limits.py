@@ -55,7 +55,7 @@ class Limits:
         self._keep(POLICY, msgspec.json.encode(policy))
 
     def write_probe(self) -> None:
-        """Write a file that no reader uses."""
+        """Write an empty file that no reader uses, to check that the folder is writable."""
         self._keep(PROBE, b"")
 
     # -- quotas
@@ -130,7 +130,7 @@ class Limits:
     # -- sessions
 
     def holdings(self, now: int) -> list[Holding]:
-        """Implement ``RetentionService.holdings``; forks share no entries, so they protect none."""
+        """Implement ``RetentionService.holdings``; a fork is a copy, so it protects nothing."""
         found: list[Holding] = []
         for _, standing in list(self.shelf.standings()):
             log = self.shelf.log(standing.header.id)

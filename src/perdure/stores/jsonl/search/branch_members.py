@@ -14,7 +14,7 @@ import msgspec
 from perdure.stores.jsonl.rows import Row
 
 ROOT = -1
-"""In place of a parent that is none."""
+"""Number used as the parent of an entry that has no parent."""
 
 
 class BranchMap(msgspec.Struct, array_like=True, frozen=True):
@@ -53,7 +53,7 @@ class BranchMap(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Branch:
-    """A branch: for each of its `runs`, the tree entries from the first to the last."""
+    """A branch; each of its `runs` contains the tree entries from a first to a last seq."""
 
     def __init__(self, runs: list[tuple[int, int]]) -> None:
         self._runs = runs

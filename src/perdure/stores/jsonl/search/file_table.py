@@ -23,7 +23,7 @@ from perdure.stores.search.rows import Mark
 from perdure.stores.search.sqlite_tables import SqlRows, stored_mark
 
 INDEXED = 1
-"""The number of the namespace in the index: a file has the index of one."""
+"""The namespace's number in the index; an index file contains only one namespace."""
 
 TABLES = """
 CREATE TABLE namespace (
@@ -59,11 +59,11 @@ CREATE TABLE feed_mark (
 """
 """`session_file.known` is a `Known`; `search_place` has a `Place` for each position of a text.
 
-`feed_mark` says up to where the feed was read that gave the positions, and `Catalogue.position`.
+`feed_mark` contains the position up to which the feed was read, and `Catalogue.position`.
 """
 
 EVERYWHERE, NOWHERE = -1, -2
-"""In place of a target: the text is on every branch, or on none."""
+"""Special values of a target: the text is on every branch, or on no branch."""
 
 _TRAIL_BYTES = 256
 """Number of bytes at the end of the indexed part that are read again, to detect a change."""
@@ -181,7 +181,7 @@ class Catalogue:
         self.by_number = {known.number: known for known in self.by_name.values() if known.number}
 
     def numbers_of(self, streams: Collection[StreamId]) -> set[int]:
-        """Return the numbers of the sessions `streams`."""
+        """Return the numbers that these sessions have in the index."""
         return {number for number, known in self.by_number.items() if known.stream in streams}
 
 
@@ -214,7 +214,7 @@ def put_feed_mark(tables: SqlRows, feed: FeedMark, position: int) -> None:
 
 
 def put_places(tables: SqlRows, places: Iterable[tuple[int, Place]]) -> None:
-    """Store the places of the texts at these positions."""
+    """Store the places of texts; each place comes with the position of its text."""
     marks = ", ".join("?" * (1 + len(Place.__struct_fields__)))
     rows = [(position, *msgspec.structs.astuple(place)) for position, place in places]
     tables.run_many(f"INSERT INTO search_place VALUES ({marks})", rows)  # noqa: S608 - put together from constants

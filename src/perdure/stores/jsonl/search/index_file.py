@@ -31,12 +31,12 @@ from perdure.stores.search.sqlite_tables import stored_mark
 
 NAME = "search.db"
 LOCK, BUILDING = "search", "indexing"
-"""Held while the file is opened or changed; and by the process that updates it, step by step."""
+"""Names of locks: one for opening or changing the file, one for the process that updates it."""
 
 APPLICATION_ID = 0x50524453
 """``PRAGMA application_id``: the letters PRDS."""
 FORMAT = 1
-"""``PRAGMA user_version``; a file with another one is replaced."""
+"""``PRAGMA user_version``; a file with another version is replaced."""
 
 BUSY_MS = 2_000
 """How long a change waits for the reads of other processes."""
@@ -52,7 +52,7 @@ _WRONG = (
     apsw.ConstraintError,
     apsw.MismatchError,
 )
-"""Errors of a file with other content than perdure's."""
+"""Errors that show that the file is not an index of perdure."""
 _NO_ACCESS = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
@@ -170,7 +170,7 @@ class IndexFile:
             yield tables
 
     def make(self) -> IndexTables:
-        """Return the tables, under the lock; create the file if it is missing or unusable.
+        """Return the tables; create a missing or unusable file. The caller holds the lock.
 
         Raises: the errors of `reading`.
         """
@@ -319,7 +319,10 @@ class IndexFile:
         db.close()
 
     def _check_names(self) -> None:
-        """Reject all but regular files with a single hard link. Raises: IndexUnusable."""
+        """Reject anything that is not a regular file with a single hard link.
+
+        Raises: IndexUnusable.
+        """
         for path in (self.path, *map(self._beside, _LOGS)):
             try:
                 if status_of(path).st_nlink > 1:

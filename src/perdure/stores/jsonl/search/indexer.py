@@ -167,19 +167,19 @@ def _remove_texts(tables: IndexTables, catalogue: Catalogue, numbers: Collection
 
 
 def _nothing() -> None:
-    """Keep the file."""
+    """Do nothing, so that the session's file stays."""
 
 
 # ---------------------------------------------------------------- a step
 
 
 class Step:
-    """The next change of the index: call `read`, `build`, `put`.
+    """The next change of the index: call `read`, `build` and `put`, in this order.
 
     With `loose`, the step only combines indexed texts into an index part, and `read` yields
     nothing.
 
-    `read` is done when its iterator ends; `build` may run on another thread.
+    Reading is complete when the iterator of `read` ends; `build` may run on another thread.
     """
 
     def __init__(
@@ -198,7 +198,7 @@ class Step:
         self._advanced: dict[int, Known] = {}
         self._step = loose
         self.behind = scanned.count
-        """Number of entries and sessions to index, with this step and after it."""
+        """Number of entries and sessions that this step and the following steps index."""
         self._is_void = self._has_no_room = False
 
     def read(self) -> Iterator[int]:
@@ -284,7 +284,7 @@ class Step:
         return log if is_same or isinstance(log, Tail) else None
 
     def _take_rows(self, stale: StaleSession, log: Log, first: int, upto: int) -> int:
-        """Add entries from `first` to before `upto` that fit; return the first one not added."""
+        """Add entries from `first` to before `upto` that fit; return the first seq not added."""
         for found in found_in(log, range(first, upto), stale.places):
             assert found.entry is not None, "only titles have none"
             place = place_in(log, found.entry.seq, stale.known.number)

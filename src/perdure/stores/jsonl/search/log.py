@@ -37,7 +37,7 @@ from perdure.stores.search.recall_plan import RecallCache
 from perdure.stores.search.rows import Mark
 
 AT_ONCE = 200
-"""Texts in memory at a time."""
+"""Maximum number of texts in memory at a time."""
 
 T = TypeVar("T")
 

@@ -1,7 +1,7 @@
 """The positions of the entries of all sessions: the common order of a folder's entries.
 
-The positions come from the feed. Entries have no position if the folder cannot be written; they
-come last, by the age of their session, then by seq.
+The positions come from the feed. If the folder cannot be written, new entries have no position.
+They come last, ordered by the age of their session, then by seq.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def catch_up(shelf: SessionIndex, feed: Feed) -> None:
 
 
 def give_positions(feed: Feed, log: Log) -> None:
-    """Give positions to entries of a session without one, as far as the feed was read.
+    """Give positions to the entries of a session that have none in the feed as it was read.
 
     Raises: StoreReadOnly, StoreFull, StoreUnavailable.
     """

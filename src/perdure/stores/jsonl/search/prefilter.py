@@ -20,26 +20,26 @@ from perdure.session.search.words import folded_runs, stands_for_ascii
 
 _ASCII = bytes(range(128))
 _NUMBER = re.compile(r"[0-9]+e?")
-"""Words that numbers are made of: ``1.5e-07`` is 1, 5e and 07."""
+"""The words into which a number is split: ``1.5e-07`` becomes 1, 5e and 07."""
 
 _CALL = re.compile(rb'tool_?[cC]all\\*"')
-"""The type of a part that holds numbers to be found: the arguments of a tool call."""
+"""The type of a tool call, whose arguments may contain numbers that a search must find."""
 
 _ODD_NUMBER = re.compile(rb"[:\[,](?:\s|\\+[nrt])*-?(?:[0-9]+(?:\.[0-9]+)?[eE]|[0-9.]{17}|0\.0000)")
-"""A number that Python may write with other digits; any other keeps the digits it was given."""
+"""A number that Python may write with other digits; all other numbers keep their digits."""
 
 _ESCAPE = re.compile(rb"\\u(?!00[01][0-9a-fA-F]|007[fF]|0085|2028|2029)")
-"""An escape, but for those of characters that separate words."""
+"""An escaped character, except the escaped characters that separate words."""
 
 _BASE64 = re.compile(rb'"(?:raw|base64)":"')
 _OWN_WORDS = b"bashExecution"
-"""A record of pi's that is read as a sentence around what was run."""
+"""A record type of pi that perdure reads as a sentence, which adds words to the command."""
 
 _BETWEEN = rb'(?:true|false|null|\\u[0-9a-fA-F]{4}|\\[nrtbf]?|[^a-z0-9"\\])*'
 """Bytes that may be between two neighbouring words, except the end of a string."""
 
 _WORDS_IN_A_ROW = 8
-"""Words of a phrase that must follow each other; the rest of a longer one may be anywhere."""
+"""How many words of a phrase must be adjacent; the words after them may be anywhere."""
 
 
 class PhrasePattern(NamedTuple):
@@ -74,7 +74,7 @@ def _phrase_pattern(phrase: query.Phrase) -> PhrasePattern:
 
 
 class PrefilterMatch:
-    """The words and patterns of `sieve` found so far in the bytes."""
+    """The words and patterns of the prefilter `sieve` that were found so far in the bytes."""
 
     def __init__(self, sieve: Prefilter) -> None:
         self._sieve = sieve

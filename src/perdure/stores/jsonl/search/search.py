@@ -35,10 +35,10 @@ STUCK_S = 20.0
 """How long a process may update the index without a change, before it counts as stopped."""
 
 MOST_IDLE = 50
-"""Number of steps in a row that could not be stored, after which updating the index ends."""
+"""The index update ends after this number of steps in a row that could not be stored."""
 
 MOST_BEHIND = 512
-"""With more entries that are not indexed and cannot be, the files are scanned."""
+"""If more entries than this are missing in the index, a search scans the files instead."""
 
 TRIES = 3
 """Number of times that a query is repeated because the index had to be rebuilt."""
@@ -134,7 +134,10 @@ class Searches:
             os.close(lock)
 
     async def _turn(self) -> int:
-        """Wait for the lock. Raises: StoreUnavailable if the lock's holder makes no progress."""
+        """Wait for the lock and return it.
+
+        Raises: StoreUnavailable if its holder makes no progress.
+        """
         loop = asyncio.get_running_loop()
         until, seen = loop.time() + STUCK_S, None
         while (lock := await self._lock()) is None:
@@ -209,10 +212,10 @@ class Searches:
     # -- queries
 
     async def _ask(self, ask: Callable[[_Moment], T], sought: Sought | None = None) -> T | None:
-        """Return the result from the index; None if there is no usable index.
+        """Return the result of `ask` on the index; None if there is no usable index.
 
         If the index is damaged, it is rebuilt.
-        Raises: SearchIndexDamaged if the rebuild does not help.
+        Raises: SearchIndexDamaged if the index is still damaged after a rebuild.
         """
         damage: Exception | None = None
         try:
@@ -241,7 +244,7 @@ class Searches:
     def _ask_now(
         self, ask: Callable[[_Moment], T], sought: Sought | None, *, is_updated: bool
     ) -> T | None:
-        """Return the result from the index; None if the index is unusable or needs an update."""
+        """Return the result of `ask` on the index; None if it is unusable or needs an update."""
         index = self._index
         with index.file.reading() as tables:
             catalogue, scanned = index.scan(tables)

@@ -34,7 +34,7 @@ def found_in(log: Log, seqs: Iterable[int], places: Places) -> Iterator[Found]:
 
 
 def is_enough(log: Tail) -> bool:
-    """Return whether the entries in `log` can be indexed without the session's earlier entries."""
+    """Return whether the end of a session can be indexed without reading its earlier entries."""
     rows = log.rows[log.base :]
     return not any(row.kind in _KINDS and row.about is not None for row in rows)
 
@@ -75,7 +75,7 @@ def found_at(sessions: SessionIndex, known: Known, position: int, place: Place) 
     """Return the text at `place` in the file of `known`; None if it no longer exists.
 
     Reads only the line of the text: references are not resolved, because hits do not show them.
-    Raises: ValueError if `place` is impossible for the file.
+    Raises: ValueError if the file cannot contain `place`.
     """
     if place.seq >= 2 * known.size or place.offset + place.size > known.size:
         raise ValueError("the search index names a place beyond the end of a file")

@@ -32,12 +32,12 @@ from perdure.stores.regular_files import open_to_read
 from perdure.stores.scan import Fit, Found, fitting, found_entry, found_title, hits_among
 
 STEP_COST = 4 * 2**20
-"""How much is done in one step. Units: bytes looked through, or what takes as long."""
+"""Maximum cost of one step. Units: searched bytes, or work that takes as long as these bytes."""
 
 _PIECE_BYTES = 2**18
 _ROWS = 128
 _ROW_COST, _ENTRY_COST = 4_000, 50_000
-"""Of finding a line and looking through it, and of decoding an entry, besides its bytes."""
+"""Costs of finding and searching a line, and of decoding an entry, in addition to its bytes."""
 
 _KINDS = frozenset(KINDS)
 
@@ -76,12 +76,12 @@ class Search:
         return False
 
     def tell(self, on_progress: OnProgress | None) -> None:
-        """Report how many of all entries were searched."""
+        """Report the number of searched entries and the number of all entries."""
         if on_progress is not None:
             on_progress(self._passed, self._total)
 
     def hits(self) -> list[Hit]:
-        """Return the hits, as ``SearchService.search``."""
+        """Return the hits, as ``SearchService.hits`` does."""
         branches = _Branches(self._shelf)
         return hits_among(self._fits, self._query, self._sought, branches.has)
 
@@ -133,7 +133,7 @@ class Search:
             yield len(seqs) * _ROW_COST + len(entries) * _ENTRY_COST
 
     def _forget(self, stream: StreamId) -> None:
-        """Forget matches in a rewritten file, or where a commit moved another program's lines."""
+        """Forget the session's matches, because its file was rewritten or lines moved in it."""
         self._fits = [fit for fit in self._fits if fit[0].stream != stream]
 
     def _is_asked_for(self, row: Row) -> bool:
