@@ -1,8 +1,8 @@
-"""The ways to connect to a server: directly, or through a pooler such as PgBouncer; its replica.
+"""Parse an address into the routes to a server: direct, through a pooler, and to its replica.
 
-A pooler in transaction mode can give each transaction a different connection to the server. Behind
-a pooler in transaction mode, no setting lasts longer than a transaction, and locks and
-notifications need a direct connection.
+A pooler (such as PgBouncer) in transaction mode can give each transaction a different connection to
+the server. Behind a pooler in transaction mode, no setting lasts longer than a transaction, and
+locks and notifications need a direct connection.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ REPLICA = "replica"
 """The option of an address that names a streaming replica, for lists and search."""
 
 _SERVERS = {DIRECT: "the server behind the pooler", REPLICA: "the replica"}
-"""Options that name a server, and which one."""
+"""The options of an address that name a server, and the server that each option names."""
 
 # A server that disappears silently is noticed within half a minute.
 _DEFAULTS = {

@@ -54,7 +54,7 @@ MOST_STANDING = 1_000
 """Number of streams that a handle caches between commits."""
 
 ATTEMPTS = 5
-"""Attempts of a commit after a deadlock or a race for its key."""
+"""Maximum number of attempts if a commit meets a deadlock or a race for its idempotency key."""
 
 _APPEND: LiteralString = "SELECT perdure.append(" + "%s, " * 22 + "%s)"
 
@@ -106,13 +106,13 @@ class Request:
         )
 
     def salts_of(self, number: int) -> bytes:
-        """Return the salts for the entries of write `number`."""
+        """Return the salts for the entries of the commit's write with index `number`."""
         before = sum(len(write.entries) for write in self.commit.writes[:number])
         count = len(self.commit.writes[number].entries)
         return self.salts[before * SALT_BYTES : (before + count) * SALT_BYTES]
 
     def led(self, number: int, lease: Lease) -> Request:
-        """Return the request with the lease that write `number` acquired."""
+        """Return a copy of the request in which write `number` has the lease that it acquired."""
         writes = list(self.commit.writes)
         writes[number] = msgspec.structs.replace(writes[number], lease=lease, taking=None)
         return replace(self, commit=msgspec.structs.replace(self.commit, writes=tuple(writes)))
@@ -139,7 +139,7 @@ class Appender:
             self._standing[lease.stream] = led
 
     async def append(self, request: Request) -> CommitResult:
-        """Append the commit of `request` as ``SessionStore.commit`` specifies.
+        """Append the commit of `request`, with the guarantees of ``SessionStore.commit``.
 
         Commits to one stream through this handle run in the order of their calls.
         """
@@ -172,7 +172,7 @@ class Appender:
     # -- one stream, from the cached state
 
     async def _believing(self, request: Request, write: Write) -> CommitResult | None:
-        """Return the result if the stream matched the cached state; None if that is uncertain."""
+        """Append based on the cached state; return None if the stream may have another state."""
         stream = self._standing.pop(write.stream, None)
         if stream is None or not write.entries:
             return None
@@ -207,7 +207,7 @@ class Appender:
             return None
 
     async def _send(self, share: Share, request: Request, write: Write) -> list[Lease]:
-        """Commit `share`, the entries of `write`; return the acquired lease."""
+        """Commit `share`, the rows of `write`; return the lease if `write` acquired one."""
         ns, id_, epoch = self._db.namespace, write.stream, share.before.state.epoch
         statements = statements_of(ns, share, request, request.key)
         if write.is_releasing:
@@ -223,7 +223,7 @@ class Appender:
         return []
 
     async def _creating(self, request: Request, write: Write) -> CommitResult | None:
-        """Return the result for a new stream; None if more than one read would be needed."""
+        """Commit to a new stream; return None, without a change, if one read is not enough."""
         if write.create is None or request.key is not None or write.taking is not None:
             return None
         async with self._db.connection() as db:
@@ -244,7 +244,7 @@ class Appender:
     # -- several streams, under locks
 
     async def append_locked(self, db: Connected, request: Request) -> list[Share]:
-        """Return the shares of a commit to streams that this transaction has already locked."""
+        """Append to streams that this transaction has locked; return the rows for each stream."""
         for write in request.commit.writes:
             self.forget(write.stream)
         count = len(request.commit.writes)
@@ -293,7 +293,7 @@ class Appender:
     async def _carry_out(
         self, db: Connected, request: Request, number: int, leases: list[Lease]
     ) -> Share:
-        """Write the share of write `number`; add the lease that it acquires to `leases`."""
+        """Carry out the write with index `number`; if it acquires a lease, add it to `leases`."""
         ns, write = self._db.namespace, request.commit.writes[number]
         made = write.create and await create_in(db, ns, write.create, write.above_epoch)
         if write.taking is not None:
@@ -322,7 +322,7 @@ class Appender:
             await run_statements(db, ns, statements)
 
     async def _share(self, db: Connected, request: Request, number: int, stream: Stream) -> Share:
-        """Return the rows of write `number` of a commit, after reading the facts that they need."""
+        """Read the facts that the write with index `number` needs, and return its rows."""
         write, facts = request.commit.writes[number], Facts()
         named = [new.parent for new in write.entries if isinstance(new.parent, str)]
         if named:
@@ -345,7 +345,7 @@ class Appender:
         self._left[id_] = stream.state.hash
 
     def _remember_if_alone(self, share: Share, after: Stream) -> None:
-        """Cache the stream's new state `after` only if no other handle wrote before this write."""
+        """Cache the new state `after`, unless another handle wrote since our last write."""
         id_ = share.before.state.header.id
         left = self._left.get(id_)
         self._left[id_] = after.state.hash
@@ -367,7 +367,7 @@ def _after(share: Share, write: Write, leases: Sequence[Lease]) -> Stream:
 async def look_up(
     db: Connected, namespace: str, stream: Stream, facts: Facts, unknown: NotLookedUp
 ) -> None:
-    """Look up the `unknown` facts and add them to `facts`."""
+    """Look up the fact that is missing according to `unknown`, and add it to `facts`."""
     if unknown.node is not None:
         await _look_up_nodes(db, namespace, stream, facts, [unknown.node])
     elif unknown.state is not None:

@@ -90,7 +90,8 @@ async def _create_fork(
 ) -> Stream:
     """Create a fork without locking its origin.
 
-    No lock is needed, because every inherited value is either constant or wanted as it is now.
+    No lock is needed, because each inherited value either never changes, or the fork wants the
+    current value.
     """
     ns, of = namespace, fork.stream
     wanted = [] if fork.leaf is None else [fork.leaf]

@@ -231,7 +231,7 @@ WHERE s.namespace = %s AND s.id = %s ORDER BY l.kin DESC, e.seq
 
 
 def ask_nodes(namespace: str, stream: StreamId, references: Iterable[EntryId]) -> Statement:
-    """Query the places on branches of the tree entries among `references` that `stream` sees."""
+    """Query the nodes (places on a branch) of those `references` that `stream` sees."""
     places = [place for reference in references if (place := place_of(reference)) is not None]
     streams, seqs = [place[0] for place in places], [place[1] for place in places]
     own = (namespace, stream)
@@ -246,7 +246,7 @@ def ask_state(namespace: str, state: EntryId | None) -> Statement:
 
 
 def ask_notes(namespace: str, stream: StreamId, kinds: Sequence[str]) -> Statement:
-    """Query the side entries of `kinds` that `stream` sees; a row ends with its origin."""
+    """Query the side entries of `kinds` that `stream` sees, with the number of forks in between."""
     sql = _FREQUENT_NOTES if _FREQUENT.intersection(kinds) else _NOTES
     return Statement(sql, (namespace, namespace, list(kinds), namespace, stream))
 
@@ -254,7 +254,7 @@ def ask_notes(namespace: str, stream: StreamId, kinds: Sequence[str]) -> Stateme
 def ask_notes_of_all(
     namespace: str, kinds: Sequence[str], streams: Sequence[StreamId] | None = None
 ) -> Statement:
-    """Query the unshared side entries of `kinds` in the logs of `streams`, or of all streams."""
+    """Query the side entries of `kinds` in the own logs of `streams`, or of all streams."""
     if streams is not None:
         frequent = _FREQUENT.intersection(kinds)
         some = _FREQUENT_NOTES_OF_SOME if frequent else _NOTES_OF_SOME
@@ -278,7 +278,7 @@ def _place(reference: EntryId | None) -> tuple[str, int]:
 
 
 async def entry_seen(db: Database, stream: StreamId, reference: str) -> tuple[int, Entry | None]:
-    """Return the stream's head and, if visible, the tree or side entry with that id.
+    """Return the stream's head and, if the stream sees it, the entry with the id `reference`.
 
     Raises: SessionNotFound.
     """
@@ -327,7 +327,7 @@ async def around(
 async def tree(
     db: Database | Transaction, stream: StreamId, limit: int | None = None
 ) -> list[Entry]:
-    """Return the newest `limit` visible tree entries, in log order, a fork's origin first.
+    """Return the newest `limit` tree entries that `stream` sees, in log order, origins first.
 
     Runs one statement, even if the entries are from many forks. Raises: SessionNotFound.
     """
@@ -344,7 +344,7 @@ async def tree(
 async def notes_of_all(
     db: Database, kinds: Sequence[str], streams: Sequence[StreamId] | None = None
 ) -> list[Entry]:
-    """Return the side entries of `kinds` in the own logs of `streams`, or of all."""
+    """Return the side entries of `kinds` in the own logs of `streams`, or of all streams."""
     db.check_usable()
     named = [kind for kind in kinds if is_text(kind)]
     among = None if streams is None else list(filter(is_text, streams))
@@ -353,7 +353,7 @@ async def notes_of_all(
 
 
 async def notes(db: Database | Transaction, stream: StreamId, kinds: Sequence[str]) -> list[Entry]:
-    """Return the visible side entries of `kinds`, in order, a fork's origin first."""
+    """Return the side entries of `kinds` that `stream` sees, in order, a fork's origins first."""
     head, rows = await db.ask(
         Statement(HEAD, (db.namespace, stream)), ask_notes(db.namespace, stream, kinds)
     )
@@ -368,7 +368,7 @@ async def notes(db: Database | Transaction, stream: StreamId, kinds: Sequence[st
 async def branch(
     db: Database, stream: StreamId, leaf: EntryId, limit: int | None, kind: str | None
 ) -> list[Entry]:
-    """Return the entries from the root to `leaf`, optionally only `kind` and the newest `limit`."""
+    """Return the entries from the root to `leaf`, or only the newest `limit`, only of `kind`."""
     ns, reach = db.namespace, MAX_SEQ if limit is None or kind is not None else limit
     head, nodes, rows = await db.ask(
         Statement(HEAD, (ns, stream)),

@@ -44,7 +44,7 @@ CONNECTIONS = 8
 """Maximum number of connections per handle, not counting the one that waits for changes."""
 
 LOOK_S = 60.0
-"""Maximum time that the cached connection bypasses the pool, which checks its age."""
+"""Maximum time that a connection is cached outside the pool, which checks its age."""
 
 CONNECT_S = 10
 WAIT_S = 15.0
@@ -116,7 +116,7 @@ Connected = AsyncConnection[Row]
 
 
 class _Pipeline(AsyncPipeline):
-    """A pipeline that ends with Sync, where psycopg adds Flush.
+    """A pipeline that ends with Sync only; psycopg's own pipeline also sends Flush.
 
     The server starts the timer of ``idle_in_transaction_session_timeout`` at Sync. Any message from
     the client stops the timer of ``idle_in_transaction_session_timeout``. After Flush the timer
@@ -448,7 +448,10 @@ async def _connect(pool: AsyncConnectionPool[Any]) -> None:
 
 
 async def _check_isolation(db: Connected, address: str) -> None:
-    """Reject a default isolation that transactions cannot change. Raises: ConfigError."""
+    """Reject a database with a default isolation that transactions cannot change.
+
+    Raises: ConfigError.
+    """
     row = await (await db.execute("SHOW default_transaction_isolation")).fetchone()
     if row is not None and row[0] != "read committed":
         raise ConfigError(
@@ -478,7 +481,7 @@ async def run_statements(
 ) -> list[list[Row]]:
     """Run `statements` in `namespace` in one round trip.
 
-    Outside of a transaction they form one transaction, so all of them take effect, or none.
+    Outside of a transaction, the statements form one transaction, so all or none take effect.
     """
     set_up = db.set_up if isinstance(db, _PooledConnection) else None
     async with db.pipeline():

@@ -39,7 +39,7 @@ stopping or starting or too slow.
 """
 
 _UNREACHED = ("connection failed", "connection is bad", "failed to resolve host")
-"""Beginnings of psycopg's messages without an answer of the server, if they lack ``FATAL``."""
+"""How a psycopg message begins if no server answered; a message with ``FATAL`` is an answer."""
 
 Meaning = Callable[[str, str], PerdureError]
 
@@ -90,7 +90,7 @@ MEANINGS: tuple[tuple[type[psycopg.Error], Meaning], ...] = (
     ),
     (errors.InvalidCatalogName, _in_its_words),
 )
-"""psycopg error class -> store error, given the store and the server's message."""
+"""Maps a psycopg error class to a function that makes the store error from the message."""
 
 
 REFUSALS: dict[str, Callable[[str], PerdureError]] = {
@@ -98,7 +98,7 @@ REFUSALS: dict[str, Callable[[str], PerdureError]] = {
     OVER_QUOTA: QuotaExceeded,
     GONE: SessionNotFound,
 }
-"""Condition raised by the store's own functions -> error for the caller, given its message."""
+"""Maps a condition of the store's own functions to a function that makes the caller's error."""
 
 
 def meaning_of(error: psycopg.Error, store: str) -> PerdureError:
@@ -127,7 +127,7 @@ def is_lost(error: BaseException | None) -> bool:
 
 
 def is_passing(error: psycopg.Error) -> bool:
-    """Whether `error` may end by itself, so that waiting and a new attempt may help.
+    """Whether the cause of `error` may end by itself, so that waiting and a retry may help.
 
     The result is also True for an operational error without an SQLSTATE, which libpq omits while it
     connects.
@@ -149,7 +149,7 @@ def is_worth_another(error: BaseException | None) -> bool:
 
 
 def _words_of(error: psycopg.Error) -> str:
-    """Return the first line of the server's message or, without one, of the driver's message."""
+    """Return the first line of the server's message; without a server message, of the driver's."""
     primary = error.diag.message_primary
     words = primary or str(error).strip() or type(error).__name__
     return words.splitlines()[0].rstrip(".")

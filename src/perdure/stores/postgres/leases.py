@@ -1,4 +1,4 @@
-"""Leases and partial answers: one statement each checks and changes the stream's row.
+"""Leases and partial answers; each operation checks and changes a row in one statement.
 
 Times come from the server's clock, which all hosts share, unless the handle has its own clock.
 """

@@ -1,4 +1,4 @@
-"""Data for lists, name parts and open entries, updated in the transaction that changes the log."""
+"""Update the rows of lists, name parts and open entries in the transaction of a commit."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ SELECT id, info FROM perdure.stream WHERE namespace = %s AND kind = 'session'
 
 
 def folder_key(cwd: str | None) -> bytes | None:
-    """Return the index key of a folder; PostgreSQL cannot store or index every text."""
+    """Return the index key of a folder, because PostgreSQL cannot store or index every text."""
     if cwd is None:
         return None
     return hashlib.sha256(cwd.encode("utf-8", "surrogatepass")).digest()[:16]
@@ -156,7 +156,7 @@ def listed_new(namespace: str, info: SessionInfo) -> list[Statement]:
 
 
 def listed_changed(namespace: str, before: SessionInfo, after: SessionInfo) -> list[Statement]:
-    """Return the statements that update a stream from `before` to `after`; usually none."""
+    """Return the statements that update the index of lists for a changed stream; usually none."""
     if not is_renamed(before, after):
         return []
     return _changed(namespace, after.id, parts_of(before), parts_of(after))
@@ -183,8 +183,8 @@ async def few_sessions(
 ) -> list[Row] | None:
     """Return the sessions whose ids begin with `prefix`, or whose names may contain all `parts`.
 
-    Newest activity first. Return None if more than `most` sessions match `prefix` and more than
-    `most` have the rarest of the name parts `parts`.
+    The sessions with the newest activity come first. Return None if more than `most` sessions match
+    `prefix` and more than `most` have the rarest of the name parts `parts`.
     """
     ns = db.namespace
     ids = (ns, prefix, prefix + "\U0010ffff")

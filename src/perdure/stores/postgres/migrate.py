@@ -49,11 +49,11 @@ FROM pg_roles AS r WHERE r.rolname = current_user
 """
 
 UNRELEASED = 12
-"""The last schema before the first release. Its logs are read in the same way: it can be copied."""
+"""The last schema before the first release. Its logs can be read, so such a store can be copied."""
 
 
 class Site(NamedTuple):
-    """A database before the store opens it.
+    """Facts about a database, which are read before the store opens it.
 
     `is_free` means that perdure's role bypasses row-level security.
     """

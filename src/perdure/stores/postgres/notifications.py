@@ -30,7 +30,7 @@ POLL_S = 1.0
 """How often the listener queries the newest position."""
 
 PAYLOAD_BYTES = 7_500
-"""PostgreSQL accepts 8,000. Streams that do not fit are omitted, and the listener queries them."""
+"""Maximum size; PostgreSQL accepts 8,000. The listener queries the streams that do not fit."""
 
 RECONNECT_S = 0.25
 PAUSE_S = 0.050
@@ -99,7 +99,7 @@ class Watcher:
         return self._of
 
     def on_channel(self, name: str, take: Callable[[str | None], None]) -> None:
-        """Pass the payloads of another channel to `take`, once this handle listens.
+        """Pass the payloads of the channel `name` to `take`, once this handle listens.
 
         A payload of None means that earlier notifications may be lost, because the connection is
         new.
@@ -123,7 +123,7 @@ class Watcher:
         return changes
 
     def wake(self, streams: Collection[StreamId]) -> None:
-        """Wake the iterators of `streams`; if there are any, also those of the whole namespace."""
+        """Wake the iterators of `streams`, and those of the namespace unless `streams` is empty."""
         self._watches.wake((self._database.namespace, stream) for stream in streams)
 
     def wake_soon(self) -> None:

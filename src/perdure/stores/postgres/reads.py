@@ -169,7 +169,7 @@ _BLOB: LiteralString = "SELECT content FROM perdure.blob WHERE namespace = %s AN
 
 
 def ask_streams(namespace: str, streams: list[StreamId]) -> Statement:
-    """Query rows that `stream_of` decodes."""
+    """Query the rows of `streams`, which `stream_of` decodes."""
     return Statement(STREAM, (namespace, streams))
 
 
@@ -199,7 +199,7 @@ async def entries(
     kind: str | None = None,
     before: int | None = None,
 ) -> list[Entry]:
-    """Return the stream's own entries after seq `after`, or those before `before`, newest first."""
+    """Return the stream's own entries after seq `after`; with `before`, before it, newest first."""
     between = (after, MOST_SEQ if before is None else before)
     sql, values = _ENTRIES, [db.namespace, stream, *between]
     if kind is not None:
@@ -300,7 +300,7 @@ async def partial(db: Database, stream: StreamId) -> tuple[int, bytes] | None:
 
 
 async def resolve(db: Database, stream: StreamId, reference: str) -> EntryId:
-    """Return the entry whose full id or foreign id is `reference`."""
+    """Return the id of the entry whose full id or foreign id is `reference`."""
     _check_name(db, stream)
     _, found = await branches.entry_seen(db, stream, reference)
     if found is not None:
@@ -458,7 +458,7 @@ async def _page_of_sessions(
 
 
 async def open_of_all(db: Database, kind: str) -> list[Entry]:
-    """Return the entries of `kind` in all streams that are still open."""
+    """Return the entries of `kind` that are still open, from all streams."""
     (rows,) = await db.ask(Statement(_OPEN_ENTRIES, (db.namespace, kind)))
     return [entry_of(row) for row in rows]
 
@@ -485,7 +485,7 @@ async def position(db: Database) -> int:
 
 
 async def blob(db: Database, digest: str) -> bytes:
-    """Return the content with that name."""
+    """Return the content with the hash `digest`."""
     db.check_usable()
     rows: list[Row] = []
     if is_text(digest):

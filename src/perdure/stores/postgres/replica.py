@@ -21,7 +21,7 @@ from perdure.stores.postgres.address import Route
 from perdure.stores.postgres.database import Database, Statement
 
 CONNECT_S = 3
-"""Longest wait for the server of the replica when it is connected."""
+"""Longest wait for the replica's server while connecting."""
 
 CATCH_UP_S = 0.1
 """Longest wait until the replica has replayed what the primary had when a read began."""
@@ -71,7 +71,7 @@ class Replica:
         self._is_warned = False
 
     async def read(self, ask: Callable[[Database], Awaitable[T]]) -> T:
-        """Return the result of `ask` from the replica, or from the primary if that fails."""
+        """Return the result of `ask` from the replica; if the replica fails, from the primary."""
         conninfo = self._primary.route.replica
         if conninfo is None or time.monotonic() < self._paused_until:
             return await ask(self._primary)
@@ -92,7 +92,7 @@ class Replica:
         return await ask(self._primary)
 
     async def close(self) -> None:
-        """Close its connections."""
+        """Close the connections to the replica."""
         self._drop()
         await asyncio.gather(*self._closing)
 

@@ -100,7 +100,7 @@ class Share:
 
     @property
     def ends_turn(self) -> bool:
-        """Whether the entry starts or ends a turn, so that a stored partial answer is obsolete."""
+        """Whether an entry starts or ends a turn, so that a stored partial answer is obsolete."""
         return any(entry.kind in _TURN_ENDS for entry in self.entries)
 
 
@@ -202,7 +202,7 @@ class _Growth:
         columns.numbers += (entry.v, entry.at, node.run, ref, node.depth, node.messages, state)
 
     def leaf(self, reference: EntryId | None) -> Node | None:
-        """The current leaf of the stream."""
+        """Return the node of the leaf `reference`; None if there is no leaf."""
         return None if reference is None else self._node(reference)
 
     def _node_of_new(self, entry: Entry) -> Node:
@@ -221,7 +221,7 @@ class _Growth:
         return node
 
     def _near(self, reference: EntryId | None, fars: Texts) -> int:
-        """Return the seq of the entry `reference` of this stream, or -1 if it has no such entry.
+        """Return the seq of `reference` if it is an entry of this stream; otherwise -1.
 
         The id of an entry of another stream is added to `fars`.
         """

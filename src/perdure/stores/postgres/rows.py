@@ -38,15 +38,15 @@ _header = msgspec.json.Decoder(StreamHeader)
 
 
 class Numbers(list[int]):
-    """Sent as ``bigint[]``."""
+    """Numbers that are sent as ``bigint[]``."""
 
 
 class Texts(list[str]):
-    """Sent as ``text[]``."""
+    """Texts that are sent as ``text[]``."""
 
 
 class Contents(list[bytes]):
-    """Sent as ``bytea[]``."""
+    """Contents that are sent as ``bytea[]``."""
 
 
 class Salts(list["bytes | None"]):
@@ -67,7 +67,7 @@ class Node(NamedTuple):
 class State(NamedTuple):
     """The state that a branch inherits: its newest compaction, model and thinking entries.
 
-    `before` is the state without the newest compaction, for the time after that compaction is
+    `before` is the state without the newest compaction, which applies once that compaction is
     undone.
     """
 
@@ -135,7 +135,7 @@ def stream_of(row: Row) -> Stream:
 
 
 def place_of(reference: str) -> tuple[StreamId, int] | None:
-    """Return stream and seq of an entry id; None if the database cannot contain it."""
+    """Return the stream and seq of an entry id; None if the database cannot contain this id."""
     try:
         stream, seq = entry_place(reference)
     except ValueError:

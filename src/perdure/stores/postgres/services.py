@@ -42,7 +42,7 @@ T = TypeVar("T")
 class PostgresHandle:
     """The handle on a namespace of a database.
 
-    Leases use `clock` if given, otherwise the server's clock.
+    Leases use `clock` if it is given, and otherwise the server's clock.
     """
 
     def __init__(

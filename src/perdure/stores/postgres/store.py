@@ -1,4 +1,4 @@
-"""`PostgresStore`: a namespace of a PostgreSQL database, a store that hosts can share.
+"""`PostgresStore`: a namespace of a PostgreSQL database, which several hosts can share.
 
 A handle caches no state that another process could change unnoticed: a commit that relies on cached
 streams lets the server check them (``append``). ``docs/guides/postgres.md`` describes the roles and

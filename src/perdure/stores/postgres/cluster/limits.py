@@ -26,7 +26,7 @@ from perdure.stores.postgres.database import Database, Statement
 from perdure.stores.postgres.rows import Row
 
 KNOWN_S = 0.5
-"""How long limits that were read are used."""
+"""How long limits are used before they are read again."""
 
 LATER_S = 60
 """The longest wait that an error suggests to its caller."""

@@ -31,27 +31,27 @@ BEAT_S = 0.5
 """How often a worker reports."""
 
 LOOK_S = 0.25
-"""How often it looks for silent workers."""
+"""How often a worker looks for silent workers."""
 
 SILENCE_S = 1.5
-"""A worker that is silent for that long is dead."""
+"""A worker that has not reported for this long is declared dead."""
 
 DEAD_LOCK_S = 0.6
-"""A worker whose lock is free is dead after that silence: longer than between two reports."""
+"""A worker whose lock is free is declared dead after this silence, longer than `BEAT_S`."""
 
 SWEEP_S = 10.0
-"""How often all work of dead workers is looked for."""
+"""How often a worker looks for work of all dead workers, not only of recently dead ones."""
 
 RECENT_S = 30.0
-"""For how long work of a dead worker is looked for at every look: it may wake up and take some."""
+"""How long after a worker's death each look searches for its work: it may wake up and take some."""
 
 RECONNECT_S = 0.1
 CONNECT_S = 2
 FIRST_CONNECT_S = 10
-"""`PostgresLiveness.start` does not try again."""
+"""Longest wait for the connection in `PostgresLiveness.start`, which does not retry."""
 
 _CLASS = 20583
-"""The class of our advisory locks with two keys: one for each worker, by its number."""
+"""First key of the workers' advisory locks; the second key is the worker's number."""
 
 _log = logging.getLogger(__name__)
 
@@ -127,7 +127,7 @@ _LEAVE: LiteralString = "DELETE FROM perdure.worker WHERE id = %s"
 
 
 class PostgresLiveness:
-    """`Liveness`: the reports of one worker, from a separate thread between `start` and `stop`."""
+    """`Liveness`: reports for one worker on a separate thread, from `start` until `stop`."""
 
     def __init__(self, conninfo: str, facts: WorkerFacts) -> None:
         self._conninfo = conninfo

@@ -41,7 +41,7 @@ _UNPREPARED = (
     errors.InvalidSchemaName,
     errors.InsufficientPrivilege,
 )
-"""What the server says while the schema of the work is missing, or its rights."""
+"""The server's errors if the schema ``perdure_work``, or the right to use it, is missing."""
 
 STALLED_MS = round(SILENCE_S * 1000)
 

@@ -26,7 +26,7 @@ from perdure.stores.postgres.cluster.live import FORGET_LIVE
 from perdure.stores.postgres.rows import Row, key_of
 
 STALLED_S = 1.0
-"""A transaction that waits for its client for that long, and blocks a takeover, is ended."""
+"""A transaction that blocks a takeover is ended if it waits for its client this long."""
 
 ENDING_S = 0.2
 """Maximum time that a takeover waits until the ended connections hold no lock."""
@@ -172,8 +172,8 @@ def _end_next(
 ) -> Row | None:
     """End one more stalled connection; return its process, and whether it was ended.
 
-    Each call has its own transaction, because within a transaction the server shows the activity at
-    the first query.
+    Each call has its own transaction, because within one transaction the server always shows the
+    activity at the time of the first query.
     """
     with db.transaction():
         db.execute(_AS_LOGIN)

@@ -68,7 +68,7 @@ def salvage_namespace(database: Database) -> SalvagedNamespace:
 
 
 class _Salvage:
-    """A namespace as one connection sees it."""
+    """Reads the rows of a namespace over one connection, in one snapshot."""
 
     def __init__(self, db: Connection[Row], namespace: str) -> None:
         self._db = db
@@ -148,7 +148,7 @@ def _tree(stream: StreamId, leaf: str | None, tip: int | None) -> tuple[EntryId,
 def _commits(rows: Iterable[Row]) -> Iterator[StoredCommit]:
     """Yield the commits: each commit ends at an entry that is marked as the last one.
 
-    If a commit's last entry is missing, it is joined to the next commit, and the hashes are
+    A commit whose last entry is missing is joined to the next commit, and the hashes are
     recomputed.
     """
     first = 0

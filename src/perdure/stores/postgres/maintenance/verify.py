@@ -58,7 +58,7 @@ from perdure.stores.verification import (
 )
 
 FETCHED = 500
-"""Entries in memory at a time."""
+"""Maximum number of entries in memory at a time."""
 
 _STREAMS: LiteralString = """
 SELECT stream FROM perdure.birth WHERE namespace = %s
@@ -158,7 +158,7 @@ def verification(database: Database, told: OnProgress | None = None) -> Verifica
 
 
 class _Check:
-    """A namespace as one connection sees it."""
+    """Checks a namespace over one connection, in one snapshot."""
 
     def __init__(self, db: Connection[Row], namespace: str, told: OnProgress | None) -> None:
         self.namespace = namespace

@@ -17,7 +17,7 @@ from perdure.stores.postgres.retention.usage import resetting
 from perdure.stores.postgres.rows import Texts
 
 BATCH = 64
-"""Contents removed per transaction."""
+"""Maximum number of contents removed per transaction."""
 
 _HORIZON: LiteralString = "SELECT current_setting('perdure.horizon')::bigint"
 

@@ -157,7 +157,7 @@ async def set_policy(db: Database, policy: Retention) -> None:
 
 
 async def rewrite_policy(db: Database) -> None:
-    """Write the policy of the namespace again, unchanged."""
+    """Write the policy of the namespace again, unchanged, to check that the store is writable."""
     empty = msgspec.json.encode(Retention())
     await db.ask(Statement(_REWRITE_POLICY, (db.namespace, empty)))
 
@@ -271,9 +271,10 @@ async def forget_old_keys(db: Database, now: int | None) -> int:
 
 
 async def give_back(db: Database) -> int:
-    """Implement ``RetentionService.give_back`` if permitted; otherwise the server frees space.
+    """Implement ``RetentionService.give_back``; return 0 if the login may not run a vacuum.
 
-    A vacuum returns only the free pages at the end of a table.
+    In that case, the server frees the space by itself. A vacuum returns only the free pages at the
+    end of a table.
     """
     connected = await db.connect_apart()
     try:

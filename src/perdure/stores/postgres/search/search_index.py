@@ -57,7 +57,7 @@ FROM (SELECT coalesce((
 INDEXED_TEXTS: LiteralString = """
 SELECT coalesce(sum(size), 0) FROM perdure.search_part WHERE namespace = %s
 """
-"""Number of texts in the parts of the index: each is a step of `index_problems`."""
+"""Query the number of texts in parts of the index; `index_problems` takes one step per text."""
 
 _COUNT: LiteralString = """
 SELECT count(*) FROM perdure.entry WHERE namespace = %s AND n > 0 AND n > %s AND n <= %s
@@ -83,7 +83,7 @@ T = TypeVar("T")
 
 
 async def hits(db: Database, query: SearchQuery, sought: Sought) -> list[Hit]:
-    """Implement ``SearchService.search``."""
+    """Implement ``SearchService.hits``."""
     if query.sessions and not any(map(is_text, query.sessions)):
         return []
     async with _one_moment(db) as connected:
@@ -161,7 +161,7 @@ def _log(connected: Connected, db: Database) -> PostgresLog:
 
 
 async def index(db: Database, on_progress: OnProgress | None = None) -> None:
-    """Index the entries not yet indexed, unless they are so few that a search should scan them."""
+    """Index the entries that are not indexed yet, unless a search can scan them fast enough."""
     upto = await _progress(db)
     if upto.is_due:
         await _index_upto(db, upto, on_progress)
@@ -177,7 +177,7 @@ async def reindex(db: Database, on_progress: OnProgress | None = None) -> int:
 
 
 async def _progress(db: Database) -> Progress:
-    """Return how far the index is behind the log; counts at most ``sizes.SCANNED`` + 1 entries."""
+    """Return how far the index is behind the log; count at most ``sizes.SCANNED`` + 1 entries."""
     ns, most = db.namespace, sizes.SCANNED + 1
     values = (ns, list(KINDS), most, ns, most, ns, ns, VERSION)
     _, rows = await db.ask(Statement(_SETTLE), Statement(BEHIND, values))

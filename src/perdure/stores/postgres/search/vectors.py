@@ -1,4 +1,4 @@
-"""The vectors of a namespace in a database: as bytes, or in pgvector's type if it is installed.
+"""The vectors of a namespace, stored as bytes or, if pgvector is installed, in its type.
 
 ``stores/postgres/migrations`` documents the columns. The schema migration chooses the column type
 of the vectors.
@@ -15,7 +15,7 @@ from perdure.stores.postgres.rows import Contents, Numbers, Row
 from perdure.stores.search.vectors import VectorModel, VectorState
 
 Ask = Callable[[Sequence[Statement]], Awaitable[Sequence[list[Row]]]]
-"""Return the answers to statements sent together, all of one snapshot or one transaction."""
+"""Sends statements together, in one snapshot or transaction, and returns their answers."""
 
 _IS_BYTES: LiteralString = """
 SELECT atttypid = 'bytea'::regtype FROM pg_attribute
@@ -65,7 +65,7 @@ _DROP: tuple[LiteralString, ...] = (
 )
 
 _HEAD, _WORD = 20, 4
-"""Bytes before the elements of a binary array; each element has its length before it."""
+"""Sizes of the header of a binary array, and of the length field before each element."""
 
 
 class PostgresVectors:
