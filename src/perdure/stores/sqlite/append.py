@@ -117,7 +117,7 @@ ON CONFLICT (stream) DO UPDATE SET seq = excluded.seq, content = excluded.conten
 
 
 def append(tables: Tables, request: Request) -> CommitResult:
-    """Append the commit of `request` as ``SessionStore.commit`` specifies."""
+    """Append the commit of `request`, with the guarantees of ``SessionStore.commit``."""
     commit, key = request.commit, request.commit.idempotency_key
     if key is not None:
         replayed = _replay(tables, key, request)
@@ -234,7 +234,7 @@ def _fork_leaf(tables: Tables, origin: Stream, fork: ForkPoint) -> Node | None:
 
 
 def _hash_at(tables: Tables, stream: Stream, head: int) -> bytes:
-    """Return the chain hash after the commit with entry `head`; for -1, the genesis hash."""
+    """Return the chain hash after the commit that contains seq `head`; for -1, the genesis hash."""
     if head == stream.state.head:
         return stream.state.hash
     found = tables.value(_HASH_AT, stream.no, head) if head > EMPTY else None
@@ -291,7 +291,7 @@ def _insert_stream(
 
 
 def _info_values(info: SessionInfo) -> tuple[object, ...]:
-    """Return the info values of a session that often change with new entries, except counts."""
+    """Return those info values, except counts, that new entries of a session often change."""
     return (info.updated_at, info.title, info.first_text, info.turns)
 
 
@@ -390,7 +390,7 @@ class _Growth:
         )
 
     def leaf(self, reference: EntryId | None) -> Node | None:
-        """The current leaf of the stream."""
+        """Return the node of the leaf `reference`; None if there is no leaf."""
         return None if reference is None else self._node(reference)
 
     def _node(self, reference: EntryId | None) -> Node:
@@ -418,7 +418,7 @@ def _kind_number(tables: Tables, name: str) -> int:
 
 
 def _state_with(tables: Tables, inherited: int | None, kind: str, n: int) -> int:
-    """Return the branch state after an entry of `kind` at position `n`."""
+    """Store the branch state after an entry of `kind` at position `n`; return its number."""
     values = None
     if inherited is not None:
         values = tables.row(
@@ -476,7 +476,7 @@ def _leading(row: Stream, wanted: LeaseRequest, now: int) -> tuple[Stream, Lease
 
 
 def _write_lease(tables: Tables, namespace: str, row: Stream) -> None:
-    """Write the lease owner of `row`."""
+    """Write the lease of `row`: its epoch, owner and end."""
     tables.run(_LEAD, (row.state.epoch, row.owner, row.until, row.no))
     remember(tables, namespace, row)
 

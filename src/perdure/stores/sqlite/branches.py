@@ -124,7 +124,7 @@ def is_on_branch(tables: Tables, sought: Node, leaf: Node) -> bool:
 def branch(
     tables: Tables, leaf: Node, limit: int | None = None, kind: str | None = None
 ) -> list[Entry]:
-    """Return the entries from the root to `leaf`, optionally only `kind` and the newest `limit`."""
+    """Return the entries from the root to `leaf`, or only the newest `limit`, only of `kind`."""
     number = None if kind is None else tables.kind_number(kind)
     if kind is not None and number is None:
         return []
@@ -201,7 +201,7 @@ def lineage(tables: Tables, stream: int, head: int) -> Iterator[tuple[int, int, 
 
 
 def is_seen(tables: Tables, stream: int, head: int, place: tuple[int, int]) -> bool:
-    """Whether the stream, with its own log up to `head`, sees an entry at `place`."""
+    """Whether the stream up to seq `head` sees the entry at `place` (stream number and seq)."""
     return _is_seen_by(tables, lineage(tables, stream, head), place)
 
 
@@ -230,7 +230,7 @@ def visible_ids(
 
 
 def entry_seen(tables: Tables, stream: int, head: int, reference: str) -> Entry | None:
-    """Return the entry with that id, a tree or side entry, if the stream sees it."""
+    """Return the tree or side entry with the id `reference`, if the stream sees it."""
     place = tables.place(stream, reference)
     if place is None or not is_seen(tables, stream, head, place):
         return None
@@ -238,7 +238,7 @@ def entry_seen(tables: Tables, stream: int, head: int, reference: str) -> Entry 
 
 
 def node_seen(tables: Tables, stream: int, head: int, reference: str) -> Node | None:
-    """Return the tree entry with that id, if the stream sees it."""
+    """Return the node of the tree entry with the id `reference`, if the stream sees it."""
     place = tables.place(stream, reference)
     if place is None or not is_seen(tables, stream, head, place):
         return None
@@ -246,7 +246,7 @@ def node_seen(tables: Tables, stream: int, head: int, reference: str) -> Node | 
 
 
 def tree(tables: Tables, stream: int, head: int, limit: int | None = None) -> list[Entry]:
-    """Return the newest `limit` visible tree entries, in log order, a fork's origin first."""
+    """Return the newest `limit` tree entries that `stream` sees, in log order, origins first."""
     newest: list[Entry] = []
     for near, upto, fork in lineage(tables, stream, head):
         name = tables.stream_id(near)
@@ -264,7 +264,7 @@ def tree(tables: Tables, stream: int, head: int, limit: int | None = None) -> li
 
 
 def notes(tables: Tables, stream: int, head: int, kinds: Sequence[str]) -> list[Entry]:
-    """Return the visible side entries of `kinds`, in order, a fork's origin first."""
+    """Return the side entries of `kinds` that `stream` sees, in order, a fork's origins first."""
     numbers = [number for kind in dict.fromkeys(kinds) if (number := tables.kind_number(kind))]
     if not numbers:
         return []

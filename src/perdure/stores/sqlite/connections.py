@@ -62,10 +62,10 @@ CLOSING_LIMIT_S = 2.0
 """How long closing a store waits for a lock of another process."""
 
 BUSY_WAIT_S = (0.00003, 0.0002)
-"""Short compared to a commit: longer sleeps leave the file unused (decision 11)."""
+"""Range of sleeps, short compared to a commit; longer ones leave the file idle (decision 11)."""
 
 LOOKS = 20
-"""Retries if the file changes during the check; creating a store writes fewer times."""
+"""Maximum number of checks of a changing file; creating a store writes it fewer times."""
 
 LOG_FILES = ("-wal", "-shm")
 """Suffixes of the files that SQLite keeps beside an open database."""

@@ -157,7 +157,7 @@ class Database:
 
     @contextmanager
     def _looking(self) -> Generator[Look]:
-        """Return the streams that commits of any process wrote since the last poll.
+        """Provide a function that returns the streams written by any process since its last call.
 
         New commits are detected in shared memory, without reading the disk.
         """

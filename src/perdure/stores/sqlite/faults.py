@@ -43,10 +43,10 @@ def _unavailable(reason: str) -> Meaning:
 _NO_TRANSACTION = "no transaction is active"
 
 _WRITE_LOCK_BYTE = 120
-"""In the file ``-shm``: locked by the process that writes."""
+"""Byte of the file ``-shm`` that a writing process locks."""
 
 _ALONE_BYTE = 2**30 + 2
-"""In the database: locked by a process with exclusive access, for a rekey, repair or restore."""
+"""Byte of the database that a process locks for a rekey, repair or restore."""
 
 _LOCKED = (apsw.BusyError, apsw.LockedError, apsw.ProtocolError)
 
@@ -69,7 +69,7 @@ MEANINGS: tuple[tuple[type[apsw.Error], Meaning], ...] = (
     (apsw.NoMemError, _unavailable("no memory is left")),
     (apsw.ConnectionClosedError, _unavailable("it is closed")),
 )
-"""SQLite error class -> store error, given the store and SQLite's message."""
+"""Maps an SQLite error class to a function that makes the store error from the message."""
 
 
 NO_VALUES = (UnicodeDecodeError, OverflowError, TypeError, msgspec.DecodeError)

@@ -76,7 +76,7 @@ class QuickReads:
 def read_quickly(
     path: Path, namespace: str, look: Callable[[QuickReads], Coroutine[Any, None, T]]
 ) -> T | None:
-    """Return what `look` returns; it may only await methods of its `QuickReads`.
+    """Return the result of `look`, which may await only methods of its `QuickReads`.
 
     Returns None if the store has to be opened for the answer: the file is missing, encrypted,
     locked, damaged or of another version, an erasure is unfinished, there is no such namespace, or

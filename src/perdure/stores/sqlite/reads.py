@@ -144,7 +144,7 @@ def entries(
     kind: str | None = None,
     before: int | None = None,
 ) -> list[Entry]:
-    """Return the stream's own entries after seq `after`, or those before `before`, newest first."""
+    """Return the stream's own entries after seq `after`; with `before`, before it, newest first."""
     number = _number(tables, namespace, stream)
     most = -1 if limit is None else limit
     if kind is None and before is None:
@@ -265,7 +265,7 @@ def resolved(tables: Tables, namespace: str, stream: StreamId, reference: str) -
 
 
 def resolve(tables: Tables, namespace: str, stream: StreamId, reference: str) -> EntryId:
-    """Return the entry with the full id or foreign id `reference`."""
+    """Return the id of the entry whose full id or foreign id is `reference`."""
     number, head = _standing(tables, namespace, stream)
     found = branches.entry_seen(tables, number, head, reference)
     if found is not None:
@@ -381,7 +381,7 @@ def idle_sessions(tables: Tables, namespace: str, upto: int) -> list[StreamId]:
 
 
 def open_of_all(tables: Tables, namespace: str, kind: str) -> list[Entry]:
-    """Return the entries of `kind` in all streams that are still open."""
+    """Return the entries of `kind` that are still open, from all streams."""
     return _open_entries(tables, tables.rows(_OPEN_ENTRIES, namespace, *_kinds_for(tables, kind)))
 
 
@@ -393,7 +393,7 @@ def open_questions(tables: Tables, namespace: str, stream: StreamId) -> list[Ent
 
 
 def _kinds_for(tables: Tables, kind: str) -> list[int]:
-    """Return the numbers of `kind` and of the closing kinds; -1 for kinds without entries."""
+    """Return the numbers of `kind` and of kinds that close entries; -1 for unused kinds."""
     return [tables.kind_number(each) or -1 for each in (kind, *CLOSING)]
 
 
@@ -407,7 +407,7 @@ def notes_of_all(
     kinds: Sequence[str],
     streams: Sequence[StreamId] | None = None,
 ) -> list[Entry]:
-    """Return the side entries of `kinds` in the own logs of `streams`, or of all."""
+    """Return the side entries of `kinds` in the own logs of `streams`, or of all streams."""
     numbers = [number for kind in dict.fromkeys(kinds) if (number := tables.kind_number(kind))]
     sql = _NOTES_OF_FLOWS if set(kinds).issubset(FLOW_KINDS) else _NOTES_OF_ALL
     among: tuple[str, ...] = ()
@@ -448,7 +448,7 @@ def has_open_erasures(tables: Tables) -> bool:
 
 
 def blob(tables: Tables, namespace: str, digest: str) -> bytes:
-    """Return the content with that name."""
+    """Return the content with the hash `digest`."""
     row = tables.row(_BLOB, namespace, digest) if is_text(digest) else None
     if row is None:
         raise ContentNotFound(digest, namespace)

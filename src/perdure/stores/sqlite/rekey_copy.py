@@ -1,4 +1,4 @@
-"""The copy that a rekey writes next to a store: locked while it is written, removed if orphaned.
+"""Lock the copy that a rekey writes next to a store, and remove the copy if it is orphaned.
 
 The copy may be unencrypted although the store is encrypted. So a rekey locks its copy while it
 writes the copy. Opening the store removes a copy that no process has locked. An unencrypted copy is
@@ -30,7 +30,7 @@ from perdure.stores.sqlite.rekey_copy import remove_left_copy
 sys.stdin.buffer.read()
 remove_left_copy(Path(sys.argv[1]))
 """
-"""Waits until the writer closes the pipe or dies, and removes its leftovers."""
+"""Program that waits until the writer closes the pipe or dies, and removes its leftovers."""
 
 _TRIES = 100
 _TRY_S = 0.01

@@ -56,10 +56,10 @@ ENTRY_COLUMNS = "seq, run, ref, at, kind, v, body"
 _NEXT = "max((SELECT coalesce(max(n), 0) FROM entry), (SELECT position FROM removed)) + 1"
 
 NEXT_POSITION = f"SELECT {_NEXT}"
-"""The position of the next entry."""
+"""Query the position of the next entry."""
 
 NEWEST_SPAN = "SELECT namespace FROM span ORDER BY first DESC LIMIT 1"
-"""The namespace of the newest span."""
+"""Query the namespace of the newest span."""
 
 # Every commit to a stream changes its hash, an erasure its epoch, a removal its namespace.
 _STILL_STANDS = f"""
@@ -347,7 +347,7 @@ class Tables:
 
 
 def standing(tables: Tables, namespace: str, stream: StreamId) -> Stream:
-    """Return the stream in its state in this transaction. Raises: SessionNotFound."""
+    """Return the stream as this transaction sees it. Raises: SessionNotFound."""
     found = tables.standing.get((namespace, stream))
     if found is None:
         doubted = tables.doubted.pop((namespace, stream), None)

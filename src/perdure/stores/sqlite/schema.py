@@ -22,7 +22,7 @@ from perdure.stores.sqlite.migrate import UNRELEASED, migrations, version_of
 from perdure.stores.sqlite.rows import Connection, Row
 
 PAGE_BYTES = 4_096
-"""Measured: larger pages store 4 % less and write twice as much for each small commit."""
+"""Measured: larger pages save 4 % of the file, but double what a small commit writes."""
 
 DIGESTS = {
     11: "70e1eeaf0cd1b1efab4e0592c92247ae",
@@ -30,13 +30,13 @@ DIGESTS = {
     13: "de960c167c0b47d89729ce1e71c956bb",
     14: "3ed4143f3b3e41828d9c50abf123cd83",
 }
-"""Version -> digest of its schema. A missing version is computed by migrating in memory."""
+"""Maps a version to the digest of its schema. Others are computed by migrating in memory."""
 
 SCHEMA_STEPS = 200_000
-"""Limit of SQLite instructions to read the schema; ours takes 2,000."""
+"""Maximum number of SQLite instructions to read the schema; perdure's takes 2,000."""
 
 NAMED = 3
-"""Number of objects named in an error."""
+"""Maximum number of objects named in an error."""
 
 _OBJECTS = """
 SELECT CAST(type AS BLOB), CAST(name AS BLOB), CAST(tbl_name AS BLOB), rootpage > 0,

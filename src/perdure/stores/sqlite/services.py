@@ -108,11 +108,14 @@ class SqliteHandle:
         return await database.write(work, self.durability, is_composite=is_composite)
 
     def lease_end(self, ttl_ms: int) -> int:
-        """Return when a lease of `ttl_ms` that starts now ends. Units: Unix milliseconds."""
+        """Return the end of a lease that starts now and lasts `ttl_ms`.
+
+        Units: Unix milliseconds.
+        """
         return lease_end(self.clock.now_ms(), ttl_ms)
 
     async def write_passing(self, work: Callable[[Tables], T]) -> T:
-        """Run `work` in a transaction that survives a killed process, but maybe not a power cut.
+        """Run `work` in a transaction that survives a killed process, but not always a power cut.
 
         Losing a lease in a power cut does no harm, because the power cut also ends the owner of the
         lease. In the write-ahead log, a lease precedes all durable data that is written under this

@@ -1,8 +1,8 @@
-"""`SqliteStore`: a namespace of an SQLite file, the store that needs no server.
+"""`SqliteStore`: a namespace of an SQLite file; this store needs no server.
 
 A handle has no state of its own: every read uses the file, because other handles and processes
-write to it too. Writes use the file's only writer, reads use its readers; the event loop never
-waits for the disk.
+write to it too. Writes run on this process's only writer thread for the file, and reads on its
+reader threads, so the event loop never waits for the disk.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ class _Job(msgspec.Struct, eq=False, gc=False):
 
 
 def _nothing(_: Tables) -> None:
-    """Placeholder for finished work."""
+    """Do nothing; replaces the work of a finished job, so that its memory is freed."""
 
 
 class Writer:
@@ -194,7 +194,7 @@ class Writer:
     def _hand_over(
         self, loop: asyncio.AbstractEventLoop, delivered: Sequence[tuple[_Job, Outcome]]
     ) -> None:
-        """Deliver outcomes to callers; collect their next requests for one round."""
+        """Deliver outcomes to callers; collect their next requests for one round of the loop."""
         if len(delivered) > 1 and loop not in self._held:
             with self._asking:
                 self._held[loop] = []
@@ -227,7 +227,7 @@ class Writer:
                 self._carry_out(group)
 
     def _gather(self, group: list[_Job], *, is_waiting: bool = False) -> None:
-        """Add the waiting jobs to `group`; with `is_waiting`, wait for one unless closing."""
+        """Add the waiting jobs to `group`; with `is_waiting`, wait for a job unless closing."""
         queue = self._queue
         while len(group) < MAX_GROUP and not self._is_ending:
             if queue.empty() and (group or not is_waiting):

@@ -25,7 +25,7 @@ _NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK)
 def create_store(path: Path, seed: Callable[[], bytes], key: StoreKey | None) -> None:
     """Create an empty store at `path`, readable by its owner only, unless one exists.
 
-    Durable: on return.
+    Durable: the store is on the disk when the call returns.
     Raises: StoreCorrupt if a write-ahead log without its store exists; StoreReadOnly,
     StoreFull, StoreUnavailable.
     """

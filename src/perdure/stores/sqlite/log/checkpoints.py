@@ -21,13 +21,13 @@ from perdure.stores.sqlite.connections import Patience
 from perdure.stores.sqlite.rows import Connection
 
 CHECKPOINT_PAGES = 1_000
-"""Checkpoint whenever the log has grown by this many pages: 4 MB."""
+"""A checkpoint runs each time the log has grown by this many pages (4 MB)."""
 
 RESTART_PAGES = 4_000
-"""From this size on, 16 MB, the checkpoint blocks the writer so that the log restarts."""
+"""From this log size on (16 MB), a checkpoint blocks the writer so that the log restarts."""
 
 RESTART_LIMIT_S = 0.05
-"""How long it may block while readers are active."""
+"""How long such a checkpoint may block the writer while readers are active."""
 
 
 _Call = Literal["copy", "stop"]

@@ -1,7 +1,7 @@
 """Verify the derived data of a namespace: counts, open entries, and the indexes of lists.
 
 Counts, open entries and list indexes can be computed from the log, but a received file may contain
-wrong ones.
+wrong values.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _wrong_open_entries(tables: Tables, number: int) -> Iterator[Problem]:
 
 
 def _wrong_indexes(tables: Tables) -> Iterator[Problem]:
-    """Check the data that session lists use."""
+    """Yield the faults in the data that session lists use."""
     for row in list(tables.rows("PRAGMA integrity_check(stream)")):
         if row[0] != "ok":
             yield Problem(None, None, f"an index of the sessions is damaged: {row[0]}")

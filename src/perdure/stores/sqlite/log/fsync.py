@@ -38,7 +38,7 @@ class _File(ctypes.Structure):
 
 
 class LogDoubt:
-    """Whether a sync of the file's log failed; shared by all connections of a process."""
+    """Records whether a sync of the file's log failed, for all connections of a process."""
 
     def __init__(self) -> None:
         self.is_cast = False

@@ -135,8 +135,8 @@ def _few(
 ) -> list[Row] | None:
     """Return the sessions whose ids begin with `prefix`, or whose names may contain all `parts`.
 
-    Newest activity first. Returns None if the indexes contain more than `most` sessions with the id
-    prefix and more than `most` with the name parts.
+    The sessions with the newest activity come first. Returns None if the indexes contain more than
+    `most` sessions with the id prefix and more than `most` with the name parts.
     """
     number = tables.value("SELECT no FROM namespace WHERE name = ?", namespace)
     streams = _prefixed(tables, number, prefix, most) if prefix else None

@@ -34,7 +34,7 @@ def list_new(tables: Tables, namespace: int, number: int, info: SessionInfo) -> 
 def list_changed(
     tables: Tables, namespace: int, number: int, before: SessionInfo, info: SessionInfo
 ) -> None:
-    """Update the stream `number` in the index of lists from `before` to `info`."""
+    """Update the index of lists after the info of stream `number` changed."""
     if (info.cwd, info.status) != (before.cwd, before.status):
         tables.run(_PLACE, (info.cwd, info.status, number))
     if is_renamed(before, info):

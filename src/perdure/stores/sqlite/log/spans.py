@@ -10,7 +10,7 @@ from __future__ import annotations
 from perdure.stores.sqlite.rows import NEWEST_SPAN, Tables
 
 END = "coalesce((SELECT min(z.first) FROM span AS z WHERE z.first > a.first), 9223372036854775807)"
-"""The position after a span."""
+"""SQL for the position after the last position of a span."""
 
 AFTER = """
 a.namespace = ?1
@@ -18,11 +18,11 @@ AND a.first >= coalesce(
     (SELECT max(y.first) FROM span AS y WHERE y.namespace = ?1 AND y.first <= ?2), 0
 )
 """
-"""Condition for the namespace's span that contains position ``?2``, and later ones."""
+"""SQL condition for the namespace's span that contains position ``?2``, and its later spans."""
 
 
 def begin_span(tables: Tables, namespace: int, first: int) -> None:
-    """Record that, from position `first` on, entries of `namespace` follow another namespace's."""
+    """Start a span of `namespace` at position `first`, unless the newest span is its own."""
     if tables.value(NEWEST_SPAN) != namespace:
         tables.run("INSERT INTO span VALUES (?, ?)", (first, namespace))
     tables.newest_namespace = namespace

@@ -43,7 +43,7 @@ _FREE = "UPDATE stream SET owner = NULL, until = 0, epoch = epoch + 1 WHERE owne
 
 
 class Content:
-    """The content of a database file that no other process has open. Close it.
+    """The content of a database file that no other process has open. The caller closes it.
 
     Raises: KeyWrong, KeyMissing, StoreNotEncrypted, StoreCorrupt, NotAStore.
     """
@@ -115,7 +115,7 @@ class Content:
 def snapshot(path: Path, key: StoreKey | None, target: Path, report: Report) -> None:
     """Copy the current state of the store at `path` into the new file `target`. Blocks.
 
-    Durable: on return.
+    Durable: the copy is on the disk when the call returns.
     Raises: StoreCorrupt if the store is damaged, StoreFull if the disk is full, and the errors of
     ``SqliteStore.open``.
     """

@@ -2,8 +2,8 @@
 
 First a reader scans the whole namespace for content names. Then the writer deletes, in batches, the
 contents that the scan did not find, and checks the new entries before each batch. A commit that
-references a deleted content also stores the content again. So a referenced content exists after a
-commit and a vacuum, in either order.
+references a deleted content also stores the content again. So a referenced content still exists
+after a commit and a vacuum, whichever runs first.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import NamedTuple
 from perdure.stores.sqlite.rows import Tables
 
 BATCH = 64
-"""Contents deleted per transaction."""
+"""Maximum number of contents deleted per transaction."""
 
 STEP_PAGES = 1_000
-"""Pages freed per transaction: 4 MB."""
+"""Maximum number of pages freed per transaction (4 MB)."""
 
 NAME = re.compile(rb"sha256-[0-9a-f]{64}")
-"""The name of a content in any reference."""
+"""The pattern of a content's name in a reference."""
 
 _BODIES_AFTER = """
 SELECT e.body FROM entry AS e CROSS JOIN stream AS s ON s.no = e.stream
@@ -48,7 +48,7 @@ class Blob(NamedTuple):
 
 
 class UnreferencedContents(NamedTuple):
-    """Contents of a namespace without a reference up to the position `upto`."""
+    """Contents of a namespace that no entry up to the position `upto` references."""
 
     namespace: int
     upto: int
@@ -77,7 +77,7 @@ def find_unreferenced(
 def remove(found: UnreferencedContents, part: Sequence[Blob], tables: Tables) -> list[int]:
     """Delete the contents in the batch `part` that are still unreferenced; return their sizes.
 
-    In a transaction.
+    The caller has begun a transaction.
     """
     blobs = {blob.digest: blob for blob in part}
     _leave_out(blobs, _texts(tables, found.namespace, after=found.upto))
@@ -86,7 +86,7 @@ def remove(found: UnreferencedContents, part: Sequence[Blob], tables: Tables) ->
 
 
 def give_back(tables: Tables) -> int:
-    """Free some pages at the end of the file; return the number of bytes. In a transaction."""
+    """Free some pages at the end of the file, in the caller's transaction; return the bytes."""
     before = tables.value("PRAGMA freelist_count")
     if before == 0:
         return 0
@@ -101,7 +101,7 @@ def in_batches(blobs: Sequence[Blob]) -> Iterator[Sequence[Blob]]:
 
 
 def _texts(tables: Tables, namespace: int, *, after: int) -> Iterator[bytes]:
-    """Yield all texts that may reference a content: later entries, headers, partial answers."""
+    """Yield texts that may name contents: entries after `after`, headers, partial answers."""
     for sql, values in (
         (_BODIES_AFTER, (after, namespace)),
         (_HEADERS, (namespace,)),

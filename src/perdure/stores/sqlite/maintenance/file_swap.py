@@ -28,7 +28,7 @@ from perdure.stores.sqlite.rekey_copy import BESIDE
 from perdure.stores.sqlite.rows import Connection
 
 ALONE_LIMIT_S = 2.0
-"""How long other processes may take to close the store."""
+"""How long to wait for other processes to close the store."""
 
 PROGRESS_STEPS = 1_000
 """SQLite instructions between two progress reports."""
@@ -38,7 +38,7 @@ Report = Callable[[int, int], None]
 
 
 def addressing_connection(site: Site) -> Connection:
-    """Open a connection that accepts URIs, which carry the key of a copy."""
+    """Open a connection that accepts URIs, because the URI of a copy contains its key."""
     flags = apsw.SQLITE_OPEN_READWRITE if site.is_writable else apsw.SQLITE_OPEN_READONLY
     address = site.path.absolute().as_uri() + ("?immutable=1" if site.is_immutable else "")
     db = cast("Connection", apsw.Connection(address, flags=flags | apsw.SQLITE_OPEN_URI))
@@ -76,7 +76,7 @@ def new_file(path: Path) -> None:
 def put_in_place(new: Path, path: Path) -> None:
     """Rename `new`, which has no log, to `path` in one step, after removing old logs at `path`.
 
-    Durable: on return.
+    Durable: the renamed file is on the disk when the call returns.
     """
     sync_file(new)
     for name in BESIDE:
@@ -89,7 +89,8 @@ def put_in_place(new: Path, path: Path) -> None:
 def put_where_nothing_is(new: Path, path: Path) -> None:
     """Hard-link `new`, which has no log, to `path`; fail if it exists.
 
-    Durable: on return. Raises: StoreExists.
+    Durable: the link is on the disk when the call returns.
+    Raises: StoreExists.
     """
     sync_file(new)
     for name in BESIDE:  # of a store without its database; SQLite would replay it into the new one
@@ -109,7 +110,8 @@ def exchange(new: Path, path: Path, aside: Path, *, site: Site | None) -> None:
     `site` is the previous store, if SQLite can still open it; the function locks this store
     exclusively meanwhile. After a kill at any moment, the previous store is complete, either under
     its name or in `aside`.
-    Durable: on return. Raises: StoreInUse, StoreUnavailable.
+    Durable: the exchange is on the disk when the call returns.
+    Raises: StoreInUse, StoreUnavailable.
     """
     if is_attached(path):
         raise StoreInUse(str(path))
@@ -130,7 +132,7 @@ def exchange(new: Path, path: Path, aside: Path, *, site: Site | None) -> None:
 
 
 def _set_aside(path: Path, aside: Path) -> None:
-    """Keep the store at `path` in `aside` too, as a hard link with copies of its logs."""
+    """Add the store at `path` to the folder `aside`, as a hard link with copies of its logs."""
     aside.mkdir(mode=0o700, parents=True, exist_ok=True)
     kept = aside / path.name
     kept.unlink(missing_ok=True)

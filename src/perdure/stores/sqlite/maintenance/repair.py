@@ -82,7 +82,8 @@ def repair(
 
     `at` is the time recorded in the log. A store without a fault stays unchanged. Reports the
     progress of each step to `told`: check, salvage, final check.
-    Durable: on return. Memory: needs as much memory as the size of the store's content.
+    Durable: the repaired store is on the disk when the call returns. Memory: the repair needs as
+    much memory as the size of the store's content.
     Raises: StoreExists if the new file `to` exists, and StoreInUse if the store is in use. The call
     raises NotAStore, KeyMissing, KeyWrong, StoreTooNew or StoreTooOld if the store cannot be
     repaired.
@@ -188,7 +189,7 @@ def _lock(db: Connection, path: Path) -> None:
 
 
 def _problems(path: Path, key: StoreKey | None, work: Path, told: OnProgress | None) -> bool:
-    """Return the faults of the store, as far as a copy of it can be opened."""
+    """Return whether the store has a fault; True also if a copy of it cannot be opened."""
     copy = work / "looked-at.db"
     copy_store(path, copy)
     try:

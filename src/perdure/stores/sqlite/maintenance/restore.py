@@ -75,10 +75,10 @@ def check_fetched(copy: Path, folder: Path, manifest: Manifest, key: StoreKey | 
 
 
 def put_store(new: Path, path: Path, key: StoreKey | None, *, is_forced: bool) -> Path | None:
-    """Make `new` the store at `path`; with `is_forced`, return the old store's new path.
+    """Make `new` the store at `path`; if it replaces a store, return the old store's new path.
 
-    Durable: on return. Blocks.
-    Raises: StoreExists without `is_forced`; StoreInUse.
+    Durable: the new store is on the disk when the call returns. Blocks.
+    Raises: StoreExists if there is a store at `path`, unless `is_forced`; StoreInUse.
     """
     if not path.exists():
         put_where_nothing_is(new, path)

@@ -33,9 +33,9 @@ WHERE type = 'table' AND rootpage > 0 AND length(sql) BETWEEN 90 AND 600
 """
 _UNREADABLE = (apsw.Error, UnicodeDecodeError)
 _MOST_CELLS = PAGE_BYTES // 6
-"""More rows than a page can hold: a cell of the smallest row and its pointer take 6 bytes."""
+"""Upper limit of rows on a page: the smallest row and its pointer take 6 bytes."""
 _SEARCH_SETTINGS = frozenset({"secure-delete", "version"})
-"""FTS5 settings, whose table has the same columns as an index of names."""
+"""FTS5 settings; their table has the same columns as an index of names."""
 
 _SLOT_COLUMNS = ", ".join(f"column_{number:02d}" for number in range(12))
 _CHUNK_BYTES = 2**20
@@ -247,8 +247,8 @@ def _slots(db: Connection) -> list[Row]:
 def _look_at(db: Connection, pages: Sequence[int], slots: list[Row], found: Salvage) -> None:
     """Read `pages`, each as a table and as an index.
 
-    Rewritten schema rows are committed to the copy: in a transaction, no row could be read after a
-    page that cannot be decrypted. New schema rows are rolled back.
+    Rewritten schema rows are committed to the copy, because within one transaction no row could be
+    read after a page that cannot be decrypted. New schema rows are rolled back.
     """
     free = iter(slots)
     db.pragma("writable_schema", "ON")

@@ -136,7 +136,7 @@ def receive(
 
 
 def _stream(tables: Tables, namespace: str, share: StreamSegment) -> Stream:
-    """Return the stream of `share`; create the stream if `share` is the beginning of it."""
+    """Return the stream of `share`; create it if `share` starts at the beginning of the stream."""
     name = share.header.id
     tables.standing.pop((namespace, name), None)
     number = namespace_number(tables, namespace)

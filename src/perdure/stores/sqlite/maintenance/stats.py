@@ -52,7 +52,7 @@ WHERE d.aggregate = TRUE GROUP BY 1
 
 
 def measure(tables: Tables, path: Path, since: int, namespace: str) -> StoreFigures:
-    """Implement ``MaintenanceService.measure`` for `namespace`; pages are those of the file."""
+    """Implement ``MaintenanceService.measure`` for `namespace`; page counts cover the file."""
     found = _namespace(tables, namespace, since)
     return StoreFigures(f"sqlite:///{path}", (found,), _file(tables, path))
 

@@ -39,7 +39,7 @@ class SalvagedDatabase(msgspec.Struct, frozen=True):
 
 
 def remains_in(found: Salvage, kinds: Mapping[int, str]) -> SalvagedDatabase:
-    """Return the rows `found` as streams; `kinds` has the kinds of all databases."""
+    """Rebuild streams from the rows `found`; `kinds` names the kinds that every store has."""
     return _StreamRebuild(found, kinds).rebuild()
 
 
@@ -116,7 +116,7 @@ class _StreamRebuild:
             return None
 
     def _listed_header(self, stream: StreamId, row: Row | None) -> StreamHeader | None:
-        """Return the fields of a lost header that the session list contains."""
+        """Return a header with those fields of a lost header that the session list contains."""
         if row is None:
             return None
         facts = {

@@ -23,7 +23,7 @@ and a quarter for reading, on a processor with AES instructions (`docs/guides/en
 
 _PAYLOAD_FRACTIONS = slice(21, 24)
 _FRACTIONS = b"\x40\x20\x20"
-"""Fixed in every SQLite database, and readable in an encrypted one."""
+"""Header bytes that are the same in every SQLite database, and readable if it is encrypted."""
 
 
 def unlock(db: Connection, key: StoreKey | None) -> None:

@@ -18,15 +18,16 @@ AS_IT_IS = 0
 BY_ZLIB = 1
 
 LEVEL = 3
-"""Measured on recorded sessions: shrinks to a fifth. Level 6 saves a seventh of that but takes 2.5
-times as long; level 1 is not faster.
+"""zlib's level. Measured on recorded sessions: contents shrink to a fifth. Level 6 saves another
+seventh but takes 2.5 times as long; level 1 is not faster.
 """
 
 LEAST_BYTES = 200
 SAMPLE_BYTES = 65_536
 WORTH_IT = 0.9
-"""A content is stored uncompressed, like a picture, if its beginning does not shrink to this
-share."""
+"""A content, such as a picture, is stored uncompressed if its beginning does not shrink to this
+share.
+"""
 
 
 class PackedContent(NamedTuple):

@@ -105,7 +105,7 @@ async def _finish(database: Database, erasure: Open, durability: Durability, clo
 
 
 def _without_collector(work: Callable[[Tables], T]) -> Callable[[Tables], T]:
-    """Run `work` with Python's garbage collector paused, which would otherwise scan all forks."""
+    """Return `work` with a paused garbage collector, which would otherwise scan all forks."""
 
     def done(tables: Tables) -> T:
         with collector_paused():

@@ -154,7 +154,7 @@ def _fact_plans(
 
 
 def plan_of(tables: Tables, stream: Stream, taking: StreamErasure) -> Plan[Stream]:
-    """Return the plan for `taking`, with the number and size of the erased bodies."""
+    """Return the plan of the erasure `taking`, with the number and size of the erased bodies."""
     sizes = [_size(tables, stream.no, each) for each in taking.erased]
     return Plan(stream, taking, sum(size[0] for size in sizes), sum(size[1] for size in sizes))
 
@@ -226,7 +226,7 @@ def _close_stream(tables: Tables, namespace: str, plan: Plan[Stream]) -> bytes:
 
 
 def forgotten(tables: Tables, namespace: int, plans: Iterable[Plan[Stream]]) -> Counts:
-    """Delete partial answers, and the idempotency keys of commits to the streams."""
+    """Delete partial answers and idempotency keys of completely erased streams; count them."""
     numbers = [plan.stream.no for plan in plans if plan.taking.is_whole]
     partials = 0
     for number in numbers:

@@ -1,4 +1,4 @@
-"""Stored erasures: the unfinished ones, and the certificates of all."""
+"""Store and read erasures: the unfinished ones, and the certificates of all erasures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SELECT certificate FROM erasure
 WHERE namespace = (SELECT no FROM namespace WHERE name = ?) AND is_removal = 0 AND id = ?
 ORDER BY no DESC LIMIT 1
 """
-"""Newest first: an erasure that just ended is the first row, however many there were before."""
+"""Reads the newest rows first, so it finds an erasure that just ended at the first row."""
 
 _INSERT = """
 INSERT INTO erasure (namespace, id, is_removal, is_done, certificate) VALUES (?, ?, ?, 0, ?)

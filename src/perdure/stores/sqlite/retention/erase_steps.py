@@ -152,7 +152,7 @@ def _inherited_kinds(tables: Tables) -> str:
 
 
 def finish(tables: Tables, erasure: Open, at: int, copies: tuple[Copy, ...]) -> None:
-    """Record the time and possible copies, once the tables contain no erased data."""
+    """Record the end time and the possible `copies`, once the tables contain no erased data."""
     certificate = certificate_of(tables, erasure)
     if certificate is None or certificate.finished_at is not None:
         return

@@ -26,7 +26,7 @@ def quota_of(tables: Tables, namespace: str) -> tuple[Quota, Usage]:
 
 
 def set_quota(tables: Tables, namespace: str, quota: Quota) -> None:
-    """Implement ``RetentionService.set_quota``; in a transaction."""
+    """Implement ``RetentionService.set_quota``; the caller has begun a transaction."""
     number = namespace_number(tables, namespace)
     tables.run("DELETE FROM quota WHERE namespace = ?", (number,))
     if not quota.is_empty:

@@ -24,7 +24,7 @@ from perdure.stores.sqlite.log.spans import AFTER, END
 from perdure.stores.sqlite.rows import Cursor, Row, Tables
 
 AT_ONCE = 200
-"""Texts in memory at a time."""
+"""Maximum number of texts in memory at a time."""
 
 _COLUMNS = "e.n, e.stream, e.seq, e.run, e.ref, e.at, e.kind, e.v, e.body"
 

@@ -30,7 +30,7 @@ from perdure.stores.verification import Steps
 
 
 def hits(tables: Tables, namespace: str, query: SearchQuery, sought: Sought) -> list[Hit]:
-    """Implement ``SearchService.search``."""
+    """Implement ``SearchService.hits``."""
     number = namespace_number(tables, namespace)
     if number is None:
         return []
@@ -100,7 +100,7 @@ async def drop_vectors(database: Database, name: str, model: VectorModel) -> Non
 
 
 async def index(database: Database, name: str, on_progress: OnProgress | None = None) -> None:
-    """Index the entries not yet indexed, unless they are so few that a search should scan them."""
+    """Index the entries that are not indexed yet, unless a search can scan them fast enough."""
     namespace = await _number(database, name)
     if namespace is not None:
         upto = await _progress(database, namespace)
