@@ -1,4 +1,4 @@
-"""Advisory file locks: other processes fail, or wait."""
+"""Advisory file locks: while a process holds a lock, other processes fail or wait."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def alone_at(place: Path) -> Generator[None]:
 def in_turn(folder: Path) -> Generator[None]:
     """Lock `folder` during the block; wait while another process holds it.
 
-    Waits for the lock and raises errors like `hold`.
+    The call waits for the lock and raises errors as `hold` does.
     """
     with _open_folder(folder) as descriptor:
         hold(descriptor, folder)

@@ -22,7 +22,7 @@ STORE_NAME = "store.sqlite"
 MANIFEST_NAME = "manifest.json"
 
 MOST_BYTES = 2**16
-"""Limit for reading a manifest; those of perdure have about 500 bytes."""
+"""Maximum size of a manifest that is read; perdure's manifests have about 500 bytes."""
 
 _CHUNK_BYTES = 2**20
 

@@ -7,7 +7,7 @@ import msgspec
 from perdure.stores.protocol import Problem
 
 SOME_COMMITS = 200
-"""Commits that one call reads or writes to copy a stream."""
+"""Maximum number of commits that one call reads or writes while it copies a stream."""
 
 
 class VacuumReport(msgspec.Struct, frozen=True):
@@ -29,7 +29,7 @@ class RepairReport(msgspec.Struct, frozen=True):
 
     Shape: `entries` counts the entries of the repaired store; `losses` lists the lost data, by
     stream and seq. `changed` are the sessions whose hashes changed because an entry is lost.
-    `aside` is the folder with the damaged store and a report; None if it was not moved.
+    `aside` is the folder with the damaged store and a report; None if the store was not moved.
     """
 
     store: str

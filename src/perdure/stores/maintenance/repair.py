@@ -3,7 +3,7 @@
 Readable entries keep their id, place and digest. An opaque entry replaces a missing one. A damaged
 body is dropped. The digest of the dropped body and the chain remain, and a note at the end of the
 stream lists the body. The chain is unchanged up to the first missing entry and recomputed from
-there. Pure.
+there. The functions are pure.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from perdure.stores.verification import StoredCommit, StoredEntry, moved_leaf
 
 LOST = b"This entry could not be read any more when the store was repaired."
 CERTIFICATE = "repair"
-"""Certificate id in the note about damaged bodies: a repair has no erasure certificate."""
+"""Certificate id in the note about damaged bodies, because a repair has no certificate."""
 
 
 class SalvagedStream(msgspec.Struct, frozen=True):
     """The readable parts of a stream. `head` is the stored head of the stream.
 
     `tree` are the tree entries that the stored state of the stream names, such as the leaf.
-    Shape: `rows` by seq, including rows whose body does not match its digest. `header` is None if
-    only the `id` could be read.
+    Shape: `rows` maps a seq to its row, and also contains rows whose body does not match its
+    digest. `header` is None if only the `id` could be read.
     """
 
     id: StreamId
@@ -92,7 +92,7 @@ class NamespaceRepair:
 
 
 MOST_LOST = 100_000
-"""Most entries of a session that a repair replaces; larger counts are taken as damage."""
+"""Maximum number of missing entries that a repair replaces; a larger number is damaged data."""
 
 
 class _Stream:

@@ -1,9 +1,9 @@
-"""A part of a stream exactly as stored, to be stored elsewhere under the same hashes.
+"""Represent a part of a stream exactly as it is stored, so that its copy has the same hashes.
 
 Salts, digests, times and epochs are copied unchanged, so a copied log has the hashes of the
-original. The append rules are not applied, because the first commit applied them. Erased entries
-(digest only, without body and salt) stay erased. The functions are pure: only the backends read and
-write data.
+original. The append rules are not applied, because they were applied when the entries were first
+committed. Erased entries (digest only, without body and salt) stay erased. The functions are pure:
+only the backends read and write data.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class StreamSegment(msgspec.Struct, frozen=True):
     """Consecutive commits of one stream.
 
     Shape: `before` is the hash of the chain before the first commit: the genesis hash at the start
-    of the stream. `aliases` are (foreign id, seq) for entries of these commits. `epoch` is the
+    of the stream. `aliases` are pairs (foreign id, seq) of entries in these commits. `epoch` is the
     epoch of the stream. `is_erased` means that the whole session was erased, so its header no
     longer gives the genesis hash.
     """

@@ -41,7 +41,7 @@ class Reach(msgspec.Struct, frozen=True):
 
 
 def reach_of(roots: Sequence[StreamId], relations: Iterable[Relation], policy: ForkPolicy) -> Reach:
-    """Return the scope of erasing `roots`: always with children, with forks and copies by `policy`.
+    """Return the scope of an erasure: `roots`, their children, and by `policy` forks and copies.
 
     Raises: SessionHasForks if the policy is "refuse" and there are forks.
     """
@@ -100,7 +100,7 @@ class StreamErasure(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[NewEntry, ...] = ()
 
     def changes_list(self, state: StreamState) -> bool:
-        """Return whether session lists show the stream at `state` differently after the erasure."""
+        """Return whether the erasure changes how lists show the stream, which now is at `state`."""
         return self.listed is not None and self.listed.first_text != state.info.first_text
 
     def write(self, request: EraseRequest) -> ErasingWrite:
@@ -228,7 +228,7 @@ class _Kin:
     def _is_below_live(
         self, stream: StreamId, live: frozenset[StreamId], known: dict[StreamId, bool]
     ) -> bool:
-        """Return whether `stream`, or an origin below the targets, is a fork that stays."""
+        """Return whether `stream`, or an origin of it up to the targets, is a fork that stays."""
         passed: list[StreamId] = []
         while stream not in known and stream not in live and stream not in self._targets:
             passed.append(stream)
@@ -240,7 +240,7 @@ class _Kin:
         return answer
 
     def paths(self) -> list[StreamId]:
-        """Return the forks of one branch, including erased forks that other forks depend on."""
+        """Return the forks of only one branch, also erased forks that other forks depend on."""
         passed: dict[StreamId, None] = {}
         for fork in self._reach.forks:
             stream = fork
@@ -261,9 +261,9 @@ class _Kin:
     def _shared_targets(
         self, fork: StreamId, first: dict[StreamId, dict[StreamId, int]]
     ) -> Mapping[StreamId, int]:
-        """Return the targets of which `fork` sees entries, each with the first seq that it sees.
+        """Return the first seq that `fork` sees of each target; omit targets that share nothing.
 
-        Fills `first`.
+        The call adds the results for `fork` and its origins to `first`.
 
         A fork of a whole tree sees its parent's log up to the fork point, and all entries that the
         parent shares.

@@ -56,7 +56,7 @@ _UNNAMED = {
     "original": "the file it was imported from",
     "export": "a file it was exported to",
 }
-"""The stored texts for the two kinds of `outside`."""
+"""The texts that replace the file names of `outside` in a stored certificate, by kind."""
 
 
 def fork_copies(sessions: Iterable[ErasedSession], copies: Iterable[StreamId]) -> Iterator[Copy]:

@@ -1,4 +1,4 @@
-"""Erase single entries of a session, entries with the same content, and those that forks share.
+"""Erase single entries of a session, and entries with the same content, also if forks share them.
 
 The functions are pure: they take the visible entries of the session and its forks, and return
 ranges of seqs.
@@ -46,7 +46,7 @@ CONTENT_NOTES = (
     EpisodeRecorded.kind,
     *FACT_TEXTS,
 )
-"""Kinds of side entries that can be erased, or that can repeat what an entry says."""
+"""Kinds of side entries that can be erased, or that can repeat the content of an entry."""
 
 _ASKED_FOR = (Label.kind, Note.kind, Queued.kind, TurnRequested.kind, *FACT_TEXTS)
 _NOTHING_SAID = (ModelChange.kind, ThinkingChange.kind)

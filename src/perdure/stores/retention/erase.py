@@ -19,7 +19,7 @@ from perdure.stores.protocol import EMPTY, StreamState
 
 EraseScope = Literal["session", "entries", "subject", "namespace"]
 ForkPolicy = Literal["refuse", "keep", "erase"]
-"""``refuse`` if forks exist, ``keep`` the entries they share, or ``erase`` the forks too."""
+"""If forks exist: ``refuse`` the erasure, ``keep`` shared entries, or ``erase`` the forks too."""
 
 CopyKind = Literal["fork", "original", "export", "backup", "server", "log", "device"]
 
@@ -63,7 +63,7 @@ class EraseRequest(msgspec.Struct, frozen=True, kw_only=True):
         return self.forks if self.is_of_session else "erase"
 
     def require_head(self, state: StreamState) -> None:
-        """Raises: HeadConflict if the session at `state` has another head; Erased."""
+        """Raises: HeadConflict if the head in `state` is not `expected_head`; Erased."""
         is_erased = state.info.status == "erased"
         if self.scope == "entries" and is_erased:
             raise Erased(state.header.id)
@@ -97,7 +97,7 @@ class EraseRequest(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def answered_by(self, earlier: Sequence[Certificate]) -> Certificate | None:
-        """Return the newest erasure in `earlier` of the session, or of all requested entries."""
+        """Return the newest certificate in `earlier` of the session or of all requested entries."""
         for certificate in reversed(earlier):
             for each in certificate.sessions:
                 if each.session == self.name and all(
@@ -203,7 +203,7 @@ class Certificate(ShortRepr, frozen=True, kw_only=True):
 
 
 class Relation(msgspec.Struct, frozen=True):
-    """The relation of a stream to its `parent`: its fork, its copy or its child.
+    """How a stream is related to its `parent`: as a fork, a copy or a child of this parent.
 
     A ``fork`` shares entries of its parent, a ``copy`` contains copies of some of them, and a
     ``child`` was started by the parent (for a subagent or a role). `is_erased` means that the
@@ -241,7 +241,7 @@ def in_ranges(seqs: list[int]) -> tuple[Range, ...]:
 
 
 def without(ranges: tuple[Range, ...], head: int) -> tuple[Range, ...]:
-    """Return the parts of 0 to `head` that are not in the sorted `ranges`."""
+    """Return the ranges of seqs from 0 to `head` that are not in the sorted `ranges`."""
     found: list[Range] = []
     first = 0
     for start, end in ranges:

@@ -34,10 +34,10 @@ class _Stated(Protocol):
 S = TypeVar("S", bound=_Stated)
 
 Question = tuple[StreamId, Sequence[str]]
-"""A stream, and the kinds of notes that are needed of it."""
+"""A stream, and the kinds of its side entries that the plan needs."""
 
 Erasures = Generator[Question, VisibleEntries, list[StreamErasure]]
-"""Yields questions, is sent what the stream sees, and returns what is erased."""
+"""A generator that yields questions, receives visible entries, and returns the erasures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Plan(Generic[S]):
 def roots_among(
     request: EraseRequest, headers: Iterable[tuple[StreamHeader, bool]]
 ) -> list[StreamId]:
-    """Return the streams to erase for a `request` without a session.
+    """Return the streams to erase for a `request` that names no session.
 
     `headers` has the header of every stream, and states whether the stream was erased.
     """
@@ -116,7 +116,7 @@ def erasures(
 def planned(
     steps: Erasures, visible: Callable[[StreamId, Sequence[str]], VisibleEntries]
 ) -> list[StreamErasure]:
-    """Run `steps`; `visible` returns the entries for each of their queries."""
+    """Run the generator `steps`; `visible` returns the entries for each of its questions."""
     try:
         question = next(steps)
         while True:

@@ -1,4 +1,4 @@
-"""Find the facts that an erasure also erases: facts whose sources are erased. Pure.
+"""Find the facts that an erasure also erases, because their sources are erased. Pure.
 
 A version of a fact is erased if all its sources are erased, and the fact is erased if its newest
 version is erased. A fact with a remaining source loses only the erased sources.

@@ -145,7 +145,7 @@ def is_over(held: int, limit: int | None) -> bool:
 
 
 def oldest_kept(limit_s: int | None, now: int) -> int | None:
-    """Return the time `limit_s` before `now`, when older data expires; None without a limit."""
+    """Return the time `limit_s` before `now`; older data is expired. None without a limit."""
     return None if limit_s is None else now - limit_s * 1000
 
 

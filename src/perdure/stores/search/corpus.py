@@ -25,20 +25,19 @@ from perdure.stores.search.index_keys import AUTHOR, CUES, SUBJECT, cues_in
 from perdure.stores.search.vectors import VectorModel, Vectors
 
 BEFORE, AFTER = (0.7, 0.35, 0.2, 0.1), (0.5, 0.25, 0.1)
-"""Weight of the words of a text in the texts after it, and before it, by distance.
+"""Weights, by distance, with which a text also counts words of the texts before and after it.
 
-A text has the words of the texts before it with the weights `BEFORE`, and so their lengths.
+The lengths of these texts count with the same weights.
 """
 
 REACH = 60
-"""A longer text counts at its neighbours as if it had so many words: most of it is far from them.
-"""
+"""A text counts for its neighbours with at most this many words; more are too far from them."""
 
 _ROLES = frozenset(map(role_key, ("user", "assistant", "tool", "custom")))
-"""Only what was said, done or shown in a session is recalled, not what was derived from it."""
+"""Roles whose texts are recalled; texts derived from a session are not recalled."""
 
 _MOST_COUNTED = 2_000_000
-"""Counts of words in parts that are kept for the next recall. Units: texts."""
+"""Maximum size of the word counts of index parts that are cached. Units: texts."""
 
 _NOWHERE = -1
 
@@ -186,7 +185,7 @@ class Corpus:
         return position in self._texts
 
     def add_counts(self, head: Head, word: WordClass, kept: Iterable[Kept]) -> None:
-        """Add the counts of `word` in an index part, which has the keys `kept` of this class."""
+        """Add the counts of `word` in an index part; `kept` are the part's keys of this class."""
         numbered = self._parts[head]
         counts, words = Counts(array("l"), array("l")), 0
         for each in filter(lambda each: is_word(each.key), kept):

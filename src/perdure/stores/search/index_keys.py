@@ -51,7 +51,7 @@ def session_key(stream: str) -> str:
 
 @lru_cache(maxsize=4_096)
 def subject_key(subject: str | None) -> str:
-    """Return the key of a session's subject; without one, a key that no subject has."""
+    """Return the key of a session's subject; without a subject, a key that no subject has."""
     return SUBJECT if subject is None else f"{SUBJECT}{_hash(subject)}"
 
 

@@ -1,4 +1,4 @@
-"""A recall: update the corpus, count the words of the question, rank, and read the best texts.
+"""Run a recall: update the corpus, count the question's words, rank, and read the best texts.
 
 ``perdure.memory.ranking``, a layer above the stores, ranks the texts; a store only counts words.
 """
@@ -36,7 +36,7 @@ class Ranked(NamedTuple):
 
 
 Ranking = Callable[[Corpus, Sequence[Counts]], Sequence[Ranked]]
-"""Return the best texts, best first."""
+"""A function that returns the best texts of a corpus, best first."""
 
 
 class Recalled(NamedTuple):
@@ -47,7 +47,7 @@ class Recalled(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """The words of a question, its ranking, and the model of its vector, if any."""
+    """The words of a question, the ranking, and the model of the question's vector, if any."""
 
     words: Sequence[WordClass]
     ranking: Ranking
@@ -105,7 +105,7 @@ async def recalled(
 def scanned(
     corpus: Corpus, texts: Iterable[Found], rows: VectorRows | None, asked: Asked
 ) -> Sequence[Ranked]:
-    """Rank `texts` of a store without an index, newest first; `corpus` may already have some."""
+    """Rank the `texts` (newest first) of a store without an index; `corpus` may have some."""
     new: list[Found] = []
     for found in texts:
         if corpus.has(found.position):

@@ -26,7 +26,7 @@ NO_END = 2**62
 _PLACE = "@"
 
 Span = tuple[int, int]
-"""The first moment, and the one after the last. Units: Unix milliseconds."""
+"""A time span: its first moment, and the moment after its last one. Units: Unix milliseconds."""
 
 
 class Mark(NamedTuple):
@@ -48,7 +48,7 @@ class Mark(NamedTuple):
         return self if self.version == VERSION else Mark(VERSION, forgotten=self.forgotten)
 
     def has(self, position: int) -> bool:
-        """Return whether the entry at `position` is indexed, or, if negative, the title."""
+        """Return whether the entry at `position` is indexed; a negative position means a title."""
         return position <= self.entry and -position <= self.stream
 
 

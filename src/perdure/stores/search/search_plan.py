@@ -28,7 +28,7 @@ READ_AT_ONCE = 128
 async def hits(
     index: IndexReader, log: IndexedLog, query: SearchQuery, sought: Sought
 ) -> list[Hit]:
-    """Return the hits as ``SearchService.search`` promises."""
+    """Return the hits, with the guarantees of ``SearchService.hits``."""
     search = _Search(index, log, query, sought)
     return await search.hits(rank(await search.candidates()))
 

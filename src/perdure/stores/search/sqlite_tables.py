@@ -167,11 +167,11 @@ _LOOSE_COUNT = "SELECT count(*) FROM search_loose WHERE namespace = ?"
 
 
 _FILE_PAGE_BYTES, _ROW_BYTES = 4_088, 16
-"""Bytes for rows in a page of a file, and bytes of a row of `search_page` beside its values."""
+"""Bytes of a file's page for rows, and bytes that a row of `search_page` adds to its values."""
 
 
 _FEW = 8
-"""Up to this many texts of a part, each is looked up; for more, all blocks between are read."""
+"""Fewer wanted texts of a part are looked up one by one; for more, all blocks between are read."""
 
 
 class SqlRows(Protocol):

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 from perdure.stores.scan import Found
 
 MOST_NUMBERS = 8_192
-"""Numbers of a vector; no known model has more."""
+"""Maximum dimension of a vector; no known model has more."""
 
 _LARGEST = 127
 
@@ -69,7 +69,7 @@ class VectorRows(Protocol):
         ...
 
     async def add(self, model: VectorModel, upto: int, rows: Mapping[int, bytes]) -> None:
-        """Add vectors by position, and record that the model has read the log up to `upto`."""
+        """Add vectors by position, and record that the log was read up to `upto` for the model."""
         ...
 
     async def remove(self, positions: Sequence[int]) -> None:
