@@ -1,1 +1,1 @@
-"""Sessions as files of JSON lines, in the layout and format of other agents."""
+"""Store sessions as files of JSON lines, in the layout and format of other agents."""

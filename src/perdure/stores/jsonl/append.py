@@ -68,7 +68,7 @@ _log = logging.getLogger(__name__)
 
 
 class Appender:
-    """Commits to the sessions of one folder, for one thread at a time."""
+    """Appends commits to the sessions of one folder; only one thread at a time may use it."""
 
     def __init__(
         self, shelf: SessionIndex, feed: Feed, limits: Limits, random: RandomSource
@@ -162,7 +162,8 @@ class Appender:
     def _record_loss(self, stream: StreamId, log: Log | None, acknowledged: int) -> None:
         """Record entries that the feed lists but the file lost, before their seqs are reused.
 
-        If the file is missing, it was removed on purpose: the session counts as erased.
+        If the session's file is missing, the session counts as erased, because the file was removed
+        on purpose.
         """
         if log is None and acknowledged >= 0:
             self._feed.forget(stream)
@@ -277,7 +278,7 @@ class CommitLines:
     # -- the lines
 
     def content(self, salts: Sequence[bytes]) -> bytes:
-        """Return the bytes to append to the file; `salts` has one salt per entry."""
+        """Return the bytes to append to the session's file; `salts` has one salt per entry."""
         prefix = b"\n" if self.log is not None and not self.log.is_line_ended else b""
         lines: list[bytes] = []
         header = self._header_lines(lines) if self._is_new else None
@@ -310,8 +311,8 @@ class CommitLines:
     def _header_lines(self, lines: list[bytes]) -> tuple[Fields, Ours]:
         """Add the first lines of a new file to `lines`; return the record of the last line added.
 
-        The first line has only keys of the file's own format, because pi skips files whose first
-        line is too long.
+        The first line contains no key of perdure, because pi skips files whose first line is too
+        long.
         """
         header, codec = self.header, self._codec
         origin = None if header.parent is None else self._shelf.path(header.parent)

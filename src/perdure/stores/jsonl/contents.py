@@ -113,7 +113,7 @@ def _foreign_body(log: Log, seq: int, content: bytes) -> bytes:
 
 
 def content_named(shelf: SessionIndex, digest: str) -> bytes | None:
-    """Return the content with that hash, from a separate file or from a record in use."""
+    """Return the content with that hash, from its own file or from a session indexed in memory."""
     content = blob_of(shelf.folder, digest)
     for log in () if content is not None else shelf.logs():
         content = content or media_of(log, digest)

@@ -1,8 +1,8 @@
-"""Forks by copying: this backend cannot reference entries of another file.
+"""Make forks by copying entries, because this backend cannot reference entries of another file.
 
 A fork gets copies of the tree entries that it sees, and of their labels and undone compactions, as
-its own entries. In the copies and in the same commit, a reference to a copied entry is changed to
-refer to the copy. The fork's header has the origin as parent, and no fork point.
+its own entries. In the copies and in the other entries of the commit, a reference to a copied entry
+is changed to refer to the copy. The fork's header has the origin as parent, and no fork point.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ class Log(IndexState):
                 self.end = self.size
 
     def _take(self, line: Line) -> bool:
-        """Process a record; return False if the file is not a session file."""
+        """Add the record in `line` to the index; return False if the file is not a session file."""
         ours = line.envelope.ours
         if not self.is_session:
             return self._take_header(line)
@@ -329,7 +329,7 @@ def _is_whole(lines: list[Ours], seq: int) -> bool:
 class Tail(Log):
     """The end of a session file with its newest entries only; entries before `base` are unknown.
 
-    Only commits of perdure are supported, because another program's lines may reference earlier
+    A `Tail` reads only commits of perdure, because another program's lines may reference earlier
     records.
     """
 

@@ -100,7 +100,7 @@ class IndexState:
 
     @property
     def head(self) -> int:
-        """The last seq."""
+        """The seq of the last entry."""
         return len(self.rows) - 1
 
     @property
@@ -115,13 +115,13 @@ class IndexState:
         return self.size - self.end
 
     def note_cut_off(self, begin: int, end: int) -> None:
-        """Record the bytes from `begin` to before `end`, if any, as never committed."""
+        """Record that the bytes from `begin` to before `end`, if any, were never committed."""
         if begin < end:
             self.cut_off.append((begin, end - begin))
         self.unreadable = [each for each in self.unreadable if each[0] < begin]
 
     def note_uncommitted(self, line: Line) -> None:
-        """Record lines of perdure that have no batch and precede `line`, another program's line."""
+        """Record perdure's lines without a batch that come before another program's `line`."""
         if self._pending and self.end <= self._pending[-1].offset < line.offset:
             self.note_cut_off(self.end, line.offset)
 

@@ -82,7 +82,7 @@ def recent(tail: Tail, leaf: EntryId, limit: int, kind: str | None = None) -> li
 
 
 def upwards(log: Log, leaf: int | None) -> Iterator[int]:
-    """Yield the tree entries from `leaf` back to its root."""
+    """Yield the seqs of the tree entries from `leaf` back to its root."""
     while leaf is not None:
         yield leaf
         leaf = log.rows[leaf].parent
@@ -103,9 +103,9 @@ def visible_ids(log: Log, references: Sequence[EntryId]) -> frozenset[EntryId]:
 
 
 def around(log: Log, leaf: EntryId, references: Sequence[EntryId], reach: int) -> list[Placed]:
-    """Return each of `references` on the branch to `leaf`, with `reach` entries on either side.
+    """Return the `references` on the branch to `leaf`, and up to `reach` entries around each.
 
-    Walks the index of the branch, and reads only the returned bodies.
+    The call walks the index of the branch, and reads only the returned bodies.
     """
     sought = {seq for each in references if (seq := tree_seq(log, each)) is not None}
     path = list(upwards(log, _leaf(log, leaf)))

@@ -47,7 +47,7 @@ class FileState(msgspec.Struct, frozen=True):
 
 
 class SessionIndex:
-    """The sessions of one folder, for one thread at a time."""
+    """The sessions of one folder; only one thread at a time may use this index."""
 
     def __init__(self, folder: Folder, codec: Codec) -> None:
         self.folder = folder
@@ -102,7 +102,8 @@ class SessionIndex:
     def path(self, stream: StreamId, *, is_thorough: bool = True) -> Path | None:
         """Return the session's file; None if there is no such session.
 
-        Unless `is_thorough`, the session id in a file name is trusted without reading the file.
+        Without `is_thorough`, the call trusts the session id in a file name and does not read the
+        file.
         """
         known = self._paths.get(stream)
         with suppress(NotRegular):
@@ -288,7 +289,7 @@ def _header(first: bytes, second: bytes, codec: Codec) -> StreamHeader | None:
 
 
 def _last_line(file: BinaryIO) -> bytes:
-    """Return the last line, read from the end; empty if it is too long."""
+    """Return the last line of `file`; empty if the line is too long."""
     size = os.fstat(file.fileno()).st_size
     tail_bytes = _TAIL_BYTES
     while tail_bytes <= _MOST_TAIL_BYTES:

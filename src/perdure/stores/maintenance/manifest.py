@@ -90,7 +90,7 @@ def check_file(folder: Path, manifest: Manifest) -> None:
 
 
 def hash_of(path: Path) -> tuple[int, str]:
-    """Return the size and the SHA-256 hash of a file. Blocks."""
+    """Return the size and the SHA-256 hash of a file. The call blocks."""
     digest, size = hashlib.sha256(), 0
     with open_to_read(path) as file:
         while chunk := file.read(_CHUNK_BYTES):

@@ -58,7 +58,7 @@ class RepairedStream(msgspec.Struct, frozen=True):
 
 
 class NamespaceRepair:
-    """Repair the streams of one namespace one by one: an origin before its forks."""
+    """Repairs the streams of one namespace one by one, and an origin before its forks."""
 
     def __init__(self, named: Iterable[EntryId], random: RandomSource, at: int) -> None:
         """`named` are the parents that readable entries name; `at` is the time of the repair."""

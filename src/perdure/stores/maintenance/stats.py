@@ -29,7 +29,7 @@ class StreamSize(msgspec.Struct, frozen=True):
 
 
 class Day(msgspec.Struct, frozen=True):
-    """Commits of one day (UTC, ``2026-11-21``)."""
+    """The entries, and their bytes, that were committed on one day (UTC, ``2026-11-21``)."""
 
     day: str
     entries: int
@@ -114,7 +114,7 @@ def day_of(at: int) -> str:
 
 
 class Growth:
-    """Counts per day of the commits since a time."""
+    """Counts the entries and bytes that were committed on each day since a given time."""
 
     def __init__(self, since: int) -> None:
         self.days: dict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))

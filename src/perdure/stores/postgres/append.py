@@ -1,4 +1,4 @@
-"""The statements of a commit, and the handling of concurrent writers.
+"""Build and run the statements of a commit, and handle concurrent writers.
 
 A handle caches the state of the streams it wrote. While the handle is the only writer, a commit is
 one round trip, and this process plans all changes. Before any change, ``perdure.append`` checks in
@@ -119,7 +119,7 @@ class Request:
 
 
 class Appender:
-    """Runs the commits of one handle."""
+    """Appends the commits of one handle."""
 
     def __init__(self, database: Database) -> None:
         self._db = database

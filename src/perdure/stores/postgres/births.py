@@ -62,8 +62,8 @@ async def copy_in(
 ) -> Stream:
     """Create a stream without entries, copied from another store.
 
-    `genesis` is the genesis hash, given if it does not follow from the header. The origin of a
-    copied fork may be erased already.
+    `genesis` is the genesis hash; it is given only if it cannot be computed from the header. The
+    origin of a copied fork may be erased already.
     Raises: the errors of `create_in`, except Erased.
     """
     created = await born(db, namespace, header, is_copy=True)

@@ -1,8 +1,8 @@
-"""The entries that a stream sees, and its branches, read by functions of the schema.
+"""Read the entries that a stream sees, and its branches, with functions of the schema.
 
 A branch is stored as a chain of runs, which are sequences of consecutive entries (see
-``migrations/0013_log.sql``). A run of consecutive entries is one range of the primary key. So
-reading the end of a branch costs the result plus two look-ups per run, in one round trip.
+``migrations/0013_log.sql``). A run of consecutive entries is one range of the primary key. So a
+read of a branch's end takes one round trip, and costs two look-ups per run besides the result.
 """
 
 from __future__ import annotations
@@ -310,7 +310,7 @@ async def visible_ids(
 async def around(
     db: Database, stream: StreamId, leaf: EntryId, references: Sequence[EntryId], reach: int
 ) -> list[Placed]:
-    """Return each of `references` on the branch to `leaf`, with `reach` entries on either side."""
+    """Return the `references` on the branch to `leaf`, and up to `reach` entries around each."""
     ns, places = db.namespace, [place for each in references if (place := place_of(each))]
     streams, seqs = [place[0] for place in places], [place[1] for place in places]
     values = (streams, seqs, ns, ns, ns, *_place(leaf), ns, reach, ns, reach)
@@ -329,7 +329,7 @@ async def tree(
 ) -> list[Entry]:
     """Return the newest `limit` tree entries that `stream` sees, in log order, origins first.
 
-    Runs one statement, even if the entries are from many forks. Raises: SessionNotFound.
+    The call runs one statement, even if the entries are from many forks. Raises: SessionNotFound.
     """
     ns = db.namespace
     head, rows = await db.ask(

@@ -1,8 +1,8 @@
 """A namespace of a database: its connection pool, and the methods that run statements.
 
 A connection is configured once (role, timeouts, planner), or, behind a pooler, in every
-transaction. The namespace is set in every transaction, so that a connection does not keep it for
-the next caller. Statements of one call are sent together and answered in one round trip.
+transaction. The namespace is set in every transaction, so that the next caller of the connection
+does not inherit it. Statements of one call are sent together and answered in one round trip.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class _PooledConnection(AsyncConnection[Row]):
 
 
 class Database:
-    """Access to one namespace of one database, only on the event loop that opens it.
+    """Access to one namespace of one database; only the event loop that opened it may use it.
 
     Units: seconds; `lock_timeout_s` is the longest wait for a lock, `connect_s` for a server.
     """
@@ -244,7 +244,7 @@ class Database:
         return Statement(_SET_UP, (self._role, commit, *limits, is_local))
 
     async def limit_idle(self, idle_ms: int) -> None:
-        """Make the server end transactions of this handle that stay idle for longer."""
+        """Make the server end transactions of this handle that are idle for more than `idle_ms`."""
         self._idle_ms = str(idle_ms)
         await finished(self._drain(self._usable()))
 
@@ -274,7 +274,7 @@ class Database:
     async def ask(self, *statements: Statement) -> list[list[Row]]:
         """Run `statements` in one round trip; retry if the connection is lost.
 
-        Use only for reads and idempotent statements.
+        Use this method only for reads and idempotent statements.
         """
         try:
             return await self.ask_once(*statements)
@@ -298,7 +298,7 @@ class Database:
 
     @asynccontextmanager
     async def connection(self) -> AsyncGenerator[Connected]:
-        """Lend a connection of the pool; its errors are mapped to store errors.
+        """Lend a connection of the pool, and map the errors in the block to store errors.
 
         Raises: StoreUnavailable if the store is closed; other errors as ``faults`` maps them.
         """

@@ -151,7 +151,7 @@ async def open_turns(db: Database, now: int | None) -> list[OpenTurn]:
 
 
 async def put_partial(db: Database, lease: Lease, seq: int, content: bytes) -> None:
-    """Store the received part of an answer while a turn is open. Raises: LeaseLost.
+    """Store the received part of an answer, if a turn is open. Raises: LeaseLost.
 
     The durability is always "normal": a part of an answer lost in a power cut is requested again.
     """

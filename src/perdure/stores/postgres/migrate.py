@@ -1,4 +1,4 @@
-"""Schema versions: numbered SQL files, each applied in one transaction with its number.
+"""Migrate the schema with numbered SQL files; a transaction applies a file and its number.
 
 A released file is never edited; a change is a new file. An advisory lock ensures that only one
 program at a time checks and changes the version.
@@ -49,7 +49,7 @@ FROM pg_roles AS r WHERE r.rolname = current_user
 """
 
 UNRELEASED = 12
-"""The last schema before the first release. Its logs can be read, so such a store can be copied."""
+"""The last schema before the first release. A store with this schema can be copied."""
 
 
 class Site(NamedTuple):

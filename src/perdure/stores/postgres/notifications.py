@@ -1,10 +1,10 @@
-"""Wake-ups after commits: NOTIFY after each commit, on a connection that only listens.
+"""Wake iterators after commits, with NOTIFY and a connection that only listens.
 
 A commit wakes the iterators of its streams and those of the whole namespace. A commit does not wake
 the iterators of other streams. A notification names the streams. A commit does not include its
 NOTIFY, because PostgreSQL lets only one notifying transaction of the whole server commit at a time.
-NOTIFY is sent after the commit, once for many commits. If the notification is lost because its
-process died, the listener finds the commit by querying for streams with new entries.
+NOTIFY is sent after the commit, and one NOTIFY can report many commits. If the notification is lost
+because its process died, the listener finds the commit by querying for streams with new entries.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Watcher:
     def watch(self, stream: StreamId | None = None) -> Changes:
         """Return a new iterator over the commits to `stream`, or to any stream if `stream` is None.
 
-        The iterator sees every commit from now on.
+        The iterator sees every commit after this call.
         """
         changes = self._watches.add(self._database.namespace, stream)
         if self._listening is None:

@@ -1,7 +1,7 @@
 """Read from the store. Each read is one statement or a few in one round trip; no read writes.
 
-A log only grows, so two statements of one read are consistent although each has its own snapshot.
-The later statement of a read can only see more entries, and it queries only entries that the
+Two statements of one read are consistent, although each has its own snapshot, because a log only
+grows. The later statement of a read can only see more entries, and it queries only entries that the
 earlier statement found.
 """
 
@@ -247,7 +247,7 @@ async def visible_ids(
 async def around(
     db: Database, stream: StreamId, leaf: EntryId, entries: Sequence[EntryId], reach: int
 ) -> list[Placed]:
-    """Return each of `entries` on the branch to `leaf`, with `reach` entries on either side."""
+    """Return those `entries` that are on the branch to `leaf`, and up to `reach` around each."""
     _check_name(db, stream)
     return await branches.around(db, stream, leaf, entries, reach)
 

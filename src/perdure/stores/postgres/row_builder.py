@@ -173,7 +173,7 @@ def _each(salts: bytes) -> Iterable[bytes]:
 
 
 class _Growth:
-    """Computes the place of each entry of one write on its branch, in order."""
+    """Computes for each entry of one write, in order, the entry's place on its branch."""
 
     def __init__(self, stream: Stream, facts: Facts) -> None:
         self.tip = stream.tip
@@ -223,7 +223,7 @@ class _Growth:
     def _near(self, reference: EntryId | None, fars: Texts) -> int:
         """Return the seq of `reference` if it is an entry of this stream; otherwise -1.
 
-        The id of an entry of another stream is added to `fars`.
+        If `reference` is an entry of another stream, its id is added to `fars`.
         """
         if reference is None:
             return _NONE

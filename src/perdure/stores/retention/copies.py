@@ -1,4 +1,4 @@
-"""Places where copies of erased data may remain, as far as they are known, for a certificate."""
+"""List the known places where copies of erased data may remain, for a certificate."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ CopyKind = Literal["fork", "original", "export", "backup", "server", "log", "dev
 How = Literal["fork", "copy", "child"]
 
 Range = tuple[int, int]
-"""First and last seq."""
+"""The first and the last seq of a range."""
 
 FORM = 1
 

@@ -1,7 +1,8 @@
-"""Find the facts that an erasure also erases, because their sources are erased. Pure.
+"""Find the facts that an erasure also erases, because their sources are erased.
 
-A version of a fact is erased if all its sources are erased, and the fact is erased if its newest
-version is erased. A fact with a remaining source loses only the erased sources.
+The functions are pure. A version of a fact is erased if all its sources are erased, and the fact is
+erased if its newest version is erased. A fact with a remaining source loses only the erased
+sources.
 """
 
 from __future__ import annotations

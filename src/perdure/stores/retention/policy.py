@@ -18,7 +18,10 @@ Why = Literal["age", "idle", "count", "bytes"]
 Hold = Literal["forks", "turn", "question", "lease"]
 
 KEY_WINDOW_MS = 30 * 24 * 3_600_000
-"""Minimum lifetime of an idempotency key: 30 days. A retention or a vacuum deletes older ones."""
+"""Minimum lifetime of an idempotency key: 30 days.
+
+A retention run or a vacuum deletes older keys.
+"""
 
 
 class Retention(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -145,7 +148,7 @@ def is_over(held: int, limit: int | None) -> bool:
 
 
 def oldest_kept(limit_s: int | None, now: int) -> int | None:
-    """Return the time `limit_s` before `now`; older data is expired. None without a limit."""
+    """Return the time before which data is expired: `limit_s` before `now`; None if no limit."""
     return None if limit_s is None else now - limit_s * 1000
 
 

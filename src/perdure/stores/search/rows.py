@@ -81,7 +81,7 @@ class LooseRow(NamedTuple):
 
     @property
     def words(self) -> str:
-        """The words, joined. Raises: ValueError for a damaged row."""
+        """The joined words of the text. Raises: ValueError for a damaged row."""
         return self.said if isinstance(self.said, str) else self.said.decode()
 
     @property
@@ -257,7 +257,7 @@ class IndexedLog(Protocol):
         ...
 
     async def texts_at(self, positions: Sequence[int]) -> Sequence[Found]:
-        """Return the texts at `positions`, in any order. Skips positions without a text."""
+        """Return the texts at `positions`, in any order. Positions without a text are skipped."""
         ...
 
     async def on_branch(self, texts: Sequence[Found]) -> Sequence[bool]:

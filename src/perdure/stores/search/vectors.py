@@ -111,7 +111,7 @@ class Vectors:
     def put(self, position: int, text: int, body: bytes) -> None:
         """Set the vector of the text at `position`.
 
-        Ignores unknown positions and damaged vectors.
+        The call ignores unknown positions and damaged vectors.
         """
         self.upto = position
         if text >= 0 and len(body) == self.dimension:

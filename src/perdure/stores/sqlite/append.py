@@ -1,4 +1,4 @@
-"""Commits, leases and partial answers inside a writer's transaction.
+"""Write commits, leases and partial answers inside a writer's transaction.
 
 The functions of this module run on the writer thread between ``BEGIN IMMEDIATE`` and ``COMMIT``, so
 no other connection or process changes the data that they read. A commit to one stream is checked
@@ -352,7 +352,7 @@ def write_admission(
 
 
 class _Growth:
-    """Computes the place of each entry of one write on its branch, in order."""
+    """Computes for each entry of one write, in order, the entry's place on its branch."""
 
     def __init__(self, tables: Tables, stream: Stream, first: int) -> None:
         self.tip = stream.tip
@@ -482,7 +482,7 @@ def _write_lease(tables: Tables, namespace: str, row: Stream) -> None:
 
 
 def put_partial(tables: Tables, namespace: str, lease: Lease, seq: int, content: bytes) -> None:
-    """Store the received part of an answer while a turn is open. Raises: LeaseLost."""
+    """Store the received part of an answer, if a turn is open. Raises: LeaseLost."""
     row = _require_lease(tables, namespace, lease)
     if row.state.open_turn is not None:
         tables.run(_UPSERT_PARTIAL, (row.no, seq, content))

@@ -144,7 +144,7 @@ def branch(
 
 
 def around(tables: Tables, leaf: Node, nodes: Iterable[Node], reach: int) -> list[Placed]:
-    """Return each of `nodes` on the branch to `leaf`, with up to `reach` entries on either side.
+    """Return those `nodes` that are on the branch to `leaf`, and up to `reach` entries around each.
 
     Neighbors come only from the same run, a sequence of consecutive tree entries.
     """
@@ -288,9 +288,10 @@ def _notes_of(kind: int) -> str:
 
 
 def with_note_index(sql: str, kind: int) -> str:
-    """Make `sql`, which ends in a condition on ``entry AS e``, use the index of notes if possible.
+    """Return `sql`, extended so that it uses the index of side entries if that is possible.
 
-    SQLite uses a partial index only if the query's condition implies the index's condition.
+    `sql` ends in a condition on ``entry AS e``. SQLite uses a partial index only if the query's
+    condition implies the index's condition.
     """
     return f"{sql} AND e.kind > {_LAST_FREQUENT_KIND}" if kind > _LAST_FREQUENT_KIND else sql
 

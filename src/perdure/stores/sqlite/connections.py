@@ -208,7 +208,7 @@ def connection(site: Site, seed: bytes) -> Connection:
 
 
 def refusal(error: apsw.Error, site: Site, system_errno: int = 0) -> PerdureError:
-    """Map `error` to a store error for `site`, including a wrong key."""
+    """Map `error` to a store error for `site`; also recognize the errors of a wrong key."""
     if not isinstance(error, apsw.NotADBError):
         return meaning_of(error, site.path, system_errno, site.wait.limit_s)
     header = _header(site.path)

@@ -140,7 +140,7 @@ class Database:
         return self._watcher.watch(namespace, stream)
 
     def close(self) -> None:
-        """Finish pending work and close the file. Blocks."""
+        """Finish pending work and close the file. The call blocks."""
         self._is_closed = True
         self.site.wait.shorten(CLOSING_LIMIT_S)
         self._watcher.close()
@@ -313,7 +313,7 @@ class _Readers:
         return StoreUnavailable(str(self._path), "it is closed")
 
     def close(self) -> None:
-        """Wait for running reads, then close the connections. Blocks."""
+        """Wait for running reads, then close the connections. The call blocks."""
         with self._asking:
             self._is_closed = True
             for _ in self._threads:
@@ -348,9 +348,10 @@ def attach(
     lock_timeout_s: float = LOCK_TIMEOUT_S,
     is_copied: bool = False,
 ) -> Database:
-    """Return the open database at `path`; open it if this process has not opened it. Blocks.
+    """Return the open database at `path`; open it if this process has not opened it yet.
 
-    The shortest `lock_timeout_s` among the handles of a file applies to all its handles.
+    The call blocks. The shortest `lock_timeout_s` among the handles of a file applies to all its
+    handles.
     Raises: the errors of `connections.open_site`.
     """
     path = path.absolute()
@@ -414,7 +415,7 @@ def _other_key(site: Site, key: StoreKey | None) -> KeyMissing | KeyWrong | Stor
 
 
 def detach(database: Database) -> None:
-    """Release a handle; releasing the last handle closes the database. Blocks.
+    """Release a handle; releasing the last handle closes the database. The call blocks.
 
     A forked child closes no file, because SQLite would affect the parent's files.
     """

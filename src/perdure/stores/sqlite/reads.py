@@ -1,6 +1,6 @@
 """Reads of the store: each function reads through one connection in one snapshot.
 
-``SqliteStore`` runs these functions on a reader's thread. Nothing here writes.
+``SqliteStore`` runs these functions on a reader's thread. No function of this module writes.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ def around(  # noqa: PLR0917 - as the protocol has them
     entries: Sequence[EntryId],
     reach: int,
 ) -> list[Placed]:
-    """Return each of `entries` on the branch to `leaf`, with `reach` entries on either side."""
+    """Return those `entries` that are on the branch to `leaf`, and up to `reach` around each."""
     number, head = _standing(tables, namespace, stream)
     end = _node(tables, number, head, leaf)
     places = [place for each in entries if (place := tables.place(number, each))]

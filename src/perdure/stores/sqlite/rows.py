@@ -1,4 +1,4 @@
-"""Rows as values: read the tables of the log through one connection.
+"""Read the tables of the log through one connection, and convert rows to values.
 
 This module converts columns to values of ``session`` and ``stores.protocol``, and the numbers in
 the rows to names. ``migrations/0012_log.sql`` defines the columns.

@@ -30,7 +30,7 @@ DIGESTS = {
     13: "de960c167c0b47d89729ce1e71c956bb",
     14: "3ed4143f3b3e41828d9c50abf123cd83",
 }
-"""Maps a version to the digest of its schema. Others are computed by migrating in memory."""
+"""Maps a version to its schema's digest. A missing digest is computed by migrating in memory."""
 
 SCHEMA_STEPS = 200_000
 """Maximum number of SQLite instructions to read the schema; perdure's takes 2,000."""

@@ -1,6 +1,6 @@
 """The only thread of this process that writes to a database file.
 
-All requests that wait when the writer is free and has locked the file run in one transaction (group
+When the writer is free and has locked the file, all waiting requests run in one transaction (group
 commit), so they share one ``fsync``. A rejected request does not affect other requests. After an
 unexpected error the transaction is rolled back and its requests run one by one, so that only the
 request that causes an error fails. The event loops that wait for results are woken once per
@@ -124,7 +124,7 @@ def _nothing(_: Tables) -> None:
 class Writer:
     """Runs work on its own connection, on its own thread.
 
-    Calls `on_commit` on the writer's thread after each committed transaction, with the streams that
+    After each committed transaction, the writer's thread calls `on_commit` with the streams that
     the transaction wrote to.
     """
 
@@ -179,7 +179,7 @@ class Writer:
         return await answer
 
     def close(self) -> None:
-        """Finish waiting requests, then close the file. Blocks."""
+        """Finish waiting requests, then close the file. The call blocks."""
         with self._asking:
             self._is_closed = True
             for held in self._held.values():

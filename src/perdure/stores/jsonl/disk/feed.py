@@ -2,7 +2,7 @@
 
 A line is ``<position> <session> <first seq> <count>``, where the position belongs to the commit's
 first entry. A line with count 0 means that the session was erased; all earlier lines of this
-session are void. A line with count -n means that n acknowledged entries, starting at the line's
+session are invalid. A line with count -n means that n acknowledged entries, starting at the line's
 seq, were missing in the session's file at the next commit. The positions of missing entries remain
 empty, and later entries reuse the seqs of missing entries. The feed is written after a commit,
 without waiting for the disk. The next reader adds entries that the feed lacks because another
@@ -65,7 +65,7 @@ class FeedMark(msgspec.Struct, array_like=True, frozen=True):
 class Feed:
     """The feed file of one folder, which orders all entries of the folder.
 
-    Only one thread at a time may use it.
+    Only one thread at a time may use a `Feed`.
     """
 
     def __init__(self, folder: Folder) -> None:
@@ -196,10 +196,10 @@ class Feed:
                 raise StoreFull(str(self.path))
 
     def extend_soon(self, stream: StreamId, head: int, path: Path) -> None:
-        """Assign positions to entries just written, as `extend` does.
+        """Assign positions to entries that were just written, as `extend` does.
 
-        Does nothing while another process holds the feed's lock: the next reader assigns the
-        positions.
+        The call does nothing if another process holds the feed's lock; then the next reader assigns
+        the positions.
         """
         with suppress(LockBusy):
             self.extend(stream, head, path, is_lossy=False, wait_s=SOON_S)

@@ -1,7 +1,7 @@
 """The locks of a folder: one process locks a file, and others wait for the lock up to a time limit.
 
 Each handle accesses the folder on one thread. A call that meets a lock of another process yields
-the thread and is retried later. If a call has already changed something, it blocks the thread until
+the thread and is retried later. A call that has already changed something blocks the thread until
 it gets the lock.
 """
 

@@ -44,7 +44,7 @@ class FolderThread:
         return self._locks.without_waiting(work)
 
     def check_usable(self) -> None:
-        """Raises: StoreUnavailable in a forked child, or after the thread has ended."""
+        """Raises: StoreUnavailable in a forked child process, or after the thread has ended."""
         self._process.check()
         if self._is_ended:
             raise StoreUnavailable(self._address, "it was closed; open it again")
@@ -77,5 +77,5 @@ class FolderThread:
         return True
 
     def join(self) -> None:
-        """Wait for the running work. Blocks."""
+        """Wait for the running work. The call blocks."""
         self._pool.shutdown(wait=True)

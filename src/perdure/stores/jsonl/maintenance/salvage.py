@@ -29,7 +29,7 @@ from perdure.stores.regular_files import read_regular
 
 
 def salvage_namespace(shelf: SessionIndex, feed: Feed) -> SalvagedNamespace:
-    """Implement ``MaintenanceService.salvage_namespace``. Blocks."""
+    """Implement ``MaintenanceService.salvage_namespace``. The call blocks."""
     feed.refresh()
     with tempfile.TemporaryDirectory(prefix="perdure-") as place:
         return _Salvage(shelf, feed, Path(place)).run()

@@ -15,7 +15,7 @@ from perdure.stores.protocol import StoreInfo
 def info_of(
     shelf: SessionIndex, limits: Limits, *, address: str, namespace: str, durability: str
 ) -> StoreInfo:
-    """Implement ``SessionStore.info``. Blocks."""
+    """Implement ``SessionStore.info``. The call blocks."""
     used = limits.usage()
     blob_bytes = sum(sizes_of(blobs_in(shelf.folder)).values())
     file_bytes = sum(stamp.size for _, stamp in shelf.folder.files())

@@ -32,13 +32,13 @@ NAME = re.compile(rb"sha256-[0-9a-f]{64}")
 
 
 def all_held(folder: Folder) -> AbstractContextManager[None]:
-    """Block the removal of any content."""
+    """Prevent the removal of any content during the block."""
     return folder.hold_lock(LOCK, "", is_shared=True)
 
 
 @contextmanager
 def held_for(folder: Folder, entries: Iterable[Entry]) -> Generator[None]:
-    """Block the removal of contents that `entries` reference, until the lines are written."""
+    """During the block, prevent the removal of contents that `entries` reference."""
     if any(NAME.search(entry.body) for entry in entries):
         with all_held(folder):
             yield

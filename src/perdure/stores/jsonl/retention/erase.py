@@ -46,7 +46,7 @@ _BACKUPS = "backups"
 
 
 class Record(msgspec.Struct, frozen=True):
-    """An erasure as stored in the folder: its remaining work, and its certificate.
+    """An erasure, as it is stored in the folder: the remaining work, and the certificate.
 
     Shape: `files` maps the names of session files to session ids; `keys` and `contents` are the
     idempotency keys and contents that only these files had. The fields `files`, `keys` and
@@ -66,7 +66,7 @@ _backups = msgspec.json.Decoder(list[Backup])
 
 
 class Eraser:
-    """Erases from one folder, on the thread of its handle."""
+    """Erases sessions of one folder, on the thread of the folder's handle."""
 
     def __init__(self, shelf: SessionIndex, feed: Feed, index: Index, namespace: str) -> None:
         self._shelf = shelf
@@ -226,7 +226,10 @@ class Eraser:
         return Record(certificate, files, keys, tuple(name for name, _ in contents))
 
     def _check_names(self, files: Iterable[str]) -> None:
-        """Reject files with a second hard link, which would survive. Raises: StoreUnavailable."""
+        """Reject files with a second hard link, because that link would survive the erasure.
+
+        Raises: StoreUnavailable.
+        """
         try:
             for name in files:
                 with suppress(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""Retention and quotas of a folder: stored in small files next to the session files.
+"""Store the retention and quotas of a folder in small files next to the session files.
 
 With a quota, every commit counts the usage in the namespace's files, under a lock. So lines that
 another program or a killed process wrote are counted too. Without a quota, a commit only checks
@@ -40,7 +40,7 @@ _moment = msgspec.json.Decoder(int)
 
 
 class Limits:
-    """The limits of one folder, on the thread of its handle."""
+    """The limits of one folder; only the thread of the folder's handle may use them."""
 
     def __init__(self, shelf: SessionIndex) -> None:
         self.shelf = shelf

@@ -130,7 +130,7 @@ class Known(msgspec.Struct, array_like=True, frozen=True):
         return trail_of(path, self.end) == self.trail
 
     def is_in(self, path: Path) -> bool:
-        """Whether `path` is still the indexed file, and still has the indexed bytes."""
+        """Whether `path` is still the indexed file and still contains the indexed bytes."""
         try:
             stamp = Stamp.of(status_of(path))
             is_long = stamp.size >= self.end

@@ -2,7 +2,7 @@
 
 The index can be rebuilt from the session files at any time, so a damaged or foreign index file is
 removed, not repaired. All processes hold the lock `LOCK` while they open, change or remove the
-file. SQLite finds the log files of a database by name, and they must never be used with another
+file. SQLite finds the log files of a database by name, so log files must never be left for another
 database of the same name.
 """
 
@@ -120,7 +120,7 @@ class IndexTables:
 
 
 class IndexFile:
-    """The index of one folder, for one thread at a time."""
+    """The index of one folder; only one thread at a time may use it."""
 
     def __init__(self, folder: Folder, dialect: str) -> None:
         self.folder = folder
@@ -190,9 +190,10 @@ class IndexFile:
         return self.path.is_dir() and not self.path.is_symlink()
 
     def settle(self) -> bool:
-        """Move the write-ahead log, which may contain removed words, to the file; needs the lock.
+        """Move the write-ahead log, which may contain removed words, into the index file.
 
-        Returns False on an error, or if another process still reads the old state.
+        The caller holds the lock. Returns False on an error, or if another process still reads the
+        old state.
         """
         tables = self._current()
         if tables is None:

@@ -1,7 +1,7 @@
 """Update the index of a folder from its files: read new entries, build index parts, store them.
 
 The update runs in steps. Other processes can write while a step reads files and builds its part of
-the index. The part is stored only if neither the index nor one of the files read has changed
+the index. The part is stored only if the index and the files that were read have not changed
 meanwhile. The index contains only texts of existing files: a removal holds the lock of the index
 until the session's file is deleted.
 """
@@ -43,11 +43,11 @@ from perdure.stores.search.rows import run_now
 from perdure.stores.search.sqlite_tables import SqliteReader, SqliteWriter, stored_mark
 
 _ROWS = 64
-"""Entries read at once, while no other call of the handle runs."""
+"""Number of entries that are read at a time; no other call of the handle runs meanwhile."""
 
 
 class Index:
-    """The index of one folder, for one thread at a time."""
+    """The index of one folder; only one thread at a time may use it."""
 
     def __init__(self, sessions: SessionIndex, feed: Feed) -> None:
         self.sessions = sessions
@@ -209,7 +209,7 @@ class Step:
                 return
 
     def build(self) -> None:
-        """Build a part of the index if there are enough texts for one."""
+        """Build a part of the index, if there are enough texts for a part."""
         if self._step is None:
             before = self._before.mark.usable
             entry = max([before.entry, *(text.position for text in self._texts)])

@@ -1,4 +1,4 @@
-"""The session files of a folder as the search service reads them.
+"""Represent the session files of a folder as the log that the search service reads.
 
 A text has the position of its entry in the folder's feed; the title of a session has the negative
 number of the session. Progress is recorded for each file, because other programs append lines and

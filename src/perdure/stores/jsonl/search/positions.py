@@ -1,7 +1,7 @@
 """The positions of the entries of all sessions: the common order of a folder's entries.
 
 The positions come from the feed. If the folder cannot be written, new entries have no position.
-They come last, ordered by the age of their session, then by seq.
+Entries without a position come last, ordered by the age of their session, then by seq.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Recall without an index, for a folder that cannot be written: every session is read."""
+"""Recall from a folder that has no index and cannot be written, by reading every session."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from perdure.stores.search.corpus import Corpus
 from perdure.stores.search.recall_plan import Asked, Recalled
 
 _ROWS = 64
-"""Entries read at once, while no other call of the handle runs."""
+"""Number of entries that are read at a time; no other call of the handle runs meanwhile."""
 
 _State = tuple[Stamp | None, frozenset[tuple[str, Stamp]]]
 

@@ -1,8 +1,8 @@
-"""Differences between the files of a folder and its index.
+"""Find the differences between the files of a folder and the folder's index.
 
-An unchanged file is not opened. A file that grew is read from its former end, if perdure appended.
-If another program changed a file, perdure indexes the file again to check whether entries moved.
-The indexed entries of a removed or rewritten file are `stale`: no search may find them.
+An unchanged file is not opened. If perdure appended to a file, the file is read from its former
+end. If another program changed a file, perdure indexes the file again to check whether entries
+moved. The indexed entries of a removed or rewritten file are `stale`: no search may find them.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ class Searches:
         return found
 
     async def index(self, on_progress: OnProgress | None) -> None:
-        """Implement ``SearchService.index``. Raises: also StoreUnavailable."""
+        """Implement ``SearchService.index``. The call can also raise StoreUnavailable."""
         if await self._run(self._is_due):
             async with self._building():
                 await self._index_or_rebuild(on_progress)

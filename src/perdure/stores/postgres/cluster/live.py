@@ -104,7 +104,7 @@ FROM unnest(%s::text[], %s::text[]) AS w (channel, payload)
 class _Notice(msgspec.Struct, array_like=True):
     """A notification: the key of the namespace, the sender, the streams.
 
-    `is_new` is True if the sender registered for these streams, False if it renewed that.
+    For registrations, `is_new` is False if the sender only renewed an earlier registration.
     """
 
     of: str

@@ -142,7 +142,7 @@ class PostgresLiveness:
         self.running: Callable[[], int] = lambda: 0
 
     def start(self) -> None:
-        """Register the worker, and start reporting. Blocks until the worker is registered.
+        """Register the worker, and start reporting. The call blocks until the worker is registered.
 
         Raises: psycopg.Error.
         """
@@ -151,7 +151,7 @@ class PostgresLiveness:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop reporting, and remove the worker. Blocks."""
+        """Stop reporting, and remove the worker. The call blocks."""
         self._stop.set()
         self._thread.join()
 

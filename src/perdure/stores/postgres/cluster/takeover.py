@@ -150,7 +150,7 @@ def _take_free(
 def _end_stalled(db: Connection[Row], key: str, streams: list[StreamId]) -> bool:
     """End idle connections that lock a row of `streams`; return True if a connection was ended.
 
-    Does nothing for connections of another login, because this login is not allowed to end them.
+    The call ignores connections of another login, because this login is not allowed to end them.
     """
     seen: list[int] = []
     ended: list[int] = []

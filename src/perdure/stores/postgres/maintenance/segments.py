@@ -186,7 +186,7 @@ async def receive(
 async def _stream(
     db: Connected, namespace: str, header: StreamHeader, genesis: bytes | None, *, is_new: bool
 ) -> Stream:
-    """Return the stream of `header`, locked; create it if it is missing and `is_new`.
+    """Lock and return the stream of `header`; with `is_new`, create it if it is missing.
 
     Raises: SessionNotFound if the stream is missing, unless `is_new`. The call also raises the
     errors of `copy_in` for a new stream.

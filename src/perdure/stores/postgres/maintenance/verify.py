@@ -149,7 +149,7 @@ Report = Callable[[int | None, str], None]
 
 
 def verification(database: Database, told: OnProgress | None = None) -> Verification:
-    """Implement ``MaintenanceService.verify``. Blocks."""
+    """Implement ``MaintenanceService.verify``. The call blocks."""
     try:
         with database.connect_blocking() as db:
             return _Check(db, database.namespace, told).verification()
@@ -263,7 +263,7 @@ def _first_line(error: psycopg.Error) -> str:
 
 
 class _StreamCheck:
-    """The check of one stream; collects its faults in `found`.
+    """Checks one stream, and collects the faults in `found`.
 
     `count` is the number of the stream's entries, `erased` the number of its erased entries.
     """

@@ -117,8 +117,8 @@ async def namespace_totals(db: Database) -> NamespaceTotals:
 def asking_held(namespace: str, upto: int = _LAST) -> Statement:
     """Return the query for the usage of the namespace: the stored counts plus all later entries.
 
-    The result has the generation, the position of the stored counts, the number of later rows, and
-    the fields of `NamespaceTotals`.
+    The result has the generation (which each reset increases) and the position of the stored
+    counts, the number of later rows, and the fields of `NamespaceTotals`.
     """
     return Statement(_HELD, (namespace, *(namespace, upto) * 3))
 
@@ -152,7 +152,7 @@ def resetting(namespace: str) -> Statement:
 
 
 async def database_figures(db: Database) -> tuple[int, int, str]:
-    """Return the bytes of the database, its schema, the server."""
+    """Return the size of the database in bytes, its schema version and the server's version."""
     (rows,) = await db.ask(Statement(_FIGURES))
     (found,) = rows
     return found[0], found[1], found[2]

@@ -161,7 +161,7 @@ def _log(connected: Connected, db: Database) -> PostgresLog:
 
 
 async def index(db: Database, on_progress: OnProgress | None = None) -> None:
-    """Index the entries that are not indexed yet, unless a search can scan them fast enough."""
+    """Index the new entries, unless they are so few that a search should scan them."""
     upto = await _progress(db)
     if upto.is_due:
         await _index_upto(db, upto, on_progress)

@@ -303,10 +303,10 @@ class PostgresWriter:
 
 
 def locking_mark(namespace: str) -> list[Statement]:
-    """Lock the index mark before any stream; this blocks indexing until the transaction ends.
+    """Return the statements that lock the index mark, which blocks indexing in this transaction.
 
-    The call creates the row of the index mark if it is missing, because without this row two
-    erasures would not wait for each other.
+    Run them before any stream is locked. They create the row of the index mark if it is missing,
+    because without this row two erasures would not wait for each other.
     """
     begin = Statement(_BEGIN_MARK, (namespace, VERSION))
     return [begin, Statement(_LOCK_MARK, (namespace,))]

@@ -1,6 +1,6 @@
 """Create a store completely under another name, so that no process sees a partial store.
 
-So a file of 0 bytes under a store's name is a damaged store, never a new one.
+So a file of 0 bytes under a store's name is always a damaged store, never a new store.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 The writer continues during a checkpoint, so a checkpoint is rarely complete, and the log can
 restart only after a complete checkpoint. Retrying an incomplete checkpoint immediately would cost
-two ``fsync`` per commit. The log may grow between checkpoints, which run from time to time. If the
-log grows too large, a checkpoint blocks all writers briefly.
+two ``fsync`` per commit. Checkpoints run from time to time, and the log may grow between them. If
+the log grows too large, a checkpoint blocks all writers briefly.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Checkpointer:
         self._due.put("copy")
 
     def close(self) -> None:
-        """Stop. Blocks until a running checkpoint has ended."""
+        """Stop the thread. The call blocks until a running checkpoint has ended."""
         if self._thread is not None:
             self._due.put("stop")
             self._thread.join()

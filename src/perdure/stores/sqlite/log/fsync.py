@@ -1,4 +1,4 @@
-"""The ``fsync`` of the write-ahead log, which happens after the file is unlocked.
+"""Run the ``fsync`` of the write-ahead log after the file is unlocked.
 
 A commit is written at ``synchronous = NORMAL``, so a power cut leaves no partial commit: the
 remaining log is always a prefix of the log. For durability "full", the write-ahead log is synced

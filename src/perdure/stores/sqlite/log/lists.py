@@ -1,4 +1,4 @@
-"""Lists of sessions and of open turns, read only as far as needed.
+"""Read lists of sessions and of open turns, only as far as needed.
 
 A list with a query or an id prefix is read in rounds. Each round reads the sessions whose name or
 id may match, if there are only a few; otherwise it reads more of the newest sessions. So a list

@@ -113,7 +113,7 @@ class Content:
 
 
 def snapshot(path: Path, key: StoreKey | None, target: Path, report: Report) -> None:
-    """Copy the current state of the store at `path` into the new file `target`. Blocks.
+    """Copy the current state of the store at `path` into the new file `target`. This blocks.
 
     Durable: the copy is on the disk when the call returns.
     Raises: StoreCorrupt if the store is damaged, StoreFull if the disk is full, and the errors of
@@ -159,7 +159,7 @@ def _copy(db: Connection, site: Site, target: Path, report: Report) -> None:
 
 
 def check_sound(path: Path, key: StoreKey | None) -> None:
-    """Verify the file `path`, which no process has open. Blocks.
+    """Verify the file `path`, which no process has open. The call blocks.
 
     Raises: StoreCorrupt with the first fault.
     """

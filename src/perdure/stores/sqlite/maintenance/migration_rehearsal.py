@@ -17,7 +17,7 @@ from perdure.stores.sqlite.rows import Connection
 def rehearse_migration(path: Path, key: StoreKey | None = None) -> MigrationPlan:
     """Return the migrations that the store at `path` needs, after running them and rolling back.
 
-    A read-only store is only inspected. Blocks.
+    A read-only store is only inspected. The call blocks.
     Raises: the errors of ``SqliteStore.open``; StoreCorrupt if a step fails.
     """
     site = locate_site(path, key=key)

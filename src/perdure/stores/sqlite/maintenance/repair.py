@@ -78,7 +78,7 @@ def repair(
     to: Path | None = None,
     told: OnProgress | None = None,
 ) -> RepairReport:
-    """Repair the store at `path`, in place or into the new file `to`. Blocks.
+    """Repair the store at `path`, in place or into the new file `to`. The call blocks.
 
     `at` is the time recorded in the log. A store without a fault stays unchanged. Reports the
     progress of each step to `told`: check, salvage, final check.

@@ -31,7 +31,7 @@ def earlier_store(path: Path) -> Path:
 
 
 def fetch(folder: Path, path: Path, report: Report) -> Path:
-    """Copy the backup in `folder` to the folder of `path`. Blocks. Raises: OSError."""
+    """Copy the backup in `folder` to the folder of `path`. The call blocks. Raises: OSError."""
     copy = unfinished_restore(path)
     remove_with_logs(copy)
     new_file(copy)
@@ -50,8 +50,8 @@ def fetch(folder: Path, path: Path, report: Report) -> Path:
 def check_fetched(copy: Path, folder: Path, manifest: Manifest, key: StoreKey | None) -> None:
     """Migrate the copy to this program's schema, and check that it matches the backup.
 
-    Blocks. Raises: BackupDamaged if the copy does not match the backup. The call raises KeyMissing,
-    KeyWrong, StoreTooNew or StoreTooOld if the copy cannot be opened.
+    The call blocks. Raises: BackupDamaged if the copy does not match the backup. The call raises
+    KeyMissing, KeyWrong, StoreTooNew or StoreTooOld if the copy cannot be opened.
     """
     try:
         Content(copy, key).close()  # check the key before writing anything
@@ -77,7 +77,7 @@ def check_fetched(copy: Path, folder: Path, manifest: Manifest, key: StoreKey | 
 def put_store(new: Path, path: Path, key: StoreKey | None, *, is_forced: bool) -> Path | None:
     """Make `new` the store at `path`; if it replaces a store, return the old store's new path.
 
-    Durable: the new store is on the disk when the call returns. Blocks.
+    Durable: the new store is on the disk when the call returns. The call blocks.
     Raises: StoreExists if there is a store at `path`, unless `is_forced`; StoreInUse.
     """
     if not path.exists():

@@ -23,7 +23,7 @@ from perdure.stores.sqlite.rows import Connection, Row
 from perdure.stores.sqlite.schema import PAGE_BYTES
 
 AT_ONCE = 100
-"""Pages per transaction."""
+"""Number of pages that are read per transaction."""
 
 _TABLE = "(a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q,r,s,t,u,v,w,x,y,z)"
 _INDEX = "(a,b,c,d,PRIMARY KEY(a,b,c,d))WITHOUT ROWID"
@@ -86,7 +86,7 @@ class Salvage:
 
 
 def salvage_file(path: Path, key: StoreKey | None, folder: Path) -> Salvage:
-    """Read all readable rows of the store at `path`, via a copy in `folder`. Blocks."""
+    """Read all readable rows of the store at `path` from a copy in `folder`. The call blocks."""
     copy = folder / "damaged.db"
     copy_store(path, copy)
     _play_log(copy, key)
@@ -111,8 +111,8 @@ def salvage_file(path: Path, key: StoreKey | None, folder: Path) -> Salvage:
 def copy_store(path: Path, copy: Path) -> None:
     """Copy a database and its log, byte by byte.
 
-    Uses SQLite's file layer, because any other way to read the file would release this process's
-    locks on the database.
+    The call uses SQLite's file layer, because any other way to read the file would release this
+    process's locks on the database.
     """
     for name in ("-wal", "-journal"):
         log = path.with_name(path.name + name)

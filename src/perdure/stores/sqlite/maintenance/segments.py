@@ -202,7 +202,8 @@ def moment_at(tables: Tables, at: int) -> Moment:
 def moment_of(tables: Tables, namespace: str, stream: StreamId, seq: int) -> Moment:
     """Return the position and the time of the end of the commit that contains an entry.
 
-    A commit can append to several streams. The position is after its entries in all of them.
+    A commit can append to several streams. The position is after the commit's entries in all of
+    these streams.
 
     Raises: EntryNotFound.
     """

@@ -78,7 +78,9 @@ class _StreamRebuild:
     # -- names
 
     def _take_names(self) -> None:
-        """Separate kinds from namespaces (similar rows); kinds below 34 have fixed numbers."""
+        """Separate similar rows: those of kinds, whose numbers below 34 are fixed, and of
+        namespaces.
+        """
         for number, name in self._found.names:
             is_fixed = self._kinds.get(number) == name
             if name in BODIES and number >= FIRST_MET_KIND:

@@ -1,4 +1,4 @@
-"""Large contents in the file: compressed if that saves space, and verified when read.
+"""Store large contents in the file, compressed if that saves space, and verify them when read.
 
 The name of a content is the hash of its own bytes, whatever its stored form. A read computes this
 hash again. Entry bodies are stored uncompressed, because they are read one by one.
@@ -65,7 +65,7 @@ def content_in(packed: PackedContent) -> bytes:
 
 
 def _unpack(packed: PackedContent) -> bytes | None:
-    """Decompress to at most one byte more than `size`; return None on failure."""
+    """Decompress `packed`, to at most one byte more than `size`; return None on failure."""
     if packed.packing == AS_IT_IS:
         return bytes(packed.kept)
     if packed.packing != BY_ZLIB:

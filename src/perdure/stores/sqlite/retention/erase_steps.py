@@ -1,4 +1,4 @@
-"""Later steps of an erasure, each a small transaction; a kill can interrupt the erasure.
+"""Run the later steps of an erasure, each in a small transaction, so a kill can interrupt it.
 
 The table ``erasing`` is the work list. A step does part of the work and removes this part from the
 list in the same transaction. So a process that resumes an erasure after a kill does only the

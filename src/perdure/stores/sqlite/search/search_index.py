@@ -100,7 +100,7 @@ async def drop_vectors(database: Database, name: str, model: VectorModel) -> Non
 
 
 async def index(database: Database, name: str, on_progress: OnProgress | None = None) -> None:
-    """Index the entries that are not indexed yet, unless a search can scan them fast enough."""
+    """Index the new entries, unless they are so few that a search should scan them."""
     namespace = await _number(database, name)
     if namespace is not None:
         upto = await _progress(database, namespace)
