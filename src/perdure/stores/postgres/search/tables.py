@@ -303,7 +303,7 @@ class PostgresWriter:
 
 
 def locking_mark(namespace: str) -> list[Statement]:
-    """Return the statements that lock the index mark, which blocks indexing in this transaction.
+    """Return the statements that lock the index mark; indexing waits until the transaction ends.
 
     Run them before any stream is locked. They create the row of the index mark if it is missing,
     because without this row two erasures would not wait for each other.

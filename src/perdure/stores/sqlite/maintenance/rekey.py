@@ -58,10 +58,11 @@ def rekey(path: Path, key: StoreKey | None, new_key: StoreKey | None, report: Re
     """Re-encrypt the store at `path` from `key` to `new_key`; a key of None means no encryption.
 
     Durable: the change is durable when the call returns; until then the old key opens the store.
-    The call blocks. Raises: StoreInUse while any other connection has the store open. The call
-    raises StoreFull if the disk has no room for a copy. The call also raises the errors of
-    ``SqliteStore.open``. After an error the store is complete, and still has the old key, except if
-    the disk failed in the very last step.
+    The call blocks.
+    Raises: StoreInUse while any other connection has the store open. The call raises StoreFull if
+    the disk has no room for a copy. The call also raises the errors of ``SqliteStore.open``. After
+    any error the store is complete, and still has the old key, except if the disk failed in the
+    very last step.
     """
     site = locate_site(path.resolve(), key=key)
     if not site.is_writable:
