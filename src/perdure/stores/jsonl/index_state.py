@@ -105,7 +105,7 @@ class IndexState:
 
     @property
     def hash(self) -> bytes:
-        """The chain's last hash; another program's lines after the last batch are one commit."""
+        """The chain's last hash; another program's lines since the last batch count as a commit."""
         run = self.run
         return commit_hash(self._hash, run.at, 0, run.hashed) if run.hashed else self._hash
 
@@ -178,7 +178,7 @@ def foreign_entry(log: IndexState, said: Said, parent: int | None, part: int) ->
 
 
 def _resolve_reference(log: IndexState, name: str, record: str, parent: int | None) -> int | None:
-    """Return the seq of the tree entry for `record`; for a side record, a neighbour's."""
+    """Return the seq of the tree entry for `record`, or for a side record, of one next to it."""
     seq = log.ids.get(record)
     if seq is None or log.rows[seq].lane == "tree":
         return seq

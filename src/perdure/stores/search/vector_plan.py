@@ -2,7 +2,7 @@
 
 Vectors are added in the order of the log, so one position per model records the progress. A step is
 stored only if the model's stored position has not moved since the step began. Texts that were
-erased since then are left out.
+erased during the step are left out.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from perdure.stores.jsonl.disk.folder import Folder
 from perdure.stores.jsonl.disk.locks import LockBusy
 
 LOCK_POLL_S = 0.02
-"""How long a call that found a lock held leaves the thread to other calls before it retries."""
+"""Pause between two attempts of a call to get a held lock; other calls use the thread."""
 
 T = TypeVar("T")
 
