@@ -368,7 +368,7 @@ async def notes(db: Database | Transaction, stream: StreamId, kinds: Sequence[st
 async def branch(
     db: Database, stream: StreamId, leaf: EntryId, limit: int | None, kind: str | None
 ) -> list[Entry]:
-    """Return the entries from the root to `leaf`, or only the newest `limit`, only of `kind`."""
+    """Return the entries from the root to `leaf`: all, or only the newest `limit` of one `kind`."""
     ns, reach = db.namespace, MAX_SEQ if limit is None or kind is not None else limit
     head, nodes, rows = await db.ask(
         Statement(HEAD, (ns, stream)),

@@ -124,7 +124,7 @@ def is_on_branch(tables: Tables, sought: Node, leaf: Node) -> bool:
 def branch(
     tables: Tables, leaf: Node, limit: int | None = None, kind: str | None = None
 ) -> list[Entry]:
-    """Return the entries from the root to `leaf`, or only the newest `limit`, only of `kind`."""
+    """Return the entries from the root to `leaf`: all, or only the newest `limit` of one `kind`."""
     number = None if kind is None else tables.kind_number(kind)
     if kind is not None and number is None:
         return []

@@ -38,7 +38,7 @@ MOST_IDLE = 50
 """The index update ends after this number of steps in a row that could not be stored."""
 
 MOST_BEHIND = 512
-"""If more entries than this are missing in the index, a search scans the files instead."""
+"""If more entries than this are missing in the index after an update, the files are scanned."""
 
 TRIES = 3
 """Number of times that a query is repeated because the index had to be rebuilt."""

@@ -59,7 +59,10 @@ _header = msgspec.json.Decoder(StreamHeader)
 
 
 def salvage_namespace(database: Database) -> SalvagedNamespace:
-    """Implement ``MaintenanceService.salvage_namespace``. It blocks. Raises: StoreUnavailable."""
+    """Implement ``MaintenanceService.salvage_namespace``.
+
+    The call blocks. Raises: StoreUnavailable.
+    """
     try:
         with database.connect_blocking() as db:
             return _Salvage(db, database.namespace).run()

@@ -113,9 +113,9 @@ class Content:
 
 
 def snapshot(path: Path, key: StoreKey | None, target: Path, report: Report) -> None:
-    """Copy the current state of the store at `path` into the new file `target`. This blocks.
+    """Copy the current state of the store at `path` into the new file `target`.
 
-    Durable: the copy is on the disk when the call returns.
+    Durable: the copy is on the disk when the call returns. The call blocks.
     Raises: StoreCorrupt if the store is damaged, StoreFull if the disk is full, and the errors of
     ``SqliteStore.open``.
     """
