@@ -175,7 +175,6 @@ class Session:
     async def tree(self, last: int | None = None) -> tuple[TreeNode, ...]:
         """Return every branch as nested nodes, roots first, with their labels.
 
-
         Shape: with `last`, the nodes are the entries of `tree_entries(last)`; an entry whose parent
         is omitted is a root. Raises: ValueError when `last` is negative or too large for a store.
         """
@@ -193,7 +192,6 @@ class Session:
 
     async def messages(self, last: int | None = None) -> list[Message]:
         """Return the newest `last` messages of the branch (default: all), oldest first.
-
 
         Raises: Erased for an erased session; ValueError if `last` is negative or too large.
         """
@@ -227,7 +225,6 @@ class Session:
 
     def watch(self, after: int | None = None) -> watches.Watch:
         """Watch the events after seq `after` (default: after `head`), and continue with new ones.
-
 
         Shape: the watch yields the durable events of all processes, without gap or repetition. It
         also yields live events and snapshots of open calls of this process; on PostgreSQL, of all
@@ -283,7 +280,6 @@ class Session:
 
     async def left_by(self, compaction: EntryRef | None = None) -> compactions.LeftContext | None:
         """Return the entries that `compaction` (default: the current one) removed and retained.
-
 
         Shape: None when no compaction is in effect. Raises: EntryNotFound if the entry does not
         exist; InvalidEntry if it is not a compaction.
@@ -352,7 +348,6 @@ class Session:
     async def label(self, entry: EntryRef, text: str | None) -> Entry:
         """Set the label of `entry`; None, or a label of spaces only, removes it.
 
-
         Raises: EntryNotFound; InvalidEntry when the entry is not part of the conversation;
         LimitExceeded for a label longer than ``limits.name_characters``; FlowRefusal for a flow.
         """
@@ -373,14 +368,12 @@ class Session:
     async def unpin(self, entry: EntryRef) -> Entry:
         """Remove the pin of `entry`: a compaction can hide it again.
 
-
         Raises: as `pin`.
         """
         return await self._writer.note(Pin(is_pinned=False), await self._reader.in_tree(entry))
 
     async def rename(self, title: str | None) -> Entry:
         """Set the title of the session; None, or a title of spaces only, removes it.
-
 
         Raises: LimitExceeded for a title above ``limits.title_characters``; FlowRefusal for a flow.
         """
@@ -389,7 +382,6 @@ class Session:
 
     async def uncompact(self, compaction: EntryRef | None = None) -> Entry | None:
         """Undo `compaction` (default: the one in effect): its entries return to the context.
-
 
         Shape: None when the compaction was already undone. Raises: EntryNotFound if the entry does
         not exist; InvalidEntry if there is no compaction to undo.
@@ -400,7 +392,6 @@ class Session:
         self, question: EntryRef, choice: str, *, by: str, note: str | None = None
     ) -> Entry:
         """Answer a question of this session. The first answer counts; later answers are rejected.
-
 
         Durable: everything is stored on return. Raises: EntryNotFound; InvalidEntry when the entry
         is not a question of this session or `choice` is not offered; AlreadyAnswered after a
@@ -429,7 +420,6 @@ class Session:
     async def answer_to(self, question: EntryRef) -> Answer | None:
         """Return the answer to a question of `ask`.
 
-
         Shape: None while the question is open, after `withdraw`, and if the answer comes from an
         import or an unknown store. Raises: EntryNotFound; InvalidEntry if not a question of `ask`.
         """
@@ -437,7 +427,6 @@ class Session:
 
     async def withdraw(self, question: EntryRef) -> Entry | None:
         """Remove a question of `ask` from the inbox; an answer to it then raises QuestionClosed.
-
 
         Durable: everything is stored on return. Shape: None if the question was answered or
         withdrawn before. Raises: EntryNotFound; InvalidEntry if the entry is no question of `ask`.
@@ -528,7 +517,6 @@ class Session:
     async def flush(self) -> None:
         """Store the session now if it is a draft.
 
-
         Raises: SessionExists when another session now has the id; the session stays a draft.
         """
         await self._reader.backing.flush()
@@ -538,8 +526,7 @@ class Session:
 
         The messages since the session started, or was last closed, become an episode
         (`Store.memory`) with the given `summary`. Shape: None when the session was already closed.
-        Raises: TurnOpen while a turn runs; FlowRefusal for a flow, and for the session of a role
-        until its flow is completed.
+        Raises: TurnOpen while a turn runs; FlowRefusal for a flow, or a role of an open flow.
         """
         require_text("reason", reason)
         require_text("summary", summary)

@@ -62,7 +62,6 @@ class NewTurn:
     async def record_keyed(self, environment: Environment, request: int) -> None:
         """Call `record` for a message with a key, unless its turn has begun (a repeated message).
 
-
         Durable: all changes are stored when this returns.
         """
         if self.key is None:
@@ -80,7 +79,6 @@ class Runner(Protocol):
 
     async def new_turn(self, turns: SessionTurns, new: NewTurn, signals: Signals) -> TurnState:
         """Return the state of the turn that `new` begins, after the turn has ended.
-
 
         Raises: the errors of `SessionTurns.new_turn`; the errors of `room`, before anything is
         written.
@@ -196,7 +194,6 @@ class EmbeddedRunner:
 
 def runner_of(name: RunnerName | None, environ: Mapping[str, str] = os.environ) -> Runner:
     """Return the runner `name` (default: the one that $PERDURE_RUNNER names, or else embedded).
-
 
     Raises: ConfigError if the environment names an unknown runner.
     """

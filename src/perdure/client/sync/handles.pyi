@@ -259,9 +259,10 @@ class Session(Handle[AsyncSession]):
 
         Media given as bytes are stored beside the log; the entry contains a handle. Durable: when
         this returns, either all items are stored or none. The items of a draft are stored only with
-        its first assistant message. Shape: for one item, its entry; for several items, a list of
-        entries in the same order. Raises: EntryNotFound; InvalidEntry; WrongArgument for an invalid
-        item; LimitExceeded for a message over `InputLimits.message_bytes`.
+        its first assistant message.
+        Shape: for one item, its entry; for several items, a list of entries in the same order.
+        Raises: EntryNotFound; InvalidEntry; WrongArgument for an invalid item; LimitExceeded for a
+        message over `InputLimits.message_bytes`.
         """
 
     def append_many(
@@ -434,8 +435,7 @@ class Session(Handle[AsyncSession]):
 
         The messages since the session started, or was last closed, become an episode
         (`Store.memory`) with the given `summary`. Shape: None when the session was already closed.
-        Raises: TurnOpen while a turn runs; FlowRefusal for a flow, and for the session of a role
-        until its flow is completed.
+        Raises: TurnOpen while a turn runs; FlowRefusal for a flow, or a role of an open flow.
         """
 
     def abandon_turn(self) -> bool:

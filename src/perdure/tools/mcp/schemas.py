@@ -61,7 +61,6 @@ class UnsupportedSchema(ValueError):
 def portable(schema: Mapping[str, Any]) -> Schema:
     """Convert the `schema` of a tool's arguments to JSON Schema that all providers accept.
 
-
     Raises: UnsupportedSchema if this is impossible.
     """
     return portable_within(schema, [limits().mcp_schema_parts])
@@ -259,7 +258,6 @@ def _is_type(value: object, name: str, types: tuple[type, ...]) -> bool:
 
 def misfit(schema: Mapping[str, Any], value: object, place: str = "") -> str | None:
     """Return the reason why `value` does not match the portable `schema`, as a text for the model.
-
 
     Shape: the result is None if `value` matches.
     """

@@ -41,7 +41,6 @@ def apply_answer(
 ) -> SideBody:
     """Return the entry that records `answer` as the answer to the wait with the id `question`.
 
-
     Raises: FlowRefusal if no wait has this id; InvalidEntry if the answer is not valid.
     """
     waiting = next((each for each in waits_in(state) if each.question == question), None)
@@ -83,7 +82,6 @@ def configure_role(
 ) -> kinds.RoleConfigured:
     """Parse an answer that configures a role: ``default``, or ``model=…`` and ``skills=a,b``.
 
-
     Raises: InvalidEntry if a value is not offered.
     """
     choice = choice_in(answer)
@@ -115,7 +113,6 @@ class Choice(msgspec.Struct, frozen=True):
 
 def choice_in(words: str) -> Choice:
     """Parse a choice: ``default``, or ``model=NAME`` and ``skills=A,B`` or ``none``.
-
 
     Raises: InvalidEntry if `words` have another form.
     """
@@ -154,7 +151,6 @@ def _no_answer(reason: str) -> InvalidEntry:
 
 def settled_by(state: FlowState, question: EntryId, log: Iterable[tuple[Entry, object]]) -> WaitEnd:
     """Return how the wait with the id `question` ended; `log` is the whole log of the flow.
-
 
     Raises: QuestionNotFound if the entry with that id began no wait; FlowRefusal if the wait
     continues.

@@ -78,7 +78,6 @@ def _require_continuable(state: FlowState, waiting: Sequence[str], lost: Mapping
 def _waiting(state: FlowState, lost: Collection[str]) -> tuple[list[str], list[str]]:
     """Return the nodes (in the improvement phase: roles) that accept a reply.
 
-
     Shape: targets that wait for a person come first, then targets that wait for a handoff.
     """
     run, phase = state.run, state.run.improvement_phase
@@ -168,7 +167,6 @@ def sessions_to_stop(state: FlowState) -> tuple[StreamId, ...]:
 def approve(state: FlowState, by: str, node: str | None = None) -> HandoffMade:
     """Approve a staged handoff, with its artifacts as they were staged.
 
-
     Raises: FlowRefusal if no handoff waits, or if several wait and `node` is None.
     """
     found = _staged_target(state, node)
@@ -179,7 +177,6 @@ def decline(
     state: FlowState, by: str, node: str | None = None, note: str | None = None
 ) -> HandoffDeclined:
     """Decline a staged handoff; its node then waits for a person's reply.
-
 
     Raises: the same errors as `approve`.
     """
@@ -207,7 +204,6 @@ def change_consent(
 ) -> ConsentChanged:
     """Change the consent of the flow: the calls that roles can make without asking.
 
-
     Raises: FlowRefusal if the flow is completed.
     """
     _need_work(state)
@@ -224,7 +220,6 @@ def configure(
     by: str | None = None,
 ) -> RoleConfigured:
     """Configure a role instance.
-
 
     Raises: FlowRefusal if the flow is completed or has no such role, or if `skills` differ from the
     skills with which the role's session began.
@@ -252,7 +247,6 @@ def _need_work(state: FlowState) -> None:
 def choose_improvement(state: FlowState, mode: ImprovementMode, by: str) -> ImprovementChosen:
     """Choose how the roles review the flow.
 
-
     Raises: FlowRefusal if the flow does not wait for the choice of a mode.
     """
     if state.run.status != "awaiting_improvement_choice":
@@ -267,7 +261,6 @@ def choose_improvement(state: FlowState, mode: ImprovementMode, by: str) -> Impr
 
 def decide_feedback(state: FlowState, by: str, *, is_granted: bool) -> FeedbackDecided:
     """Decide whether feedback is written.
-
 
     Raises: FlowRefusal if the flow does not wait for the decision about feedback.
     """

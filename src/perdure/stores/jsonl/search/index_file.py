@@ -192,8 +192,7 @@ class IndexFile:
     def settle(self) -> bool:
         """Move the write-ahead log, which may contain removed words, into the index file.
 
-        The caller holds the lock. Returns False on an error, or if another process still reads the
-        old state.
+        The caller holds the lock. Returns False on errors, or while other processes read old state.
         """
         tables = self._current()
         if tables is None:
@@ -320,10 +319,7 @@ class IndexFile:
         db.close()
 
     def _check_names(self) -> None:
-        """Reject anything that is not a regular file with a single hard link.
-
-        Raises: IndexUnusable.
-        """
+        """Raises: IndexUnusable unless each is missing or a regular file with one hard link."""
         for path in (self.path, *map(self._beside, _LOGS)):
             try:
                 if status_of(path).st_nlink > 1:
