@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Collection, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -40,6 +40,7 @@ class LiveReceiver:
         self._table = table
         self._watches: Counter[StreamId] = Counter()
         self._registered: dict[StreamId, float] = {}
+        self._registering: Collection[StreamId] = ()
         self._wanted: dict[StreamId, None] = {}
         self._is_changed = False
         self._awaited: dict[StreamId, int | None] = {}
@@ -149,7 +150,9 @@ class LiveReceiver:
         return (stream, of) in self._elsewhere or self._awaited.get(stream, -1) == of
 
     def _is_registered(self, stream: StreamId) -> bool:
-        return stream in self._registered or ALL in self._registered
+        """Return whether another process may write rows of `stream` for this process."""
+        held = (self._registered, self._registering)
+        return any(each in streams for each in (stream, ALL) for streams in held)
 
     def _want(self, stream: StreamId) -> None:
         if stream not in self._registered:
@@ -163,9 +166,12 @@ class LiveReceiver:
             self._wanted = {}
             self._has_registered = True
             found: list[StreamId] | None = None
+            # A row can be notified before the registration returns that caused it.
+            self._registering = wanted
             async with self._calling:
                 with suppress(StoreError):
                     found = await self._table.register(wanted)
+            self._registering = ()
             if found is None:
                 self._wanted = dict.fromkeys((*wanted, *self._wanted))
                 await asyncio.sleep(pause)

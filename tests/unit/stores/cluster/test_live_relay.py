@@ -383,6 +383,22 @@ async def test_failed_registration_for_live_events_is_repeated(
     assert text_of(await until_text(live, "Hello")) == "Hello"
 
 
+async def test_row_notified_before_its_registration_returns_is_read(
+    worker: Process, other: Process, wire: LiveWire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register = other.table.register
+
+    async def return_late(streams: Sequence[StreamId]) -> list[StreamId]:
+        found = await register(streams)
+        await until(lambda: bool(wire.rows))
+        return found
+
+    monkeypatch.setattr(other.table, "register", return_late)
+    worker.show("Hello")
+    live = other.watch()
+    assert text_of(await until_text(live, "Hello")) == "Hello"
+
+
 async def test_ended_watch_causes_no_further_registration(other: Process) -> None:
     other.watch(S)
     await rest()
