@@ -142,7 +142,9 @@ class SessionReader:
     ) -> AsyncIterator[Entry]:
         amount("after", after, least=EMPTY)
         amount("limit", limit)
-        before = MOST_SEQ if newest_first else None
+        before = None
+        if newest_first:
+            after, before = EMPTY, MOST_SEQ if after == EMPTY else after
         left = limit
         while size := _PAGE if left is None else min(_PAGE, left):
             page = await self.log.entries(self.id, after, size, kind=kind, before=before)

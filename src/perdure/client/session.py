@@ -205,10 +205,10 @@ class Session:
         newest_first: bool = False,
         limit: int | None = None,
     ) -> AsyncIterator[Entry]:
-        """Iterate over the session's own log, from the first entry after seq `after` to the head.
+        """Iterate over the session's own log in order, or from the head back with `newest_first`.
 
-        `kind` selects entries of one kind, including side entries; `newest_first` starts at the
-        head; `limit` is the maximum number of entries.
+        It starts after the entry with seq `after`: with `newest_first`, at the next older entry.
+        `kind` selects one kind, including side entries; `limit` is the maximum number of entries.
         Raises: ValueError when `after` is less than -1, or `limit` negative.
         """
         return self._reader.entries(after, kind, newest_first=newest_first, limit=limit)

@@ -47,7 +47,10 @@ async def test_entries_are_selected_by_kind_direction_and_limit(opened: Store) -
     assert await seqs(newest_first=True) == list(range(7, -1, -1))
     assert await seqs(kind="message") == [0, 2, 4, 6]
     assert await seqs(kind="label", newest_first=True, limit=2) == [7, 5]
-    assert await seqs(3, newest_first=True, kind="message") == [6, 4]
+    assert await seqs(3, newest_first=True, kind="message") == [2, 0]
+    assert await seqs(4, newest_first=True, limit=2) == [3, 2]
+    assert await seqs(0, newest_first=True) == []
+    assert await seqs(100, newest_first=True, limit=1) == [7]
     assert await seqs(3, kind="label", limit=1) == [5]
     assert await seqs(limit=0) == []
     assert await seqs(kind="no_such_kind") == []
@@ -62,6 +65,8 @@ async def test_more_entries_than_a_page_are_read_in_both_directions(opened: Stor
     backward = [entry.seq async for entry in session.entries(newest_first=True, limit=1100)]
     assert forward == list(range(1103))
     assert backward == list(range(1102, 2, -1))
+    older = [entry.seq async for entry in session.entries(1050, newest_first=True)]
+    assert older == list(range(1049, -1, -1))
 
 
 async def test_path_with_limit_and_kind_returns_newest_entries(opened: Store) -> None:

@@ -163,11 +163,20 @@ async def list_entries(
     session_id: SessionId,
     *,
     limit: Limit = 100,
-    after: FromQuery[int] = -1,
+    after: Annotated[
+        int,
+        QueryParameter(
+            description="The list starts after the entry with this seq, so with `newestFirst` it "
+            "contains only older entries; -1 starts at the first entry of the list."
+        ),
+    ] = -1,
     kind: FromQuery[str | None] = None,
     newest_first: Annotated[bool, QueryParameter(name="newestFirst")] = False,
 ) -> Page[EntryView]:
-    """List the entries of the log that come after a seq, in log order or newest first."""
+    """List the entries of the log, in log order or newest first.
+
+    To get the next page in either order, pass `next` of the answer as `after`.
+    """
     session = await caller.session(session_id)
     found = [
         entry

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import perdure
 from tests.fakes.console_store import refund
-from tests.fakes.served import served
+from tests.fakes.samples import case
+from tests.fakes.served import Served, served
 
 
 async def test_list_is_paged_and_filtered(tmp_path: Path) -> None:
@@ -103,6 +105,44 @@ async def test_entries_after_a_given_seq_are_returned(tmp_path: Path) -> None:
         assert [each["seq"] for each in rest["items"]] == [3, 4, 5, 6]
         newest = {"newestFirst": True, "limit": 1}
         assert (await server.http.get(url, params=newest)).json()["items"][0]["seq"] == 6
+
+
+async def test_entries_are_paged_in_both_orders(tmp_path: Path) -> None:
+    async with served(tmp_path) as server:
+        session = await server.store.create(id="s")
+        for number in range(4):
+            entry = await session.append(perdure.user(str(number)))
+            await session.label(entry, f"l{number}")
+        for query, pages in (
+            ({"limit": 3}, [[0, 1, 2], [3, 4, 5], [6, 7]]),
+            ({"limit": 3, "newestFirst": True}, [[7, 6, 5], [4, 3, 2], [1, 0]]),
+            ({"limit": 4, "newestFirst": True}, [[7, 6, 5, 4], [3, 2, 1, 0]]),
+            ({"limit": 3, "newestFirst": True, "kind": "message"}, [[6, 4, 2], [0]]),
+        ):
+            with case(query):
+                assert await _pages(server, "/v1/sessions/s/entries", query) == pages
+
+
+async def test_entry_appended_between_pages_does_not_change_older_pages(tmp_path: Path) -> None:
+    async with served(tmp_path) as server:
+        session = await server.store.create(id="s")
+        await session.append_many([perdure.user(str(number)) for number in range(4)])
+        url, query = "/v1/sessions/s/entries", {"newestFirst": True, "limit": 2}
+        first = (await server.http.get(url, params=query)).json()
+        await session.append(perdure.user("new"))
+        older = (await server.http.get(url, params=query | {"after": first["next"]})).json()
+        assert [each["seq"] for each in first["items"] + older["items"]] == [3, 2, 1, 0]
+        assert older["next"] is None
+
+
+async def _pages(server: Served, url: str, query: Mapping[str, int | str]) -> list[list[int]]:
+    """Return the seqs on the pages of a list; stop after ten pages if the list does not end."""
+    found, after = list[list[int]](), "-1"
+    while after is not None and len(found) < 10:
+        page = (await server.http.get(url, params={**query, "after": after})).json()
+        found.append([each["seq"] for each in page["items"]])
+        after = page["next"]
+    return found
 
 
 async def test_sessions_are_filtered_by_agent_over_all_pages(tmp_path: Path) -> None:
