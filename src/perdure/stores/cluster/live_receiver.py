@@ -48,7 +48,6 @@ class LiveReceiver:
         self._elsewhere: set[tuple[StreamId, int]] = set()
         self._unread: dict[StreamId, None] = {}
         self._calling = asyncio.Lock()
-        self._has_registered = False
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def follow(self, stream: StreamId | None) -> None:
@@ -137,7 +136,7 @@ class LiveReceiver:
             for task in tasks:
                 task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        if self._has_registered:
+        if "register" in self._tasks:
             with suppress(StoreError):
                 await self._table.renew(())
 
@@ -150,9 +149,7 @@ class LiveReceiver:
         return (stream, of) in self._elsewhere or self._awaited.get(stream, -1) == of
 
     def _is_registered(self, stream: StreamId) -> bool:
-        """Return whether another process may write rows of `stream` for this process."""
-        held = (self._registered, self._registering)
-        return any(each in streams for each in (stream, ALL) for streams in held)
+        return not {stream, ALL}.isdisjoint((*self._registered, *self._registering))
 
     def _want(self, stream: StreamId) -> None:
         if stream not in self._registered:
@@ -164,10 +161,7 @@ class LiveReceiver:
         pause = AGAIN_S
         while wanted := [stream for stream in self._wanted if stream in self._watches]:
             self._wanted = {}
-            self._has_registered = True
-            found: list[StreamId] | None = None
-            # A row can be notified before the registration returns that caused it.
-            self._registering = wanted
+            self._registering, found = wanted, None  # rows may be notified before this returns
             async with self._calling:
                 with suppress(StoreError):
                     found = await self._table.register(wanted)
