@@ -364,7 +364,7 @@ def _reopened(log: Log, bait: Bait) -> None:
 
 
 def _marked(log: Log, bait: Bait) -> None:
-    """Forge a body mark that no store wrote into every body."""
+    """Forge marks that no store wrote: in the start of the session and in the start of a turn."""
     place = in_trap(bait)
     log.side(SessionStarted(snapshot(bait), place), mark="0" * 32)
     asked(log, write(bait))

@@ -162,7 +162,7 @@ class RoleWorld(FlowMachine):
         moment=st.sampled_from(("before", "after", "asked")),
     )
     def run(self, seed: int, mood: str, dies_at: int | None, moment: Moment) -> None:
-        """Run the flow in a process at the same time as in the previous one."""
+        """Run the flow in a new process while the previous process may still run it."""
         self.done(self._ended([*self.running][:-1]))
         self.chance, self.answer = random.Random(seed), in_mood(mood)
         self.done(self._run(self.process(dies_at, moment)))

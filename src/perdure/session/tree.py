@@ -223,8 +223,8 @@ def _nodes_from_end(
 ) -> tuple[TreeNode, ...] | None:
     """Build the tree from the last entry to the first.
 
-    Return None if a parent comes after its child. The function looks up only nodes whose parent is
-    still missing, so it reads memory in order.
+    Return None if a parent comes after its child. The function reads the entries once, from last to
+    first, and looks up only the nodes whose parent it has not reached yet.
     """
     roots: list[TreeNode] = []
     waiting: dict[EntryId, list[TreeNode]] = {}

@@ -82,7 +82,7 @@ def _branch_end(rows: Sequence[Row], start: int) -> int:
 
 
 def unfolded(state: TreeState, at: Visible) -> TreeState:
-    """Return `state` after showing the entries that the line `at` or its closed branch hides."""
+    """Return `state` with the line `at` unfolded: with its closed branch or hidden rows shown."""
     if isinstance(at.line, Row):
         return msgspec.structs.replace(state, closed=state.closed - {at.line.entry.id})
     if at.line.is_branch:

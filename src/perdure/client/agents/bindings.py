@@ -213,8 +213,8 @@ class Bindings:
         """Return `bound` in `workspace`; record the workspace if it changed.
 
         Raises: TurnOpen if a turn is open; HeadConflict if another writer appended first;
-        SecretPasted if a variable contains a credential. Also raises ConfigError if the scope of
-        `workspace` is wider, or if the workspace lacks a name that the instructions use.
+        SecretPasted if a variable contains a credential. Also raises ConfigError if `workspace` has
+        a wider scope than the session's agent, or no value for a name that the instructions use.
         """
         agent_of(bound.agent or {}, ToolRegistry(())).restrict(scope=workspace.scope)
         place = merge_workspace(kept_workspace(bound.workspace), workspace)

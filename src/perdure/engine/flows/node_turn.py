@@ -87,7 +87,7 @@ class NodeTurn:
         """Whether the outcome of the last commit to the flow is unknown."""
 
     async def beside(self, entries: Sequence[NewEntry]) -> CoCommit:
-        """Return what the flow adds to a commit: the claim to the first, the outcome to the last.
+        """Return what the flow adds to a commit of the turn: the claim or the outcome.
 
         Raises: NodeClaimLost if the work has changed or another process has claimed it.
         """

@@ -90,7 +90,7 @@ def content(
     media_type: str = "application/octet-stream",
     name: str | None = None,
 ) -> InlineMedia:
-    """Return `data` as content of any type, to be stored next to the log.
+    """Return `data` as content that is stored next to the log; `media_type` can be any type.
 
     Put the result into the data of a `Custom`, a `Note` or a `CustomMessage`. The log stores only
     the `handle` of a content, and `Store.content` reads the bytes. For media in messages, use

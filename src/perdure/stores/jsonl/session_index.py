@@ -129,8 +129,8 @@ class SessionIndex:
     def session_at(self, path: Path) -> StreamId | None:
         """Return the session in the file `path`; None if it is no session file of the folder.
 
-        A link outside the folder is followed, because the caller chose it. A link inside the folder
-        is not followed.
+        If `path` is not in the folder, links in it are followed, because the caller chose this
+        path. A link inside the folder is not followed.
         Raises: FormatError if the path is not a regular file; StoreTooNew, StoreUnavailable.
         """
         if not self._is_here(path):

@@ -1,4 +1,4 @@
-"""Find the repository at the top of a working directory, its folders, and its problems.
+"""Find the git repository whose top folder is the working directory, and what in it is dangerous.
 
 perdure tells git where the checked repository is, so git does not search for another one. This
 module starts no program except ``git config``, which only reads text.
