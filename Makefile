@@ -28,11 +28,25 @@ QUICK := HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -q -m checked -p no:ca
 # With room for what is soon garbage, node looks for it less often: an eighth of the time.
 TYPES := NODE_OPTIONS="--max-semi-space-size=64 $$NODE_OPTIONS" $(BIN)/basedpyright
 
-# Each process has a share of its own and, when that is done, takes from the end of another's: what
-# the tests of a module share is made once. Tests that may take long begin first (tests/conftest.py),
-# so that no process waits for them at the end. Two more than there are cores
-# to use: each waits for the disk, a server or a child process two fifths of its time.
-TESTS := $(BIN)/python -m pytest -n $$(($(JOBS) + 2)) --dist worksteal
+# The parts of the tests. Each is one process of pytest: it collects only its own tests, and loads only
+# the libraries that they need. The parts that take longest begin first, so that none is waited for at
+# the end. `tests/scripts/test_tiers.py` checks that each test is in one part.
+PARTS := crash others acceptance integration cluster conformance commands attacks terminal upper lower
+PART_crash := tests/crash
+PART_cluster := tests/integration/cluster tests/integration/postgres
+PART_terminal := tests/integration/tui
+PART_integration := tests/integration $(patsubst %,--ignore=%,$(PART_cluster) $(PART_terminal))
+PART_commands := tests/acceptance/cli
+PART_acceptance := tests/acceptance --ignore=$(PART_commands)
+PART_conformance := tests/conformance
+PART_attacks := tests/attacks
+PART_upper = $(UPPER)
+PART_lower = tests/unit $(UPPER:%=--ignore=%)
+PART_others := tests $(patsubst %,--ignore=tests/%,acceptance attacks conformance crash integration unit)
+
+# Two more at a time than there are cores to use: each waits for the disk, a server or a child process
+# two fifths of its time.
+SIDE_BY_SIDE := --no-print-directory --keep-going --output-sync=target -j$$(($(JOBS) + 2))
 
 # Unit tests that load the libraries of all providers, which takes seconds: the conformance tests
 # load them too, so these run beside them.
@@ -46,8 +60,8 @@ UPPER := tests/unit/apps tests/unit/client tests/unit/engine
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install programs suites demo test check style types unit upper-unit lower-unit conformance test-all
-.PHONY: all-types every-test soak fix bench bench-growth bench-memory reference lock clean
+.PHONY: $(PARTS:%=part-%) help install programs suites demo test check style types unit upper-unit lower-unit conformance test-all
+.PHONY: all-types soak fix bench bench-growth bench-memory reference lock clean
 
 help:
 	@echo "make demo       run the demonstration"
@@ -137,20 +151,21 @@ demo: $(if $(findstring --serve,$(ARGS)),$(INSTALLED),$(if $(findstring --cluste
 	@$(BIN)/perdure demo $(ARGS)
 
 test: $(INSTALLED)
-	$(TESTS) -m "not all_only" $(ARGS)
+	@$(MAKE) $(SIDE_BY_SIDE) SELECT='-m "not all_only"' $(PARTS:%=part-%)
 
 # Without what `make test` runs as well: make test-all ARGS="-m 'all_only or hypothesis'"
 test-all: $(INSTALLED)
-	@$(MAKE) --no-print-directory -j2 all-types every-test
+	@HYPOTHESIS_PROFILE=whole $(MAKE) $(SIDE_BY_SIDE) all-types $(PARTS:%=part-%)
 
 all-types: $(INSTALLED)
 	$(TYPES) src scripts benchmarks examples tests
 
-every-test: $(INSTALLED)
-	HYPOTHESIS_PROFILE=whole $(TESTS) $(ARGS)
-
 soak: $(INSTALLED)
-	PERDURE_SOAK=$(ROUNDS) $(TESTS) -m soak $(ARGS)
+	@PERDURE_SOAK=$(ROUNDS) $(MAKE) $(SIDE_BY_SIDE) SELECT='-m soak' $(PARTS:%=part-%)
+
+# pytest ends with 5 if $(ARGS) select no test of a part.
+$(PARTS:%=part-%): part-%: $(INSTALLED)
+	$(BIN)/python -m pytest -q -p no:cacheprovider $(SELECT) $(PART_$*) $(ARGS) || [ $$? -eq 5 ]
 
 # Side by side, each in one process: several that share the tests would each collect all of them.
 # One more than there are cores to use, since each waits for the disk and for others now and then.

@@ -9,7 +9,7 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Generator, Iterator
-from itertools import count, islice
+from itertools import count
 from pathlib import Path
 
 import certifi
@@ -30,8 +30,6 @@ CHECKED = ("tests/unit/", "tests/conformance/")
 LATER = frozenset({"full_only", "all_only"})
 TESTS_LOOKED_AT = 400
 """After so many tests, objects that are no garbage are not scanned again."""
-LONG_S = 400
-"""A test with such a limit may take a minute: as the last one it would keep all others waiting."""
 NO_PI = "pi's npm package is not installed"
 NO_AGENT_PROGRAM = "the npm package of an agent program is not installed"
 NO_SUITES = "the published tests of frameworks are not here"
@@ -88,41 +86,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _names(item: pytest.Item) -> set[str]:
     return {marker.name for marker in item.iter_markers()}
-
-
-class LongFirst:
-    """Each process of pytest-xdist begins with its share of the long tests."""
-
-    @pytest.hookimpl(trylast=True)  # once ``-m`` has chosen
-    def pytest_collection_modifyitems(
-        self, config: pytest.Config, items: list[pytest.Item]
-    ) -> None:
-        """Order the tests in the same way in every process."""
-        processes: int = getattr(config, "workerinput", {}).get("workercount", 0)
-        items[:] = long_first(items, processes)
-
-
-def long_first(items: list[pytest.Item], processes: int) -> list[pytest.Item]:
-    """Return `items` with long tests first in each of the equal shares that worksteal cuts."""
-    long = sorted((each for each in items if limit_of(each) >= LONG_S), key=limit_of, reverse=True)
-    others = iter([each for each in items if limit_of(each) < LONG_S])
-    ordered: list[pytest.Item] = []
-    for number in range(processes):
-        size = (len(items) - len(ordered)) // (processes - number)
-        own = long[processes - 1 - number :: processes]  # the last shares are the largest
-        ordered += [*own, *islice(others, max(0, size - len(own)))]
-    return [*ordered, *others] if processes else items
-
-
-def limit_of(item: pytest.Item) -> float:
-    """Return the time limit of a test from its own marker, in seconds."""
-    marker = item.get_closest_marker("timeout")
-    return marker.args[0] if marker else 0
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Schedule long tests first."""
-    config.pluginmanager.register(LongFirst())
 
 
 @pytest.hookimpl(wrapper=True)

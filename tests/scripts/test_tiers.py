@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from tests.conftest import CHECKED, LATER, LONG_S, limit_of, long_first
+from tests.conftest import CHECKED, LATER, pytest_collection_modifyitems
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TESTS = REPOSITORY / "tests"
@@ -41,7 +45,7 @@ def all_markers() -> list[tuple[str, ...]]:
 
 def test_each_tier_includes_tests_of_previous_tier() -> None:
     makefile = expressions("Makefile")
-    check, test = makefile["QUICK"], makefile["$(TESTS)"]
+    check, test = makefile["QUICK"], makefile["@$(MAKE)"]
     assert (check, test) == ("checked", "not all_only")
     for markers in all_markers():
         assert selected(test, markers) >= selected(check, markers), markers
@@ -52,13 +56,45 @@ def test_check_runs_folders_of_checked_tests() -> None:
     assert {f"{folder}/" for folder in runs} == set(CHECKED)
 
 
-def test_tests_in_the_folders_of_make_check_are_marked_checked_unless_marked_for_later(
-    request: pytest.FixtureRequest,
-) -> None:
-    for item in request.session.items:
-        names = {marker.name for marker in item.iter_markers()}
-        is_checked = item.nodeid.startswith(CHECKED) and LATER.isdisjoint(names)
-        assert ("checked" in names) == is_checked, item.nodeid
+class FakeItem:
+    """A collected test with markers."""
+
+    def __init__(self, nodeid: str, *markers: str) -> None:
+        self.nodeid = nodeid
+        self.markers = list(markers)
+
+    def iter_markers(self) -> list[pytest.Mark]:
+        return [getattr(pytest.mark, name).mark for name in self.markers]
+
+    def add_marker(self, marker: str) -> None:
+        self.markers.append(marker)
+
+
+def test_tests_in_the_folders_of_make_check_are_marked_checked_unless_marked_for_later() -> None:
+    items = [FakeItem(f"{folder}test_a.py::test_b") for folder in (*CHECKED, "tests/attacks/")]
+    items += [FakeItem(f"{CHECKED[0]}test_a.py::test_b", later) for later in sorted(LATER)]
+    pytest_collection_modifyitems(cast("list[pytest.Item]", items))
+    assert ["checked" in item.markers for item in items] == [True, True, False, False, False]
+
+
+def test_each_test_file_is_in_one_part() -> None:
+    environment = {name: text for name, text in os.environ.items() if not name.startswith("MAKE")}
+    for tier in ("test", "test-all", "soak"):
+        printed = subprocess.run(
+            ["make", "-n", tier], cwd=REPOSITORY, env=environment, capture_output=True, check=True
+        ).stdout.decode()
+        parts = [line.split() for line in printed.splitlines() if " -m pytest " in line]
+        for file in TESTS.rglob("test_*.py"):
+            name = str(file.relative_to(REPOSITORY))
+            assert sum(is_in(name, words) for words in parts) == 1, (tier, name)
+
+
+def is_in(file: str, words: Sequence[str]) -> bool:
+    """Return whether a command of pytest collects `file`."""
+    ignored = [word.removeprefix("--ignore=") for word in words if word.startswith("--ignore=")]
+    folders = [word for word in words if word.partition("/")[0] == "tests"]
+    below = [any(file.startswith(f"{each}/") for each in some) for some in (folders, ignored)]
+    return below == [True, False]
 
 
 def test_ci_runs_each_test_once_and_properties_of_check_again_with_more_examples() -> None:
@@ -68,22 +104,6 @@ def test_ci_runs_each_test_once_and_properties_of_check_again_with_more_examples
         runs = sum(selected(each, markers) for each in (check, steps[0][1]))
         ways = {"checked", "hypothesis"} & set(markers)
         assert runs == (len(ways) if "contained" in markers else max(1, len(ways))), markers
-
-
-@pytest.mark.parametrize("processes", [0, 1, 2, 3, 4, 7])
-def test_long_tests_start_first_in_each_process(
-    request: pytest.FixtureRequest, processes: int
-) -> None:
-    for items in (request.session.items, request.session.items[:3], []):
-        ordered = long_first(items, processes)
-        assert sorted(map(id, ordered)) == sorted(map(id, items))
-        left = ordered
-        for number in range(processes):
-            share = left[: len(left) // (processes - number)]
-            left = left[len(share) :]
-            limits = [limit_of(item) for item in share]
-            long = [limit for limit in limits if limit >= LONG_S]
-            assert limits[: len(long)] == sorted(long, reverse=True)
 
 
 TEST = re.compile(r"^(?:(?:async )?def test_|Test\w* = )", re.MULTILINE)
