@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Collection, Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -40,7 +40,8 @@ class LiveReceiver:
         self._table = table
         self._watches: Counter[StreamId] = Counter()
         self._registered: dict[StreamId, float] = {}
-        self._registering: Collection[StreamId] = ()
+        self._registering: Sequence[StreamId] = ()
+        self._early: list[StreamId] = []
         self._wanted: dict[StreamId, None] = {}
         self._is_changed = False
         self._awaited: dict[StreamId, int | None] = {}
@@ -121,10 +122,12 @@ class LiveReceiver:
         if streams is None:  # perhaps the server lost its unlogged tables
             # A new registration is answered with all texts so far, and a notification of that row.
             # A read before it would take older rows, of a call that the watch did not see begin.
-            self._wanted.update(dict.fromkeys(self._registered))
+            self._wanted.update(dict.fromkeys((*self._registered, *self._registering)))
             if self._wanted:
                 self._start("register", self._register())
         else:
+            if self._registering:  # a row can be notified before its registration returns
+                self._early += [each for each in streams if not self._is_registered(each)]
             self._unread.update(dict.fromkeys(filter(self._is_registered, streams)))
         if self._unread:
             self._start("read", self._read_unread())
@@ -149,7 +152,7 @@ class LiveReceiver:
         return (stream, of) in self._elsewhere or self._awaited.get(stream, -1) == of
 
     def _is_registered(self, stream: StreamId) -> bool:
-        return not {stream, ALL}.isdisjoint((*self._registered, *self._registering))
+        return stream in self._registered or ALL in self._registered
 
     def _want(self, stream: StreamId) -> None:
         if stream not in self._registered:
@@ -161,7 +164,7 @@ class LiveReceiver:
         pause = AGAIN_S
         while wanted := [stream for stream in self._wanted if stream in self._watches]:
             self._wanted = {}
-            self._registering, found = wanted, None  # rows may be notified before this returns
+            self._registering, self._early, found = wanted, [], None
             async with self._calling:
                 with suppress(StoreError):
                     found = await self._table.register(wanted)
@@ -178,6 +181,7 @@ class LiveReceiver:
                 elif stream not in found:  # its turn has ended
                     self._awaited.pop(stream, None)
                     self._registered.pop(stream, None)
+            self.told(self._early)
         self._wanted = {}
         if self._registered:
             self._start("keep", self._keep())
@@ -191,11 +195,9 @@ class LiveReceiver:
                 if stream != ALL and stream not in self._awaited and is_quiet:
                     del self._registered[stream]
             open_here = {stream for stream, _ in self._elsewhere}
-            self._known = {
-                stream: known
-                for stream, known in self._known.items()
-                if known[2] >= oldest or stream in open_here
-            }
+            for stream in self._known.keys() - open_here:
+                if self._known[stream][2] < oldest:
+                    del self._known[stream]
             self._is_changed = True
             await self._renew()
 
@@ -238,13 +240,11 @@ class LiveReceiver:
         return [row for row in rows if row.last >= begins.get((row.stream, row.call), 0)]
 
     def _last(self, stream: StreamId) -> tuple[int, int]:
-        call, number, _ = self._known.get(stream, (-1, 0, 0.0))
-        return call, number
+        return self._known.get(stream, (-1, 0, 0.0))[:2]
 
     def _take(self, row: LiveRow) -> None:
         """Pass new events of `row` to the bus; if earlier events are missing, request them."""
-        stream, of = row.stream, row.call
-        last = self._last(stream)
+        stream, of, last = row.stream, row.call, self._last(row.stream)
         if (of, row.last) <= last or not self._is_watched(stream):
             return
         if row.last != END:

@@ -399,6 +399,29 @@ async def test_row_notified_before_its_registration_returns_is_read(
     assert text_of(await until_text(live, "Hello")) == "Hello"
 
 
+async def test_registration_in_flight_is_repeated_when_listening_begins(
+    worker: Process, other: Process, wire: LiveWire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register, on_rows = other.table.register, other.table.on_rows
+    may_return = asyncio.Event()
+
+    async def return_late(streams: Sequence[StreamId]) -> list[StreamId]:
+        found = await register(streams)
+        await may_return.wait()
+        return found
+
+    monkeypatch.setattr(other.table, "register", return_late)
+    monkeypatch.setattr(other.table, "on_rows", ignore)  # nobody listens yet
+    other.table.is_listening = True
+    worker.show("Hello")
+    live = other.watch()
+    await until(lambda: bool(wire.rows))
+    monkeypatch.setattr(other.table, "on_rows", on_rows)
+    on_rows(None)
+    may_return.set()
+    assert text_of(await until_text(live, "Hello")) == "Hello"
+
+
 async def test_ended_watch_causes_no_further_registration(other: Process) -> None:
     other.watch(S)
     await rest()
