@@ -31,7 +31,7 @@ TYPES := NODE_OPTIONS="--max-semi-space-size=64 $$NODE_OPTIONS" $(BIN)/basedpyri
 # The parts of the tests. Each is one process of pytest: it collects only its own tests, and loads only
 # the libraries that they need. The parts that take longest begin first, so that none is waited for at
 # the end. `tests/scripts/test_tiers.py` checks that each test is in one part.
-PARTS := crash others acceptance integration cluster conformance commands attacks terminal upper lower
+PARTS := cluster integration others conformance crash acceptance commands attacks terminal upper lower
 PART_crash := tests/crash
 PART_cluster := tests/integration/cluster tests/integration/postgres
 PART_terminal := tests/integration/tui
@@ -44,9 +44,14 @@ PART_upper = $(UPPER)
 PART_lower = tests/unit $(UPPER:%=--ignore=%)
 PART_others := tests $(patsubst %,--ignore=tests/%,acceptance attacks conformance crash integration unit)
 
-# Two more at a time than there are cores to use: each waits for the disk, a server or a child process
+# A file or folder of tests in $(ARGS) is run instead of the parts.
+ifneq ($(filter tests/%,$(ARGS)),)
+PARTS := named
+endif
+
+# Three more at a time than there are cores to use: each waits for the disk, a server or a child process
 # two fifths of its time.
-SIDE_BY_SIDE := --no-print-directory --keep-going --output-sync=target -j$$(($(JOBS) + 2))
+SIDE_BY_SIDE := --no-print-directory --keep-going --output-sync=target -j$$(($(JOBS) + 3))
 
 # Unit tests that load the libraries of all providers, which takes seconds: the conformance tests
 # load them too, so these run beside them.
@@ -60,7 +65,7 @@ UPPER := tests/unit/apps tests/unit/client tests/unit/engine
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: $(PARTS:%=part-%) help install programs suites demo test check style types unit upper-unit lower-unit conformance test-all
+.PHONY: parts begun $(PARTS:%=part-%) help install programs suites demo test check style types unit upper-unit lower-unit conformance test-all
 .PHONY: all-types soak fix bench bench-growth bench-memory reference lock clean
 
 help:
@@ -151,21 +156,30 @@ demo: $(if $(findstring --serve,$(ARGS)),$(INSTALLED),$(if $(findstring --cluste
 	@$(BIN)/perdure demo $(ARGS)
 
 test: $(INSTALLED)
-	@$(MAKE) $(SIDE_BY_SIDE) SELECT='-m "not all_only"' $(PARTS:%=part-%)
+	@$(MAKE) $(SIDE_BY_SIDE) SELECT='-m "not all_only"' parts
 
 # Without what `make test` runs as well: make test-all ARGS="-m 'all_only or hypothesis'"
 test-all: $(INSTALLED)
-	@HYPOTHESIS_PROFILE=whole $(MAKE) $(SIDE_BY_SIDE) all-types $(PARTS:%=part-%)
+	@HYPOTHESIS_PROFILE=whole $(MAKE) $(SIDE_BY_SIDE) all-types parts
 
 all-types: $(INSTALLED)
 	$(TYPES) src scripts benchmarks examples tests
 
 soak: $(INSTALLED)
-	@PERDURE_SOAK=$(ROUNDS) $(MAKE) $(SIDE_BY_SIDE) SELECT='-m soak' $(PARTS:%=part-%)
+	@PERDURE_SOAK=$(ROUNDS) $(MAKE) $(SIDE_BY_SIDE) SELECT='-m soak' parts
 
-# pytest ends with 5 if $(ARGS) select no test of a part.
-$(PARTS:%=part-%): part-%: $(INSTALLED)
-	$(BIN)/python -m pytest -q -p no:cacheprovider $(SELECT) $(PART_$*) $(ARGS) || [ $$? -eq 5 ]
+# pytest ends with 5 if $(ARGS) select no test of a part; `parts` fails if they select no test at all.
+RAN := $(VENV)/.ran
+
+parts: $(PARTS:%=part-%)
+	@test -e $(RAN) || { echo "no test ran: ARGS select none" >&2; exit 5; }
+
+$(PARTS:%=part-%): part-%: begun
+	$(BIN)/python -m pytest -q -p no:cacheprovider $(SELECT) $(PART_$*) $(ARGS) && touch $(RAN) || [ $$? -eq 5 ]
+
+begun: $(INSTALLED)
+	@rm -f $(RAN)
+	@echo "$(words $(PARTS)) parts: each prints its results when it ends"
 
 # Side by side, each in one process: several that share the tests would each collect all of them.
 # One more than there are cores to use, since each waits for the disk and for others now and then.

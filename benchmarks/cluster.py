@@ -167,6 +167,7 @@ async def _load(run: Run, address: str, rate: float, pids: Sequence[int]) -> lis
     """
     seconds = LOAD_S // 10 if run.is_quick else LOAD_S
     memory: list[float] = []
+    waiting: list[int] = []
     async with (
         perdure.open(address) as store,
         Runtime(store, [HELPER], runner="workers") as runtime,
@@ -180,9 +181,9 @@ async def _load(run: Run, address: str, rate: float, pids: Sequence[int]) -> lis
             turns.append(asyncio.ensure_future(load.turn()))
             if number in {count // 3, count - 1}:
                 memory.append(sum(map(resident_kb, pids)) / 1024)
+                waiting.append(await asyncio.to_thread(_waiting, address))
         await asyncio.gather(*turns)
         delays = [each for chat in load.chats for each in await delays_of(store, chat.id)]
-        waiting = _waiting(address)
     delays.sort(key=lambda each: each.asked_at)
     middle = [each.s for each in delays[len(delays) // 3 : len(delays) // 3 * 2]]
     last = [each.s for each in delays[len(delays) // 3 * 2 :]]
@@ -195,10 +196,11 @@ async def _load(run: Run, address: str, rate: float, pids: Sequence[int]) -> lis
         Figure(claim, "p50, middle third", percentile(middle, 0.5), "s"),
         Figure(claim, "p50, last third", percentile(last, 0.5), "s"),
         Figure(claim, "p99, middle third", percentile(middle, 0.99), "s"),
-        Figure(claim, "p99, last third", percentile(last, 0.99), "s"),
+        Figure(claim, "p99, last third", percentile(last, 0.99), "s", limit=DELAY_S),
         Figure(claim, "memory of the workers after a third", memory[0], "MiB"),
         Figure(claim, "at the end / after a third", memory[1] / memory[0], "x", limit=GROWTH),
-        Figure(claim, "turns that wait at the end", waiting, "", limit=0),
+        Figure(claim, "turns that wait after a third", waiting[0], ""),
+        Figure(claim, "turns that wait at the end", waiting[1], "", limit=rate * DELAY_S),
     ]
 
 

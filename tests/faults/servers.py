@@ -188,8 +188,8 @@ class Servers:
                 command, stdout=output, stderr=output, check=False, cwd=self._folder
             )
         if done.returncode:
-            logs = [log, *self._folder.glob("server?/log")]
-            sys.stderr.writelines(each.read_text(errors="replace")[-2000:] for each in logs)
+            for each in (log, *sorted(self._folder.glob("server?/log"))):
+                sys.stderr.write(f"{each}:\n{each.read_text(errors='replace')[-2000:]}\n")
             done.check_returncode()
 
     def _configure(self, statement: str) -> None:

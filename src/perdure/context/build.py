@@ -56,7 +56,7 @@ class Trim(msgspec.Struct, frozen=True):
     """The remaining messages, the number of omitted entries, and the remaining tokens.
 
     `first` is the first message of the oldest remaining exchange, if older exchanges were omitted;
-    `spared` counts the pinned entries that remain from omitted exchanges.
+    `spared` counts the entries of the pinned messages that remain from omitted exchanges.
     """
 
     messages: tuple[ContextMessage, ...]

@@ -49,7 +49,7 @@ KEY_BYTES = 32
 _MARK_BYTES = 16
 _HEAD_BYTES = 512
 _LARGE_BYTES = 131_072
-"""If the bodies of a commit have more bytes, the marks are computed in a thread."""
+"""If the bodies of a commit have this many bytes, the marks are computed in a thread."""
 
 _MARK = re.compile(rb',?"mark":"(?:(\d{1,18})\.(\d{1,9})\.)?([0-9a-f]{32})"\}$')
 

@@ -257,9 +257,9 @@ class Session(Handle[AsyncSession]):
     def append(self, *items: Item, parent: Parent = LEAF) -> Entry | list[Entry]:
         """Append `items` atomically as a chain of entries after `parent`.
 
-        Media given as bytes are stored beside the log; the entry contains a handle. Durable: when
-        this returns, either all items are stored or none. The items of a draft are stored only with
-        its first assistant message.
+        Media given as bytes are stored beside the log; the entry contains a handle. Durable: all
+        items are stored when this returns; a part of them is never stored. The items of a draft are
+        stored only with its first assistant message.
         Shape: for one item, its entry; for several items, a list of entries in the same order.
         Raises: EntryNotFound; InvalidEntry; WrongArgument for an invalid item; LimitExceeded for a
         message over `InputLimits.message_bytes`.

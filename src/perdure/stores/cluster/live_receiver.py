@@ -88,7 +88,7 @@ class LiveReceiver:
             self._known[stream] = (of, END, _now())
 
     async def catch_up(self, calls: Sequence[tuple[StreamId, int]], *, is_last: bool) -> None:
-        """Implement `Relay.catch_up`. Makes at most one round trip to the server."""
+        """Implement `Relay.catch_up`: wait for a running call, then make at most one round trip."""
         behind = {
             stream: None
             for stream, of in calls

@@ -17,7 +17,7 @@ from perdure.session.ledger import Priority
 from perdure.stores.cluster.limits import LimitService
 
 PROTOCOL = 2
-"""The version of the rules by which workers share work. Workers share work with their own version.
+"""The version of the rules by which workers share work; only workers of one version share it.
 
 Since version 2, several tool calls of a turn can be open; earlier workers cannot resume such a
 turn.

@@ -61,7 +61,7 @@ def _output(start: OpenPath, pattern: str, glob: str | None, *, is_folded: bool)
 def _texts(start: OpenPath, glob: str | None) -> Iterator[tuple[tuple[str, ...], str]]:
     """Yield the text of each searchable file, with the names in its path from the jail's root.
 
-    Raises: TooMuch if the files have more bytes than a search may read.
+    Raises: TooMuch if there are too many files, or more bytes than a search may read.
     """
     read_bytes = 0
     for names, descriptor in files_below(start, glob):

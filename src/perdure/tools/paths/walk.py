@@ -55,7 +55,7 @@ def files_below(start: OpenPath, glob: str | None) -> Iterator[tuple[tuple[str, 
 
     The descriptor is closed when the next file is requested. If `start` is a directory, the call
     yields the files below it that match `glob`, at any depth; files with credentials are skipped.
-    Raises: TooMuch if `start` contains more than `MAX_VISITED` entries.
+    Raises: TooMuch if `start` contains `MAX_VISITED` entries or more.
     """
     if start.is_file:
         yield start.names, start.descriptor

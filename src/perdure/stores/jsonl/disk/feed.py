@@ -38,7 +38,7 @@ SOON_S = 0.25
 
 _TRAIL_BYTES = 256
 _MOST = 2**62
-"""Upper limit of the numbers in a valid line; a line with a larger number is damaged."""
+"""Limit of the sum of the numbers in a valid line; a line with larger numbers is damaged."""
 _APPENDING = os.O_RDWR | os.O_APPEND | os.O_CREAT
 
 
