@@ -179,7 +179,7 @@ $(PARTS:%=part-%): part-%: begun
 
 begun: $(INSTALLED)
 	@rm -f $(RAN)
-	@echo "$(words $(PARTS)) parts: each prints its results when it ends"
+	@echo "parts of the tests: $(words $(PARTS)); each prints its results when it ends"
 
 # Side by side, each in one process: several that share the tests would each collect all of them.
 # One more than there are cores to use, since each waits for the disk and for others now and then.
