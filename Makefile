@@ -44,10 +44,13 @@ PART_upper = $(UPPER)
 PART_lower = tests/unit $(UPPER:%=--ignore=%)
 PART_others := tests $(patsubst %,--ignore=tests/%,acceptance attacks conformance crash integration unit)
 
-# A file or folder of tests in $(ARGS) is run instead of the parts.
-ifneq ($(filter tests/%,$(ARGS)),)
+# Files or folders of tests in $(ARGS) are run instead of the parts. An option with a path needs `=`.
+ifneq ($(filter tests tests/% ./tests ./tests/% $(CURDIR)/tests%,$(subst ",,$(subst ',,$(ARGS)))),)
 PARTS := named
 endif
+
+# What the parts of a tier select; empty for all tests.
+SELECT :=
 
 # Three more at a time than there are cores to use: each waits for the disk, a server or a child process
 # two fifths of its time.

@@ -16,6 +16,7 @@ from tests.conftest import CHECKED, LATER, pytest_collection_modifyitems
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TESTS = REPOSITORY / "tests"
+OWN = Path("scripts", "test_tiers.py")
 MARKERS = ("checked", "full_only", "all_only", "soak", "contained", "hypothesis")
 
 
@@ -78,19 +79,32 @@ def test_tests_in_the_folders_of_make_check_are_marked_checked_unless_marked_for
 
 
 def test_no_test_marks_itself_checked() -> None:
-    texts = {file: file.read_text("utf-8") for file in TESTS.rglob("test_*.py")}
-    assert [file for file, text in texts.items() if "mark.checked" in text] == [Path(__file__)]
+    texts = {file: file.read_text("utf-8") for file in TESTS.rglob("*.py")}
+    assert [file for file, text in texts.items() if "mark.checked" in text] == [TESTS / OWN]
+
+
+def parts_of(tier: str, arguments: str = "") -> list[list[str]]:
+    """Return the words of each command of pytest that ``make`` runs for a tier of the tests."""
+    environment = {name: text for name, text in os.environ.items() if not name.startswith("MAKE")}
+    command = ["make", "-n", tier, f"ARGS={arguments}"]  # the make of this test may export others
+    printed = subprocess.check_output(command, cwd=REPOSITORY, env=environment, text=True)
+    return [line.split() for line in printed.splitlines() if " -m pytest " in line]
 
 
 def test_each_test_file_is_in_one_part() -> None:
-    environment = {name: text for name, text in os.environ.items() if not name.startswith("MAKE")}
     for tier in ("test", "test-all", "soak"):
-        command = ["make", "-n", tier, "ARGS="]  # the make that runs this test may export others
-        printed = subprocess.check_output(command, cwd=REPOSITORY, env=environment, text=True)
-        parts = [line.split() for line in printed.splitlines() if " -m pytest " in line]
+        parts = parts_of(tier)
         for file in TESTS.rglob("test_*.py"):
             name = str(file.relative_to(REPOSITORY))
             assert sum(is_in(name, words) for words in parts) == 1, (tier, name)
+
+
+def test_named_tests_run_instead_of_the_parts() -> None:
+    names = ("tests/unit", "./tests/unit/errors", "'tests/a.py::t[x y]'", str(TESTS / OWN), "tests")
+    for name in names:
+        (words,) = parts_of("test", name)
+        assert [word for word in words if "tests" in word] == name.split()[:1]
+    assert len(parts_of("test", "--deselect=tests/a.py::t")) > 5
 
 
 def is_in(file: str, words: Sequence[str]) -> bool:

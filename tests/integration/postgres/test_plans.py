@@ -197,6 +197,8 @@ LISTS: dict[str, Operation] = {
     "open turns": lambda store: store.open_turns(),
     "questions": lambda store: store.open_of_all("question"),
     "questions of a session": lambda store: store.open_questions(StreamId("s1")),
+    "notes of a session": lambda store: store.notes(StreamId("s1"), ("question", "answer")),
+    "tail of a session": lambda store: store.tail(StreamId("s1"), 5, ("question", "answer")),
     "due by age": lambda store: store.retention.is_due(Retention(max_age_s=10**6)),
     "due by idleness": lambda store: store.retention.is_due(Retention(max_idle_s=10**6)),
 }

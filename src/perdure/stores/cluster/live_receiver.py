@@ -75,6 +75,7 @@ class LiveReceiver:
             for other, of in tuple(self._elsewhere):
                 if not self._is_watched(other):
                     self._drop(other, of)
+                    self._known[other] = (of, 0, _now())  # a later watch needs all its texts
 
     def call_elsewhere(self, stream: StreamId, of: int | None) -> None:
         """Implement `Relay.call_elsewhere`."""
@@ -103,7 +104,7 @@ class LiveReceiver:
         """Implement `Relay.ended`."""
         self._awaited.pop(stream, None)
         self._drop(stream, of)
-        if self._is_registered(stream):
+        if self._is_registered(stream) or self._registering:
             self._known[stream] = (*max(self._last(stream), (of, END)), _now())
 
     def erased(self, stream: StreamId, seqs: Sequence[tuple[int, int]] | None) -> None:
@@ -218,11 +219,10 @@ class LiveReceiver:
     async def _read(self, streams: Iterable[StreamId]) -> None:
         async with self._calling:
             known = {stream: self._last(stream) for stream in streams if stream != ALL}
-            rows: list[LiveRow] = []
             with suppress(StoreError):
                 rows = await self._table.read(known) if known else []
-            for row in self._shown(rows):
-                self._take(row)
+                for row in self._shown(rows):
+                    self._take(row)
 
     def _shown(self, rows: list[LiveRow]) -> list[LiveRow]:
         """Return those of `rows` that can be passed to the bus.

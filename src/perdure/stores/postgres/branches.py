@@ -182,13 +182,17 @@ SELECT f.* FROM kin AS k CROSS JOIN LATERAL (
 ) AS f LIMIT %s::bigint
 """  # noqa: S608 - put together from constants
 
+# LATERAL and OFFSET 0: otherwise the server expects many forks, and reads the whole table once.
 _NOTES: LiteralString = f"""
 SELECT {ENTRY_COLUMNS}, l.kin
 FROM perdure.stream AS s CROSS JOIN LATERAL perdure.lineage(%s, s.id, s.head) AS l
-JOIN perdure.entry AS e
-    ON e.namespace = %s AND e.stream = l.kin_stream AND e.seq <= l.kin_upto
-    AND e.kind = ANY(%s) AND e.run IS NULL AND e.salt IS NOT NULL
-    AND e.kind NOT IN ('model_called', 'model_finished', 'tool_started', 'tool_finished')
+CROSS JOIN LATERAL (
+    SELECT * FROM perdure.entry AS e
+    WHERE e.namespace = %s AND e.stream = l.kin_stream AND e.seq <= l.kin_upto
+        AND e.kind = ANY(%s) AND e.run IS NULL AND e.salt IS NOT NULL
+        AND e.kind NOT IN ('model_called', 'model_finished', 'tool_started', 'tool_finished')
+    OFFSET 0
+) AS e
 WHERE s.namespace = %s AND s.id = %s ORDER BY l.kin DESC, e.seq
 """  # noqa: S608 - put together from constants
 
@@ -220,9 +224,12 @@ _FREQUENT_NOTES_OF_SOME = _FREQUENT_NOTES_OF_ALL.replace("WHERE s", "WHERE s.id 
 _FREQUENT_NOTES: LiteralString = f"""
 SELECT {ENTRY_COLUMNS}, l.kin
 FROM perdure.stream AS s CROSS JOIN LATERAL perdure.lineage(%s, s.id, s.head) AS l
-JOIN perdure.entry AS e
-    ON e.namespace = %s AND e.stream = l.kin_stream AND e.seq <= l.kin_upto
-    AND e.kind = ANY(%s) AND e.run IS NULL AND e.salt IS NOT NULL
+CROSS JOIN LATERAL (
+    SELECT * FROM perdure.entry AS e
+    WHERE e.namespace = %s AND e.stream = l.kin_stream AND e.seq <= l.kin_upto
+        AND e.kind = ANY(%s) AND e.run IS NULL AND e.salt IS NOT NULL
+    OFFSET 0
+) AS e
 WHERE s.namespace = %s AND s.id = %s ORDER BY l.kin DESC, e.seq
 """  # noqa: S608 - put together from constants
 

@@ -399,6 +399,19 @@ async def test_row_notified_before_its_registration_returns_is_read(
     assert text_of(await until_text(live, "Hello")) == "Hello"
 
 
+async def test_watch_reopened_during_a_call_gets_all_texts(worker: Process, other: Process) -> None:
+    live = other.watch()
+    await rest()
+    worker.show("He", "l")
+    await until_text(live, "Hel")
+    other.relay.unfollow(S)
+    await rest()
+    again = other.watch()
+    got = await until_text(again, "Hel")
+    worker.show("lo")
+    assert text_of(await until_text(again, "Hello", got)) == "Hello"
+
+
 async def test_registration_in_flight_is_repeated_when_listening_begins(
     worker: Process, other: Process, wire: LiveWire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
