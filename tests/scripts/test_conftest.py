@@ -31,23 +31,21 @@ def suite(tmp_path: Path) -> Path:
     return tests
 
 
-def run(suite: Path, *arguments: str, **named: object) -> str:
+def run(suite: Path, **named: object) -> str:
     """Run the tests of `suite` without this machine's programs; `named` are set as variables."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "PERDURE"))}
     environment["PYTHONPATH"] = str(CONFTEST.parent.parent)  # the fakes are not copied
     environment["PATH"] = str(suite)
     environment.update({name: str(value) for name, value in named.items()})
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments, str(suite)]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", str(suite)]
     finished = subprocess.run(
         command, env=environment, cwd=suite, capture_output=True, text=True, check=False
     )
     return finished.stdout
 
 
-def test_tests_without_their_requirement_are_skipped_and_counted_across_processes(
-    suite: Path,
-) -> None:
-    output = run(suite, "-n", "2")
+def test_tests_without_their_requirement_are_skipped_and_counted(suite: Path) -> None:
+    output = run(suite)
     assert "4 skipped" in output
     for counted in ("RECORDINGS MISSING: 2", "CHROMIUM MISSING: 1", "PI MISSING: 1"):
         assert f"{counted} tests skipped" in output
