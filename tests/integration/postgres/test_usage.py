@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import psycopg
 import pytest
 from psycopg import sql
 
@@ -79,6 +80,26 @@ async def test_counts_are_exact_while_handles_append_read_and_erase(open_store: 
     assert used.entries == sum(not entry.is_erased for log in logs for entry in log)
     assert used.sessions == 3
     assert (await stores[0].maintenance.verify()).problems == ()
+
+
+@pytest.mark.usefixtures("kept_at_once")
+async def test_counts_and_index_are_exact_while_a_commit_holds_an_old_mark(
+    open_store: Open, db: Database, address: str
+) -> None:
+    store = await open_store()
+    await create(store, S, said("first"))
+    (old,) = db.execute("SELECT last_value FROM perdure.position").fetchall()[0]
+    await append(store, S, *[said("second") for _ in range(300)])
+    await store.info()
+    await store.search.index()
+    with psycopg.connect(address) as delayed:
+        delayed.execute("SELECT pg_advisory_xact_lock_shared((20581::bigint << 48) | %s)", (old,))
+        await store.info()
+        await store.search.index()
+    await store.info()
+    await store.search.index()
+    assert (await store.maintenance.verify()).problems == ()
+    assert (await store.info()).entries == 301
 
 
 async def test_store_info_counts_only_entries_added_since_the_last_count(

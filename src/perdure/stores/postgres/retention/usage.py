@@ -143,7 +143,8 @@ async def _keep(db: Database) -> None:
     *_, ((upto,),) = await db.ask(Statement(_BEGIN, (ns,)), _SETTLE, _HORIZON)
     ((row,),) = await db.ask(asking_held(ns, upto))
     generation, position, _, *counts = row
-    await db.ask(Statement(_KEEP, (upto, *counts, ns, generation, position)))
+    if upto > position:  # a commit can be delayed between reading its mark and locking it
+        await db.ask(Statement(_KEEP, (upto, *counts, ns, generation, position)))
 
 
 def resetting(namespace: str) -> Statement:
