@@ -54,7 +54,7 @@ MAIN = frozenset({"neighbours", "speaker", "date"})
 """If no text has any of these reasons, nothing is recalled."""
 
 TALK = 2
-"""Two speakers call each other by name in any text; among more, a name says who is meant."""
+"""With more speakers than this, a name in a text shows whom the text is about."""
 
 _MOST_NAMES = 62
 """Number of names that get a bit of their own in `Spoken`; further names share one bit."""

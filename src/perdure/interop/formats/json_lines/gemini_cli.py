@@ -329,7 +329,7 @@ def _thought(thought: Fields) -> str:
 
 
 def _usage(tokens: Fields | None) -> Usage | None:
-    """Convert the usage.
+    """Convert the token counts of a call to `Usage`.
 
     Gemini counts cached tokens as input, and excludes thoughts from output.
     """

@@ -125,7 +125,7 @@ def _part(fields: Fields, media: Media) -> Part | None:
 
 
 def _usage(counted: Fields | None) -> Usage | None:
-    """Convert the usage.
+    """Convert the token counts of a call to `Usage`.
 
     Qwen Code counts cached tokens as input, and excludes thoughts from output.
     """

@@ -46,7 +46,7 @@ class Reader(Protocol):
 
     @property
     def instead(self) -> Make | None:
-        """Creates another reader, if the source must be read again with it; None otherwise.
+        """A function that creates another reader, or None if the source need not be read again.
 
         The value is only known after the whole source was read.
         """
