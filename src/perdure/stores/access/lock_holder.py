@@ -66,7 +66,10 @@ def _process_names(pids: list[int]) -> str:
 
 
 def _pids(path: Path, byte: int | None) -> list[int]:
-    """Return the local processes that hold a lock on the file, or on its byte `byte`."""
+    """Return the local processes that hold a lock on the file, or on its byte `byte`, each once.
+
+    ``/proc/locks`` can list a lock twice if other locks change while it is read.
+    """
     try:
         found = path.stat()
         lines = (_PROC / "locks").read_text().splitlines()
@@ -74,13 +77,13 @@ def _pids(path: Path, byte: int | None) -> list[int]:
         return []
     device = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}"
     place = f"{device}:{found.st_ino}"
-    pids: list[int] = []
+    pids: set[int] = set()
     for line in lines:  # "1: FLOCK ADVISORY WRITE 4711 fe:00:2146692 0 EOF"
         fields = line.split()
         is_here = len(fields) == 8 and fields[5] == place
         if is_here and (byte is None or _covers(fields, byte)):
-            pids.append(int(fields[4]))
-    return pids
+            pids.add(int(fields[4]))
+    return sorted(pids)
 
 
 def _covers(fields: list[str], byte: int) -> bool:
