@@ -26,7 +26,7 @@ TABLE_WIDTH = 112
 
 
 def main() -> None:
-    """Run what was asked for."""
+    """Run the benchmarks that the command line names."""
     arguments = _Arguments()
     _parser().parse_args(namespace=arguments)
     figures: list[Figure] = []

@@ -36,7 +36,7 @@ _READS = ("state", "entries", "entry", "branch", "context_window", "tree", "note
 
 
 _ACQUIRED, _RELEASED = (-1, b""), (-2, b"")
-"""What stands for a lease that was taken, or given back, by itself."""
+"""Entries of `Recorder.written` for a lease that was acquired, or released, outside of a commit."""
 
 
 class Turn(msgspec.Struct, frozen=True):
@@ -59,7 +59,7 @@ class Turn(msgspec.Struct, frozen=True):
 
     @property
     def own_ms(self) -> float:
-        """All but its commits."""
+        """The time of the turn without its commits."""
         return self.whole_ms - self.commits_ms
 
     @property
@@ -130,7 +130,7 @@ class Alone:
         self._number = 0
 
     async def begin(self, history: Sequence[Message], at_once: int, pins: int = 0) -> None:
-        """Create a session with `history`, its first `pins` entries pinned, and its twin."""
+        """Create a session with `history` and its twin; pin its first `pins` entries."""
         self._number += 1
         self._chat: Chat = await self._runtime.start(self._agent, id=f"a{self._number}")
         self._twin = StreamId(f"b{self._number}")
@@ -191,7 +191,7 @@ class Alone:
         return written
 
     def _mirrored(self, commit: Commit, lease: Lease | None) -> Commit:
-        """Return `commit` for the twin: the same bodies, about the same positions."""
+        """Return `commit` for the twin: the same bodies, with references to the same positions."""
         (write,) = commit.writes
         create = write.create
         if create is not None:

@@ -30,7 +30,7 @@ from perdure.stores.sqlite.writer import Durability
 
 Turn = tuple[NewEntry, ...]
 Append = Callable[[str, Any], Awaitable[object]]
-"""Append a turn to a stream: entries, or messages where a handle appends."""
+"""Append a turn to a stream: a list of entries or, if a handle appends, of messages."""
 
 ENTRIES_OF_A_TAGGED_TURN = 4
 
@@ -53,7 +53,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What became of a job. Units: the monotonic clock, which all processes share."""
+    """The outcome of a job. Units: the monotonic clock, which all processes share."""
 
     began_s: float
     ended_s: float
@@ -69,7 +69,7 @@ def tagged(writer: str, number: int) -> Turn:
 
 
 async def work(job: Job) -> Outcome:
-    """Get ready, wait, append."""
+    """Open what the job needs, wait for the start, and append."""
     append_turn, close = await _appending(job)
     planned = [
         (name, stream, _turns_of(job, name, number))

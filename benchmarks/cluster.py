@@ -45,7 +45,7 @@ TURNS = 600
 EMPTY = 1_000
 WAITING = 10_000
 CROWD = 500
-"""The sessions that so many turns wait in."""
+"""The number of sessions in which the `WAITING` turns wait."""
 
 RATIO = 0.8
 DBOS_MS = 4.0
@@ -56,7 +56,8 @@ TURNS_EACH = 20
 GROWTH = 1.1
 BODY = b"x" * 600
 ENTRIES = (1, 3, 3)
-"""Entries of a turn by commit: the request, its start with the message, its end with the answer."""
+"""Entries of a turn in each commit: the request; the start and the message; the answer and the end.
+"""
 
 _ENQUEUE = """
 SELECT perdure_work.enqueue_workflow(
@@ -161,7 +162,7 @@ async def _dbos(run: Run, address: str) -> list[Figure]:
 
 
 async def _load(run: Run, address: str, rate: float, pids: Sequence[int]) -> list[Figure]:
-    """Measure the delays of turns at a fraction of the maximum rate, and what grows in that time.
+    """Measure the delays of turns at a fraction of the maximum rate, and the growth in that time.
 
     The first third of the time is not compared: caches fill and sessions reach their length.
     """

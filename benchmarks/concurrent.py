@@ -99,7 +99,7 @@ async def measure_processes(run: Run) -> list[Figure]:
 
 
 async def of_processes(run: Run, kind: str, claim: str) -> list[Figure]:
-    """Measure the same through a store or a handle, and with one and several raw processes."""
+    """Measure several processes with a store or a handle, and one and several raw processes."""
     count = run.count(TURNS_A_PROCESS)
     path = run.folder / "processes.db"
     races: list[Race] = []
@@ -130,7 +130,7 @@ def jobs(run: Run, kind: str, where: Path | str, sessions: range, count: int) ->
 
 
 class Race(msgspec.Struct, frozen=True):
-    """The outcomes of a round: one raw process, several raw processes, and as many of the store."""
+    """The outcomes of a round: one raw process, several raw processes, as many store processes."""
 
     alone: Together
     raw: Together

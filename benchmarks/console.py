@@ -53,7 +53,7 @@ class Talker:
         self.count = count
 
     def info(self, model: str) -> ModelInfo:
-        """A model without limits."""
+        """Return a model without limits."""
         return ModelInfo(model)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:

@@ -5,10 +5,10 @@ separately on the same store: its commits, byte for byte, in a second session wi
 partial answers that it stored; the model's answers. The rest of the turn without its commits is the
 cost of the engine: context, machine, tools, events, thread switches. It includes the partial
 answers and the model, which are also shown separately. CPU time is also shown separately, because
-it depends least on the load of the machine. So is the number of reads, which is zero for a turn
-that directly follows another turn.
-Sessions have as many turns as an agent allows by default; further sessions begin with a history. A
-turn of the workload has no tool call or two tool calls, alternately.
+it depends least on the load of the machine. The number of reads is also shown; it is zero for a
+turn that directly follows another turn. Sessions have as many turns as an agent allows by default;
+further sessions begin with a history. A turn of the workload has no tool call or two tool calls,
+alternately.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LIMIT_MS = 2.0
 ANSWER = "It is as you say, and there is little to add to it. " * 8
 
 HISTORIES = (10, 1_000, 10_000)
-"""Entries that some sessions begin with."""
+"""The numbers of entries with which some sessions begin."""
 
 HISTORY_TURNS = 20
 AT_ONCE = 500

@@ -30,10 +30,10 @@ MOST_GROWTH = 1.3
 P99_MS, WORST_MS = 50.0, 250.0
 PAUSE_S = 0.002
 OTHERS = 8
-"""Sessions that append meanwhile, each one entry after the other."""
+"""The number of sessions that append during the erasure, each one entry after the other."""
 
 BEFORE_S = 0.1
-"""Seconds in which they append before the erasure, and after it."""
+"""Seconds in which the other sessions append before the erasure, and again after it."""
 
 FIRST = StreamId("first")
 
@@ -49,7 +49,7 @@ class _Erased(msgspec.Struct, frozen=True):
 
 
 async def measure(run: Run) -> list[Figure]:
-    """Chains of three lengths."""
+    """Measure erasures in chains of three lengths."""
     lengths = [number // 10 for number in FORKS] if run.is_quick else FORKS
     return _figures([await _erased(run.folder, number) for number in lengths])
 

@@ -58,7 +58,7 @@ class Figure(msgspec.Struct, frozen=True):
 
     @property
     def goal(self) -> str:
-        """What `value` is to be."""
+        """Return the goal of `value` as text."""
         if self.least is not None:
             return f"≥ {self.least:,g}"
         return "" if self.limit is None else f"≤ {self.limit:,g}"
@@ -79,7 +79,7 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def median(values: Sequence[float]) -> float:
-    """The middle one."""
+    """Return the median of `values`."""
     return percentile(values, 0.5)
 
 
@@ -104,7 +104,7 @@ async def opened(path: Path, durability: Durability) -> SqliteStore:
 
 
 async def create(store: SessionStore, stream: StreamId) -> None:
-    """An empty session."""
+    """Create an empty session."""
     header = StreamHeader(stream, CLOCK.now_ms())
     write = Write(stream=stream, create=header)
     await store.commit(Commit(writes=(write,), at=header.created_at))
@@ -113,7 +113,7 @@ async def create(store: SessionStore, stream: StreamId) -> None:
 async def append(
     store: SessionStore, stream: StreamId, entries: Sequence[NewEntry]
 ) -> CommitResult:
-    """One commit."""
+    """Append `entries` in one commit."""
     write = Write(stream=stream, entries=tuple(entries))
     return await store.commit(Commit(writes=(write,), at=CLOCK.now_ms()))
 

@@ -86,7 +86,7 @@ class _Spent(msgspec.Struct, frozen=True):
 
 
 _Took = tuple[float, float]
-"""Seconds on the wall, and of the processor."""
+"""Seconds of wall time, and of CPU time."""
 
 
 class _Recording:

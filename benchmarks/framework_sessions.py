@@ -38,7 +38,7 @@ WORDS = [
 ]
 Read = Callable[[], Awaitable[None]]
 WARM = 5
-"""Times that a read is repeated in one measurement, once the session is warm."""
+"""How often one measurement repeats the read of a session that was read before."""
 
 
 def main() -> None:
@@ -144,7 +144,7 @@ class Unkept:
         self._items: list[Any] = []
 
     async def add_items(self, items: list[Any]) -> None:
-        """Keep `items`."""
+        """Append `items` to the list."""
         self._items += items
 
     async def get_items(self, limit: int | None = None) -> list[Any]:

@@ -111,7 +111,7 @@ async def _append(run: Run, durability: Durability) -> list[Figure]:
 
 
 def _peer(path: Path) -> Callable[[tuple[Message, ...]], Awaitable[object]] | None:
-    """Append with the OpenAI SDK's `SQLiteSession`; return None if the SDK is not installed."""
+    """Return a function that appends with the OpenAI SDK; None if the SDK is not installed."""
     if find_spec("agents") is None:
         return None
     memory: Any = importlib.import_module("agents")

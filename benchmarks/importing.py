@@ -21,7 +21,7 @@ FIRST_USE = "import perdure; perdure.open, perdure.user, perdure.Runtime, perdur
 
 
 async def measure(run: Run) -> list[Figure]:
-    """Measure new processes that import perdure, use its first names or do nothing; and opens."""
+    """Measure new processes (empty, with the import, with its first names), and opening a store."""
     nothing, imported, used = Stopwatch(), Stopwatch(), Stopwatch()
     for _ in range(run.count(STARTS * 10) // 10):
         for watch, program in (

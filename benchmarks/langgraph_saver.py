@@ -25,7 +25,7 @@ TURNS = (33, 100, 167)
 
 AT: Any = {"configurable": {"thread_id": "t"}}
 WARM = 3
-"""Times that a read is repeated in one measurement."""
+"""How often one measurement repeats a read."""
 
 
 def main() -> None:

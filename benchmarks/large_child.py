@@ -36,7 +36,7 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What a turn took. `sizes`: the growth of the process divided by the text's size.
+    """The cost of a turn. `sizes`: the growth of the process divided by the text's size.
 
     Between two iterations of the loop: `held_ms` is the maximum CPU time of the loop's thread,
     `busy_ms` of all threads, which share Python's lock, and `stall_ms` the longest time.

@@ -1,4 +1,4 @@
-"""Claims: a worker's events reach other processes within 100 ms; without watcher they are free.
+"""Claims: a worker's events reach other processes in 100 ms; without a watcher they cost nothing.
 
 A worker in a separate process streams answers with one delta every 30 ms. A delay is the time from
 the publication of an event in the worker to its arrival in this process, on one clock. The cost of
@@ -29,7 +29,7 @@ AT_ONCE = 4
 LIMIT_MS = 100.0
 
 SETTLE_S = 10.5
-"""After that the server has counted the transactions of its processes, also of idle ones."""
+"""Seconds until the server has counted the transactions of all its processes, even idle ones."""
 
 _COMMITS = "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()"
 _PROCESSES = """
@@ -49,7 +49,7 @@ async def measure(run: Run) -> list[Figure]:
 
 
 class _Cost(NamedTuple):
-    """Of a turn. Units: milliseconds of CPU."""
+    """The cost of a turn. Units: milliseconds of CPU."""
 
     worker_ms: float
     server_ms: float

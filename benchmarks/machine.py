@@ -11,7 +11,7 @@ import apsw
 
 
 def facts() -> dict[str, object]:
-    """Machine and versions."""
+    """Return the machine and the versions of the software."""
     return {
         "system": platform.platform(),
         "processor": _processor(),

@@ -75,13 +75,13 @@ async def session_of(store: Store, size: int) -> Session:
 
 
 async def fill(session: Session, size: int) -> None:
-    """Append so many messages."""
+    """Append `size` messages."""
     for first in range(0, size, AT_ONCE):
         await session.append_many([said(n) for n in range(first, min(size, first + AT_ONCE))])
 
 
 def said(number: int) -> Message:
-    """A message of some words."""
+    """Return a message of some words."""
     text = f"This is number {number}, and it says what all the others say. " * 3
     return assistant(text) if number % 2 else user(text)
 

@@ -44,7 +44,7 @@ class RawLog:
         self._seqs: defaultdict[int, int] = defaultdict(int)
 
     def append(self, bodies: Sequence[bytes], session: int = 1) -> None:
-        """One commit."""
+        """Append `bodies` in one commit."""
         first = self._seqs[session]
         self._seqs[session] += len(bodies)
         self._cursor.execute("BEGIN IMMEDIATE")
@@ -84,7 +84,7 @@ class RawServer:
         return cls(db)
 
     async def append(self, bodies: Sequence[bytes], session: int = 1) -> None:
-        """One transaction."""
+        """Append `bodies` in one transaction."""
         seqs = self._next(session, len(bodies))
         rows = [(session, seq, body) for seq, body in zip(seqs, bodies, strict=True)]
         sql = "INSERT INTO raw (session, seq, body) VALUES (%s, %s, %s)"
@@ -92,7 +92,7 @@ class RawServer:
             await cursor.executemany(sql, rows)
 
     async def append_at_once(self, bodies: Sequence[bytes], session: int = 2) -> None:
-        """One statement."""
+        """Append `bodies` in one statement."""
         sql = """
         INSERT INTO raw (session, seq, body)
         SELECT %s, r.seq, r.body FROM unnest(%s::bigint[], %s::bytea[]) AS r (seq, body)

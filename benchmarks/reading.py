@@ -1,4 +1,4 @@
-"""Claim: histories are parsed at 50 MB/s on one core at least, for every recording program.
+"""Claim: the histories of every recording program are parsed at 50 MB/s or more on one core.
 
 Parsing includes all steps from bytes to items; the comparison is msgspec that only decodes the same
 lines. Times are CPU time, not wall time. Memory is the peak of Python's allocations while a file is
@@ -28,7 +28,7 @@ CHATS = 10_000
 FILES = 2_000
 REPEATS = 5
 MS_PER_MB = 20.0
-"""50 MB/s."""
+"""This is 50 MB/s."""
 BYTES_PER_BYTE = 3.0
 
 

@@ -1,4 +1,4 @@
-"""Figures of our store for a framework and of the framework's own store, from one run.
+"""Figures of a framework's own store and of our store for that framework, from one run.
 
 Each store has a `Meter`; rounds alternate between the stores, and the minimum of all rounds counts.
 """
@@ -32,7 +32,7 @@ class Meter:
         self.note(name, taken * 1000 / per, cpu * 1000 / per)
 
     def note(self, name: str, value: float, cpu: float | None = None) -> None:
-        """Record the least `value` of a row."""
+        """Record `value` for a row if it is the least so far."""
         self.wall[name] = min(value, self.wall.get(name, value))
         if cpu is not None:
             self.cpu[name] = min(cpu, self.cpu.get(name, cpu))

@@ -47,7 +47,7 @@ from perdure.stores.retention.policy import Retention
 DEEP = (100, 1_000, 10_000)
 BYTES = (150_000, 1_500_000, 15_000_000)
 HELD = 12
-"""Entries of the namespace that is worked in, beside another."""
+"""The number of entries of the measured namespace, next to which another namespace grows."""
 
 _numbers = count()
 

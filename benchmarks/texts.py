@@ -74,7 +74,7 @@ FORMS: dict[str, Callable[[Random], str]] = {
 
 
 def text_of(form: str, size: int, seed: int) -> str:
-    """Text of that form. Units: `size` is bytes of UTF-8."""
+    """Return a text of `form`. Units: `size` is bytes of UTF-8."""
     piece = FORMS[form](Random(seed))
     whole = piece.encode()
     return (whole * (size // len(whole) + 1))[:size].decode(errors="ignore")

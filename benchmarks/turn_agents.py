@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 MESSAGE_CHARS, ANSWER_CHARS, RESULT_CHARS = 200, 800, 1_000
 CALLS = 2
 TURNS = 200
-"""The most turns of a session."""
+"""The maximum number of turns of a session."""
 
 _STRIDE = 7_919
 

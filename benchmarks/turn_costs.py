@@ -202,7 +202,7 @@ async def _turns(run: Run, place: _Place, turns: Runtime, agent: Agent) -> list[
 
 
 async def _logged(place: _Place, chats: list[Chat], each: int) -> float:
-    """The statements of a turn."""
+    """Return the number of statements of a turn."""
     few = min(each, 10)
     began = time.monotonic()
     with _statements(place) as counted:

@@ -16,7 +16,7 @@ PATH_BYTES = 60
 RESULT_BYTES = (2_000, 8_000)
 
 ENTRIES_A_TURN = 4
-"""On the average: two of one turn, six of the next."""
+"""The average: two entries in one turn, six in the next."""
 
 _WORDS: tuple[str, ...] = (
     *("the", "log", "keeps", "every", "entry", "of", "a", "session", "and", "turn", "reads"),
@@ -36,13 +36,13 @@ def _pool(seed: int) -> str:
 
 
 def turns(seed: int, count: int) -> Iterator[tuple[NewEntry, ...]]:
-    """`count` turns as entries."""
+    """Yield `count` turns as entries."""
     for said in conversation(seed, count):
         yield tuple(new_tree(message) for message in said)
 
 
 def conversation(seed: int, count: int) -> Iterator[tuple[Message, ...]]:
-    """`count` turns. Every second turn calls two tools whose results are 2 to 8 kB long."""
+    """Yield `count` turns. Every second turn calls two tools whose results are 2 to 8 kB long."""
     text = _Text(seed)
     for number in range(count):
         messages = [user(text.of(USER_BYTES))]

@@ -37,8 +37,8 @@ FUNCTION_LINES = 50
 CLASS_LINES = 250
 CLASS_PUBLIC_METHODS = 15
 MORE_OF_CLASS = {
-    # class whose methods are what a program can do: its most lines, and its most public methods;
-    # a method of a handle is its signature, its docstring and a call of the part that does it
+    # class that is an interface for programs: its maximum lines, and its maximum public methods;
+    # a method of a handle has only a signature, a docstring and a call of the part that does it
     "PerdureSaver": (250, 17),
     "Session": (560, 47),
     "Store": (540, 30),
@@ -50,12 +50,12 @@ MORE_OF_CLASS = {
     "Connection": (CLASS_LINES, 18),
 }
 MORE_OF_STORE = (330, 36)
-"""The same for `stores/*/store.py`: the log is one protocol, and its calls are short."""
+"""The same limits for `stores/*/store.py`: the log is one protocol, and its calls are short."""
 
 CLASS_CHAIN = 2
-"""Classes in a line of base classes, at most: hold a part instead of inheriting it."""
+"""Maximum number of classes in a chain of base classes: prefer a member to a base class."""
 FAMILIES = {
-    # root of a longer line: why it may be longer
+    # root of a longer chain: why the chain may be longer
     "PerdureError": "programs catch a family of errors",
     "Handle": "makes the handles without async, of which `perdure.blocking` has another Store",
     "IndexState": "a session file is read whole, or from its end, by the same rules",
@@ -71,7 +71,7 @@ HANDLE_MODULES = frozenset(
         "stores/sqlite/store.py",
     )
 )
-"""Modules that hold nothing but a handle or a store, whose class limits do not apply."""
+"""Modules that contain only a handle or a store; they can have `HANDLE_MODULE_LINES` lines."""
 HANDLE_MODULE_LINES = 700
 FOLDER_MODULES = 16
 FOLDER_DEPTH = 3
@@ -116,7 +116,7 @@ NO_TEST = {
     "tools/spec.py": "the values that tools are and are called with",
 }
 GATHERS = {
-    # package file that re-exports its modules: why it may
+    # package file that re-exports its modules: why this is allowed
     "adapters/google_adk/__init__.py": "what a program of the framework imports",
     "adapters/langgraph/__init__.py": "what a program of LangGraph imports",
     "adapters/pydantic_ai/__init__.py": "what a program of Pydantic AI imports",
@@ -150,9 +150,10 @@ TESTED_IN = {
     "apps/picker/screen.py": ("tests/acceptance", "at a terminal of its own"),
 }
 
-# What no file may hold --------------------------------------------------------------------------
-# Written as patterns that do not match themselves. To look for a pattern takes fifty times as long
-# as to look for words, so each has those of which one is in every text that matches, in lower case.
+# What no file may contain -----------------------------------------------------------------------
+# The patterns do not match themselves. Searching for a pattern takes fifty times as long as
+# searching for words, so each pattern has words in lower case, of which every matching text
+# contains at least one.
 
 FORBIDDEN_TEXT = {
     "package-index-address": (
@@ -373,7 +374,7 @@ def package_files(repository: Repository) -> Iterator[Violation]:
 
 
 def syntax(repository: Repository) -> Iterator[Violation]:
-    """A file cannot be parsed. No rule reads the tree of a test, and ruff parses test files too."""
+    """Report each invalid Python file, except tests: no rule reads their tree, ruff parses them."""
     for source in repository.python:
         if not source.is_test and source.tree is None:
             yield source.at(1, "syntax", "is not valid Python, so most rules could not look at it")

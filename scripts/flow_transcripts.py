@@ -18,7 +18,7 @@ EXAMPLES = REPOSITORY / "examples" / "flows"
 
 
 def fill(home: Path) -> None:
-    """Put the examples there."""
+    """Copy the examples into `home`."""
     shutil.copytree(EXAMPLES, home, dirs_exist_ok=True)
 
 

@@ -160,7 +160,7 @@ def cell(text: str) -> str:
 
 
 def page(program: Command) -> str:
-    """All commands as one page."""
+    """Return all commands as one HTML page."""
     return "\n".join(_page(program)) + "\n"
 
 

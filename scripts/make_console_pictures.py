@@ -24,7 +24,7 @@ SIZES = ((1280, 800), (390, 844))
 SCHEMES = ("light", "dark")
 KEY = "pds_pub_" + "5" * 64
 EMPTY = ("sessions", "sessions/nothing", "flows", "inbox", "memory?tab=facts", "usage")
-"""Views of a store without anything, and of a session that does not exist."""
+"""Views of an empty store, and of a session that does not exist."""
 
 
 class Studio:

@@ -30,18 +30,18 @@ ID = "urn:perdure:schema:{}"
 BY = "scripts/make_schemas.py"
 
 PROVIDED = sorted({"scripted", "gemini", *PROVIDERS})
-"""What `provider` can be in an agent file."""
+"""The valid values of `provider` in an agent file."""
 
 OWN_MODEL = f"^({'|'.join(sorted({'scripted', *PROVIDERS}))}):\\s*\\S"
-"""What a model is called that says its provider itself."""
+"""Pattern of a model name that contains its provider."""
 
 EMBEDDER = (
     f"^({'|'.join(sorted({*LOCAL, *(n for n, p in PROVIDERS.items() if p.wire in WIRES)}))}):."
 )
-"""What an embedder is called."""
+"""Pattern of the name of an embedder."""
 
 MODEL = r"^[^\s:]+:\s*\S"
-"""Likewise, of any provider."""
+"""Pattern of a model name with any provider."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -134,7 +134,7 @@ def with_servers(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def text() -> dict[str, Any]:
-    """The schema of any text."""
+    """Return the schema of any text."""
     return {"type": "string"}
 
 

@@ -8,7 +8,7 @@ import tokenize
 from collections.abc import Iterator
 from typing import NamedTuple
 
-# A comment that silences a tool. A reason is two words or more after it and after its codes.
+# A comment that silences a tool. A reason is two or more words after the comment and its codes.
 SUPPRESSION = re.compile(
     r"""\#\s*(?:
         noqa\b(?:\s*:\s*[A-Z]+[0-9]+(?:[,\s]+[A-Z]+[0-9]+)*)?
@@ -32,7 +32,7 @@ class Unexplained(NamedTuple):
 
 
 def unexplained(text: str) -> Iterator[Unexplained]:
-    """Yield such comments of a file, up to the first invalid Python."""
+    """Yield the comments of a file that are `Unexplained`, up to the first invalid Python."""
     if not any(_may_be_unexplained(line) for line in text.split("\n") if "#" in line):
         return  # to find the comments of all files would take as long as all other rules
     for line, comment in _comments(text):

@@ -47,7 +47,7 @@ class _Arguments(argparse.Namespace):
 
 
 def main() -> None:
-    """Run what was asked for."""
+    """Run the measurements that the command line selects."""
     arguments = _Arguments()
     parser = argparse.ArgumentParser(prog="python -m benchmarks.memory", description=__doc__)
     parser.add_argument("--store", help="address of an empty store, SQLite by default")

@@ -18,7 +18,7 @@ FIRST = 10
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What a question got."""
+    """The measures of the hits for one question."""
 
     conversation: Conversation
     question: Question
@@ -57,7 +57,7 @@ async def outcomes_of(group: Sequence[Conversation], ask: Asker) -> list[Outcome
 
 
 def means(outcomes: Sequence[Outcome]) -> Means:
-    """The means of `outcomes`."""
+    """Return the means of `outcomes`."""
     count = max(len(outcomes), 1)
     return Means(
         len(outcomes),

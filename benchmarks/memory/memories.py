@@ -18,7 +18,7 @@ from perdure.models.embedders.protocol import Embedder
 from perdure.stores.search.recall_plan import Asked
 
 DEPTH = 1_000
-"""Entries asked for: enough to find the first ten sessions among them."""
+"""The number of requested entries, which is enough to find the first ten sessions."""
 
 Asker = Callable[[str], Awaitable[Sequence[Place]]]
 """Answers a question with entries, best first."""

@@ -24,7 +24,7 @@ from perdure.memory.ranking import TALK
 from perdure.stores.search.corpus import REACH
 
 NEAR = {-4: 0.1, -3: 0.2, -2: 0.35, -1: 0.7, 0: 1.0, 1: 0.5, 2: 0.25, 3: 0.1}
-"""Weight of a word in the entries before and after."""
+"""Weight of a word in the entries around an entry, by their distance."""
 
 _WORD = re.compile(r"[^\W_]+")
 _POSSESSIVE = re.compile("['\N{RIGHT SINGLE QUOTATION MARK}]s\\b")
@@ -127,7 +127,7 @@ WITHOUT: dict[str, Techniques] = {
 WITH: dict[str, Techniques] = {
     "passages of 60 words": STANDARD._replace(passages=60),
 }
-"""What the product has not, tried in the reference."""
+"""Techniques that only the reference has."""
 
 
 class _Unit(NamedTuple):
@@ -196,7 +196,7 @@ class Reference:
         self._in_sessions = Counter(word for whole in self._whole for word in whole)
 
     def ranked(self, question: str) -> list[Place]:
-        """Return the entries, best first, without entries that have no reason."""
+        """Return the entries with a score above 0, best first."""
         language = language_of(self._languages, question)
         words = [word for word in _words(question) if word not in _STOP[language]]
         asked = {self._stem(word, language) for word in words if len(word) > 1}
@@ -253,7 +253,7 @@ class Reference:
 
 
 def _is_exchange(units: Sequence[_Unit], number: int, speakers: set[str]) -> bool:
-    """Return whether another speaker of `speakers` said the unit before or after."""
+    """Return whether one of the other `speakers` said the unit before or after."""
     around = [units[at].author for at in (number - 1, number + 1) if 0 <= at < len(units)]
     return any(author in speakers and author != units[number].author for author in around)
 

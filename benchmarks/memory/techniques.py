@@ -17,13 +17,13 @@ FACTORS = (0.0, 0.5, 0.75, 1.0, 1.33, 2.0)
 FITTED_VECTORS = ("vector", "own_vector")
 FITTED = ("context", "own", "session", "speaker", "date", "time", "answers", "asks", "has_question")
 IN_RECALL = frozenset(WITHOUT) - {"stems", "reach"}
-"""What the product has a switch for."""
+"""Techniques that can be disabled in the product."""
 
 VECTORS = ("meaning", "own meaning")
-"""Only with an embedder."""
+"""Techniques that need an embedder."""
 
 AskerOf = Callable[[Conversation, Techniques], Asker]
-"""Makes who is asked about a conversation."""
+"""Return the function that answers questions about a conversation."""
 
 
 class Rankings:
