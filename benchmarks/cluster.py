@@ -123,7 +123,7 @@ async def _raw_rate(run: Run, address: str, connections: int) -> float:
         for _ in range(count // connections):
             for entries in ENTRIES:
                 await servers[number].append([BODY] * entries, 1_000 + number)
-            # Queued, taken, done: what any queue in the database has to write.
+            # Any queue in the database writes three times: when work is queued, taken and done.
             for _ in range(3):
                 await servers[number].append([b"x" * 100], 1_000 + number)
 

@@ -271,7 +271,7 @@ def _under(commit: Commit, leases: Mapping[StreamId, Lease]) -> Commit:
     return replace(commit, writes=tuple(writes))
 
 
-# ---------------------------------------------------------------- what flows are made of
+# ---------------------------------------------------------------- test data
 
 
 async def past_of(store: SessionStore, flow: StreamId, past: int, folder: Path) -> None:

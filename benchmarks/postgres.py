@@ -81,7 +81,7 @@ async def _processes(run: Run, store: PostgresStore, address: str) -> list[Figur
         sessions = range(10 * number, 10 * number + PROCESSES)
         for session in sessions:
             await _create(store, StreamId(str(session)))
-        # The sessions of the raw driver are numbers that nobody else here uses.
+        # The numbers of the raw driver's sessions are used by no other part of this benchmark.
         alone, raw = (
             range(1_000 + number, 1_001 + number),
             range(2_000 + sessions[0], 2_004 + sessions[0]),

@@ -166,7 +166,7 @@ def _watch_backends(address: str | None) -> None:
             _backends.extend(PROCESSES / str(pid) / "schedstat" for (pid,) in db.execute(_WORKING))
 
 
-# ---------------------------------------------------------------- telling
+# ---------------------------------------------------------------- output
 
 
 def _table(title: str, rows: Sequence[Row]) -> Table:

@@ -65,7 +65,7 @@ def broken_links(documents: Mapping[str, str], paths: Collection[str]) -> Iterat
 
 
 def missing_documents(text: str, paths: Collection[str]) -> Iterator[Violation]:
-    """Report each document below the folder of the index without a link in the index `text`."""
+    """Report each document below the folder of the index to which the index `text` has no link."""
     folder = PurePosixPath(INDEX).parent
     linked = {
         normpath(folder / target.partition("#")[0])
@@ -106,7 +106,7 @@ def map_faults(text: str, paths: Collection[str]) -> Iterator[Violation]:
 def _named(
     line: str, places: Collection[PurePosixPath]
 ) -> Iterator[tuple[str, PurePosixPath | None]]:
-    """Yield the paths in `line`, with None for a missing one; a word can be another name."""
+    """Yield each path that `line` names, or None if it is missing; other names are skipped."""
     beside = PACKAGE
     for name in _NAME.findall(line):
         near = (folder for folder in (beside, *beside.parents) if folder.is_relative_to(PACKAGE))

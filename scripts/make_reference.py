@@ -50,7 +50,7 @@ def main(arguments: Sequence[str]) -> int:
 def write(folder: Path) -> None:
     """Write the pages of all public modules, and the index of the search, into `folder`."""
     with warnings.catch_warnings():
-        # A type that its module imports for type checkers only is shown as it is written.
+        # If a module imports a type only for type checkers, the type is shown as it is written.
         warnings.filterwarnings("ignore", "Error parsing type annotation", UserWarning)
         _write(folder)
 

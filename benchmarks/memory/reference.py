@@ -82,7 +82,7 @@ _TIME = re.compile(
 
 
 class Techniques(NamedTuple):
-    """Which parts count. `context` and the other numbers are weights of the sum; 0 disables a part.
+    """The parts of the ranking: numbers such as `context` are weights of the sum; 0 disables one.
 
     `passages`: the number of words in the passages into which a long entry is split; passages are
     ranked like entries. `vector`, `own_vector`: used only by recall with an embedder.
