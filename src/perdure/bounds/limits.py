@@ -69,7 +69,7 @@ class InputLimits(ShortRepr, frozen=True, forbid_unknown_fields=True, omit_defau
         _Count, Meta(description="One answer of an MCP server, or one line of its program.")
     ] = 16 * 1024 * 1024
     model_answer_bytes: Annotated[
-        _Count, Meta(description="One answer of a model's provider, decompressed.")
+        _Count, Meta(description="One answer of a model's provider.")
     ] = 64 * 1024 * 1024
     model_silence_s: Annotated[
         Annotated[float, Meta(gt=0, le=86_400)],
