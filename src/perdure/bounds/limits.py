@@ -68,9 +68,9 @@ class InputLimits(ShortRepr, frozen=True, forbid_unknown_fields=True, omit_defau
     mcp_answer_bytes: Annotated[
         _Count, Meta(description="One answer of an MCP server, or one line of its program.")
     ] = 16 * 1024 * 1024
-    model_answer_bytes: Annotated[
-        _Count, Meta(description="One answer of a model's provider.")
-    ] = 64 * 1024 * 1024
+    model_answer_bytes: Annotated[_Count, Meta(description="One answer of a model's provider.")] = (
+        64 * 1024 * 1024
+    )
     model_silence_s: Annotated[
         Annotated[float, Meta(gt=0, le=86_400)],
         Meta(description="How long a model's provider may send no data during an answer."),
