@@ -1,11 +1,11 @@
 """Select the conformance tests of `make check`, `make test` and `make test-all`.
 
-One specification tests every backend and every wire format. Most failures show on one backend in
-memory and one on disk, with one model offline and one over HTTP: these run in `make check`.
-`make test` runs everything on each storage engine: memory, SQLite, PostgreSQL and session files.
-An encrypted store is SQLite's code over other pages, and the second dialect is the code of session
-files with other records. `make test` runs only the tests that can differ (`DIFFERS`) on them;
-`make test-all` runs the others.
+One specification tests every backend and every wire format. Two backends, one in memory and one on
+disk, show most failures; so do two models, one offline and one over HTTP. `make check` runs only
+these. `make test` runs everything on each storage engine: memory, SQLite, PostgreSQL and session
+files. An encrypted store runs SQLite's code on other pages, and the second dialect runs the code of
+session files on other records. On these two, `make test` runs only the tests that can differ
+(`DIFFERS`), and `make test-all` runs the others.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.fakes.model_backends import BACKENDS as MODELS
 HERE = f"{Path(__file__).parent}/"
 QUICK_STORES = {"memory", "sqlite"}
 COUNTERPART = "sqlite"
-"""The store that `make test` copies each other one from, and to."""
+"""`make test` copies from this store to each other store, and from each other store to it."""
 QUICK_MODELS = {"scripted", "openai-compatible"}
 OTHERS = (set(STORES) - QUICK_STORES) | (set(MODELS) - QUICK_MODELS)
 QUICK_MODEL_TESTS = "test_model_client.py"
@@ -42,7 +42,7 @@ _RECORDS = {
     },
 }
 DIFFERS = {ENCRYPTED: _CONTENT, "jsonl-operator": _CONTENT | _RECORDS}
-"""Variant of an engine -> the test modules whose results may differ from the engine."""
+"""Variant of an engine -> the test modules whose results may differ from those of the engine."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,4 +1,4 @@
-"""The Anthropic client on the wire: its requests, and how it reads answers."""
+"""The HTTP traffic of the Anthropic client: its requests, and how it reads answers."""
 
 from __future__ import annotations
 
@@ -249,7 +249,7 @@ async def test_error_contains_the_retry_delay_given_by_the_server(wire: Wire) ->
     assert error.retry_after_s == 12
 
 
-async def test_exhausted_credit_of_the_provider_raises_refusal(wire: Wire) -> None:
+async def test_exhausted_credit_at_the_provider_raises_model_refused(wire: Wire) -> None:
     error = await wire.failure(failing(400, "Your credit balance is too low to use the API."))
     assert isinstance(error, ModelRefused)
 

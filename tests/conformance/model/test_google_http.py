@@ -1,4 +1,4 @@
-"""The Google client on the wire: its requests, and how it reads answers."""
+"""The HTTP traffic of the Google client: its requests, and how it reads answers."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ async def test_blocked_prompt_stops_with_content_filter(wire: Wire) -> None:
     assert (await wire.says([blocked])).stop_reason == "content_filter"
 
 
-async def test_malformed_call_of_model_is_retryable(wire: Wire) -> None:
+async def test_malformed_tool_call_by_the_model_is_retryable(wire: Wire) -> None:
     *chunks, end = events(Plan(text="x"))
     ended = {
         **end,

@@ -103,7 +103,7 @@ async def test_request_is_not_sent_before_first_delta_is_read(backend: Backend) 
     await cast("Any", stream).aclose()
 
 
-async def test_reasoning_comes_before_and_separate_from_text(backend: Backend) -> None:
+async def test_reasoning_arrives_before_the_text_and_separately(backend: Backend) -> None:
     got = await deltas(backend, Plan(text="42", thinking="Six times seven is what?"))
     thoughts = [delta.text for delta in got if isinstance(delta, ThinkingDelta)]
     assert "".join(thoughts) == "Six times seven is what?"
@@ -146,7 +146,7 @@ async def test_answer_with_any_text_arrives_unchanged(backend: Backend) -> None:
             assert (await answer(backend, Plan(text=text, chunk_chars=1))).text == text
 
 
-async def test_usage_classes_do_not_overlap(backend: Backend) -> None:
+async def test_usage_counts_each_token_once(backend: Backend) -> None:
     message = await answer(backend, Plan(text="yes"))
     assert message.usage is not None
     assert (message.usage.input_tokens, message.usage.cache_read_tokens) == (100, 30)
@@ -166,7 +166,9 @@ async def test_empty_answer_is_valid(backend: Backend) -> None:
     assert (message.parts, message.stop_reason) == ((), "stop")
 
 
-async def test_model_error_before_the_answer_has_the_class_of_its_cause(backend: Backend) -> None:
+async def test_error_before_the_answer_is_raised_with_the_class_of_its_cause(
+    backend: Backend,
+) -> None:
     for code, error in ERRORS.items():
         with case(code):
             with pytest.raises(ModelError) as raised:
@@ -191,7 +193,7 @@ async def test_rate_limit_reports_retry_delay(backend: Backend) -> None:
     assert raised.value.retry_after_s == 7
 
 
-async def test_error_is_one_line_without_a_key(backend: Backend) -> None:
+async def test_error_is_one_line_and_contains_no_api_key(backend: Backend) -> None:
     for code in ERRORS:
         with case(code):
             with pytest.raises(ModelError) as raised:
@@ -200,7 +202,7 @@ async def test_error_is_one_line_without_a_key(backend: Backend) -> None:
             assert SECRET not in str(raised.value)
 
 
-async def test_failed_call_was_made_once(backend: Backend) -> None:
+async def test_failed_call_is_made_at_most_once(backend: Backend) -> None:
     before = backend.calls
     with pytest.raises(ModelUnavailable):
         await deltas(backend, Plan(error="model_unavailable"))

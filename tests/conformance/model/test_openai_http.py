@@ -1,4 +1,4 @@
-"""The OpenAI-compatible client on the wire: its requests, and how it reads odd answers."""
+"""The HTTP traffic of the OpenAI-compatible client: its requests, and how it reads odd answers."""
 
 from __future__ import annotations
 
@@ -329,7 +329,7 @@ async def test_emoji_in_two_chunks_is_one_emoji(wire: Wire) -> None:
     assert (await wire.answer()).text == "a fox: 🦊!"
 
 
-async def test_call_without_id_or_arguments_is_a_call(wire: Wire) -> None:
+async def test_tool_call_without_id_or_arguments_is_accepted(wire: Wire) -> None:
     call = {"index": 0, "type": "function", "function": {"name": "list", "arguments": ""}}
     chunk = {"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]}
     wire.server.will(sending(chunk, *ServerAnswer().chunks()[1:], "[DONE]"))

@@ -167,7 +167,9 @@ async def test_silent_server_times_out(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", HTTP_BACKENDS)
-async def test_server_without_a_byte_is_unavailable_after_first_byte_timeout(name: str) -> None:
+async def test_server_that_sends_no_byte_is_unavailable_after_the_first_byte_timeout(
+    name: str,
+) -> None:
     async with HTTP_BACKENDS[name]() as backend:
         client = backend.client(Plan())
         backend.server.will(mute())
@@ -322,7 +324,7 @@ async def test_tool_round_of_another_model_continues_without_reasoning(
     assert backend.server.refused == []
 
 
-async def test_test_servers_reject_same_requests_as_services(
+async def test_fake_servers_reject_the_same_requests_as_the_services(
     backend: HttpBackend,
 ) -> None:
     unanswered = (user("x"), assistant(tool_call("c1", "read_file")), user("y"))
@@ -348,7 +350,7 @@ async def test_garbled_stream_gives_answer_or_model_error(backend: HttpBackend, 
 
 
 def garbled(chance: random.Random, event: Chunk | str) -> str:
-    """Return `event` as sent, sometimes with a part removed, duplicated or changed."""
+    """Return `event` unchanged, or sometimes with a part removed, duplicated or changed."""
     text = event if isinstance(event, str) else json.dumps(event)
     kind: object = None if isinstance(event, str) else event.get("type")
     if chance.random() < 0.15:

@@ -1,4 +1,4 @@
-"""The client of OpenAI's Responses API on the wire: its requests, and how it reads answers."""
+"""The HTTP traffic of OpenAI's Responses client: its requests, and how it reads answers."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ async def test_refusal_keeps_text_of_model(wire: Wire) -> None:
     assert (message.text, message.stop_reason) == ("I will not.", "content_filter")
 
 
-async def test_answer_failed_on_server_is_unavailable(wire: Wire) -> None:
+async def test_answer_that_failed_on_the_server_raises_unavailable(wire: Wire) -> None:
     *chunks, end = events(Plan(text="x"))
     failed = {
         "type": "response.failed",

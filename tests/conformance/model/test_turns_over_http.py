@@ -113,7 +113,7 @@ async def test_session_continues_with_another_provider(name: str) -> None:
         assert THOUGHT not in str(there.server.requests[-1].body)
 
 
-async def test_fallback_answers_after_the_agents_timeouts_on_a_silent_provider() -> None:
+async def test_fallback_answers_when_a_silent_provider_exceeds_the_timeouts_of_the_agent() -> None:
     stage = Stage()
     async with HTTP_BACKENDS["anthropic"]() as here, HTTP_BACKENDS["openai-compatible"]() as there:
         clients = {

@@ -25,7 +25,7 @@ S = StreamId("s")
 
 MINUTE_MS = 60_000
 TTL_MS = 30_000
-"""Of most leases here."""
+"""The duration of most leases in these tests."""
 
 
 def said(
@@ -118,7 +118,7 @@ async def append(
 
 
 async def said_to_old_version(store: SessionStore, text: str, stream: StreamId = S) -> None:
-    """Append a user message like old versions, which stored its beginning with secrets."""
+    """Append a user message as old versions did, which did not mask secrets in its beginning."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(info, "mask_secrets", str)
         await append(store, stream, said(text))

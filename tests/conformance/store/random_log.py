@@ -33,7 +33,7 @@ FILTERED = (
 async def check_it_finds_what_memory_finds(store: SessionStore, seed: int, step: int = 1) -> None:
     """Write the same log into `store` and into memory, and run the same queries on both.
 
-    Of the queries with each filter, only every `step`th is run, beginning with another one.
+    For each filter, only every `step`th query runs, beginning with a different query.
     """
     plain = MemoryStore(clock=ManualClock(), random=SeededRandom(1))
     for each in (plain, store):

@@ -1,4 +1,4 @@
-"""Bodies are read back byte for byte, of known and unknown kinds."""
+"""Bodies of known and unknown kinds are read back byte for byte."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ async def test_message_of_a_megabyte_is_kept(store: SessionStore) -> None:
     assert (await store.maintenance.verify()).problems == ()
 
 
-async def test_names_and_titles_keep_their_letters(store: SessionStore) -> None:
+async def test_titles_and_folders_keep_unusual_characters(store: SessionStore) -> None:
     new = header("s", title="Zürich 😀\u2028x", cwd="/tmp/\u00e9/e\u0301")
 
     await create(store, new)

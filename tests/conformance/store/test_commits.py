@@ -88,7 +88,7 @@ async def test_expected_leaf_compares_the_branch_and_not_the_head(store: Session
     assert (refused.value.expected, refused.value.actual) == ("s/0", "s/2")
 
 
-async def test_expected_leaf_none_is_the_position_before_the_root(store: SessionStore) -> None:
+async def test_expected_leaf_none_means_the_position_before_the_root(store: SessionStore) -> None:
     await create(store)
     await append(store, S, said("a"), expected_leaf=None)
 

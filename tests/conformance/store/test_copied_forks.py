@@ -144,7 +144,7 @@ async def test_references_to_entries_point_to_copies(store: SessionStore, scope:
     assert b'"from_id":"f/1"' in (await store.entry(F, EntryId("f/2"))).body
 
 
-async def test_copied_entry_has_no_position_in_the_imported_file(store: SessionStore) -> None:
+async def test_copied_entry_loses_its_position_in_the_imported_file(store: SessionStore) -> None:
     body = b'{"role":"user","parts":[],"later":1.50,"source":{"part":0,"offset":1,"length":2}}'
     await create(store, S, NewEntry("message", body))
 

@@ -192,7 +192,7 @@ async def test_copy_reports_damage_during_the_transfer(backend: Backend) -> None
 
 
 async def erased_in(store: SessionStore) -> None:
-    """Erase one session of `filled` except the entries shared with its fork, and one entirely."""
+    """Erase two sessions of `filled`: one except the entries that its fork shares, one entirely."""
     await create(store, header("gone", title="secret"), said("secret", alias="x"))
     for name in ("gone", S):
         request = EraseRequest(

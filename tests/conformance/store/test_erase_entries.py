@@ -52,7 +52,7 @@ async def stored_text(session: Session) -> str:
 
 
 async def said(session: Session) -> list[str]:
-    """Return the entry texts that a model would be sent; none is skipped as unreadable."""
+    """Return the texts of the entries that a model would receive; check that none is unreadable."""
     context = await session.context()
     assert context.skipped == 0
     return [each.message.text for each in context.messages if each.entry_id is not None]
@@ -217,7 +217,7 @@ async def test_erasure_of_a_shared_entry_obeys_the_fork_option(opened: Store) ->
 
 
 @erases
-async def test_erasure_of_only_kept_entries_is_rejected(opened: Store) -> None:
+async def test_erasure_is_rejected_if_forks_keep_all_given_entries(opened: Store) -> None:
     session = await opened.create(id="s")
     first, second = await session.append(user(CANARY), assistant("two"))
     await session.fork(id="f")
@@ -233,7 +233,9 @@ async def test_erasure_of_only_kept_entries_is_rejected(opened: Store) -> None:
 
 
 @erases
-async def test_erasure_of_erased_and_kept_entries_is_rejected(opened: Store) -> None:
+async def test_erasure_is_rejected_if_given_entries_are_erased_or_kept_by_forks(
+    opened: Store,
+) -> None:
     session = await opened.create(id="s")
     shared = await session.append(user(CANARY))
     await session.fork(id="f")
@@ -250,7 +252,7 @@ async def test_erasure_of_erased_and_kept_entries_is_rejected(opened: Store) -> 
 
 
 @erases
-async def test_entries_not_erasable_alone_are_rejected(opened: Store) -> None:
+async def test_entries_that_cannot_be_erased_are_rejected(opened: Store) -> None:
     session = await opened.create(id="s")
     message = await session.append(user("a"))
     change = await session.append(ModelChange("x:y"))

@@ -1,4 +1,4 @@
-"""The figures of a store equal the sums of reading all of it."""
+"""The statistics of a store equal the sums over all commits that can be read from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Another file with the id of an imported session becomes its own session, on every backend."""
+"""Another file with the id of an imported session becomes a separate session, on every backend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Forks: a stream that shares another's prefix by reference, whole or one path of it."""
+"""A fork is a stream that refers to the first entries of another stream: all, or one path."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ async def test_fork_at_earlier_head_does_not_see_later_entries(
     assert (await store.maintenance.verify()).problems == ()
 
 
-async def test_fork_of_a_fork_shares_through_both(store: SessionStore) -> None:
+async def test_fork_of_a_fork_shares_entries_of_both_origins(store: SessionStore) -> None:
     await grown(store)
     await fork(store, S, "f", said("f0"), labelled("in f", Sibling(0)), at=EntryId("s/3"))
     await fork(store, StreamId("f"), "g", said("g0"))
@@ -341,7 +341,9 @@ async def test_fork_of_a_path_counts_the_messages_of_that_path(store: SessionSto
         assert (await store.state(StreamId(name))).info.messages == messages, name
 
 
-async def test_earlier_fork_of_fork_counts_shared_messages(store: SessionStore) -> None:
+async def test_fork_of_a_fork_at_an_earlier_entry_counts_shared_messages(
+    store: SessionStore,
+) -> None:
     await grown(store)
     await fork(store, S, "f", said("f0"), said("f1"), at=EntryId("s/3"))
 
@@ -431,7 +433,7 @@ async def test_fork_inherits_no_open_turn_and_no_lease(store: SessionStore) -> N
     assert (await store.acquire_lease(f, "you", 1000)).epoch == 1
 
 
-async def test_fork_of_another_namespaces_session_is_not_found(data: Data) -> None:
+async def test_fork_of_a_session_in_another_namespace_raises_not_found(data: Data) -> None:
     ours, theirs = await data.open("ours"), await data.open("theirs")
     await create(ours, S, said("secret"))
 
@@ -450,7 +452,7 @@ async def test_header_of_a_fork_contains_its_fork_point(store: SessionStore) -> 
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-async def test_visible_ids_of_a_fork_equal_the_entries_that_can_be_read(
+async def test_visible_ids_of_a_fork_are_the_ids_of_its_readable_entries(
     store: SessionStore, scope: Scope
 ) -> None:
     await grown(store)

@@ -1,4 +1,4 @@
-"""Idempotency keys: the same commit twice is one commit."""
+"""Idempotency keys: a repeated commit with the same key has no further effect."""
 
 from __future__ import annotations
 

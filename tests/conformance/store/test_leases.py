@@ -167,7 +167,7 @@ async def test_only_one_of_concurrent_owners_gets_the_lease(data: Data) -> None:
     assert sorted(epochs) == [0] * 15 + [1]
 
 
-async def test_lease_of_dead_owner_is_taken_immediately(data: Data) -> None:
+async def test_lease_of_dead_owner_can_be_taken_immediately(data: Data) -> None:
     left, right = await data.open(), await data.open()
     old = await in_a_turn(left)
 
@@ -250,7 +250,7 @@ async def test_expired_lease_still_writes_until_takeover(
     assert (await store.state(S)).open_turn is None
 
 
-async def test_changed_expiry_and_owner_of_lease_are_ignored(
+async def test_write_ignores_the_expiry_and_owner_in_its_lease(
     store: SessionStore,
 ) -> None:
     await create(store)
@@ -276,7 +276,7 @@ async def test_late_process_is_rejected_and_the_new_lease_owner_continues(
     assert texts(await sleeper.entries(S)) == ["before", "do it", "in time"]
 
 
-async def test_lease_that_ends_implausibly_late_is_taken_over(
+async def test_lease_with_implausibly_late_expiry_can_be_taken_over(
     store: SessionStore, clock: ManualClock
 ) -> None:
     await create(store)

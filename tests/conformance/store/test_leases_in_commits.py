@@ -101,7 +101,7 @@ async def test_commit_that_takes_lease_begins_turn(store: SessionStore, clock: M
 
 
 @able
-async def test_commit_without_lease_returns_none(store: SessionStore) -> None:
+async def test_commit_that_takes_no_lease_returns_no_lease(store: SessionStore) -> None:
     await create(store)
     assert (await commit(store, said("x"))).leases == ()
 
@@ -227,7 +227,7 @@ async def test_lease_of_another_owner_cannot_be_released(store: SessionStore) ->
 async def test_commit_that_takes_lease_rejects_own_lease_and_idempotency_key(
     store: SessionStore,
 ) -> None:
-    """A replay could not return the lease."""
+    """A replay of the commit by its key could not return the lease."""
     await create(store)
     with pytest.raises(InvalidEntry, match="idempotency key"):
         await commit(store, said("x"), taking=MINE, key="k")

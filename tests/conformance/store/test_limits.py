@@ -112,7 +112,7 @@ async def test_removed_session_leaves_no_data_and_its_positions_are_not_reused(
     assert (await store.maintenance.verify()).problems == ()
 
 
-async def test_session_with_fork_open_turn_question_or_lease_is_not_removed(
+async def test_session_with_a_fork_open_turn_open_question_or_lease_is_not_removed(
     store: SessionStore, retaining: SessionStore
 ) -> None:
     for name in ("forked", "turn", "requested", "asked", "led", "answered", "withdrawn"):

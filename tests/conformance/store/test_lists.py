@@ -70,7 +70,7 @@ async def test_open_turn_is_listed_with_its_lease_owner_until_the_lease_expires(
     assert [turn.info for turn in turns] == [listed[turn.info.id] for turn in turns]
 
 
-async def test_answer_of_a_fork_closes_no_question_of_its_origin(store: SessionStore) -> None:
+async def test_answer_in_a_fork_closes_no_question_of_its_origin(store: SessionStore) -> None:
     await create(store, "s", said("a"))
     (asked,) = await append(store, StreamId("s"), new_side(ASKED))
     if not store.capabilities.pointer_fork:

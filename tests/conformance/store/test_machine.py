@@ -62,7 +62,7 @@ TTL_MS = 10_000
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """A store with two handles, and the model, given the same commands."""
+    """Gives the same commands to a store, through two handles, and to the model."""
 
     def __init__(self, backend: Backend) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ class StoreMachine(RuleBasedStateMachine):
         return list(self.model.streams)[-1 - number % min(3, len(self.model.streams))]
 
     def seen(self, stream: StreamId, number: int) -> EntryId | None:
-        """Return a tree entry that the stream can see; return None sometimes, or if it has none."""
+        """Return a tree entry visible to the stream; None sometimes, or if there is none."""
         tree = self.model.tree(stream)
         choice = number % (len(tree) + 1)
         return tree[choice].id if choice < len(tree) else None
@@ -117,7 +117,7 @@ class StoreMachine(RuleBasedStateMachine):
         return made[kind]
 
     def commit_of(self, *writes: Write, number: int = 0, key: str | None = None) -> None:
-        """Commit; the store must append or raise the same as the model."""
+        """Commit to both; the store must append the same as the model, or raise the same."""
         commit = Commit(writes=writes, at=self.clock.now_ms(), idempotency_key=key)
         store = self.store(number)
         try:

@@ -1,4 +1,4 @@
-"""Episodes and facts in every backend: what is stored, open, and erased with its source."""
+"""Episodes and facts in every backend: storing them, work still open, erasure with their source."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def texts(store: Store, stream: str) -> bytes:
     return b" ".join(entry.body for entry in entries)
 
 
-async def test_session_end_is_open_until_its_episode_is_recorded(
+async def test_session_end_is_listed_as_open_until_its_episode_is_recorded(
     handle: Store, store: SessionStore
 ) -> None:
     session = await handle.create(id="s")
@@ -209,7 +209,7 @@ async def test_erased_subject_loses_its_facts_and_can_be_remembered_again(handle
 
 
 @pytest.mark.needs("erase")
-async def test_extraction_is_open_until_its_facts_are_captured(
+async def test_fact_extraction_is_listed_as_open_until_its_facts_are_stored(
     handle: Store, tmp_path: Path
 ) -> None:
     async def extract(

@@ -31,7 +31,7 @@ QUERIES = [
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Limit rounds so that a list of a few sessions needs several rounds."""
+    """Read so few sessions per round that even a short list needs several rounds."""
     monkeypatch.setattr(name_parts, "FEW", 3)
     monkeypatch.setattr(name_parts, "GROWTH", 2)
 
@@ -64,7 +64,7 @@ async def test_pages_of_a_name_query_return_the_same_sessions_as_a_full_scan(
             assert pages == -(-len(expected) // 3)
 
 
-async def test_query_matches_name_after_each_change(store: SessionStore) -> None:
+async def test_name_query_finds_the_session_by_its_current_name_only(store: SessionStore) -> None:
     await create(store, "s")
     assert await ids(store, "first") == []
     await append(store, StreamId("s"), said("First words"))

@@ -1,4 +1,4 @@
-"""Rules 1 and 2 of an append: parents, siblings of a write, and the leaf."""
+"""Rules 1 and 2 of an append: parents, references within one write, and the leaf."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ async def test_partial_answer_is_stored_and_replaced(data: Data) -> None:
     assert await other.partial(S) == (5, b"")
 
 
-async def test_partial_answer_is_no_entry(store: SessionStore) -> None:
+async def test_partial_answer_is_not_an_entry_of_the_log(store: SessionStore) -> None:
     lease = await in_a_turn(store)
     before = (await store.state(S), await store.position())
 

@@ -1,4 +1,4 @@
-"""The calls of `Store` and `Session` that read, name and note entries, on every backend."""
+"""Calls of `Store` and `Session` that read and name entries or add notes, on every backend."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ async def test_alias_of_several_sessions_finds_entry_of_each_session(opened: Sto
         assert (await session.entry("here")).id == entry.id
 
 
-async def test_aliases_that_do_not_match_items_are_rejected(opened: Store) -> None:
+async def test_missing_repeated_empty_or_invalid_aliases_are_rejected(opened: Store) -> None:
     session = await opened.create()
     for aliases in (["a"], ["a", "a"], ["a", ""], ["a", "\ud800"]):
         with pytest.raises(WrongArgument):

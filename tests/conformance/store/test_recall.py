@@ -1,4 +1,4 @@
-"""Recall on every backend: the word counts in the order of sessions, and the ranks."""
+"""Recall on every backend: which texts it finds, and their scores."""
 
 from __future__ import annotations
 
@@ -188,7 +188,9 @@ async def test_recall_finds_answer_next_to_message_with_query_words(store: Sessi
     assert "hotel" in best.ranked.nearby
 
 
-async def test_recall_by_either_handle_finds_appends_of_other_handle(store: SessionStore) -> None:
+async def test_recall_by_each_handle_finds_what_the_other_handle_appended(
+    store: SessionStore,
+) -> None:
     await create(store, S, new_tree(user("the moon"), at=1))
     assert await texts(store, "storm") == []
 

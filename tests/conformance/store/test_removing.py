@@ -122,7 +122,7 @@ async def test_removed_id_can_be_reused_with_new_positions(
     assert (await store.maintenance.verify()).problems == ()
 
 
-async def test_removal_keeps_or_deletes_copied_forks(store: SessionStore) -> None:
+async def test_removal_of_an_origin_keeps_its_copied_forks_on_request(store: SessionStore) -> None:
     await create(store, S, said("a"))
     f = await fork(store, S, "f", said("b"))
     with pytest.raises(SessionHasForks):

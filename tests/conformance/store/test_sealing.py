@@ -158,7 +158,7 @@ async def test_segment_without_its_earlier_segments_is_rejected(backend: Backend
 
 
 def altered(share: StreamSegment) -> list[StreamSegment]:
-    """Return `share` with one change in its first commit."""
+    """Return copies of the segment `share`, each with one change in its first commit."""
     commit = share.commits[0]
     row = commit.rows[0]
     changes = (

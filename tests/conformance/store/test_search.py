@@ -160,7 +160,7 @@ async def test_words_of_code_and_of_all_scripts_are_found(
         ("👍", "👎"),
     ],
 )
-async def test_similar_looking_text_is_not_found(
+async def test_text_that_only_resembles_the_query_is_not_found(
     store: SessionStore, text: str, query: str
 ) -> None:
     await written(store, text)
@@ -242,7 +242,7 @@ async def test_all_user_and_model_text_is_found(store: SessionStore) -> None:
     assert (await search(store, "milestone"))[0].about == "s/0"
 
 
-async def test_removed_and_replaced_labels_are_no_hits(store: SessionStore) -> None:
+async def test_removed_and_replaced_labels_are_not_found(store: SessionStore) -> None:
     await written(store, "one", "two", "three", "four")
     for entry, text in (
         ("s/0", "dog answer"),

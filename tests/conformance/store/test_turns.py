@@ -1,4 +1,4 @@
-"""Rules 4 and 5 of an append: turns, and writes of others while one is open."""
+"""Rules 4 and 5 of an append: turns, and writes by others while a turn is open."""
 
 from __future__ import annotations
 
@@ -108,7 +108,9 @@ async def test_new_lease_owner_can_finish_turn(store: SessionStore, clock: Manua
 # ---------------------------------------------------------------- beside an open turn
 
 
-async def test_tree_entry_without_lease_is_queued(store: SessionStore) -> None:
+async def test_tree_entry_of_a_writer_without_lease_is_queued_during_a_turn(
+    store: SessionStore,
+) -> None:
     await in_a_turn(store)
     body = b'{"role":"user", "parts":[{"type":"text","text":"wait"}], "later":[1.50]}'
 
@@ -126,7 +128,7 @@ async def test_tree_entry_without_lease_is_queued(store: SessionStore) -> None:
     assert await store.notes(S, ["queued"]) == [entry]
 
 
-async def test_unknown_kinds_are_queued_with_their_version(store: SessionStore) -> None:
+async def test_entries_of_unknown_kinds_are_queued_with_their_version(store: SessionStore) -> None:
     await in_a_turn(store)
 
     queued = body_of(await append_one(store, S, unknown(b"[1e5]", v=9)))

@@ -136,7 +136,7 @@ async def test_vectors_stored_by_another_process_are_not_stored_twice(store: Ses
     assert (model, state.size) == (MODEL, 4)
 
 
-async def test_vectors_of_each_model_are_separate_and_dropped_alone(store: SessionStore) -> None:
+async def test_vectors_of_each_model_are_stored_and_dropped_separately(store: SessionStore) -> None:
     other = VectorModel("words:2", 8)
     await create(store, S, new_tree(user("the moon rose"), at=1), new_tree(user("a boat"), at=2))
     for model in (MODEL, other):

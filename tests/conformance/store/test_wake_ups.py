@@ -15,7 +15,7 @@ WATCHERS = 50
 COMMITS = 5
 QUIET_S = 0.2
 ROUNDS = 5
-"""The initial wake-ups come late on a busy machine, in the first rounds and not in all."""
+"""Several rounds, because on a busy machine late initial wake-ups can disturb the first ones."""
 
 
 class Counter:

@@ -1,4 +1,4 @@
-"""The store as a whole: verify, facts, closing, and opening again."""
+"""The store as a whole: verify, info, closing and reopening."""
 
 from __future__ import annotations
 
@@ -117,7 +117,9 @@ async def test_writes_without_entries_and_repeated_commits_do_not_extend_the_has
     assert (await store.state(S)).hash == before
 
 
-async def test_chain_begins_at_header_and_is_unique(store: SessionStore) -> None:
+async def test_hash_chain_begins_with_the_header_and_differs_between_streams(
+    store: SessionStore,
+) -> None:
     for name in "ab":
         await create(store, name)
         assert (await store.state(StreamId(name))).hash == genesis_hash(header(name))

@@ -218,13 +218,13 @@ async def grow(store: SessionStore, steps: list[tuple[str, int, int]]) -> list[S
 
 
 def _kept(tree: list[Entry], number: int) -> EntryId | None:
-    """Return one of `tree`, or sometimes None."""
+    """Return an entry id from `tree`, or sometimes None."""
     choice = number % (len(tree) + 1)
     return tree[choice].id if choice < len(tree) else None
 
 
 def _parent(tree: list[Entry], number: int) -> ParentRef:
-    """Return mostly the leaf, else one of `tree` or None."""
+    """Return usually the leaf; in other cases an entry id from `tree`, or None."""
     return LEAF if number % 3 else _kept(tree, number)
 
 
@@ -259,7 +259,7 @@ async def test_windows_and_branches_of_random_trees_match_definition(
     await data.close()
 
 
-async def test_entries_around_given_entries_are_on_the_branch_and_have_their_depth(
+async def test_entries_around_given_entries_are_returned_with_their_depth_on_the_branch(
     store: SessionStore,
 ) -> None:
     await create(store, S, *(said(str(n)) for n in range(6)), labelled("x", EntryId("s/2")))
@@ -285,7 +285,7 @@ async def test_entries_around_given_entries_are_on_the_branch_and_have_their_dep
         await store.around(S, EntryId("s/99"), [leaf], 1)
 
 
-async def test_entries_around_given_entries_of_several_branches_have_their_depth(
+async def test_depth_of_entries_around_given_entries_is_correct_with_several_branches(
     store: SessionStore,
 ) -> None:
     await create(store, S, *(said(str(n)) for n in range(4)))

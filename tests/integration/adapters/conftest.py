@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 STORES = ("sqlite", pytest.param("postgres", marks=pytest.mark.full_only))
-"""Parameters of `store_address`: a test of an adapter runs on each."""
+"""Parameters of `store_address`: each test of an adapter runs on each of these stores."""
 
 
 @pytest.fixture(params=STORES)

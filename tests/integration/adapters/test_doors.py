@@ -40,7 +40,7 @@ QUESTION, ANSWER = "Where is the lighthouse?", "It is on the cape."
 SAID = [QUESTION, ANSWER]
 ROWS = "The keeper rows."
 SCENARIO = f"name: keeper\nsequence:\n  - text: {ANSWER}\n  - text: {ROWS}\n"
-"""Of a conversation: the framework's model gave the first answer."""
+"""Scripted answers of a whole conversation; the framework's model has given the first one."""
 POSTGRES_LATER = pytest.mark.parametrize(
     "store_address", ["sqlite", pytest.param("postgres", marks=pytest.mark.all_only)], indirect=True
 )
@@ -120,7 +120,7 @@ async def with_pydantic_ai(store: perdure.Store, question: str) -> list[str]:
 class Framework(NamedTuple):
     """`ask` runs a turn in the framework; the session has the id `stored_id`.
 
-    `continues`: the framework sees messages that were written through perdure.
+    `continues`: whether the framework sees messages that were written through perdure.
     """
 
     ask: Callable[[perdure.Store, str], Awaitable[list[str]]]

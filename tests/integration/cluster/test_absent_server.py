@@ -84,7 +84,7 @@ async def test_worker_with_a_missing_database_waits_until_the_database_is_create
         worker.kill()
 
 
-async def test_worker_without_rights_on_schema_exits_with_one_sentence(
+async def test_worker_without_rights_on_the_schema_exits_with_a_one_sentence_error(
     own: PostgresServer, folder: Path
 ) -> None:
     address = own.new_database()
@@ -101,7 +101,7 @@ async def test_worker_without_rights_on_schema_exits_with_one_sentence(
     assert "grant the role perdure_app to the user" in line
 
 
-async def test_first_worker_without_right_to_create_schema_exits_with_one_sentence(
+async def test_first_worker_that_cannot_create_the_schema_exits_with_a_one_sentence_error(
     own: PostgresServer, tmp_path: Path
 ) -> None:
     address = own.new_database()

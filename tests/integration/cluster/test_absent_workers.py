@@ -41,7 +41,7 @@ async def test_turns_without_a_worker_log_one_warning(
             assert (await turn).end == "aborted"
 
 
-async def test_turn_that_waits_beside_a_running_worker_logs_no_warning(
+async def test_turn_that_waits_while_a_worker_runs_logs_no_warning(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     facts = WorkerFacts(id="w", owner="w", version="1", namespaces=("default",), agents=(), slots=1)

@@ -67,7 +67,7 @@ async def limited(store: Store) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def client_of(runtime: Runtime, folder: Path) -> AsyncGenerator[httpx.AsyncClient]:
-    """Yield a client of a server of the runtime."""
+    """Yield a client of an HTTP server that uses the runtime."""
     tokens = TokenFile(folder / "tokens.json")
     secret = tokens.create(TokenRecord(id="t", hash="", role="admin", created_at=0), os.urandom(32))
     headers = {"Authorization": f"Bearer {secret}"}
@@ -91,7 +91,7 @@ async def is_accepted(turn: Turn) -> bool:
 
 
 @pytest.mark.all_only
-async def test_turns_of_all_processes_count_to_the_limit_before_any_worker_runs(
+async def test_turns_of_all_processes_count_toward_the_limit_before_any_worker_runs(
     store: Store, address: str, folder: Path
 ) -> None:
     """Three processes send 60 turns at the same moment, before any worker has run."""

@@ -1,4 +1,4 @@
-"""Flows as work of workers: killed workers, workers with the folder, answers from anywhere."""
+"""Flows that workers run: killed workers, workers that have the folder, answers from anywhere."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def notes(folder: Path) -> list[str]:
     return [text for _, text in effects(folder)]
 
 
-async def test_killed_worker_is_replaced_within_its_flow(
+async def test_flow_of_a_killed_worker_continues_on_another_worker(
     store: Store, address: str, tmp_path: Path
 ) -> None:
     with workers(2, address, tmp_path, factory=f"{PROGRAM}:two") as started:

@@ -241,7 +241,7 @@ async def entries_of(address: str, namespace: str, session: StreamId) -> list[An
 
 
 @pytest.mark.all_only
-async def test_limit_counts_turns_that_ran_before_it_was_set(
+async def test_limit_counts_turns_that_began_before_the_limit_was_set(
     store: Store, address: str, folder: Path
 ) -> None:
     async with Runtime(store, agents=[HELPER], runner="workers") as runtime:

@@ -1,4 +1,4 @@
-"""Work that dead workers had begun, and work with a lost claim, is queued again."""
+"""Work that dead workers had begun, and work whose claim was lost, is queued again."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ async def test_death_of_a_worker_is_counted_only_for_turns_with_granted_slots(
 
 
 @pytest.mark.usefixtures("ordinary")
-async def test_only_stalled_connections_of_the_login_are_ended(
+async def test_only_stalled_connections_of_the_same_login_are_ended(
     postgres: PostgresServer, store: Store, address: str
 ) -> None:
     if not postgres.is_ours:

@@ -1,4 +1,4 @@
-"""Tasks beside a turn end with its work; a turn begun by another process is continued."""
+"""Background tasks of a worker job end with it; a turn begun by another process is continued."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ pytestmark = pytest.mark.full_only
 
 WATCH = "Performer._obey_stops"
 BESIDE = {WATCH, "Performer._long_wait", "Turn.settled"}
-"""The tasks of a performer beside a turn."""
+"""The tasks that a performer runs beside a turn."""
 
 READS = ("acquire_lease", "commit", "context_window", "entries", "notes", "state", "tail")
-"""The calls for which a turn of a worker goes to the database."""
+"""The calls with which a worker's turn accesses the database."""
 
 ENDS_S = 60
-"""How long a test waits for an end that never came."""
+"""How long a test waits for an end before the test fails."""
 
 
 def is_watch() -> bool:
@@ -54,7 +54,7 @@ def names() -> list[str]:
 
 
 class HeldWatch:
-    """The first read of the watch for stops waits; its cancellation runs `cancelled`."""
+    """Blocks the first read of the task that watches for stops; cancelling it runs `cancelled`."""
 
     def __init__(self, cancelled: Callable[[], Awaitable[Any]]) -> None:
         self._cancelled = cancelled
@@ -62,7 +62,7 @@ class HeldWatch:
         self.is_cancelled = asyncio.Event()
 
     def silent(self, changes: Callable[..., AsyncIterator[None]]) -> Callable[..., Any]:
-        """Return the method `changes`, from which the watch gets only the first wake-up."""
+        """Return a version of `changes` that gives the watching task only the first wake-up."""
 
         async def one() -> AsyncGenerator[None]:
             yield
@@ -74,7 +74,7 @@ class HeldWatch:
         return either
 
     def wrapped(self, state: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-        """Return the read function `state` with a wait before it returns."""
+        """Return a version of `state` that blocks the first read of the watching task."""
 
         async def wrapper(*args: Any) -> Any:
             if is_watch() and not self.is_reading.is_set():
@@ -190,7 +190,7 @@ async def test_worker_job_ends_after_errors_that_leave_its_turn_open(
 
 
 class FailingWatch(HeldWatch):
-    """The first read of the watch for stops fails."""
+    """Fails the first read of the task that watches for stops."""
 
     def wrapped(self, state: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
         async def wrapper(*args: Any) -> Any:
@@ -202,7 +202,7 @@ class FailingWatch(HeldWatch):
         return wrapper
 
 
-async def test_stop_request_is_obeyed_although_the_first_look_for_it_fails(
+async def test_stop_request_is_obeyed_although_the_first_check_for_it_fails(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def nothing() -> None:
@@ -241,7 +241,7 @@ async def test_worker_job_cancelled_repeatedly_leaves_no_task(
 
 
 class BeatenRunner(EmbeddedRunner):
-    """Before its first turn, another process starts a turn of the session and leaves it open."""
+    """A runner: before its first turn, another process starts a turn of the session, left open."""
 
     def __init__(self, other: Chat, request: int | None, release: asyncio.Event) -> None:
         self._other: Chat | None = other

@@ -36,7 +36,7 @@ def second(postgres: PostgresServer) -> Iterator[str]:
 
 @pytest.fixture
 def routes(address: str, second: str, tmp_path: Path) -> str:
-    """The address of both: ``a`` is in the second database, ``c`` on an unreachable server."""
+    """The address of both databases: ``a`` is in the second one, ``c`` on an unreachable server."""
     file = tmp_path / "routes.toml"
     file.write_text(
         f"""
@@ -104,7 +104,7 @@ def test_environment_variable_routes_namespaces_to_databases_for_programs_and_co
     assert "in-b" not in perdure_command("sessions", "list").stdout
 
 
-async def test_missing_session_is_named_where_the_default_namespace_cannot_be_opened(
+async def test_missing_session_is_reported_if_the_default_namespace_cannot_be_opened(
     routes: str,
 ) -> None:
     for old, new in (('"main"', '"away"'), ('default = "away"', "")):  # unreachable; none

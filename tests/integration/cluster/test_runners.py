@@ -110,7 +110,7 @@ async def test_runner_adds_a_steering_message_to_the_running_turn(
     assert "another thing" in (await turn).text
 
 
-async def test_runner_continues_after_answer_of_another_handle(
+async def test_runner_continues_after_an_answer_by_another_handle(
     runtime: Runtime, store: Store, folder: Path
 ) -> None:
     chat = await runtime.start(HELPER)

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.full_only
 
 
 DELAYS_MS = (1_500, 6_000, 24_000)
-"""When a message is due: later each time a busy machine was too slow for what comes before it."""
+"""Delays until a message is due: if a busy machine misses one, the test tries the next."""
 
 
 def soon(ms: int) -> int:

@@ -1,4 +1,4 @@
-"""Slots and permits of the limits: as SQL on a real server, and in real processes."""
+"""The slots and permits of limits, tested as SQL on a real server and in real processes."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def slot(id: str, subjects: Sequence[str], *, running: bool = False) -> Slot:
 async def test_namespace_with_many_slots_under_another_limit_still_gets_slots_of_this_limit(
     store: Store, address: str
 ) -> None:
-    """Only slots under the shared limit count, and only their grants."""
+    """The order of grants depends only on slots and grants under the shared limit."""
     await of(store).set_limit(Limit(subject=P, turns=1))
     await of(store).set_limit(Limit(subject=Q, turns=100))
     elsewhere = [slot(f"q{n}", ("namespace:a", "model:q:m", Q)) for n in range(5)]
@@ -217,7 +217,7 @@ async def test_stopped_process_never_blocks_the_queue_places_of_other_processes(
         _end(busy)
 
 
-async def test_slots_of_a_worker_removed_meanwhile_cause_no_deadlock(
+async def test_slots_of_a_concurrently_removed_worker_cause_no_deadlock(
     store: Store, address: str
 ) -> None:
     await of(store).set_limit(Limit(subject=P, turns=1))

@@ -59,7 +59,7 @@ async def test_stopped_worker_loses_turn_and_its_late_outcome_is_stored(
     assert all("after" in reply.text for reply in again)
 
 
-async def test_killed_worker_is_replaced_within_its_turn(
+async def test_turn_of_a_killed_worker_continues_on_another_worker(
     store: Store, folder: Path, two: list[WorkerProcess]
 ) -> None:
     async with Runtime(store, agents=[HELPER], runner="workers") as runtime:
@@ -77,7 +77,7 @@ async def test_killed_worker_is_replaced_within_its_turn(
 
 
 @pytest.mark.all_only
-async def test_worker_stopped_inside_a_pipeline_is_replaced_within_its_turn(
+async def test_turn_of_a_worker_stopped_inside_a_pipeline_continues_on_another_worker(
     postgres: PostgresServer, folder: Path
 ) -> None:
     if not postgres.is_ours:

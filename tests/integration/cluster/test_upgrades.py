@@ -20,7 +20,7 @@ pytestmark = pytest.mark.full_only
 
 TURNS = 6
 LOOKED_AT_S = 1.0
-"""Twenty times as long as a worker waits until it looks for work again."""
+"""Twenty times the interval at which a worker looks for work."""
 
 
 @pytest.mark.all_only

@@ -1,4 +1,4 @@
-"""Upkeep by workers: retention, the index of search and vectors, by one worker at a time."""
+"""Upkeep by one worker at a time: retention, the index of search, vectors."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ async def test_flow_files_are_deleted_on_request(tmp_path: Path) -> None:
 async def test_failed_file_deletion_is_completed_by_retry(
     tmp_path: Path,
 ) -> None:
-    """Deletion stops at any file, as after a kill."""
+    """The deletion fails at each file in turn; a kill would leave the same state."""
     for number in count(1):
         root = tmp_path / str(number)
         root.mkdir()
@@ -191,7 +191,7 @@ async def test_failed_file_deletion_is_completed_by_retry(
 
 
 async def test_empty_folder_is_deleted_without_question(tmp_path: Path) -> None:
-    """A kill may leave this state between the last file and the folder itself."""
+    """A kill between the deletions of the last file and of the folder leaves this state."""
     flows = FlowStage(tmp_path).flows("owner")
     await begun(flows, tmp_path)
     shutil.rmtree(tmp_path / "record")

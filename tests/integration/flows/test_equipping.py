@@ -118,7 +118,7 @@ async def test_unknown_choice_for_flow_is_rejected(
             Flows(runtime, offered_models=("scripted:flow", model or ""))
 
 
-async def test_unusable_configuration_by_person_is_rejected(
+async def test_invalid_configuration_chosen_by_a_person_is_rejected(
     tmp_path: Path,
 ) -> None:
     stage = FlowStage(project(tmp_path), *RULES)

@@ -17,7 +17,7 @@ SIZES = (8, 64)
 
 
 async def costs_of(folder: Path, nodes: int) -> tuple[float, float]:
-    """Return the entries read and the commits of a flow of `nodes` in a line, for each node."""
+    """Return the entries read and the commits per node, for a flow of `nodes` nodes in a line."""
     ids = ["owner-intake", *(f"step-{number}" for number in range(nodes - 2)), "end"]
     roles = ["owner", *["developer"] * (nodes - 2), "owner"]
     graph = Graph(

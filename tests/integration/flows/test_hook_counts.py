@@ -37,7 +37,7 @@ def counting(*registries: Hooks) -> Counter[str]:
 
 
 def of(counts: Counter[str], *words: str) -> dict[str, int]:
-    """Return the counts of the points with one of `words` in their names."""
+    """Return the counts of the hook points whose names contain one of `words`."""
     return {name: n for name, n in counts.items() if name.endswith(words)}
 
 

@@ -23,7 +23,7 @@ FLOW = StreamId("f")
 RECORD = "record"
 PATIENCE_S = 60.0
 COMMIT_S = 0.02
-"""What a commit to a server takes: long enough for two roles to read the same log."""
+"""Duration of a commit to a server: long enough that two roles read the same log."""
 OWNERS = {"owner-intake": "owner", "end": "owner"}
 LINE = graph("owner-intake>end", **OWNERS)
 FAN = graph("owner-intake>a", "owner-intake>b", "a>end", "b>end", **OWNERS, a="dev", b="qa")
@@ -69,7 +69,7 @@ async def test_parallel_nodes_on_slow_store_hand_over_all_their_work(
     }
 
 
-async def test_handoff_after_another_process_configured_role_is_made_once(
+async def test_handoff_is_made_once_if_another_process_configures_a_role_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = FlowStage(

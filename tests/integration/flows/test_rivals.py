@@ -134,7 +134,7 @@ def meanwhile(
 # ---------------------------------------------------------------- what is decided on a look
 
 
-async def test_two_processes_execute_each_step_without_a_turn_once(
+async def test_steps_that_need_no_turn_run_once_in_two_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = Place(
@@ -294,7 +294,7 @@ async def test_node_restarted_by_another_process_is_not_set_to_waiting(
 async def test_open_turn_of_another_node_is_not_recovered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process ends one node of the role, claims the next, and dies before the other reads."""
+    """A process ends a node, claims the next of the role, and dies before the other one reads."""
     both = graph("owner-intake>a", "a>b", "b>end", **OWNERS, a="dev", b="dev")
     place = Place(
         tmp_path,
@@ -334,7 +334,7 @@ async def test_open_turn_of_another_node_is_not_recovered(
 async def test_turn_ended_by_other_process_is_not_recovered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rejecting it would park the node while the other process runs its next turn."""
+    """An error would park the node while the other process runs the next turn."""
     stage = FlowStage(tmp_path, ends("Node `owner-intake`", "prompt-human"))
     flows = stage.flows("owner", "dev")
     flow = await flows.start(LINE, workspace=tmp_path, record_folder="record", id="f")
@@ -506,7 +506,7 @@ class Held(ScriptedRoles):
 
 @pytest.mark.parametrize("left_s", [60.0, 0.1, -60.0])
 async def test_busy_session_is_retried_with_delay(tmp_path: Path, left_s: float) -> None:
-    """This is true even for a longer lease: its owner may be dead."""
+    """The delay has a maximum even if the lease lasts longer, because its owner may be dead."""
     place = Place(tmp_path)
     roles = Held(place.store, place.clock, {"owner": [ASK]})
     await begun(place.store, place.clock, LINE, tmp_path)
@@ -545,7 +545,7 @@ async def test_busy_session_is_retried_at_once_after_flow_change(
 
 
 async def hung(folder: Path) -> tuple[FlowStage, Flow, asyncio.Task[FlowRun]]:
-    """Return a flow whose first node is in a turn that does not end, and its run."""
+    """Return a flow and its run; the first node is in a turn that does not end."""
     at = When(user_contains="Node `owner-intake`")
     stage = FlowStage(folder, Reply(when=at, steps=(Say("Wait."), Hang())))
     flow = await stage.flows("owner", "dev").start(LINE, workspace=folder, id="f")
@@ -596,7 +596,7 @@ async def test_second_process_takes_over_after_first_dies(
 async def test_successor_stops_turn_of_dead_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
 ) -> None:
-    """This is true even if nothing happens to the flow after that."""
+    """The successor does so even if nothing else happens in the flow."""
     stage, first, dying = await hung(tmp_path)
     dying.cancel()
     await asyncio.wait((dying,))

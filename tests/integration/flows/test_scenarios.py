@@ -271,7 +271,7 @@ async def test_24_context_is_compacted_at_four_fifths_of_window(
     assert any("Which one?" in e.message.text for e in entries if e.message is not None)
 
 
-async def test_25_write_that_drops_worked_node_is_rejected_without_question(
+async def test_25_write_that_removes_a_started_node_is_rejected_without_question(
     tmp_path: Path,
 ) -> None:
     without = "workflow:\n  name: x\n  nodes: [{id: other, role: owner}]\n  edges: []\n"
@@ -317,7 +317,7 @@ async def test_25_owner_is_asked_to_repair_invalid_workflow(
     assert (await flow.state()).graph == LINE
 
 
-async def test_26_stop_after_answer_text_still_stops(tmp_path: Path) -> None:
+async def test_26_role_stops_even_if_its_answer_text_is_already_complete(tmp_path: Path) -> None:
     said = Reply(
         when=When(user_contains=INTAKE),
         steps=(Say("```handoff\ntype: forward-pass-closed\n```"), Hang()),

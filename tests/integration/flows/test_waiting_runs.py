@@ -1,4 +1,4 @@
-"""A run that waits for people, and the question if any process runs a flow."""
+"""A run that waits for people, and how to tell whether any process runs a flow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The flows of a process follow their store once, however often waiters start and end."""
+"""All flows of a process share one watcher of the store, however often waiters start and end."""
 
 from __future__ import annotations
 

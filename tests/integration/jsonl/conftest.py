@@ -15,7 +15,7 @@ Opener = Callable[..., Awaitable[JsonlStore]]
 
 HERE = Path(__file__).parent
 SAME_IN_BOTH = {"test_index", "test_repair", "test_tail", "test_vanishing"}
-"""Modules whose results do not depend on the records: `make test` runs them in one dialect."""
+"""Modules whose results do not depend on the record format: `make test` runs one dialect only."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -51,7 +51,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def open_store(folder: Path, dialect: DialectName) -> AsyncIterator[Opener]:
-    """Open handles on `folder`, or on another one, and close them after the test."""
+    """Open handles on `folder`, or on another folder, and close them after the test."""
     opened: list[JsonlStore] = []
 
     async def opener(

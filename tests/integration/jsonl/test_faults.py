@@ -83,7 +83,7 @@ async def test_failed_content_write_rejects_commit(store: JsonlStore) -> None:
     assert (await store.info()).payload_bytes == 0
 
 
-async def test_commit_is_synced_with_its_new_file_name(
+async def test_first_commit_syncs_the_new_file_and_its_folder(
     open_store: Opener,
 ) -> None:
     synced: list[int] = []
@@ -138,7 +138,7 @@ async def test_vacuum_deletes_no_content_while_session_is_damaged(
     assert await store.blob(blob_hash(content)) == content
 
 
-async def test_erasure_next_to_newer_session_keeps_contents(
+async def test_erasure_keeps_contents_shared_with_a_session_of_a_newer_perdure(
     open_store: Opener, folder: Path
 ) -> None:
     store, content = await open_store(), b"\x89PNG"

@@ -249,7 +249,9 @@ async def test_fork_contains_name_of_origin_file(
     assert records(folder, "f")[0][key] == str(file_of(folder, "s"))
 
 
-async def test_pictures_are_in_line_and_stored_once(store: JsonlStore, folder: Path) -> None:
+async def test_picture_is_in_its_line_as_base64_and_stored_once_as_a_content(
+    store: JsonlStore, folder: Path
+) -> None:
     digest = blob_hash(PICTURE)
     part = MediaPart("image/png", f"media://{digest}", len(PICTURE))
     write = Write(

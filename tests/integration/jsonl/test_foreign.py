@@ -146,7 +146,9 @@ async def test_session_file_of_another_program_is_read_and_unchanged(
     assert (await store.maintenance.verify()).problems == ()
 
 
-async def test_operator_rules_determine_leaf_labels_and_links(tmp_path: Path) -> None:
+async def test_leaf_and_labels_and_links_of_an_operator_file_follow_operator_rules(
+    tmp_path: Path,
+) -> None:
     path = written(tmp_path, OPERATOR)
     async with opened(tmp_path, "operator") as store:
         tree = await store.tree(S)
@@ -165,7 +167,9 @@ async def test_operator_rules_determine_leaf_labels_and_links(tmp_path: Path) ->
         assert await context_of(store, S) == Operator(path).context()
 
 
-async def test_pi_rules_determine_leaf_names_and_unknown_records(tmp_path: Path) -> None:
+async def test_leaf_and_names_and_unknown_records_of_a_pi_file_follow_pi_rules(
+    tmp_path: Path,
+) -> None:
     written(tmp_path, PI)
     async with opened(tmp_path, "pi") as store:
         state = await store.state(S)
@@ -220,7 +224,7 @@ async def test_lines_of_another_program_are_added_to_the_chain_at_the_next_appen
     assert "altered" in problem.problem
 
 
-async def test_invalid_text_is_repaired_in_entry_but_not_file(
+async def test_invalid_text_is_repaired_in_the_entry_but_not_in_the_file(
     store: JsonlStore, folder: Path, dialect: DialectName
 ) -> None:
     records = FILES[dialect][:3]
@@ -265,7 +269,7 @@ async def test_next_append_starts_a_new_line_after_an_unfinished_line(
     assert (await store.maintenance.verify()).problems == ()
 
 
-async def test_last_line_without_lf_is_read_and_terminated_first(
+async def test_last_line_without_lf_is_read_and_gets_its_lf_before_the_next_append(
     store: JsonlStore, folder: Path, dialect: DialectName
 ) -> None:
     lines = [json.dumps(each).encode() for each in FILES[dialect][:3]]
@@ -326,7 +330,7 @@ async def test_rewrite_by_another_program_keeps_the_conversation_without_perdure
 async def test_line_written_by_another_program_during_an_append_follows_the_append(
     store: JsonlStore, open_store: Opener, folder: Path, dialect: DialectName
 ) -> None:
-    """The agent appends between perdure's read of the file and its write."""
+    """The agent appends after perdure has read the file and before perdure writes to it."""
     path = written(folder, FILES[dialect][:3])
     await append(store, S, said("ours"))
     *before, ours = content(path).splitlines(keepends=True)

@@ -1,4 +1,4 @@
-"""The model of a fork in a session folder, whose origin has switches from a file."""
+"""A fork in a session folder ignores the model changes that another program wrote in its origin."""
 
 from __future__ import annotations
 

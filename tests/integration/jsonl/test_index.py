@@ -147,7 +147,7 @@ class Life:
         agent.say("user", self.text())
 
     async def slipped_in(self, store: JsonlStore, stream: StreamId) -> None:
-        """Let the tool write between perdure's read of the file and its write."""
+        """Let the tool write after perdure has read the file and before perdure writes to it."""
         path = file_of(self._folder, stream)
         before = path.stat().st_size
         await append(store, stream, said(self.text()))
@@ -395,7 +395,7 @@ def of_later_format(path: Path) -> None:
 
 
 def with_journal(path: Path) -> None:
-    """A hot journal can name any file, which SQLite would delete."""
+    """Add a hot journal: it can name any file, and SQLite would delete that file."""
     path.with_name(path.name + "-journal").write_bytes(b"\xd9\xd5\x05\xf9 and more" * 100)
 
 

@@ -51,7 +51,7 @@ async def content(address: str) -> Held:
 
 
 async def check_repaired(place: str, before: Held, done: RepairReport) -> None:
-    """Check that it is valid, and has everything except the reported losses."""
+    """Check that the repaired folder is valid and has everything except the reported losses."""
     lost = {f"{loss.stream}/{loss.seq}" for loss in done.losses if loss.seq is not None}
     async with open_by_address(place) as store:
         assert (await store.backend.maintenance.verify()).problems == ()

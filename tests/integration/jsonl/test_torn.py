@@ -1,4 +1,4 @@
-"""A torn write: ignored when the file is read, reported, left in place, and skipped."""
+"""A torn write is ignored by reads, reported, left in the file, and skipped by later writes."""
 
 from __future__ import annotations
 

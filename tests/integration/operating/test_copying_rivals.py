@@ -1,4 +1,4 @@
-"""Changes by other processes to the stores of a running copy or retention."""
+"""Other processes change the stores during a copy or a retention run."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def fill(store: Store) -> None:
 
 
 def first(act: Callable[[], Awaitable[object]], real: Any) -> Any:
-    """Return `real` with a call of `act` before its first call."""
+    """Return `real`, changed so that its first call calls `act` before."""
     was_called = False
 
     async def call(*arguments: Any, **named: Any) -> Any:

@@ -57,7 +57,7 @@ def address(path: Path) -> str:
 
 
 async def bodies(store: Store) -> dict[str, bytes]:
-    """Every entry by its id."""
+    """Return every entry by its id."""
     backend = store.backend
     return {
         entry.id: entry.body

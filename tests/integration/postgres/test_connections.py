@@ -1,4 +1,4 @@
-"""Connection reuse: calls use the last used connection, and as few as possible."""
+"""Connection reuse: calls use few connections, and first the one that was used last."""
 
 from __future__ import annotations
 

@@ -37,13 +37,13 @@ from tests.fakes.samples import with_larger
 PATIENCE_S = 60.0
 IDLE_MS = 10_000
 LAST = 3
-"""So many of the last positions of a long call are all tried: its commit is there."""
+"""How many of the last positions of a long call are all tried, because its commit is there."""
 
 STEPS = 12
-"""How many steps of the loop a call runs at most before it is cancelled."""
+"""Maximum number of event loop steps that a call runs before it is cancelled."""
 
 BUSY_S = 0.01
-"""psycopg lets other tasks run within each step of a pipeline if the loop was busy for longer."""
+"""If the event loop was busy for longer, psycopg runs other tasks within each pipeline step."""
 
 
 async def quiet(store: PostgresStore) -> None:
@@ -68,7 +68,7 @@ class Cuts:
         check: Callable[[StreamId, Lease | None, object], Awaitable[None]],
         step: int = 1,
     ) -> None:
-        """Cut `call` at every `step`th message, and `check` each result; None if it raised."""
+        """Cut `call` at every `step`th message; pass its result, or None, on to `check`."""
         for how, side in product(get_args(Break), get_args(Side)):
             after = 0
             while (lacking := await self._one(Cut(side, after, how), prepare, call, check)) is None:
@@ -105,12 +105,12 @@ class Cuts:
         return await self.far.acquire_lease(stream, "me", TTL_MS)
 
     async def cached(self, stream: StreamId) -> None:
-        """Create a stream whose state the far handle caches."""
+        """Create a stream whose state the handle `far` caches."""
         await create(self.far, stream)
         await append(self.far, stream, said("a"))
 
     async def uncached(self, stream: StreamId) -> None:
-        """Create a stream that the far handle must read."""
+        """Create a stream that the handle `far` must read."""
         await create(self.near, stream, said("a"))
 
 
@@ -309,7 +309,7 @@ async def test_call_cancelled_while_it_returns_its_connection_still_returns_the_
     assert texts(await reading) == ["a"]
 
 
-async def test_idle_limit_change_cancelled_at_its_lock_keeps_no_connection(
+async def test_connection_is_released_if_a_change_of_the_idle_limit_is_cancelled(
     single: PostgresStore,
 ) -> None:
     await create(single, S, said("a"))

@@ -1,4 +1,4 @@
-"""Positions: a new one never appears before one that was already read."""
+"""Positions: a new position is never lower than one that was already read."""
 
 from __future__ import annotations
 

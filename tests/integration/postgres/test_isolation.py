@@ -161,7 +161,7 @@ async def test_raw_sql_cannot_write_into_another_namespace(
         "DROP TABLE perdure.blob",
     ],
 )
-async def test_log_is_append_only_for_the_role_of_programs(
+async def test_log_is_append_only_for_the_database_role_of_programs(
     db: Database, statement: LiteralString
 ) -> None:
     db.execute("SET ROLE perdure_app")

@@ -41,7 +41,7 @@ from tests.integration.postgres.conftest import Database, Open
 
 MANY, A_COMMIT = 1_500, 50
 FEW = 100
-"""More than any of these operations may read."""
+"""More rows than any of these operations may read."""
 
 Operation = Callable[[PostgresStore], Awaitable[object]]
 LAST = EntryId(f"s/{MANY - 1}")

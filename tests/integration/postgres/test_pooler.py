@@ -119,7 +119,7 @@ def test_route_of_an_address_with_a_pooler_preserves_the_rest_of_the_address() -
     assert pooled["options"] == "-c statement_timeout=5s"
 
 
-def test_address_with_a_pooler_gives_the_pooler_and_the_server() -> None:
+def test_address_with_a_pooler_is_split_into_pooler_and_server_addresses() -> None:
     plain = "postgresql://me@pool:6432/db"
     assert not route_of(plain).has_pooler
     for option, place in (

@@ -1,4 +1,4 @@
-"""Lists and search on a streaming replica: as new as the primary; the primary if it fails."""
+"""Lists and searches on a replica are as new as on the primary, which is used if it fails."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.full_only
 LOGGER = "perdure.stores.postgres.replica"
 PRIMARY, REPLICA = 0, 1
 SNAPSHOT = "REPEATABLE READ READ ONLY"
-"""A part of the statement by which a search begins."""
+"""A part of the statement with which a search begins."""
 NUMBERS = itertools.count()
 
 

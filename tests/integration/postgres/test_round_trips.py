@@ -1,4 +1,4 @@
-"""Commits take one round trip while no other process writes, and locks otherwise."""
+"""Commits take one round trip while no other process writes; otherwise they take locks."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from tests.fakes.samples import sampled
 from tests.integration.postgres.conftest import Database, Open
 
 MANY = 600
-"""More entries than a search reads, or indexes in one step."""
+"""More entries than one search reads, and more than one step indexes."""
 
 
 async def search(store: PostgresStore, text: str, limit: int = 10_000) -> list[Hit]:

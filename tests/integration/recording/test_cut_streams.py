@@ -18,7 +18,7 @@ import pytest
 import perdure
 
 FINISHED = threading.Event()
-"""Set when a test ends: streams that do not end are given up."""
+"""Set when a test ends, so that streams which do not end are given up."""
 
 
 class Provider(BaseHTTPRequestHandler):
@@ -56,7 +56,7 @@ class Provider(BaseHTTPRequestHandler):
         self.wfile.flush()
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture

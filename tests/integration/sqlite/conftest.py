@@ -21,7 +21,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def open_store(path: Path) -> AsyncIterator[Opener]:
-    """Opens handles on `path`, or on another file, and closes them after the test."""
+    """Open handles on `path`, or on another file, and close them after the test."""
     opened: list[SqliteStore] = []
 
     async def opener(

@@ -54,7 +54,7 @@ FORMS = (
     WORD.encode().hex().encode(),
     KEY.reveal().encode(),
 )
-"""The word as it may be written; and the key, which must not be."""
+"""What is searched for: the word in every form in which it could be written, and the key."""
 
 
 @contextmanager
@@ -85,7 +85,7 @@ async def a_large_commit(store: SqliteStore) -> None:
 
 
 def quietly(_done: int, _total: int) -> None:
-    """Report to nobody."""
+    """Ignore the progress."""
 
 
 async def test_planted_text_is_found_in_the_files_of_a_plain_store(path: Path) -> None:

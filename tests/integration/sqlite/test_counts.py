@@ -72,7 +72,7 @@ async def test_verify_finds_wrong_counts_of_received_file(
 
 
 def _fold_first(db: Any, fold: str) -> None:
-    """Count the entries that no commit has counted yet, as the next 64 entries would."""
+    """Count the entries that no commit has counted yet, as happens every 64 positions."""
     db.execute(
         """UPDATE usage SET entries = usage.entries + t.c, kept = usage.kept + t.k,
         body_bytes = usage.body_bytes + t.b FROM (SELECT s.namespace, count(*) AS c,

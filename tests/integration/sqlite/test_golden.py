@@ -30,7 +30,7 @@ OLD = GOLDEN / f"schema-{UNRELEASED}.sqlite"
 SCHEMAS = sorted(file for file in GOLDEN.glob("schema-*.sqlite") if file != OLD)
 WORD = "canary"
 PARTIAL = b'[5,"cGFydGlhbCBjYW5hcnk="]\n'
-"""The part of an answer that has arrived: a copy leaves it behind, as it does leases."""
+"""The received part of an unfinished answer: a copy omits it, as it omits leases."""
 
 
 @pytest.fixture(params=SCHEMAS, ids=lambda file: file.stem)

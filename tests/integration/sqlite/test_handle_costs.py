@@ -19,10 +19,10 @@ SIZES = (60, 2_060)
 NEWEST = 50
 TURN = (user("one"), assistant("two"), user("three"), assistant("four"))
 MOST_OF_APPEND = 9
-"""BEGIN, four entries, the commit and the trigger that counts it, the stream, COMMIT."""
+"""Statements of an append: BEGIN, four entries, the commit, its trigger, the stream, COMMIT."""
 
 MOST_OF_NEWEST = 7
-"""Two snapshots: the session; the session again with its newest entries."""
+"""Statements of two snapshots: the session; the session again with its newest entries."""
 
 Act = Callable[[], Awaitable[object]]
 
@@ -40,7 +40,7 @@ class Statements:
         self.ran.append(" ".join(event["sql"].split()[:6]))
 
     async def of(self, act: Act) -> list[str]:
-        """Return the fewest statements of some calls: the first call of a thread needs more."""
+        """Return the fewest statements that a call ran: the first call of a thread needs more."""
         found: list[list[str]] = []
         for _ in range(8):
             self.ran.clear()

@@ -32,7 +32,7 @@ TITLE = "Canary 7f3a9c of Zanzibar"
 
 @pytest.fixture
 def named() -> Iterator[list[str]]:
-    """The statements about parts of names, of every opened connection."""
+    """The statements about name parts that any opened connection runs."""
     found: list[str] = []
 
     def note(event: dict[str, Any]) -> None:

@@ -21,7 +21,7 @@ EVERY = 6
 """Commits between two cuts."""
 
 Write = tuple[int, bytes | None]
-"""Where, and what; None for an end of the file there."""
+"""Offset and bytes of a write; None if the file was truncated at the offset."""
 
 
 class Disk:

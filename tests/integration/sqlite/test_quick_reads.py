@@ -1,4 +1,4 @@
-"""Quick reads for completion: equal to the reads of the opened store, and without a trace."""
+"""Quick reads for shell completion equal the reads of the opened store and leave no trace."""
 
 from __future__ import annotations
 

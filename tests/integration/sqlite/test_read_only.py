@@ -19,7 +19,7 @@ CHILD = Path(__file__).parent / "children" / "read_only.py"
 
 @pytest.fixture
 def path() -> Iterator[Path]:
-    """A file in a folder that other users can enter, unlike pytest's own."""
+    """A file in a folder that other users can enter, unlike pytest's own folders."""
     folder = Path(tempfile.mkdtemp(prefix="perdure-read-only-"))
     folder.chmod(0o755)
     yield folder / "sessions.db"

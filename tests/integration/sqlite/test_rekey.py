@@ -44,7 +44,7 @@ async def opened(path: Path, key: StoreKey | None) -> SqliteStore:
 
 
 async def planted(path: Path, key: StoreKey | None) -> bytes:
-    """A store with data of every kind; its readable content."""
+    """A store with data of every kind, and its readable content."""
     store = await opened(path, key)
     await plant(store, WORD)
     content = await content_of(store, WORD)
@@ -78,7 +78,7 @@ def write(path: Path, content: bytes) -> None:
 
 
 def quietly(_done: int, _total: int) -> None:
-    """Report to nobody."""
+    """Ignore the progress."""
 
 
 @pytest.mark.parametrize(

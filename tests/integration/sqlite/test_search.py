@@ -37,10 +37,10 @@ from tests.fakes.streams import S, append, create
 from tests.integration.sqlite.conftest import Opener
 
 Alteration = str | Callable[[list[Said]], object]
-"""A statement, or a change of the texts of a part."""
+"""An SQL statement, or a function that changes the texts of an index part."""
 
 MANY = 400
-"""More entries than a search reads, or indexes in one step."""
+"""More entries than one search reads, and more than one step indexes."""
 
 
 async def search(store: SqliteStore, text: str, limit: int = 10_000) -> list[Hit]:
@@ -78,7 +78,10 @@ async def test_search_index_is_empty_before_the_first_search(
 async def test_phrase_reads_only_blocks_with_its_words_next_to_each_other(
     open_store: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every text has all words. The newest 2,000 have one phrase, three others another."""
+    """Every text has all words.
+
+    The newest 2,000 texts have one phrase, and three others have another.
+    """
     store = await open_store()
     await create(store)
     said = ["moon and tide" if number < 4_000 else "tide and moon" for number in range(6_000)]
@@ -408,7 +411,7 @@ async def test_erased_text_leaves_no_word_in_index(
     assert await search(reopened, "kanarienvogel") == []
 
 
-async def test_damaged_header_is_store_damage_not_search_error(
+async def test_damaged_header_is_reported_as_store_damage_and_not_as_search_error(
     open_store: Opener, path: Path
 ) -> None:
     await filled(await open_store(), 1)

@@ -1,4 +1,4 @@
-"""Each number stored beside the log: a change of it behind the store's back is reported."""
+"""Verify reports any number stored beside the log that was changed without the store."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ async def test_verify_reports_session_of_any_changed_row(
     assert S in {problem.stream for problem in verification.problems}
 
 
-async def test_title_with_the_key_of_an_older_version_is_valid(
+async def test_verify_accepts_an_api_key_in_a_first_text_stored_by_an_older_version(
     open_store: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = "sk-ant-api03-" + "Zx9Qw3Lm7Vb2Nc8K" * 3

@@ -87,7 +87,7 @@ async def test_denial_with_a_note_reaches_the_model(store: Store, tmp_path: Path
     assert any("not now" in str(part) for message in messages for part in message.parts)
 
 
-async def test_edit_mentions_accept_edits_and_key_a_says_why_always_is_not_offered(
+async def test_question_about_an_edit_mentions_accept_edits_and_offers_no_always(
     store: Store, tmp_path: Path
 ) -> None:
     (tmp_path / "notes.txt").write_text("the sea\n")
@@ -348,7 +348,7 @@ async def test_command_that_no_rule_allows_shows_the_rules_and_how_to_allow_it(
         await seen.idle()
 
 
-async def test_refused_command_that_would_be_a_pattern_is_not_repeated(
+async def test_refused_command_that_looks_like_a_pattern_is_not_suggested_to_allow(
     store: Store, tmp_path: Path
 ) -> None:
     may_run = Permissions(allowed_commands=("pwd",))

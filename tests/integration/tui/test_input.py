@@ -46,7 +46,7 @@ async def test_pasted_text_is_one_message_with_its_indentation(
     assert await said(store) == ["def f():\n    return 1\n\N{REPLACEMENT CHARACTER}[31m"]
 
 
-async def test_pasted_tab_is_shown_deeper_than_four_blanks(store: Store, tmp_path: Path) -> None:
+async def test_pasted_tab_is_indented_deeper_than_four_blanks(store: Store, tmp_path: Path) -> None:
     async with chatting(store, tmp_path) as seen:
         await paste(seen, "    if x:\n\treturn")
         await seen.until(lambda: "return" in seen.screen)
@@ -113,7 +113,9 @@ async def test_file_name_is_completed_and_the_file_is_attached(
     assert [part.name for part in media] == ["shore.png"]
 
 
-async def test_name_removed_from_the_message_is_not_attached(store: Store, tmp_path: Path) -> None:
+async def test_file_whose_name_was_removed_from_the_message_is_not_attached(
+    store: Store, tmp_path: Path
+) -> None:
     (tmp_path / "sea.py").write_text("print('sea')\n")
     async with chatting(store, tmp_path) as seen:
         await seen.until(lambda: len(seen.program.input.files) == 1)
@@ -245,7 +247,7 @@ async def test_long_paste_is_attached(store: Store, tmp_path: Path) -> None:
     assert text.count("line of a long paste") == 1_000
 
 
-async def test_sent_file_is_one_line_that_unfolds(store: Store, tmp_path: Path) -> None:
+async def test_sent_file_is_shown_as_one_line_that_unfolds(store: Store, tmp_path: Path) -> None:
     (tmp_path / "sea.txt").write_text("low tide\n" * 300)
     async with chatting(store, tmp_path) as seen:
         await seen.type("/attach sea.txt")

@@ -71,7 +71,7 @@ def test_narrow_status_line_omits_the_least_important_numbers_first() -> None:
 
 
 def test_status_line_rounds_cost_as_usage_does() -> None:
-    """It showed `$0.1948555+?`, and `perdure usage` `$0.1949+`."""
+    """The status line once showed `$0.1948555+?`, and `perdure usage` showed `$0.1949+`."""
     numbers = Numbers(
         "anthropic:claude", None, "/tmp/x", 19_485_550, 1, 1_000, 20, 50_000, 200_000, "running"
     )

@@ -24,7 +24,7 @@ async def long_session(store: Store, folder: Path) -> StreamId:
     return session.id
 
 
-async def test_new_lines_are_followed_again_after_scrolling_to_the_end(
+async def test_view_follows_new_lines_again_after_scrolling_to_the_end(
     store: Store, tmp_path: Path
 ) -> None:
     session = await long_session(store, tmp_path)

@@ -90,7 +90,7 @@ async def test_long_session_reads_only_the_shown_entries(store: Store, tmp_path:
 
 
 GROUP = 7
-"""Entries of an answer with calls: no multiple of it is a page."""
+"""Number of entries of an answer with calls; the page size is no multiple of it."""
 
 
 async def test_transcript_page_with_results_starts_before_their_calls(

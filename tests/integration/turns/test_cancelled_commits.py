@@ -18,7 +18,7 @@ from tests.fakes.chats import MODEL, calls, says
 from tests.fakes.clock import ManualClock
 
 STEPS = 25
-"""Rounds of the loop after which the turn is cancelled: more than a commit takes in memory."""
+"""A turn is cancelled after each number of rounds below this; a commit in memory takes fewer."""
 
 
 @pytest.fixture(params=["memory", "sqlite", pytest.param("postgres", marks=pytest.mark.full_only)])
@@ -37,7 +37,7 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 class Cancelling:
     """Cancels the task of a turn `times` while an outcome of `kind` is committed.
 
-    The first cancellation is `after` rounds of the loop after the call of the commit.
+    The first cancellation happens `after` rounds of the event loop after the commit is called.
     """
 
     def __init__(self, kind: str, after: int, times: int) -> None:

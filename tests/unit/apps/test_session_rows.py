@@ -84,7 +84,7 @@ async def test_short_ids_match_exactly_one_session() -> None:
         assert await short_ids(store, ["zzzzzzzzzzzz-last"]) == {"zzzzzzzzzzzz-last": "zzzzzzzz"}
 
 
-async def test_session_of_a_planned_message_is_scheduled_until_it_has_a_message() -> None:
+async def test_session_with_only_a_planned_message_has_the_state_scheduled() -> None:
     green = perdure.Recurring("0 9 * * *", "Is the build green?")
     daily = perdure.Agent("daily", model="scripted:echo", recurring=[green])
     async with perdure.open("memory:") as store, perdure.Runtime(store, [daily]) as runtime:

@@ -118,7 +118,9 @@ async def test_deletion_of_a_memory_shared_with_a_fork_logs_a_warning(
     assert f"forks ({fork.id}) of session {info.id} share it" in warning
 
 
-async def test_deleted_event_is_found_after_explicit_add(store_address: str) -> None:
+async def test_deleted_event_is_found_again_only_after_it_is_added_explicitly(
+    store_address: str,
+) -> None:
     event = said("The harbour is closed.")
     session = Session(**APP, id="elsewhere", events=[event])
     async with perdure.open(store_address) as store:

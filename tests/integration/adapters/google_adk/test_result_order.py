@@ -1,4 +1,4 @@
-"""Results of concurrent calls, through the session service: each follows its call."""
+"""The session service returns each result of concurrent calls after its call."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.integration.adapters.google_adk.children.side_by_side import (
 
 STORED_ID = "adk:app:ana:s"
 COMMITS = 5
-"""Of the whole run: creation; question, calls, results and answer."""
+"""Commits of the whole run: creation, question, calls, results and answer."""
 
 
 def said_in(events: list[Event] | list[types.Content]) -> list[list[str]]:
@@ -120,7 +120,7 @@ async def test_late_results_are_matched_to_their_calls(store_address: str) -> No
         await check_session(store)
 
 
-async def test_calls_and_results_of_another_program_are_quoted_once_each(
+async def test_each_call_and_result_of_another_program_is_quoted_once(
     store_address: str,
 ) -> None:
     async with perdure.open(store_address) as store:
@@ -155,7 +155,7 @@ async def test_results_of_another_program_are_matched_to_agent_calls(store_addre
 
 
 @pytest.mark.parametrize("role", ["tool", "user"])
-async def test_result_with_text_gets_author_required_by_its_call(role: Any) -> None:
+async def test_author_of_a_result_with_text_follows_from_its_call(role: Any) -> None:
     def with_text(id: str) -> perdure.Message:
         return perdure.Message(
             role, (perdure.ToolResultPart(id, "seen"), perdure.TextPart("Go on."))
@@ -179,7 +179,9 @@ async def test_result_with_text_gets_author_required_by_its_call(role: Any) -> N
         assert quoted.count("seen") == len(IDS) + 1  # none is left out whose call is known
 
 
-async def test_authors_of_newest_results_use_calls_before_the_selection(store_address: str) -> None:
+async def test_authors_of_results_are_the_same_if_only_the_newest_events_are_read(
+    store_address: str,
+) -> None:
     async with perdure.open(store_address) as store:
         service = PerdureSessionService(store)
         await service.create_session(**NAMES)

@@ -99,7 +99,7 @@ async def test_sessions_are_listed_oldest_first_with_their_state(store_address: 
 
 
 @pytest.mark.parametrize("state", [{"a": 1}, {"a": 1, "user:b": 2}])
-async def test_listed_session_without_events_takes_an_event_once(
+async def test_two_copies_of_a_listed_session_accept_an_event_only_once(
     store_address: str, state: dict[str, int]
 ) -> None:
     async with perdure.open(store_address) as store:
@@ -183,7 +183,7 @@ async def test_invalid_event_notes_of_other_writers_are_reported_and_not_counted
     assert "note adk:app:ana:s/1 is not counted: this adapter did not write it" in caplog.text
 
 
-async def test_events_of_other_writers_are_left_out() -> None:
+async def test_malformed_events_of_other_writers_are_left_out() -> None:
     async with perdure.open("memory:") as store:
         service = PerdureSessionService(store)
         session = await service.create_session(**APP, session_id="s", state={"n": 1})
@@ -231,14 +231,14 @@ async def test_message_of_another_program_is_read_despite_invalid_event_json() -
 
 
 class Unmarked(Session):
-    """A session of an ADK release without the private attribute of the marker."""
+    """A session of an ADK release that lacks the private attribute for the update marker."""
 
 
 Unmarked.__private_attributes__.pop(ATTRIBUTE)
 
 
 class Refusing(Unmarked):
-    """A session of a release that rejects an attribute of this name."""
+    """A session of an ADK release that rejects a value for this attribute."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == ATTRIBUTE:
@@ -292,7 +292,7 @@ async def test_session_config_limits_the_returned_events(store_address: str) -> 
         assert await times(after_timestamp=4.0, num_recent_events=3) == [4, 5]
 
 
-async def test_stale_session_is_rejected_even_after_entries_that_are_not_events(
+async def test_session_is_stale_after_events_of_others_but_not_after_other_entries(
     store_address: str,
 ) -> None:
     async with perdure.open(store_address) as store:
@@ -351,7 +351,7 @@ async def test_parallel_agents_share_one_session_object(store_address: str) -> N
         assert sorted(map(str, texts(await again(service, session)))) == [str(n) for n in range(8)]
 
 
-async def test_killed_creation_stores_all_of_its_state(
+async def test_state_is_complete_after_session_creation_is_killed(
     store_address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with perdure.open(store_address) as store:

@@ -1,4 +1,4 @@
-"""Results of parallel calls, through the saver: each with its call, in the order of the calls."""
+"""The saver returns each result of parallel calls with its call, in the order of the calls."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def said_in(state: Any) -> list[tuple[str, str, list[str]]]:
 
 
 def check_session(store: perdure.blocking.Store, turns: int) -> None:
-    """Check that people, and each provider, get the results at their places."""
+    """Check that people and each provider get each result at its place."""
     session = store.open("lg:t")
     assert all_problems([each.message for each in session.context().messages]) == []
     messages = session.messages()

@@ -117,7 +117,7 @@ def test_recreated_thread_shows_no_data_of_the_deleted_thread(address: str) -> N
         assert len(list(reader.list(config("t")))) == 1
 
 
-def test_threads_of_two_persons_with_one_id_stay_separate(address: str) -> None:
+def test_threads_of_two_persons_with_the_same_id_stay_separate(address: str) -> None:
     with perdure.blocking.open(address) as store:
         saver = PerdureSaver(store)
         put(saver, "victim", "0001", [HumanMessage("old")])
@@ -136,7 +136,7 @@ def test_session_that_is_not_a_thread_is_rejected(address: str) -> None:
             PerdureSaver(store).get_tuple(config("notes"))
 
 
-def test_prune_keeps_readable_messages_and_those_of_other_savers(address: str) -> None:
+def test_prune_keeps_all_messages_including_one_that_a_person_added(address: str) -> None:
     said = [HumanMessage(f"message {number}") for number in range(4)]
     with perdure.blocking.open(address) as store:
         saver = PerdureSaver(store)

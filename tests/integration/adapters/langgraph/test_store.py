@@ -1,4 +1,4 @@
-"""`PerdureStore`: beyond LangGraph's own tests, on SQLite and PostgreSQL."""
+"""Tests of `PerdureStore` beyond LangGraph's own tests, on SQLite and PostgreSQL."""
 
 from __future__ import annotations
 

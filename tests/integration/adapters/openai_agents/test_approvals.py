@@ -1,4 +1,4 @@
-"""Approvals of a paused run of the SDK are questions of the inbox, and answers there are used."""
+"""Calls of a paused SDK run that need approval are questions in the inbox; answers are used."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.integration.adapters.openai_agents.children.asking import (
 
 CHILD = Path(__file__).parent / "children" / "asking.py"
 COMMITS = 6
-"""Of a paused run: the session, the question, the calls, the state, and two questions."""
+"""Commits of a paused run: the session, the question, the calls, the state, and two questions."""
 
 
 def command(address: str, *words: str) -> str:
@@ -138,7 +138,7 @@ async def test_approval_used_by_one_run_applies_to_no_other_run(tmp_path: Path) 
         assert sent(tmp_path) == ["report"]
 
 
-async def test_decisions_of_the_program_withdraw_the_question(
+async def test_decision_by_the_program_withdraws_the_question(
     tmp_path: Path,
 ) -> None:
     async with perdure.open("memory:") as store:
@@ -159,7 +159,7 @@ async def test_decisions_of_the_program_withdraw_the_question(
 
 
 @pytest.mark.parametrize("is_allowed", [True, False])
-async def test_call_with_decision_for_all_calls_of_tool_causes_no_question(
+async def test_decision_for_all_calls_of_a_tool_prevents_the_question(
     is_allowed: bool, tmp_path: Path
 ) -> None:
     async with perdure.open("memory:") as store:
@@ -182,7 +182,7 @@ async def test_call_with_decision_for_all_calls_of_tool_causes_no_question(
         assert sorted(sent(tmp_path)) == (sorted(TEXTS) if is_allowed else [])
 
 
-async def test_call_of_nested_agent_with_decision_causes_no_question(tmp_path: Path) -> None:
+async def test_decided_call_of_a_nested_agent_causes_no_question(tmp_path: Path) -> None:
     inner = asking.asking(tmp_path, *TEXTS).as_tool("inner", "Sends them.")
     calling = ScriptedModel([[function_call("inner", {"input": "go"}, call_id="o0")]])
     async with perdure.open("memory:") as store:
@@ -208,7 +208,7 @@ async def test_question_is_withdrawn_when_stored_state_is_removed(
         assert await store.questions() == []
 
 
-async def test_answer_to_a_call_applies_to_no_other_call_with_its_id(tmp_path: Path) -> None:
+async def test_answer_to_a_call_applies_to_no_other_call_with_the_same_id(tmp_path: Path) -> None:
     async with perdure.open("memory:") as store:
         session = PerdureSession("s", store)
         for text, answer in (("report", None), ("bill", "allow"), ("will", None), ("bill", None)):
@@ -224,7 +224,7 @@ async def test_answer_to_a_call_applies_to_no_other_call_with_its_id(tmp_path: P
 
 
 async def test_questions_of_another_program_approve_no_call_and_stay_open(tmp_path: Path) -> None:
-    """They have the choices of an approval, and the id, tool or text of the call."""
+    """These questions have the choices of an approval, and the id, tool or text of the call."""
     async with perdure.open("memory:") as store:
         session = PerdureSession("s", store)
         await pause(session, asking.asking(tmp_path, "report"))

@@ -19,7 +19,7 @@ from tests.integration.adapters.openai_agents.children.worker import SESSION
 CHILD = Path(__file__).parent / "children" / "worker.py"
 EACH = 20
 COMMITS = 1 + 3 * runner.TURNS
-"""Of the whole run: the session; the question, the call with its result, the answer of a turn."""
+"""Commits of the whole run: the session; per turn the question, the call and result, the answer."""
 
 
 def run_all(address: str, roles: list[str]) -> list[list[str]]:

@@ -1,4 +1,4 @@
-"""`PerdureSession`: beyond the SDK's own tests, on SQLite and PostgreSQL."""
+"""Tests of `PerdureSession` beyond the SDK's own tests, on SQLite and PostgreSQL."""
 
 from __future__ import annotations
 

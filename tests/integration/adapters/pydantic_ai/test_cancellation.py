@@ -57,7 +57,7 @@ class Counted:
 
 
 async def cancelled_at(number: int, work: Callable[[], Awaitable[object]]) -> bool:
-    """Run `work` and cancel it at await `number` of all its tasks; return if it was cancelled."""
+    """Cancel `work` at await `number`, counted over all its tasks; return if it was cancelled."""
     loop = asyncio.get_running_loop()
     seen = 0
     task: asyncio.Task[object] | None = None

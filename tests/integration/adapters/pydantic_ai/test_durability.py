@@ -18,7 +18,7 @@ from tests.fakes.forked import run_forked
 from tests.integration.adapters.pydantic_ai.children import runner
 
 COMMITS = 1 + 2 * 4
-"""Of the whole run: the session; the intent and the outcome of two model calls and two tools."""
+"""Commits of the whole run: the session; intent and outcome of two model calls and two tools."""
 
 
 def times(folder: Path, name: str) -> int:

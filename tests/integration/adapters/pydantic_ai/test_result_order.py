@@ -1,4 +1,4 @@
-"""Results of parallel calls: each with its call, in the order of the calls, also after kills."""
+"""Each result of parallel calls stays with its call, in the order of the calls, despite kills."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tests.integration.adapters.pydantic_ai.children.side_by_side import (
 )
 
 COMMITS = 1 + 2 * (2 + len(IDS))
-"""Of the whole run: the session; the intent and the outcome of two model calls and each tool."""
+"""Commits of the whole run: the session; intent and outcome of two model calls and each tool."""
 RESULTS = [(id, f"saw {id}") for id in IDS]
 ANSWER = "c0: saw c0 c1: saw c1 c2: saw c2"
 
 
 async def check_session(store: perdure.Store, id: str) -> None:
-    """Check that people, and each provider, get the results at their places."""
+    """Check that people and each provider get each result at its place."""
     session = await store.open(id)
     messages = [each.message for each in (await session.context()).messages]
     assert all_problems(messages) == []

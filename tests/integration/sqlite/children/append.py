@@ -1,4 +1,4 @@
-"""Append messages to the stream of the tests, one commit each."""
+"""Append messages to the stream that the tests use, each in its own commit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Open a store until the input ends: hold.py PATH; input line 1: the key or ``plain``.
+"""hold.py PATH: keep a store open until the input ends; input line 1: the key or ``plain``.
 
 Prints ``open`` after reading the store and ``written`` after a write that follows the second line.
 """

@@ -1,7 +1,7 @@
-"""Fill an encrypted store and be killed: plant.py PATH committed|writing WORD, the key on stdin.
+"""plant.py PATH committed|writing WORD: fill an encrypted store, then die; the key is on stdin.
 
-``committed``: after everything is committed. ``writing``: in a transaction too large for the cache,
-at its five hundredth write.
+With ``committed``, the process dies after everything is committed. With ``writing``, it dies in a
+transaction too large for the cache, at its five hundredth write.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from tests.fakes.streams import S, create, say
 NOBODY = 65_534
 LATER = ("verify", "retention.erase_records", "retention.erase")
 THREADS = "concurrent.futures.thread"
-"""Loaded by the first call in another thread; Python may be in a folder that only root reads."""
+"""The first call in another thread loads this module, maybe from a folder that only root reads."""
 
 
 def say_line(line: object) -> None:

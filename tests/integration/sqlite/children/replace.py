@@ -1,8 +1,8 @@
 """Change a store while another process opens it.
 
-replace.py move PATH   put ``new.db``, which lies beside it, in its place
+replace.py move PATH   move ``new.db`` from the same folder into its place
 replace.py rekey PATH  encrypt it
-replace.py hold PATH   have it alone for half a second, as who closes it last has; says "ready"
+replace.py hold PATH   lock it for half a second, as the last closing handle does; print "ready"
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def typed() -> Generator[TypedLines]:
 
 
 class LateTyping(LineChat):
-    """A line chat with the line `late`, typed after a turn's end but before its display's end.
+    """A line chat whose line `late` is typed after a turn ends and before its display ends.
 
     The display ends `steps` steps after the first line is passed to the turn.
     """
@@ -67,7 +67,7 @@ class Passing(Conversation):
         self._is_passed = is_passed
 
     async def steer(self, text: str) -> None:
-        """Signal it, and go on."""
+        """Signal that the text is passed, and continue."""
         self._is_passed.set()
         await super().steer(text)
 

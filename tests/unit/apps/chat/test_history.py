@@ -1,4 +1,4 @@
-"""Unsent text is stored after its process ends."""
+"""Unsent text stays stored after its process ends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import perdure
 from perdure.apps.chat.history import Drafts, drafts_of
 
 ENDED = 2**22 + 1
-"""The number of no process: Linux gives none above 2**22."""
+"""A process id that does not exist: Linux assigns none above 2**22."""
 
 
 def test_draft_of_an_ended_process_is_offered_once(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_old_drafts_are_removed_and_invalid_files_are_ignored(tmp_path: Path) ->
     assert drafts.take("s") == ""
 
 
-def test_folder_that_cannot_be_created_causes_no_error(tmp_path: Path) -> None:
+def test_draft_folder_that_cannot_be_created_causes_no_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     drafts = Drafts(tmp_path / "file", "store", os.getpid())
     drafts.keep("s", "text")

@@ -16,20 +16,20 @@ TYPED = {"command": f"deploy --token {TOKEN}"}
 
 
 def told(args: dict[str, object], permissions: Permissions) -> list[str]:
-    """Return the lines about a call with `args`, which an event contains masked."""
+    """Return the lines about a refused call with `args`, which are masked as in an event."""
     shown = masked_value(args)
     return list(refusal_lines(cast("dict[str, object]", shown), permissions))
 
 
 @pytest.mark.parametrize("args", [LISTED, TYPED])
-def test_refused_command_with_a_secret_is_not_repeated_as_a_rule(args: dict[str, object]) -> None:
+def test_refused_command_with_a_secret_is_not_suggested_as_a_rule(args: dict[str, object]) -> None:
     first, *rules = told(args, Permissions(allowed_commands=(f"curl -H {TOKEN}", "pwd")))
     assert first == "the command is not allowed: /allow COMMAND or --allow-command allows one"
     assert rules == ["commands that may be asked for: curl -H [redacted]; pwd"]
 
 
 @pytest.mark.parametrize("args", [LISTED, TYPED])
-def test_allowed_command_with_a_secret_was_refused_for_another_reason(
+def test_allowed_command_with_a_secret_gets_no_hint_about_rules(
     args: dict[str, object],
 ) -> None:
     assert told(args, Permissions(allowed_commands=(f"deploy --token {TOKEN}",))) == []

@@ -20,7 +20,7 @@ async def strike() -> str:
     return "struck"
 
 
-async def test_pending_question_also_in_turn_events_is_asked_once() -> None:
+async def test_pending_question_that_is_also_in_the_turn_events_is_asked_once() -> None:
     asked: list[str] = []
 
     async def ask(question: Asked) -> Given:
@@ -48,7 +48,7 @@ async def test_pending_question_also_in_turn_events_is_asked_once() -> None:
     assert asked == [pending[0].id]
 
 
-async def test_remark_for_a_recorded_folder_that_cannot_be_read_names_the_folder_of_the_tools(
+async def test_remark_about_an_unreadable_recorded_folder_names_the_folder_of_the_tools(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recorded = f"/{'x' * 300}"  # the system refuses to look for so long a name

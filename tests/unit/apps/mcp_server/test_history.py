@@ -152,7 +152,7 @@ async def test_no_tool_shows_part_of_a_secret() -> None:
                 assert not [line for line in lines if line[:8] in answer or line[-8:] in answer]
 
 
-async def test_recall_uses_meanings_with_an_embedder_and_otherwise_reports_its_absence() -> None:
+async def test_recall_uses_the_embedder_or_reports_that_only_words_were_compared() -> None:
     embedder = WordEmbedder(alike=[("hotel", "lodging")])
     async with perdure.open("memory:") as store:
         session = await store.create(id="s")

@@ -1,4 +1,4 @@
-"""A choice as lines."""
+"""The lines that the picker shows."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_keys_of_the_picker_fit_80_columns() -> None:
         assert '"…" exact words' in keys
 
 
-def test_tab_is_named_at_40_columns() -> None:
+def test_tab_key_is_shown_with_its_effect_at_40_columns() -> None:
     for shown in (state(3), after(state(3), "everywhere")):
         assert isinstance(shown, State)
         for is_unicode in (True, False):

@@ -71,7 +71,7 @@ def in_litestar(inner: Any) -> Any:
 
 
 def in_plain_asgi(inner: Any) -> Any:
-    """An application that passes on only the rest of the path, as many servers do."""
+    """Return an application that passes on only the rest of the path, as many servers do."""
 
     async def outer(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http":

@@ -1,4 +1,4 @@
-"""A server that stops reports this first, and still serves meanwhile."""
+"""Before a server stops, it reports that it is draining, and still serves requests meanwhile."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def test_project_is_found_from_every_folder_below_it(tmp_path: Path) -> None:
     assert setting("store.namespace", outer) == "outer"
 
 
-def test_setting_without_file_is_none(tmp_path: Path) -> None:
+def test_setting_is_none_without_a_settings_file(tmp_path: Path) -> None:
     assert setting("store.namespace", tmp_path) is None
 
 

@@ -19,7 +19,7 @@ from tests.fakes.samples import case
 SOURCE = Path(errors.__file__).parents[1]
 COMMANDS = re.compile(r"`perdure |(?<![\w-])--(force|workspace|with|keep|to|record)\b")
 WORDS = re.compile(r"`perdure|--(force|workspace|with|keep|to|record)")
-"""What the code of a module with such a text contains: parsing all modules takes seconds."""
+"""Found in the code of each module with such a text; to parse all modules would take seconds."""
 
 
 def text_of(node: ast.AST) -> str | None:

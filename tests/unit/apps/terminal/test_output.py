@@ -96,7 +96,9 @@ def test_error_is_printed_as_one_sentence_or_as_its_facts(
     }
 
 
-def test_fact_cannot_replace_the_error_code(capsys: pytest.CaptureFixture[str]) -> None:
+def test_additional_fact_named_code_does_not_replace_the_error_code(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     show_failure("x", "y", {"code": "lie", "extra": object}, as_json=False)
     show_failure("x", "y", {"code": "lie"}, as_json=True)
     assert json.loads(capsys.readouterr().err.splitlines()[1])["error"]["code"] == "x"

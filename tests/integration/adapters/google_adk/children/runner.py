@@ -30,7 +30,7 @@ from tests.fakes.deaths import run_in_fork
 TURNS = 3
 NAMES: dict[str, Any] = {"app_name": "app", "user_id": "ana", "session_id": "s"}
 KINDS = ("perdure", "sqlite")
-"""Our service and the ADK's own."""
+"""Kinds of services: ours and the ADK's own."""
 
 
 class Model(BaseLlm):
@@ -48,7 +48,7 @@ class Model(BaseLlm):
 
 
 def run_and_die(folder: str, kills: list[int]) -> None:
-    """Run each kind to the end in folder ``0``, and in folder N with a kill at commit N of `kills`.
+    """Run each kind to the end in folder ``0``; for each N in `kills`, run it in N, killed at N.
 
     Each run is a fork of this process, which has loaded the ADK. Prints how each run ended.
     """

@@ -85,7 +85,7 @@ async def run(kind: str, folder: Path, dies_at: int) -> None:
 
 
 def run_and_die(folder: str, commits: int) -> None:
-    """Run each kind once to the end in ``0``, and for each commit N once in folder N with a kill.
+    """Run each kind to the end in folder ``0``; for each commit N, run it in folder N, killed at N.
 
     Each run is a fork of this process, which has loaded the ADK. Prints how each run ended.
     """

@@ -1,9 +1,9 @@
 """A graph with a checkpoint saver, run in processes that a test can kill.
 
 Each process is a fork of the process that a test starts, which has loaded LangGraph. The saver is
-``perdure`` or ``sqlite`` (LangGraph's own). A process prints ``READY`` at its start, and prints
-each turn when LangGraph returns it, because its state is stored then. A process with a name begins
-when it reads a line.
+``perdure`` or ``sqlite`` (LangGraph's own). A process prints ``READY`` at its start. It prints each
+turn once LangGraph has returned it, because the turn is stored then. A process with a name waits
+for a line of input before it begins.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def run_and_kill(addresses: Mapping[str, str], moments: Sequence[float]) -> None
 
 
 def run_together(address: str, thread: str, turns: int, names: Sequence[str]) -> None:
-    """Run a worker for each name, all on one thread of perdure's saver; they start together."""
+    """Run a worker for each name; all start together, on one LangGraph thread of our saver."""
     workers: list[tuple[int, int, int]] = []
     for name in names:
         its_input, tell = os.pipe()

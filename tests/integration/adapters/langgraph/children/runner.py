@@ -21,15 +21,15 @@ from tests.fakes.deaths import exit_code_of
 
 TURNS = 3
 KINDS = ("perdure", "sqlite")
-"""Our saver and LangGraph's own."""
+"""Kinds of savers: ours and LangGraph's own."""
 THREAD: Any = {"configurable": {"thread_id": "t"}}
 
 
 def run_and_die(folder: str, every: int) -> None:
-    """Run each kind once to the end in ``0``, and once for each `every`-th commit with a kill.
+    """Run each kind to the end in folder ``0``; for every `every`-th commit, run it killed there.
 
-    The run that dies at a commit is in the folder of its number. Each run is a fork of this
-    process, which has loaded LangGraph. Prints how each run ended.
+    The run that dies at commit N is in folder N. Each run is a fork of this process, which has
+    loaded LangGraph. Prints how each run ended.
     """
     for kind in KINDS:
         commits = _ended(Path(folder) / kind / "0", kind, 0)
@@ -53,7 +53,7 @@ def _ended(place: Path, kind: str, dies_at: int) -> int:
 def saver_in(kind: str, folder: Path, dies_at: int = -1) -> Generator[Any]:
     """Open the saver `kind`, which kills this process after the commit number `dies_at`.
 
-    With 0, it prints the number of its commits at the end.
+    If `dies_at` is 0, the process prints the number of its commits at the end.
     """
     counted = 0
 

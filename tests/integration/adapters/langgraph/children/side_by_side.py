@@ -57,9 +57,9 @@ def graph_in(folder: Path, saver: Any, *, is_asked: bool = False) -> Any:
 
 
 def run_and_die(folder: str) -> None:
-    """Run each kind once to the end in ``0``, and once for each of its commits with a kill.
+    """Run each kind to the end in folder ``0``; for each of its commits, run it killed there.
 
-    The run that dies at a commit is in the folder of its number. Prints how each run ended.
+    The run that dies at commit N is in folder N. Prints how each run ended.
     """
     for kind in KINDS:
         _ended(Path(folder) / kind / "0", kind, 0)

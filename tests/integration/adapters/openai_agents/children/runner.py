@@ -22,11 +22,11 @@ from tests.fakes.deaths import run_in_fork
 
 TURNS = 3
 KINDS = ("perdure", "sqlite")
-"""Our session and the SDK's own."""
+"""Kinds of sessions: ours and the SDK's own."""
 
 
 def run_and_die(folder: str, commits: int) -> None:
-    """Run each kind once to the end in ``0``, and for each commit N once in folder N with a kill.
+    """Run each kind to the end in folder ``0``; for each commit N, run it in folder N, killed at N.
 
     Each run is a fork of this process, which has loaded the SDK. Prints how each run ended.
     """

@@ -60,7 +60,7 @@ async def run(folder: Path, dies_at: int) -> str:
 
 
 def run_and_die(folder: str, commits: int) -> None:
-    """Run once to the end in ``folder/0``, and for each commit N once in ``folder/N`` with a kill.
+    """Run to the end in ``folder/0``; for each commit N, run in ``folder/N``, killed at commit N.
 
     Each run is a fork of this process, which has loaded the framework. Prints how each run ended.
     """

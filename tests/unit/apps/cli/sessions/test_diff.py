@@ -60,7 +60,7 @@ def test_diff_reports_that_one_branch_ends_at_an_entry_of_the_other() -> None:
     assert "- entry 1 ends there." in lines(branch(0, 1), branch(0, 1, 2))
 
 
-def test_same_branch_has_no_difference() -> None:
+def test_branch_compared_with_itself_has_no_difference() -> None:
     (line,) = lines(branch(0, 1), branch(0, 1))
     assert line == "entry 1 and entry 1 end the same branch of 2 entries."
 

@@ -9,7 +9,7 @@ from perdure.session.ids import StreamId
 LINE = "The house is behind the old lighthouse"
 
 
-async def test_credentials_come_before_long_lines_and_short_lines_are_left_out() -> None:
+async def test_texts_to_search_for_are_credentials_then_long_lines_but_no_short_lines() -> None:
     code = "from __future__ import annotations"
     text = f"  {LINE}  \n{code}\nThank you!\npassword: hunter2secret.\n{LINE}"
     async with perdure.open("memory:") as store:

@@ -1,4 +1,4 @@
-"""The command's options, without a process; the rest is in tests/acceptance."""
+"""The options of the search command, tested without a process; the rest is in tests/acceptance."""
 
 from __future__ import annotations
 

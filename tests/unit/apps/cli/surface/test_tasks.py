@@ -9,7 +9,7 @@ from perdure.apps.cli.surface.tasks import TASKS, remedy_for, task_hint
 from tests.fakes.samples import case
 
 
-def test_each_task_word_is_no_command_and_suggests_one() -> None:
+def test_no_task_word_is_a_command_and_each_suggests_a_command() -> None:
     for word in TASKS:
         with case(word):
             assert word not in COMMANDS

@@ -1,4 +1,4 @@
-"""The waits for a person with the commands that answer them; a feed as lines."""
+"""Waits for a person are shown with the commands that answer them; a feed is shown as lines."""
 
 from __future__ import annotations
 

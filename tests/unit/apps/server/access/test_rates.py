@@ -47,7 +47,7 @@ def test_visitors_of_a_page_are_identified_by_address() -> None:
     rates.require_stream(VISITOR, HERE)
 
 
-async def test_rejected_request_gets_the_time_of_retry(tmp_path: Path) -> None:
+async def test_rejected_request_gets_a_retry_after_header(tmp_path: Path) -> None:
     async with served(tmp_path, ["Hello"], limits=Limits(requests=20, streams=1)) as server:
         session = await server.said("Hi")
         events = f"/v1/sessions/{session}/events"

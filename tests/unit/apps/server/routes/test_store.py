@@ -1,4 +1,4 @@
-"""Routes of the store: its facts, its agents, contents of messages."""
+"""Routes of the store: its info and maintenance, its agents, contents of messages."""
 
 from __future__ import annotations
 
