@@ -94,7 +94,7 @@ async def test_pictures_and_documents_are_sent_inline(wire: Wire) -> None:
         ("gemini-2.5-flash", "medium", {"include_thoughts": True, "thinking_budget": 8_192}),
     ],
 )
-async def test_thinking_level_becomes_level_or_budget(
+async def test_thinking_level_is_sent_as_level_or_budget(
     wire: Wire, model: str, level: ThinkingLevel, expected: dict[str, object]
 ) -> None:
     await wire.says(YES, ModelRequest(f"google:{model}", HELLO, thinking_level=level))
@@ -125,7 +125,9 @@ async def test_tool_round_resumed_in_another_process_is_sent_with_a_placeholder_
     assert wire.server.refused == []
 
 
-async def test_thoughts_count_as_output_and_cache_separately(wire: Wire) -> None:
+async def test_thoughts_count_as_output_and_cached_tokens_are_counted_separately(
+    wire: Wire,
+) -> None:
     usage = Usage(10, 40, cache_read_tokens=3_000)
     assert (await wire.says(events(Plan(text="x", usage=usage)))).usage == usage
 

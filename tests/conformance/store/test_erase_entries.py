@@ -117,7 +117,9 @@ async def test_erasure_certificate_counts_each_requested_entry_once(opened: Stor
 
 
 @erases
-async def test_erasing_last_message_updates_list_time(opened: Store, clock: ManualClock) -> None:
+async def test_erasing_the_last_message_updates_the_time_of_the_session_in_lists(
+    opened: Store, clock: ManualClock
+) -> None:
     session = await opened.create(id="s")
     await session.append(user("first"))
     before = (await session.info()).updated_at
@@ -133,7 +135,9 @@ async def test_erasing_last_message_updates_list_time(opened: Store, clock: Manu
 
 
 @erases
-async def test_erasing_tool_call_removes_record_and_keeps_valid_context(opened: Store) -> None:
+async def test_erasing_a_tool_call_removes_its_record_and_the_context_stays_valid(
+    opened: Store,
+) -> None:
     session = await opened.create(id="s")
     backend = opened.backend
     await session.append(user("look"))

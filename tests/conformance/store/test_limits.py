@@ -154,7 +154,7 @@ async def test_session_with_a_fork_open_turn_open_question_or_lease_is_not_remov
     assert (await store.maintenance.verify()).problems == ()
 
 
-async def test_large_session_is_removed_in_steps_and_space_freed(
+async def test_large_session_is_removed_in_steps_and_its_space_is_freed(
     store: SessionStore, retaining: SessionStore
 ) -> None:
     await create(store, T, said("stays"))

@@ -144,7 +144,9 @@ async def test_notes_of_a_session_are_listed_by_type_and_by_annotated_entry(open
         await session.note(Note("x"), about="nowhere/1")
 
 
-async def test_content_is_stored_with_referring_entry_and_read_by_handle(opened: Store) -> None:
+async def test_content_is_stored_with_the_entry_that_refers_to_it_and_read_by_its_handle(
+    opened: Store,
+) -> None:
     session = await opened.create()
     archive = content(b"PK\x03\x04", media_type="application/zip")
     with pytest.raises(EntryNotFound):

@@ -125,7 +125,7 @@ async def test_removed_stream_wakes_its_watchers(data: Data) -> None:
         await counter.stop()
 
 
-async def test_new_stream_without_entries_wakes_its_namespace(data: Data) -> None:
+async def test_new_stream_without_entries_wakes_watchers_of_its_namespace(data: Data) -> None:
     here, there = await data.open(), await data.open()
     await create(there, S, said("a"))
     (whole,) = await counters(here, None)

@@ -155,7 +155,7 @@ async def test_flow_that_waits_for_an_answer_uses_no_slot_and_then_continues(
     assert notes(tmp_path) == ["plan.md", "done.md"]
 
 
-async def test_flow_of_a_dead_worker_that_waits_for_an_answer_obeys_stop_and_reply(
+async def test_waiting_flow_of_a_dead_worker_obeys_stop_and_reply(
     store: Store, address: str, tmp_path: Path
 ) -> None:
     async with flows_of(store, "two", "developer") as flows:

@@ -43,7 +43,7 @@ ENDS_S = 60
 
 
 def is_watch() -> bool:
-    """Return if the current task is the watch for stops."""
+    """Return if the current task is the one that watches for stops."""
     task = asyncio.current_task()
     return task is not None and getattr(task.get_coro(), "__qualname__", "") == WATCH
 
@@ -241,7 +241,7 @@ async def test_worker_job_cancelled_repeatedly_leaves_no_task(
 
 
 class BeatenRunner(EmbeddedRunner):
-    """A runner: before its first turn, another process starts a turn of the session, left open."""
+    """Runs turns, but before its first turn another process starts a turn and leaves it open."""
 
     def __init__(self, other: Chat, request: int | None, release: asyncio.Event) -> None:
         self._other: Chat | None = other
@@ -328,7 +328,7 @@ async def test_worker_job_continues_a_turn_that_began_while_its_session_was_resu
     assert [each.message.text for each in path if each.message] == ["go", "done"]
 
 
-async def test_requested_turn_reads_its_session_a_few_times(
+async def test_requested_turn_reads_its_session_only_a_few_times(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: Counter[str] = Counter()

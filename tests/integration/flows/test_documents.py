@@ -324,7 +324,7 @@ async def test_invalid_agent_files_are_reported(
     assert any(fault in each for each in caught.value.faults)
 
 
-async def test_input_connected_to_output_is_unchanged(tmp_path: Path) -> None:
+async def test_input_connected_to_the_output_is_returned_unchanged(tmp_path: Path) -> None:
     stage = FlowStage(tmp_path)
     state, _ = await ended(stage, document("in>out", "in>out2"), message="hi")
     assert state.run.status == "completed"

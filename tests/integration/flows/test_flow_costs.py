@@ -1,4 +1,4 @@
-"""The entries that a flow reads and its commits per node are independent of its length."""
+"""The number of entries read and of commits made per node is independent of the flow's length."""
 
 from __future__ import annotations
 

@@ -171,7 +171,7 @@ def test_entry_position_is_read_from_the_feed_or_follows_the_known_positions() -
 
 @pytest.fixture
 def no_index(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Prevent the creation of an index, and require one even for a single entry."""
+    """Make every search need an index, even for a single entry, but prevent its creation."""
     monkeypatch.setattr("perdure.stores.jsonl.search.search.MOST_BEHIND", 0)
     (folder / ".perdure" / "search.db").mkdir(parents=True)
 

@@ -114,7 +114,7 @@ async def fill(store: JsonlStore) -> None:
 async def each_moment(folder: Path, open_store: Opener, read: Reading, *, is_known: bool) -> None:
     """Call `read` on a folder, and remove a session at each moment of the call.
 
-    `is_known`: the reader has listed the sessions before.
+    `is_known`: whether the reader has listed the sessions before.
     """
     for number in count(1):
         place = folder / str(number)

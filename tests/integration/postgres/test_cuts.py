@@ -1,4 +1,4 @@
-"""Calls that are cut or cancelled anywhere: results are stored, and a retry after errors is safe.
+"""Calls cut or cancelled anywhere: a returned result is stored; a retry after an error is safe.
 
 A proxy breaks the connection at each message of each call, in both directions and in three ways.
 """
@@ -43,7 +43,7 @@ STEPS = 12
 """Maximum number of event loop steps that a call runs before it is cancelled."""
 
 BUSY_S = 0.01
-"""If the event loop was busy for longer, psycopg runs other tasks within each pipeline step."""
+"""If the event loop was busy longer than this, psycopg runs other tasks within pipeline steps."""
 
 
 async def quiet(store: PostgresStore) -> None:
@@ -68,7 +68,7 @@ class Cuts:
         check: Callable[[StreamId, Lease | None, object], Awaitable[None]],
         step: int = 1,
     ) -> None:
-        """Cut `call` at every `step`th message; pass its result, or None, on to `check`."""
+        """Cut `call` at every `step`th message; give its result (None if it raised) to `check`."""
         for how, side in product(get_args(Break), get_args(Side)):
             after = 0
             while (lacking := await self._one(Cut(side, after, how), prepare, call, check)) is None:

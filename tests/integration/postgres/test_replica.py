@@ -1,4 +1,4 @@
-"""Lists and searches on a replica are as new as on the primary, which is used if it fails."""
+"""Lists and searches of a replica are as new as the primary's; a failed replica is not used."""
 
 from __future__ import annotations
 

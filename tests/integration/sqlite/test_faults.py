@@ -114,7 +114,7 @@ def test_file_size_limit_counts_as_full_disk(path: Path) -> None:
 
 
 async def damaged(open_store: Opener, path: Path) -> int:
-    """A store with an overwritten page behind the last entries; the entries in that page."""
+    """Overwrite the second to last page of the entries of a store; return the number of entries."""
     store = await open_store()
     await create(store)
     for number in range(40):
@@ -162,7 +162,7 @@ def test_every_driver_error_is_mapped() -> None:
             assert meaning_of(kind("why"), Path("x.db")).code.startswith(("store_", "invalid_"))
 
 
-def test_lock_timeout_is_not_a_database_error() -> None:
+def test_lock_timeout_is_reported_as_store_locked_and_not_as_a_database_error() -> None:
     busy = meaning_of(apsw.BusyError("database is locked"), Path("x.db"))
 
     assert busy.code == "store_locked"

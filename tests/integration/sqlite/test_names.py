@@ -1,4 +1,4 @@
-"""Parts of names in a file: updated with the names, added to old files, erased completely."""
+"""The index of name parts in a file: updated with names, added to old files, erased completely."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ async def test_unanswered_call_interrupts_again_and_keeps_its_question(
 
 
 @pytest.mark.parametrize("choice", ["allow", "deny"])
-async def test_answer_during_the_run_is_used_and_not_asked_again(
+async def test_answer_during_the_run_is_used_and_the_question_is_not_repeated(
     choice: str, tmp_path: Path
 ) -> None:
     async with perdure.open("memory:") as store:
@@ -296,7 +296,7 @@ async def test_question_masks_secrets_and_contains_the_entry_id_of_its_call(tmp_
 
 @pytest.mark.full_only
 async def test_question_of_paused_run_exists_after_a_kill_at_any_commit(tmp_path: Path) -> None:
-    """After each commit the inbox has only questions of a stored state, and the run continues."""
+    """After each commit, the inbox has only questions of a stored state; the run can continue."""
     done = run_forked(asking.pause_and_die, str(tmp_path), COMMITS + 1)
     assert done.out.decode().split() == [*["-9"] * COMMITS, "0"], done.err
     for dies_at in range(1, COMMITS + 1):

@@ -34,7 +34,7 @@ def files(tmp_path: Path) -> Files:
     return Files(tmp_path)
 
 
-def test_settings_without_files_are_all_built_in(tmp_path: Path) -> None:
+def test_settings_without_files_have_their_built_in_values(tmp_path: Path) -> None:
     configuration = Configuration(tmp_path, {"HOME": str(tmp_path)})
     for key, value in BUILT_IN.items():
         assert configuration.explain(key).said == Said(value, "built-in")

@@ -1,4 +1,4 @@
-"""The request for a model, as JSON and in full for people."""
+"""The request to a model, as JSON and as a full text for people."""
 
 from __future__ import annotations
 

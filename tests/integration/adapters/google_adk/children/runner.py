@@ -48,7 +48,7 @@ class Model(BaseLlm):
 
 
 def run_and_die(folder: str, kills: list[int]) -> None:
-    """Run each kind to the end in folder ``0``; for each N in `kills`, run it in N, killed at N.
+    """Run each kind to the end in ``0``; for each N in `kills`, run it in folder N, killed at N.
 
     Each run is a fork of this process, which has loaded the ADK. Prints how each run ended.
     """
