@@ -306,7 +306,7 @@ async def test_unknown_finish_reason_ends_answer(wire: Wire) -> None:
     assert (await wire.answer()).stop_reason == "stop"
 
 
-async def test_reasoning_between_tags_is_reasoning(wire: Wire) -> None:
+async def test_text_between_reasoning_tags_is_read_as_reasoning(wire: Wire) -> None:
     text = "<think>six times seven</think>42"
     chunks = ServerAnswer(text="-", chunk_chars=1).chunks()
     tagged = [_content(piece) for piece in ("<think>", "six times seven", "</think>", "42")]

@@ -126,7 +126,9 @@ async def test_fork_commit_returns_only_the_entries_of_its_write(store: SessionS
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-async def test_references_to_entries_point_to_copies(store: SessionStore, scope: Scope) -> None:
+async def test_references_in_copied_entries_point_to_the_copies(
+    store: SessionStore, scope: Scope
+) -> None:
     await create(store, S, said("a"), said("b"), labelled("x", None))
     await append(store, S, new_tree(BranchSummary("left it", EntryId("s/1"))))
     await append(store, S, new_tree(Compaction("gist", EntryId("s/1"))), said("c"))

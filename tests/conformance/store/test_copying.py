@@ -100,7 +100,7 @@ def outcomes(report: CopyReport) -> dict[str, str]:
     return {each.stream: each.outcome for each in report.streams}
 
 
-async def test_copied_store_has_the_same_content_and_verifies(
+async def test_copied_store_has_the_same_content_and_passes_verification(
     store: SessionStore, target: SessionStore
 ) -> None:
     await filled(store)

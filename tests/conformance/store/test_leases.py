@@ -239,7 +239,7 @@ async def test_lease_epoch_that_was_never_issued_is_rejected(
     assert (await store.state(S)).epoch == 0
 
 
-async def test_expired_lease_still_writes_until_takeover(
+async def test_writes_with_an_expired_lease_succeed_until_a_takeover(
     store: SessionStore, clock: ManualClock
 ) -> None:
     lease = await in_a_turn(store)

@@ -104,7 +104,7 @@ async def test_entry_of_kind_leaf_makes_its_target_the_current_leaf(store: Sessi
     assert texts(await store.branch(S, (await store.state(S)).leaf)) == ["a", "c"]
 
 
-async def test_leaf_before_root_makes_next_entry_second_root(
+async def test_next_entry_after_a_move_before_the_root_becomes_a_second_root(
     store: SessionStore,
 ) -> None:
     await create(store, S, said("a"))

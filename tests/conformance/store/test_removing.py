@@ -66,7 +66,9 @@ async def test_removal_deletes_a_session_and_leaves_other_sessions_unchanged(
     assert await erase(store, id="e2") == certificate
 
 
-async def test_removal_deletes_unshared_contents_keys_and_partials(store: SessionStore) -> None:
+async def test_removal_deletes_keys_partials_and_contents_that_are_not_shared(
+    store: SessionStore,
+) -> None:
     own, shared = b"own" * 100, b"shared" * 100
     for stream, contents in (("s", (own, shared)), ("t", (shared,))):
         named = tuple(new_tree(user(f"see {blob_hash(content)}"), LEAF) for content in contents)

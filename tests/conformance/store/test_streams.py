@@ -89,7 +89,7 @@ async def test_session_header_is_stored_with_all_fields(store: SessionStore) -> 
     assert (await store.state(new.id)).header == new
 
 
-async def test_existing_client_chosen_id_is_rejected(store: SessionStore) -> None:
+async def test_client_chosen_id_that_exists_is_rejected(store: SessionStore) -> None:
     await create(store, header("s", title="mine"), said("a"))
     before = await store.state(S)
 

@@ -133,7 +133,7 @@ async def test_hash_chain_begins_with_the_header_and_differs_between_streams(
 
 
 @pytest.mark.needs("pointer_fork")
-async def test_fork_is_chained_to_its_origin(store: SessionStore) -> None:
+async def test_hash_chain_of_a_fork_begins_with_the_hash_of_its_origin(store: SessionStore) -> None:
     await create(store, S, said("a"))
     origin = (await store.state(S)).hash
 

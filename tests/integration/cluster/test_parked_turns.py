@@ -72,7 +72,7 @@ async def test_abort_ends_waiting_turn_that_no_worker_runs(
             assert "after" in (await chat.send("after")).text
 
 
-async def test_request_behind_waiting_turn_is_answered_after_that_turn(
+async def test_request_queued_behind_a_waiting_turn_is_answered_after_that_turn(
     store: Store, address: str, folder: Path
 ) -> None:
     async with (

@@ -93,7 +93,7 @@ async def test_sessions_of_each_namespace_are_in_its_database(
         assert [info.id for info in await directly.recent()] == ["in-a"]
 
 
-def test_environment_variable_routes_namespaces_to_databases_for_programs_and_commands(
+def test_routes_from_the_environment_variable_apply_to_programs_and_commands(
     routes: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PERDURE_STORE", routes)

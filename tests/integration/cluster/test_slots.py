@@ -237,7 +237,7 @@ async def test_slots_of_a_concurrently_removed_worker_cause_no_deadlock(
         _end(busy)
 
 
-async def test_more_than_a_hundred_free_slots_are_granted_by_later_calls(store: Store) -> None:
+async def test_at_most_a_hundred_free_slots_are_granted_per_call(store: Store) -> None:
     await of(store).set_limit(Limit(subject=P, turns=250))
     slots = [slot(f"a{n:03}", OF_A) for n in range(260)]
     counts = [len(await of(store).sync_slots("one", slots)) for _ in range(4)]

@@ -72,7 +72,7 @@ async def asking(stage: FlowStage) -> str:
     return (await stage.store.questions())[0].id
 
 
-async def test_04_start_and_outcome_of_a_node_share_commits_with_its_turn(
+async def test_04_start_and_end_of_a_node_are_in_the_same_commits_as_those_of_its_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = FlowStage(tmp_path, ends(INTAKE, CLOSED))

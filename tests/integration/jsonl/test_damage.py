@@ -112,7 +112,7 @@ async def test_lost_acknowledged_tail_is_reported(
     assert "acknowledged" in problem.problem
 
 
-async def test_changed_time_parent_or_kind_breaks_hash_of_its_commit(
+async def test_change_of_a_time_parent_or_kind_breaks_the_hash_of_the_commit(
     store: JsonlStore, open_store: Opener, folder: Path
 ) -> None:
     path = await filled(store, folder)

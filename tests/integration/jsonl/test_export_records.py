@@ -161,7 +161,7 @@ async def test_store_and_export_write_numbers_in_same_form(
     assert b'"whole":1.0' in entry.body
 
 
-async def test_session_file_imports_with_context_and_exports_same_bytes(
+async def test_session_file_is_imported_with_its_context_and_exported_unchanged(
     store: JsonlStore, folder: Path, dialect: DialectName
 ) -> None:
     await write(store, *conversation(), create=StreamHeader(S, START_MS, title="Tide"))

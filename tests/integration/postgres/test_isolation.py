@@ -230,7 +230,7 @@ async def test_database_login_needs_only_membership_in_the_role(
         db.execute(f"DROP ROLE {name}")
 
 
-async def test_owner_without_bypass_creates_schema_and_obeys_row_level_security(
+async def test_owner_without_bypassrls_creates_the_schema_and_obeys_row_level_security(
     postgres: PostgresServer, open_store: Open
 ) -> None:
     if not postgres.is_ours:

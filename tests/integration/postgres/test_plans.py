@@ -261,7 +261,7 @@ _TABLES = (
 
 
 @pytest.mark.all_only
-async def test_questions_and_size_of_store_cost_the_same_with_many_sessions(
+async def test_reading_questions_and_store_size_costs_the_same_with_many_sessions(
     open_store: Open, address: str, db: Database, plans: Plans
 ) -> None:
     filling = await open_store()
@@ -294,7 +294,7 @@ async def test_questions_and_size_of_store_cost_the_same_with_many_sessions(
     assert before.payload_bytes == bodies + sum(sizes)
 
 
-async def test_newest_entries_of_a_tree_read_only_the_nearest_forks(
+async def test_reading_newest_entries_of_a_tree_reads_only_the_nearest_forks(
     open_store: Open, plans: Plans
 ) -> None:
     filling = await open_store()

@@ -275,7 +275,7 @@ async def test_search_uses_indexes_under_row_level_security(
         assert any("Index Cond" in row[0] and condition in row[0] for row in plan), sql
 
 
-async def test_indexing_looks_up_each_session_before_first_analyze(
+async def test_indexing_finds_sessions_by_primary_key_even_before_the_first_analyze(
     store: PostgresStore, db: Database
 ) -> None:
     for number in range(50):

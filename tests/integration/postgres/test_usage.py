@@ -38,7 +38,7 @@ async def test_counts_are_exact_after_each_step_and_each_read(open_store: Open) 
 
 
 @pytest.mark.usefixtures("kept_at_once")
-async def test_read_stores_no_count_from_before_erasure(
+async def test_reading_counts_during_an_erasure_stores_no_count_from_before_it(
     open_store: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, other = await open_store(), await open_store()

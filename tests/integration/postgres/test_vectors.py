@@ -35,7 +35,7 @@ def body_type(address: str) -> str:
 
 @pytest.mark.full_only
 @pytest.mark.parametrize("schema", ["public", "extensions"])
-async def test_vectors_match_pgvector_if_installed(
+async def test_vector_scores_match_those_of_pgvector_if_it_is_installed(
     postgres: PostgresServer, address: str, schema: str
 ) -> None:
     with_vectors = postgres.new_database()

@@ -398,7 +398,7 @@ READ: list[Callable[[Any], object]] = [
 
 @pytest.mark.parametrize("compressed", [False, True])
 @pytest.mark.parametrize("streams", [False, True])
-def test_response_is_recorded_with_every_way_of_reading(
+def test_response_is_recorded_whichever_way_it_is_read(
     provider: str, *, compressed: bool, streams: bool
 ) -> None:
     encoding = {"accept-encoding": "gzip" if compressed else "identity"}

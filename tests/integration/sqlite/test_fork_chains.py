@@ -154,7 +154,7 @@ async def test_lookup_of_an_erasure_certificate_takes_the_same_steps_after_many_
     assert max(steps) <= steps[1], steps
 
 
-async def test_labels_of_a_deep_fork_read_only_streams_with_labels(
+async def test_reading_labels_of_a_deep_fork_reads_only_streams_with_labels(
     open_store: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = await open_store(tmp_path / "a.db")

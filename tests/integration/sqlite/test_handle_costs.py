@@ -83,7 +83,7 @@ async def test_append_runs_same_few_statements_at_any_length(
     assert len(few) <= MOST_OF_APPEND, few
 
 
-async def test_open_and_newest_messages_run_same_few_statements_at_any_length(
+async def test_opening_and_reading_newest_messages_runs_few_statements_at_any_length(
     tmp_path: Path, statements: Statements
 ) -> None:
     found: list[list[str]] = []

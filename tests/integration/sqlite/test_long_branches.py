@@ -158,7 +158,7 @@ async def settled(chat: Chat) -> None:
     await chat.send("again")
 
 
-async def test_context_with_old_pins_reads_pins_and_end_at_any_length(
+async def test_context_with_old_pins_reads_only_the_pins_and_the_end_at_any_length(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counts = Counts(monkeypatch)

@@ -72,7 +72,7 @@ def _apply(content: bytearray, write: Write) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_acknowledged_and_read_commits_survive_power_cut(
+async def test_commits_that_were_acknowledged_or_read_survive_a_power_cut(
     open_store: Opener, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     monkeypatch.setattr(checkpoints, "CHECKPOINT_PAGES", 20)

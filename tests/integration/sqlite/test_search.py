@@ -75,7 +75,7 @@ async def test_search_index_is_empty_before_the_first_search(
     assert mark(path) == (VERSION, MANY, 1)
 
 
-async def test_phrase_reads_only_blocks_with_its_words_next_to_each_other(
+async def test_phrase_search_reads_only_blocks_with_the_words_next_to_each_other(
     open_store: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every text has all words.
@@ -319,7 +319,7 @@ async def test_verify_reports_entries_of_differing_index_part(
     assert len(await search(store, "word")) == MOST_LOOSE
 
 
-async def test_erasure_in_index_with_wrong_position_empties_index(
+async def test_erasure_empties_an_index_that_has_a_wrong_position(
     open_store: Opener, path: Path
 ) -> None:
     wrong = with_text(7, position=10)  # that of another text of the part

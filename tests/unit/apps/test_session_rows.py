@@ -22,7 +22,7 @@ async def test_session_state_distinguishes_kinds_of_open_turns() -> None:
         assert (await states_of(store, [await session.info()])) == {session.id: "ended"}
 
 
-async def test_sessions_of_agent_are_found_behind_many_others() -> None:
+async def test_sessions_of_an_agent_are_found_although_many_others_are_newer() -> None:
     async with perdure.open("memory:") as store, perdure.Runtime(store, AGENTS) as runtime:
         first = await runtime.start("guide", title="the first")
         others = [await runtime.start("clerk", title="another") for _ in range(120)]

@@ -313,7 +313,9 @@ async def test_session_is_stale_after_events_of_others_but_not_after_other_entri
         assert sum(isinstance(each, StaleSessionError) for each in done) == 4
 
 
-async def test_stale_session_without_marker_is_rejected_by_its_time(store_address: str) -> None:
+async def test_stale_session_without_marker_is_rejected_because_of_its_update_time(
+    store_address: str,
+) -> None:
     async with perdure.open(store_address) as store:
         service = PerdureSessionService(store)
         session = await service.create_session(**APP, session_id="s")

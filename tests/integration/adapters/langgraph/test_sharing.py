@@ -164,7 +164,7 @@ def test_writes_of_another_saver_before_their_checkpoint_are_found(address: str)
             assert found.pending_writes == [("task-1", "left", 1), ("task-2", "right", 2)]
 
 
-def test_concurrent_first_calls_share_the_thread(address: str) -> None:
+def test_concurrent_first_writes_to_a_new_thread_are_all_kept(address: str) -> None:
     with perdure.blocking.open(address) as store:
         saver = PerdureSaver(store)
         with ThreadPoolExecutor(8) as pool:

@@ -142,7 +142,9 @@ async def test_branches_forks_and_deletion_work_as_documented(store: perdure.Sto
     assert await conversations.list_conversations(scope="bob") == []
 
 
-async def test_save_of_changed_conversation_conflicts(store: perdure.Store) -> None:
+async def test_save_of_a_conversation_that_changed_meanwhile_raises_conflict(
+    store: perdure.Store,
+) -> None:
     conversations = PerdureConversationStore(store)
     await saved(conversations, "c", turn("1", "one"))
     loaded = [await conversations.load("c") for _ in range(2)]

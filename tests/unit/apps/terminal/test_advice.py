@@ -112,7 +112,7 @@ def test_each_server_advice_belongs_to_a_message_in_the_library() -> None:
         (errors.SearchIndexDamaged("f"), "Store.reindex", "`perdure store reindex` rebuilds"),
     ],
 )
-def test_library_error_suggests_a_call_and_command_line_error_a_command(
+def test_library_errors_suggest_calls_and_command_line_errors_suggest_commands(
     error: PerdureError, call: str, command: str
 ) -> None:
     assert call in str(error)

@@ -53,7 +53,7 @@ def test_consent_is_answered_in_the_inbox() -> None:
     assert wait_data("f", asked)["answer"] == answer("f", asked)
 
 
-def test_question_is_shown_with_its_command() -> None:
+def test_question_is_shown_with_the_command_that_answers_it() -> None:
     asked = FlowWait(
         "prompt-human", "plan", "plan (owner) asks, and waits for a reply", role="owner"
     )

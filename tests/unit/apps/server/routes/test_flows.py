@@ -58,7 +58,7 @@ async def test_consent_and_configuration_are_changed(tmp_path: Path) -> None:
         assert (await server.http.put(f"{url}/roles/nobody", json=body)).status_code == 409
 
 
-async def test_new_project_is_created_and_asks_its_question(tmp_path: Path) -> None:
+async def test_new_project_is_created_and_its_flow_asks_a_question(tmp_path: Path) -> None:
     async with serving_flows(tmp_path) as server:
         folder = tmp_path / "new"
         body = {"workspace": str(folder), "mode": "greenfield"}
