@@ -62,7 +62,7 @@ async def commit(
 
 
 async def is_free(store: SessionStore) -> bool:
-    """Return whether "s" has no lease owner. If it has none, acquire its lease."""
+    """Return whether the lease of "s" is free; acquire the lease if it is."""
     try:
         await store.acquire_lease(S, "whoever asks", TTL_MS)
     except LeaseHeld:

@@ -26,7 +26,7 @@ THREAD: Any = {"configurable": {"thread_id": "t"}}
 
 
 def run_and_die(folder: str, every: int) -> None:
-    """Run each kind to the end in folder ``0``; for every `every`-th commit, run it killed there.
+    """Run each kind to the end in folder ``0``; run it again, killed at each `every`-th commit.
 
     The run that dies at commit N is in folder N. Each run is a fork of this process, which has
     loaded LangGraph. Prints how each run ended.

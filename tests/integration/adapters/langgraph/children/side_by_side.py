@@ -57,7 +57,7 @@ def graph_in(folder: Path, saver: Any, *, is_asked: bool = False) -> Any:
 
 
 def run_and_die(folder: str) -> None:
-    """Run each kind to the end in folder ``0``; for each of its commits, run it killed there.
+    """Run each kind to the end in folder ``0``; run it again, killed at each of its commits.
 
     The run that dies at commit N is in folder N. Prints how each run ended.
     """
