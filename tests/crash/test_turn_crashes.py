@@ -158,7 +158,7 @@ async def test_question_survives_crash_and_is_answered_by_other_process(
     killed(plan)
     # The process that takes over dies too: right after it asked.
     asking = msgspec.structs.replace(plan, death=Death("after_commit", 1))
-    killed(asking)
+    assert [kind for _, kind in killed(asking)] == ["tool_finished", "question"]
     address = f"sqlite:///{plan.database}"
     async with perdure.open(address) as store:
         session = await store.open(SESSION)

@@ -147,9 +147,8 @@ def merge_workspace(kept: Workspace, given: Workspace) -> Workspace:
 def with_shown(kept: Workspace, shown: Shown) -> Workspace:
     """Return the workspace `kept` with the values that a message shows the agent.
 
-    A file without a selection clears the old selection; the file "" clears the active file.
-    A selection alone makes its
-    file the active one.
+    A file without a selection clears the old selection; the file "" clears the active file. If only
+    a selection is given, the file of the selection becomes the active file.
     """
     file, selected = shown.active_file, shown.selection
     if file is None and selected is None:
