@@ -53,7 +53,7 @@ async def test_event_is_matched_by_its_class() -> None:
     assert told == [(0, "user"), ("start", "s/0"), "session:renamed"]
 
 
-def test_event_of_a_class_is_pickled_and_printed_as_itself() -> None:
+def test_event_keeps_its_class_when_pickled_and_printed() -> None:
     event = event_types.SessionEnded(StreamId("s"), 3, 0, "session:ended", 1, {"entryId": "s/3"})
     again = pickle.loads(pickle.dumps(event))
     assert again == event

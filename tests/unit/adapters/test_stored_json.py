@@ -14,7 +14,7 @@ def test_text_with_lone_surrogate_is_escaped() -> None:
     json_text({"a": "\ud800"}).encode()
 
 
-async def test_long_and_strange_state_is_read_back() -> None:
+async def test_long_or_unusual_state_is_read_back_unchanged() -> None:
     state = {"url": "data:image/png;base64,AAAA", "n": 2**70, "long": "x" * 5000, "half": "\ud800"}
     async with perdure.open("memory:") as store:
         session = await store.create()

@@ -24,7 +24,7 @@ def test_none_and_the_smallest_and_largest_values_are_accepted() -> None:
 @pytest.mark.parametrize(
     "value", [0, -1, MOST + 1, ABSURD, 10**5000], ids=["none", "less", "more", "absurd", "long"]
 )
-def test_value_out_of_range_is_rejected_without_repeating_it(value: int) -> None:
+def test_error_for_a_value_out_of_range_does_not_quote_the_value(value: int) -> None:
     with pytest.raises(ValueError, match=r"limit is a whole number from 1 to") as refused:
         amount("limit", value, least=1)
 
@@ -63,7 +63,7 @@ async def test_every_numeric_argument_of_handles_is_checked(
 
 
 @pytest.mark.parametrize("value", [-2, ABSURD])
-async def test_start_of_watch_is_validated(store: Store, value: int) -> None:
+async def test_start_position_of_a_watch_is_validated(store: Store, value: int) -> None:
     session = await store.create()
 
     with pytest.raises(ValueError, match=r"^after is a whole number from -1 to"):

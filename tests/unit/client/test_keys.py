@@ -100,7 +100,7 @@ def test_new_key_is_tried_after_the_current_key_until_it_replaces_that_key() -> 
         assert len(keyring.kept) == 1
 
 
-def test_keyring_value_of_another_form_is_not_a_key() -> None:
+def test_malformed_keyring_value_is_not_a_key() -> None:
     with memory_keyring() as keyring:
         keyring.kept["perdure", canonical(ADDRESS)] = "password1"
         assert keyring_keys(ADDRESS) == ()

@@ -92,7 +92,7 @@ async def test_missing_driver_is_reported_by_name(monkeypatch: pytest.MonkeyPatc
             raise AssertionError("it was opened")
 
 
-def test_open_without_unfinished_erasures_loads_no_erasure(tmp_path: Path) -> None:
+def test_open_without_unfinished_erasures_loads_no_erasure_modules(tmp_path: Path) -> None:
     program = (
         "import asyncio, sys, perdure\n"
         "async def main():\n"
@@ -170,7 +170,7 @@ async def test_empty_address_or_variable_never_opens_the_default_store(
         await open_store()
 
 
-async def test_file_named_like_the_memory_of_sqlite_is_rejected(
+async def test_sqlite_file_named_like_an_in_memory_database_is_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

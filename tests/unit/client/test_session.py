@@ -53,7 +53,9 @@ async def open_turn(memory: MemoryStore) -> None:
 # ---------------------------------------------------------------- appending
 
 
-async def test_one_item_returns_entry_and_several_return_list(session: Session) -> None:
+async def test_append_returns_an_entry_for_one_item_and_a_list_for_several(
+    session: Session,
+) -> None:
     first = await session.append(user("a"))
     more = await session.append(assistant("b"), ModelChange("p:m"))
     assert first.message == user("a")
@@ -405,7 +407,7 @@ async def test_entry_search_accepts_a_label_that_only_one_entry_has(session: Ses
     assert await session.find("good start") == two.id
 
 
-async def test_label_wins_over_the_beginning_of_a_foreign_id(session: Session) -> None:
+async def test_label_is_preferred_to_an_alias_that_begins_with_its_text(session: Session) -> None:
     names = ["c30d", "c3", "d4"]
     texts = [user("one"), user("two"), user("three")]
     one, two, three = await session.append_many(texts, aliases=names)

@@ -129,7 +129,7 @@ async def test_store_is_verified_and_its_info_is_returned(store: Store) -> None:
     assert (await store.info()).entries == 1
 
 
-async def test_search_with_an_empty_list_matches_nothing(store: Store) -> None:
+async def test_search_with_an_empty_filter_list_matches_nothing(store: Store) -> None:
     session = await store.create(subject="ana")
     await session.append(user("the tide table"))
     assert len(await store.search("tide", sessions=[session.id])) == 1

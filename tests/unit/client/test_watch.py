@@ -186,7 +186,7 @@ async def test_watch_yields_past_events_before_future_events(session: Session) -
     assert seqs(await take(watch, 1)) == [2]
 
 
-async def test_watch_continues_after_any_seq(session: Session) -> None:
+async def test_watch_can_start_after_any_seq(session: Session) -> None:
     await session.append(*(user(str(n)) for n in range(5)), assistant("end"))
     assert seqs(await take(session.watch(after=3), 2)) == [4, 5]
 

@@ -98,7 +98,7 @@ def test_unbalanced_brackets_are_rejected() -> None:
     st.binary(max_size=200)
     | st.dictionaries(st.text(), st.floats()).map(json.dumps).map(str.encode)
 )
-def test_plain_fields_of_a_line_without_a_problem_equal_its_read_value(line: bytes) -> None:
+def test_plain_fields_are_returned_only_for_a_json_object_without_a_problem(line: bytes) -> None:
     fields = plain_fields(line)
     is_plain = isinstance(read_line(line).value, dict) and read_line(line).problem is None
     assert fields == (read_line(line).value if is_plain else None)

@@ -37,7 +37,9 @@ def test_implausible_cost_is_ignored(total: object, microcents: int | None) -> N
         ("unknown", "unknown", None),
     ],
 )
-def test_model_name_has_known_parts(provider: str, model: str | None, name: str | None) -> None:
+def test_model_name_is_built_from_the_known_parts(
+    provider: str, model: str | None, name: str | None
+) -> None:
     assert model_name(provider, model) == name
 
 

@@ -48,7 +48,7 @@ def said(window: ContextWindow, budget: int | None = None) -> list[str]:
     return [item.message.text for item in context.messages]
 
 
-def test_last_pin_note_about_entry_applies() -> None:
+def test_newest_pin_note_about_an_entry_applies() -> None:
     a, b = EntryId("s/1"), EntryId("s/2")
     assert pins_of([note(3, a), note(4, b), note(5, a, is_pinned=False)]) == {b}
     assert pins_of([note(3, a, is_pinned=False), note(4, a), note(5, None)]) == {a}

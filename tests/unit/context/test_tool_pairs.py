@@ -184,7 +184,7 @@ def test_error_without_retry_is_sent_with_its_text() -> None:
     assert [m.text for m in repair(user("go"), failed, user("well?"))] == ["go", "Let me", "well?"]
 
 
-def test_reasoning_never_is_in_a_context() -> None:
+def test_reasoning_is_never_in_a_context() -> None:
     said = assistant(thinking("secret"), "open", model="anthropic:one")
     assert repair(user("go"), said)[1].parts == (TextPart("open"),)
 

@@ -318,7 +318,7 @@ def test_durable_event_on_the_wire_has_its_number() -> None:
     }
 
 
-def test_only_later_events_of_an_entry_have_an_index() -> None:
+def test_only_events_after_the_first_of_an_entry_have_an_index() -> None:
     first, second = events_of(entry_with(ledger.ModelFinished("stop", Usage(1))))
     assert "index" not in wire(first)
     assert wire(second)["index"] == 1
@@ -330,7 +330,7 @@ def test_event_payload_cannot_override_envelope_fields() -> None:
     assert wire(event)["sequenceNumber"] == 9
 
 
-def test_live_events_have_call_but_no_sequence_number() -> None:
+def test_live_events_have_the_seq_of_their_call_but_none_of_their_own() -> None:
     token = LiveEvent(S, 4, 2, "agent:token", AT, "Hi", "helper", "p:m")
     thought = LiveEvent(S, 4, 2, "agent:reasoning", AT, "Hm", "helper", "p:m")
     snapshot = Snapshot(S, 4, 2, assistant("Hi"), AT)

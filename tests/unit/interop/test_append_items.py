@@ -153,7 +153,7 @@ GROWTH = {
         ("copilot_first", []),
     ],
 )
-async def test_growth_of_import_by_older_version_creates_no_extra_branch(
+async def test_file_imported_by_an_older_version_grows_without_an_extra_branch(
     name: str, said: list[str], bounds: Bounds
 ) -> None:
     store = empty_store()

@@ -83,7 +83,7 @@ async def test_session_without_messages_is_refused() -> None:
 
 
 @pytest.mark.parametrize("cwd", ["/srv\n; rm -r x", "-rf", "srv; rm -r x"])
-async def test_folder_with_control_characters_or_relative_is_not_used(cwd: str) -> None:
+async def test_relative_folder_or_folder_with_control_characters_is_not_used(cwd: str) -> None:
     store = empty_store()
     header = StreamHeader(SESSION, START_MS, cwd=cwd)
     await store.commit(Commit(writes=(Write(stream=SESSION, create=header),), at=START_MS))
@@ -125,7 +125,7 @@ async def test_reimported_continuation_counts_no_answer_twice(program: Program) 
         ("a1", "a1.jsonl", "-rf"),
     ],
 )
-async def test_original_has_no_id_that_is_an_option_and_no_unprintable_folder(
+async def test_original_id_like_an_option_or_unprintable_folder_is_not_used(
     id: str, name: str, cwd: str
 ) -> None:
     record = {

@@ -288,7 +288,7 @@ async def test_branch_continued_in_perdure_stays_selected_after_a_second_import(
     assert said.id not in [entry.id for entry in await store.branch(V3, new.id)]
 
 
-async def test_new_entries_have_parents_named_in_file() -> None:
+async def test_entries_added_by_a_second_import_have_the_parents_in_the_file() -> None:
     store = empty_store()
     content = pi_file("v2.jsonl")
     stream = (await imported(store, lines(content, 6))).session
@@ -321,7 +321,7 @@ async def test_usage_of_answer_is_not_counted_again_when_file_grows() -> None:
     assert len(counted) == 3
 
 
-async def test_growth_of_only_malformed_lines_is_stored() -> None:
+async def test_growth_by_only_malformed_lines_is_stored() -> None:
     store = empty_store()
     content = pi_file("v3.jsonl")
     await imported(store, content)
@@ -421,7 +421,7 @@ async def append_native(store: SessionStore, stream: StreamId) -> list[Entry]:
 # -- own session continued by another program
 
 
-async def test_continued_pi_export_returns_to_its_session() -> None:
+async def test_pi_export_continued_in_pi_is_imported_into_its_session() -> None:
     store = empty_store()
     stream = StreamId("ours")
     await append_native(store, stream)

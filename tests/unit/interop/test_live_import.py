@@ -345,7 +345,7 @@ async def test_scans_slow_down_without_changes_and_recover(
     assert await desk.texts(V3)
 
 
-async def test_sessions_of_a_database_follow_its_log(desk: Desk) -> None:
+async def test_followed_database_includes_changes_in_its_write_ahead_log(desk: Desk) -> None:
     path = desk.folder / "sessions.db"
     first, *_ = messages = [row for row in GOOSE_ROWS if row[0] == "messages"]
     make_database(path, GOOSE, [*GOOSE_ROWS[-1:], first])
@@ -368,7 +368,7 @@ async def test_damaged_session_of_a_database_is_reported_once(desk: Desk) -> Non
     assert told(await desk.look()) == []
 
 
-def test_files_below_a_folder_come_in_order(tmp_path: Path) -> None:
+def test_files_below_a_folder_are_returned_in_order(tmp_path: Path) -> None:
     names = ["b.jsonl", "a/z.jsonl", "a/c/x.jsonl", "a.txt"]
     for name in names:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

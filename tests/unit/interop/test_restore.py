@@ -219,7 +219,7 @@ async def bundle_of_many() -> Bundle:
     return await bundle_of(store, S)
 
 
-async def test_log_with_invalid_end_adds_nothing() -> None:
+async def test_log_with_an_invalid_last_entry_adds_nothing() -> None:
     bundle = await bundle_of_many()
     bad = msgspec.structs.replace(bundle.entries[-1], parent_id=EntryId("s/99"))
     content = native.write_bundle(
@@ -231,7 +231,7 @@ async def test_log_with_invalid_end_adds_nothing() -> None:
     assert await store.sessions(scope="all") == []
 
 
-async def test_log_in_pieces_can_be_restored_under_another_id() -> None:
+async def test_log_read_in_pieces_can_be_restored_under_another_id() -> None:
     store, other = empty_store(), empty_store()
     bundle = await with_turn(store)
     await create(other)

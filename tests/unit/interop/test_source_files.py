@@ -44,7 +44,7 @@ def item(text: str, offset: int, alias: str | None = None, at: int = 0) -> Item:
     return Item(user(text), 1, offset, 1, alias=alias, at=at)
 
 
-def test_stored_part_of_a_file_with_offset_zero_begins_a_new_file_version() -> None:
+def test_stored_part_at_offset_zero_begins_a_new_file_version() -> None:
     notes = [part(0, b"abc", 0), part(5, b"de", 3), part(9, b"xyz", 0)]
     first, second = originals_of(notes)
     assert (first.byte_length, first.seqs) == (5, {0, 5})

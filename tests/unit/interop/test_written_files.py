@@ -74,7 +74,7 @@ async def count(store: SessionStore) -> int:
 
 @pytest.mark.parametrize("program", WRITERS)
 @pytest.mark.parametrize("name", FILES)
-async def test_file_exported_from_an_import_returns_to_its_session(
+async def test_file_exported_from_an_import_is_imported_into_its_session(
     name: str, program: Program
 ) -> None:
     store = empty_store()
@@ -106,7 +106,9 @@ async def test_original_file_that_grows_after_export_continues_its_session(
 
 
 @pytest.mark.parametrize("program", WRITERS)
-async def test_file_exported_at_earlier_entry_returns_to_its_session(program: Program) -> None:
+async def test_file_exported_at_an_earlier_entry_is_imported_into_its_session(
+    program: Program,
+) -> None:
     store, stream = empty_store(), StreamId("ours")
     await create(store, stream)
     asked, *_ = await append(
@@ -151,7 +153,9 @@ async def test_original_and_file_exported_at_earlier_entry_can_grow_alternately(
 
 
 @pytest.mark.parametrize("program", WRITERS)
-async def test_exported_file_returns_to_session_changed_in_perdure(program: Program) -> None:
+async def test_exported_file_is_imported_into_its_session_after_changes_in_perdure(
+    program: Program,
+) -> None:
     store = empty_store()
     stream = (await imported(store, claude_file("chain.jsonl"))).session
     said = (await store.tree(stream))[0].id

@@ -38,7 +38,7 @@ def test_texts_of_every_speaker_named_in_a_question_rank_higher() -> None:
         assert {name for name, each in found.items() if each.reasons.get("speaker")} == speakers
 
 
-def test_texts_of_named_speakers_who_answer_each_other_rank_higher_among_several() -> None:
+def test_dialogue_of_named_speakers_ranks_higher_with_several_speakers() -> None:
     texts = [
         said("a", "Ana", "the moon"),
         said("e", "Eve", "the moon"),
@@ -53,7 +53,7 @@ def test_texts_of_named_speakers_who_answer_each_other_rank_higher_among_several
     assert {each.reasons["speaker"] for each in between_two.values()} == {1.0}
 
 
-def test_words_of_a_long_text_raise_the_rank_of_neighbours_less() -> None:
+def test_long_text_raises_the_rank_of_its_neighbours_less_than_a_short_one() -> None:
     def of_neighbour(length: int) -> float:
         texts = [said("a", None, "moon " + "so " * (length - 1)), said("b", None, "so")]
         return ranked(texts, "the moon?")["b"].reasons["neighbours"]

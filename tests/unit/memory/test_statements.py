@@ -51,7 +51,7 @@ def test_statement_is_found_by_meaning_without_matching_words() -> None:
     assert found.reasons.keys() == {"vector", "own vector"}
 
 
-def test_time_of_a_statement_affects_rank_but_is_not_a_match() -> None:
+def test_time_of_a_statement_affects_its_rank_but_does_not_make_it_a_hit() -> None:
     old = Statement("the hotel", START_MS - 90 * DAY_MS)
     new = Statement("the hotel", START_MS - DAY_MS)
     other = Statement("a house", START_MS - DAY_MS)

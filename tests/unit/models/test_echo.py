@@ -31,7 +31,7 @@ def test_echo_introduces_itself_with_help() -> None:
     assert "-m openai:" in text
 
 
-def test_echo_sends_instructions_once_per_conversation() -> None:
+def test_echo_explains_itself_only_once_per_conversation() -> None:
     text = text_of(ModelRequest("m", (user("a"), assistant("b"), user("again"))))
     assert text == "offline scripted model: you wrote “again”."
 

@@ -22,12 +22,12 @@ STEADY = RetryPolicy(jitter=0)
 UNAVAILABLE = ModelUnavailable("m", "gone")
 
 
-def test_retry_waits_double_from_two_seconds_and_end_after_three_attempts() -> None:
+def test_retry_delays_double_from_two_seconds_and_end_after_three_attempts() -> None:
     waits = [next_wait(RetryPolicy(), attempt, UNAVAILABLE, 0.5) for attempt in (1, 2, 3, 4)]
     assert waits == [2.0, 4.0, None, None]
 
 
-def test_retry_waits_stop_growing_at_the_cap() -> None:
+def test_retry_delays_stop_growing_at_the_cap() -> None:
     policy = RetryPolicy(max_attempts=10_000, jitter=0)
     waits = [next_wait(policy, attempt, UNAVAILABLE, 0.5) for attempt in (5, 6, 7, 9_999)]
     assert waits == [32.0, 60.0, 60.0, 60.0]
@@ -58,7 +58,9 @@ def test_retry_is_not_earlier_than_provider_requests(
 
 
 @given(st.integers(1, 9), st.floats(0, 1))
-def test_jitter_changes_wait_within_its_share_and_cap(attempt: int, random01: float) -> None:
+def test_jitter_changes_the_delay_at_most_by_its_share_and_up_to_the_cap(
+    attempt: int, random01: float
+) -> None:
     policy = RetryPolicy(max_attempts=10)
     steady = next_wait(RetryPolicy(max_attempts=10, jitter=0), attempt, UNAVAILABLE, 0.5)
     wait = next_wait(policy, attempt, UNAVAILABLE, random01)
@@ -76,7 +78,7 @@ def test_retry_wait_is_at_least_as_long_as_the_provider_requests(
     assert wait >= asked_s
 
 
-def test_retry_waits_without_jitter_never_shrink() -> None:
+def test_retry_delays_without_jitter_never_shrink() -> None:
     policy = RetryPolicy(max_attempts=20, jitter=0)
     waits = [next_wait(policy, attempt, UNAVAILABLE, 0.5) or 0 for attempt in range(1, 20)]
     assert all(earlier <= later for earlier, later in itertools.pairwise(waits))
@@ -91,6 +93,6 @@ def test_invalid_retry_policy_is_rejected(wrong: dict[str, float]) -> None:
         RetryPolicy(**wrong)  # pyright: ignore[reportArgumentType] - wrong on purpose
 
 
-def test_retry_waits_can_grow_by_a_constant_amount() -> None:
+def test_retry_delays_can_grow_by_a_constant_amount() -> None:
     policy = RetryPolicy(max_attempts=9, first_wait_s=1, cap_s=3, jitter=0, growth="linear")
     assert [next_wait(policy, n, UNAVAILABLE, 0.5) for n in (1, 2, 3, 4)] == [1.0, 2.0, 3.0, 3.0]

@@ -110,7 +110,7 @@ def test_empty_request_can_match_conditions() -> None:
     assert does_hold(When(nth=1, round=1, after="user", user_contains=""))
 
 
-def test_first_matching_rule_precedes_the_sequence() -> None:
+def test_first_matching_rule_has_priority_over_the_sequence() -> None:
     scenario = Scenario(
         name="x",
         rules=(

@@ -249,7 +249,9 @@ def test_empty_conversation_has_no_answers() -> None:
     ("steps", "limit"),
     [((Hang(),), "first_byte_timeout_s"), ((Say("Wait"), Hang()), "stream_idle_timeout_s")],
 )
-async def test_hang_step_ends_at_request_timeout(steps: tuple[Say | Hang, ...], limit: str) -> None:
+async def test_scripted_hang_ends_at_the_timeout_of_the_request(
+    steps: tuple[Say | Hang, ...], limit: str
+) -> None:
     clock = ManualClock()
     model = ScriptedModel(Scenario(name="a", sequence=(Reply(steps=steps),)), clock=clock)
     limits: dict[str, Any] = {limit: 30.0}

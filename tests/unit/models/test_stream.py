@@ -299,7 +299,7 @@ def test_message_is_the_same_for_any_chunk_boundaries(
         max_size=4,
     )
 )
-def test_calls_survive_any_interleaving_of_single_characters(
+def test_calls_are_complete_for_any_interleaving_of_single_characters(
     arguments: list[dict[str, object]],
 ) -> None:
     texts = [json.dumps(args) for args in arguments]

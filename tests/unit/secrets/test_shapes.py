@@ -54,7 +54,7 @@ def test_quotation_marks_are_not_part_of_a_found_value(text: str) -> None:
         ("API_KEY=“ab12c”", "ab12c"),
     ],
 )
-def test_value_in_quotation_marks_needs_no_digits(text: str, value: str) -> None:
+def test_value_in_quotation_marks_is_found_even_without_digits(text: str, value: str) -> None:
     assert set(found(text)) == {value}
 
 

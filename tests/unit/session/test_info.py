@@ -151,7 +151,7 @@ def test_session_ends_and_is_reopened() -> None:
     assert info_with(ended, reopened).status == "active"
 
 
-def test_session_is_exported_and_continues() -> None:
+def test_exported_session_is_active_again_when_reopened() -> None:
     exported, reopened = new_side(SessionExported("a", "workflow")), new_side(SessionReopened())
     assert info_with(exported).status == "exported"
     assert info_with(exported, reopened).status == "active"

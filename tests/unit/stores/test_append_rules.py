@@ -163,7 +163,7 @@ def test_lease_is_valid_only_for_its_stream() -> None:
     assert not is_current(Lease(StreamId("t"), "me", 2, 2**60), state_at())
 
 
-def test_lost_lease_is_reported_before_moved_head() -> None:
+def test_lost_lease_is_reported_before_a_head_conflict() -> None:
     write = Write(stream=S, expected_head=1, lease=Lease(S, "me", 1, 0))
     with pytest.raises(LeaseLost):
         plan_append(state_at(), write, 9, sees)

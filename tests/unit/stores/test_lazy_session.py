@@ -99,7 +99,7 @@ async def test_lazy_session_is_stored_in_one_commit(draft: LazySession, store: M
     woken.cancel()
 
 
-async def test_entry_that_makes_a_lazy_session_stored_can_refer_to_its_earlier_entries(
+async def test_first_answer_of_a_lazy_session_can_refer_to_earlier_entries(
     draft: LazySession, store: MemoryStore
 ) -> None:
     await append(draft, new_tree(user("a")), new_tree(user("b")))
@@ -226,7 +226,7 @@ async def test_change_iterator_wakes_before_and_after_a_lazy_session_is_stored(
     assert len([None async for _ in changes]) <= 1
 
 
-async def test_stored_session_is_used_in_its_store(store: MemoryStore) -> None:
+async def test_session_that_is_already_stored_uses_its_store_directly(store: MemoryStore) -> None:
     await store.commit(Commit(writes=(Write(stream=S, create=HEADER),), at=START_MS))
     stored = StoredSession(store)
     await append(stored, new_tree(user("a")))

@@ -44,7 +44,7 @@ LETTERS = st.text("aAb\u00df\u1e9e\u0130\u0131\u017f 7-\u00e9\U0010ffff\ud800", 
 
 
 @given(LETTERS, LETTERS)
-def test_index_has_every_listed_session(title: str, query: str) -> None:
+def test_name_index_contains_every_session_that_a_query_finds(title: str, query: str) -> None:
     info = named(title)
     if is_found(info, None, query):
         assert may_have(info, query)

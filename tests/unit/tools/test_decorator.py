@@ -66,7 +66,7 @@ def test_options_of_decorator_are_used() -> None:
     assert (f.timeout_s, f.max_output_bytes) == (1, 10)
 
 
-def test_reading_tool_retries_unknown_outcome_by_default() -> None:
+def test_tool_that_only_reads_is_retried_after_an_unknown_outcome() -> None:
     def f() -> None: ...
 
     assert tool(effect="read")(f).on_unknown == "retry"

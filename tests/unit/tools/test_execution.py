@@ -286,7 +286,7 @@ async def test_result_that_is_no_json_logs_its_cause(caplog: pytest.LogCaptureFi
     assert "the result of the tool act cannot be written as JSON\nTraceback" in caplog.text
 
 
-async def test_error_that_a_tool_means_is_logged_for_debugging_only(
+async def test_error_raised_as_tool_error_is_logged_only_at_debug_level(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, "perdure")

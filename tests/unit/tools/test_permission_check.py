@@ -113,7 +113,7 @@ def test_tool_with_needs_approval_asks_in_every_mode_except_plan() -> None:
 
 
 @pytest.mark.parametrize("what", ["", "x" * 600, f"curl -H {KEY}"])
-def test_undisplayable_call_requires_approval_each_time(what: str) -> None:
+def test_call_that_cannot_be_displayed_in_full_needs_approval_each_time(what: str) -> None:
     ruling = judge_call(spec_of(), {"what": what}, mode("ask"))
     assert (ruling.decision, ruling.grant) == ("ask", None)
     assert KEY not in ruling.text

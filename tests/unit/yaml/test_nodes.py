@@ -93,7 +93,7 @@ def test_unknown_key_names_the_key_that_it_probably_means() -> None:
     )
 
 
-def test_values_of_the_wrong_kind_are_faults_and_harmless() -> None:
+def test_values_of_the_wrong_kind_are_faults_and_read_as_defaults() -> None:
     reader, root = node_of("[true, 1.5, -1, x, [], {}, null]")
     boolean, fraction, negative, word, items, mapping, nothing = reader.items(root)
     assert reader.whole(boolean) == 0

@@ -13,7 +13,7 @@ from perdure.adapters.google_adk.state import (
 )
 
 
-def test_state_changes_are_separated_by_scope_and_temporary_changes_are_left_out() -> None:
+def test_state_changes_are_grouped_by_scope_without_temporary_changes() -> None:
     changes = changes_of({"a": 1, "user:b": 2, "app:c": 3, "temp:d": 4, "other:e": 5})
     assert (changes.session, changes.user, changes.app) == (
         {"a": 1, "other:e": 5},
@@ -22,7 +22,7 @@ def test_state_changes_are_separated_by_scope_and_temporary_changes_are_left_out
     )
 
 
-def test_merged_state_shares_no_object_with_its_origin() -> None:
+def test_changing_a_merged_state_does_not_change_its_origin() -> None:
     own = {"list": [1]}
     state = merged(own, {"b": 2}, {"c": 3})
     state["list"].append(2)

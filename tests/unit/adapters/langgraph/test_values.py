@@ -48,13 +48,13 @@ def test_grown_array_is_stored_as_its_tail() -> None:
     assert all(len(str(record["tail"])) < 250 for record in tails)
 
 
-def test_equal_value_is_stored_once_within_a_limited_distance() -> None:
+def test_unchanged_value_is_stored_again_only_after_many_checkpoints() -> None:
     path = history([b"x" * 1_000] * 200)
     assert sum("type" in record["c"] for record in path) == 4
     assert read(path).data == b"x" * 1_000
 
 
-def test_stored_changes_of_a_value_give_the_whole_value_again() -> None:
+def test_value_is_rebuilt_from_its_stored_changes() -> None:
     rng = random.Random(7)
     data, before = b"", None
     path: list[dict[str, dict[str, object]]] = []

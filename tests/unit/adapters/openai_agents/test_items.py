@@ -97,7 +97,7 @@ async def stored(item: dict[str, Any]) -> tuple[perdure.Entry, dict[str, Any]]:
 
 
 @pytest.mark.parametrize(("item", "role", "text"), READABLE)
-async def test_readable_item_is_message_and_returns_unchanged(
+async def test_readable_item_becomes_a_message_and_is_restored_unchanged(
     item: dict[str, Any], role: str, text: str
 ) -> None:
     entry, again = await stored(item)
@@ -110,7 +110,7 @@ async def test_readable_item_is_message_and_returns_unchanged(
 
 
 @pytest.mark.parametrize("item", OPAQUE)
-async def test_item_that_is_no_message_becomes_a_custom_entry_and_returns_unchanged(
+async def test_item_that_is_not_a_message_is_stored_as_custom_entry_and_restored(
     item: dict[str, Any],
 ) -> None:
     entry, again = await stored(item)
@@ -118,7 +118,7 @@ async def test_item_that_is_no_message_becomes_a_custom_entry_and_returns_unchan
     assert json.dumps(again) == json.dumps(item)
 
 
-async def test_tool_call_item_has_its_arguments_and_reasoning_item_its_text() -> None:
+async def test_tool_call_and_reasoning_items_become_message_parts() -> None:
     call = (await stored(CALL))[0].message
     assert call is not None
     assert call.tool_calls == (perdure.ToolCallPart("c1", "add", {"a": 1, "b": 2}),)
@@ -147,7 +147,7 @@ async def test_usual_answer_item_is_stored_without_a_second_copy_of_its_content(
     assert b"annotations" not in entry.body
 
 
-async def test_change_of_a_returned_answer_changes_no_other_answer() -> None:
+async def test_changing_a_returned_answer_does_not_change_other_answers() -> None:
     (first,) = await through_memory([{**ANSWER, "content": OUTPUTS[1]}])
     first["content"][0]["annotations"].append({})
     first["content"][0]["logprobs"].append({})
@@ -155,7 +155,7 @@ async def test_change_of_a_returned_answer_changes_no_other_answer() -> None:
     assert second["content"] == OUTPUTS[1]
 
 
-async def test_picture_is_stored_as_bytes_and_returns_unchanged() -> None:
+async def test_picture_is_stored_as_bytes_and_restored_unchanged() -> None:
     picture = {"type": "input_image", "detail": "auto", "image_url": PNG}
     item = {"role": "user", "content": [{"type": "input_text", "text": "Look"}, picture]}
     entry, again = await stored(item)
@@ -176,7 +176,9 @@ async def test_picture_is_stored_as_bytes_and_returns_unchanged() -> None:
         {"role": "user", "content": "a", "x": float("nan")},
     ],
 )
-async def test_item_that_no_message_can_represent_is_recognized(item: dict[str, Any]) -> None:
+async def test_item_that_no_message_can_represent_is_restored_unchanged(
+    item: dict[str, Any],
+) -> None:
     assert not is_plain(item)
     async with perdure.open("memory:") as store:
         session = await store.create()

@@ -214,7 +214,7 @@ def test_agent_without_permissions_is_sandboxed() -> None:
     assert Agent("a", model="scripted:echo").permissions.scope == "sandboxed"
 
 
-def test_secret_in_instructions_is_logged_and_unchanged(
+def test_secret_reference_in_instructions_is_not_filled_in_and_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     agent = Agent("helper", model="scripted:echo", instructions="Use {{secrets.KEY}}.")

@@ -126,7 +126,7 @@ async def imported(stage: Stage) -> Stage:
     return other
 
 
-async def test_imported_session_accepts_a_local_agent_and_can_only_restrict_it() -> None:
+async def test_imported_session_can_only_restrict_the_tools_of_its_local_agent() -> None:
     stage = Stage(says("hi"))
     theirs = msgspec.structs.replace(helper(*TOOLS, **WIDE), instructions="Obey the file.")
     await started(stage, theirs)
@@ -146,7 +146,7 @@ async def test_imported_session_accepts_a_local_agent_and_can_only_restrict_it()
     assert again.agent.permissions.scope == "sandboxed"
 
 
-async def test_import_of_a_file_and_its_export_give_the_same_bytes() -> None:
+async def test_imported_session_is_exported_with_the_same_bytes() -> None:
     stage = Stage(says("hi"))
     chat = await started(stage, helper(*TOOLS, **WIDE))
     await chat.send("hello")

@@ -44,7 +44,7 @@ async def test_message_without_workspace_change_records_no_change() -> None:
     assert theatre.players.requests[-1].system == "tea big a.py:1-2"
 
 
-async def test_repeated_or_refused_message_with_a_key_changes_no_workspace() -> None:
+async def test_repeated_or_refused_keyed_message_does_not_change_the_workspace() -> None:
     theatre = Theatre()
     chat = await theatre.runtime(AGENT).start(AGENT, workspace=PLACE, id="s")
     await chat.send("one", idempotency_key="k", variables={"shop": "coffee"})
@@ -61,7 +61,7 @@ async def test_repeated_or_refused_message_with_a_key_changes_no_workspace() -> 
     assert len(await theatre.bodies(WorkspaceChanged)) == 2
 
 
-async def test_workspace_change_keeps_the_recorded_scope_despite_a_restricted_handle() -> None:
+async def test_workspace_change_by_a_restricted_handle_keeps_the_recorded_scope() -> None:
     theatre = Theatre()
     runtime = theatre.runtime(AGENT)
     agent = msgspec.structs.replace(AGENT, permissions=Permissions(scope="project"))

@@ -205,7 +205,7 @@ async def test_no_extraction_is_pending_without_extractor(store: Store) -> None:
     assert episode.extraction is None
 
 
-async def test_exhausted_budget_prevents_model_call(store: Store) -> None:
+async def test_exhausted_budget_prevents_the_model_call_of_the_extractor(store: Store) -> None:
     agent = replace(MODEL, max_cost_microcents=1, on_exceed="warn")
     model = Talk(ANSWER)
     prices = {"scripted:any": Price(1_000_000_000, 1_000_000_000)}
@@ -219,7 +219,7 @@ async def test_exhausted_budget_prevents_model_call(store: Store) -> None:
     assert "budget" in outcome.problem
 
 
-async def test_imported_extraction_is_not_run(tmp_path: Path) -> None:
+async def test_extraction_that_an_imported_log_requests_is_not_run(tmp_path: Path) -> None:
     async with perdure.open("memory:") as store, perdure.open("memory:") as other:
         model = ScriptedModel(["Hello"])
         async with Runtime(store, agents=[agent_with(Noted())], models=model) as runtime:
@@ -264,7 +264,7 @@ def test_invalid_extractor_is_rejected() -> None:
             MemoryConfig(extractor=wrong)
 
 
-def test_snapshot_and_file_contain_the_extractor() -> None:
+def test_agent_snapshot_and_agent_file_contain_the_extractor() -> None:
     own = agent_with(Noted())
     memory = own.snapshot()["memory"]
     assert isinstance(memory, dict)

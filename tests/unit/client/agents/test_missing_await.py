@@ -30,7 +30,7 @@ async def test_error_for_a_message_to_an_unawaited_chat_mentions_the_missing_awa
             chat.close()
 
 
-async def test_started_chat_is_awaited_in_every_way_of_asyncio() -> None:
+async def test_start_can_be_awaited_in_every_way_that_asyncio_offers() -> None:
     async with perdure.open("memory:") as store, perdure.Runtime(store, [ECHO]) as runtime:
         first = await runtime.start("a")
         second, third = await asyncio.gather(

@@ -98,7 +98,7 @@ def test_missing_package_is_reported_with_its_extra(
     assert KEYS[provider] not in str(refused.value)  # it is set
 
 
-def test_states_list_available_and_missing_providers() -> None:
+def test_provider_states_include_available_and_missing_providers() -> None:
     environment = {"OPENAI_API_KEY": SECRET, "OLLAMA_BASE_URL": "http://big:1/v1"}
     keyring = {"anthropic": SECRET}.get
     found = {state.name: state for state in provider_states(environment, keyring=keyring)}
@@ -113,7 +113,7 @@ def test_states_list_available_and_missing_providers() -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="files have no mode there")
-def test_readable_key_file_makes_only_its_provider_unusable(tmp_path: Path) -> None:
+def test_key_file_that_others_can_read_makes_only_its_provider_unusable(tmp_path: Path) -> None:
     environment = {"XDG_CONFIG_HOME": str(tmp_path), "OPENAI_API_KEY": SECRET}
     file = key_file(PROVIDERS["google"], environment)
     write_key_file(file, SECRET)
@@ -136,7 +136,7 @@ def test_missing_package_is_reported_before_a_missing_key(monkeypatch: pytest.Mo
     assert anthropic.remedy == PROVIDERS["anthropic"].install
 
 
-def test_reading_the_states_loads_no_library() -> None:
+def test_reading_provider_states_loads_no_provider_library() -> None:
     program = (
         "import sys; from perdure.client.agents.providers import provider_states;"
         "provider_states({}, keyring=lambda name: None); print(*sys.modules)"

@@ -115,7 +115,7 @@ async def test_waiting_turn_without_references_is_not_garbage_collected() -> Non
         await woken.wait()
 
 
-async def test_reply_field_accessed_on_turn_raises_error_with_its_location() -> None:
+async def test_reply_field_accessed_on_a_turn_raises_error_that_shows_the_await() -> None:
     turn = (await Stage(says("Hello")).chat()).send("hi")
     with pytest.raises(AttributeError, match=r"its reply has: \(await turn\)\.text"):
         attrgetter("text")(turn)
@@ -216,7 +216,7 @@ def test_every_failure_of_a_turn_is_documented() -> None:
     assert sorted(named) == sorted(get_args(TurnFailure))
 
 
-def test_turn_that_its_program_leaves_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_turn_left_unfinished_by_its_program_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "perdure.client.agents.turn")
 
     async def leave(*, is_begun: bool) -> None:

@@ -20,7 +20,7 @@ from perdure.errors import ConfigError
 from perdure.stores.cluster.protocol import Work
 
 
-def test_dbos_without_list_of_queues_is_refused_with_remedy() -> None:
+def test_dbos_without_a_queue_list_is_refused_with_a_remedy() -> None:
     with pytest.raises(ConfigError, match=r"cannot be used.*pip install 'dbos>=3\.4,<3\.5'"):
         listen_to(SimpleNamespace(), [])
 
@@ -33,7 +33,7 @@ def test_dbos_polls_exactly_the_queues_in_the_given_list() -> None:
     assert dbos._listening_queues == ["later"]
 
 
-def test_dbos_without_reads_of_queues_is_refused_with_remedy() -> None:
+def test_dbos_without_get_queue_is_refused_with_a_remedy() -> None:
     with pytest.raises(ConfigError, match=r"no get_queue.*pip install 'dbos>=3\.4,<3\.5'"):
         keep_queues(SimpleNamespace(), {})
 

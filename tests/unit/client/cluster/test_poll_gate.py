@@ -55,7 +55,7 @@ def test_poll_thread_of_a_queue_with_work_continues_first() -> None:
         assert idle.wait(LONG_S)
 
 
-def test_queue_threads_continue_while_the_poll_query_fails() -> None:
+def test_poll_threads_continue_if_the_query_for_work_fails() -> None:
     def ask(queues: Collection[str]) -> list[str]:
         raise OSError(str(queues))
 
@@ -63,7 +63,7 @@ def test_queue_threads_continue_while_the_poll_query_fails() -> None:
         assert waits(event, "b").wait(LONG_S)
 
 
-def test_threads_without_queue_wait_normally() -> None:
+def test_thread_that_polls_no_queue_waits_normally() -> None:
     with gate(list) as event:
         assert event.wait(0.001) is False
         event.set()

@@ -42,7 +42,7 @@ def test_worker_with_agent_and_tools_meets_requirement() -> None:
     assert requirement_of(WITHOUT.snapshot()).is_met_by(WITH)
 
 
-def test_tools_of_mcp_servers_are_required_by_server() -> None:
+def test_mcp_tools_require_their_server_and_not_each_tool() -> None:
     snapshot = {
         **WITH.snapshot(),
         "tools": [{"name": "docs_find", "schema_hash": "x"}],

@@ -14,7 +14,7 @@ async def write(order: CallOrder, written: list[str], name: str, ticks: int) -> 
         written.append(name)
 
 
-async def test_slow_call_writes_in_the_order_of_calls() -> None:
+async def test_slow_call_still_writes_before_later_calls() -> None:
     order, written = CallOrder(), list[str]()
     await asyncio.gather(*(write(order, written, name, 5 - n) for n, name in enumerate("abcde")))
     assert written == list("abcde")

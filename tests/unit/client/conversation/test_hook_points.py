@@ -65,7 +65,7 @@ async def test_request_hook_changes_request_but_not_model() -> None:
     assert (await chat.session.messages())[0].text == "hello"
 
 
-async def test_answer_supplied_by_hook_needs_no_call() -> None:
+async def test_answer_supplied_by_hook_needs_no_model_call() -> None:
     stage = Stage()
     chat = await stage.chat([change])
     stage.store.hooks.on("before_model_call", lambda point: assistant("from the hook"))

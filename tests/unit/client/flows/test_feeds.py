@@ -103,7 +103,7 @@ class MovingStore(ReadStore):
         return found
 
 
-async def test_commits_to_both_logs_during_a_read_are_read_whole() -> None:
+async def test_commit_to_both_logs_during_a_feed_read_is_read_completely() -> None:
     clock = ManualClock()
     store = MovingStore(clock=clock, random=SeededRandom(1))
     session = StreamId(f"{FLOW}__build")
@@ -156,7 +156,7 @@ async def test_role_that_has_not_started_has_empty_feed(tmp_path: Path) -> None:
     assert (point.role, point.session_seq) == ("reviewer", -1)
 
 
-def test_feed_point_is_encoded_as_text() -> None:
+def test_feed_point_round_trips_through_its_text() -> None:
     point = FeedPoint("owner", count=3, nodes=("plan",))
     assert decode_point(encode_point(point)) == point
     with pytest.raises(ValueError, match="JSON"):

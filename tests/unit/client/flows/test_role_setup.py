@@ -31,13 +31,13 @@ def test_model_without_known_provider_is_rejected() -> None:
         known.check_models(("scripted:flow", "nobody:x"), "offered_models")
 
 
-def test_client_without_router_gets_no_provider_query() -> None:
+def test_provider_of_a_model_is_not_checked_without_a_router() -> None:
     Equipment(SCRIPTED, {}).check_models(("mine:x",), "model")
     with pytest.raises(WrongArgument):
         Equipment(SCRIPTED, {}).check_models(("mine",), "model")
 
 
-def test_role_can_use_tools_of_its_agent_or_of_the_flow_start() -> None:
+def test_role_uses_the_tools_of_its_agent_unless_the_flow_start_gives_tools() -> None:
     known = equipment(OWNER)
     known.check_tools("owner_2", ("read_file",))
     with pytest.raises(ConfigError, match="owner_2 has no tool write_file; it has: read_file"):

@@ -51,7 +51,7 @@ async def begun(stage: FlowStage) -> Flow:
     return flow
 
 
-async def test_flow_is_completed_through_inbox_alone(tmp_path: Path) -> None:
+async def test_flow_can_be_completed_with_only_the_inbox(tmp_path: Path) -> None:
     stage = stage_in(tmp_path)
     flow = await begun(stage)
     for topic, answer, status in (

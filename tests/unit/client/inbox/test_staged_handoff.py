@@ -17,7 +17,9 @@ from tests.integration.flows.test_scenarios import texts
 KEY = "owner-intake=>build"
 
 
-async def test_missing_file_is_approved_as_it_was_staged(tmp_path: Path) -> None:
+async def test_handoff_whose_file_is_missing_is_approved_with_its_staged_content(
+    tmp_path: Path,
+) -> None:
     _, flow, file = await staged(tmp_path)
     file.unlink()
     await flow.approve()

@@ -13,12 +13,12 @@ from perdure.client.lookup.store_files import (
 )
 
 
-def test_database_file_is_read_from_the_address(tmp_path: Path) -> None:
+def test_path_of_the_database_file_is_read_from_the_address(tmp_path: Path) -> None:
     assert database_file(f"sqlite:///{tmp_path}/a?b.db") == tmp_path / "a?b.db"
     assert database_file("memory:") is None
 
 
-def test_session_folder_is_read_from_the_address(tmp_path: Path) -> None:
+def test_path_of_the_session_folder_is_read_from_the_address(tmp_path: Path) -> None:
     assert own_folders(f"jsonl:///{tmp_path}/a%20b?dialect=pi") == (tmp_path / "a b",)
     assert own_folders("jsonl:///") == ()
     assert own_folders(f"sqlite:///{tmp_path}/a.db") == ()
@@ -32,7 +32,9 @@ def test_database_file_and_its_side_files_are_part_of_the_store(tmp_path: Path, 
     assert not is_part_of(tmp_path / "b.db", address)
 
 
-def test_session_file_is_part_of_its_folder_and_others_are_not(tmp_path: Path) -> None:
+def test_session_files_in_the_folder_belong_to_the_store_and_other_files_do_not(
+    tmp_path: Path,
+) -> None:
     address = f"jsonl:///{tmp_path}?dialect=operator"
     assert is_part_of(tmp_path / "x" / "new.jsonl", address)
     assert is_part_of(tmp_path / ".perdure" / "any", address)

@@ -166,7 +166,7 @@ class CountingStore(MemoryStore):
             raise
 
 
-async def test_facts_remembered_concurrently_are_read_twice_per_call(clock: ManualClock) -> None:
+async def test_each_concurrent_remember_call_reads_the_facts_only_twice(clock: ManualClock) -> None:
     counting = CountingStore(clock=clock, random=SeededRandom())
     memory = Store(counting, Outside(clock, SeededRandom(1))).memory
     await asyncio.gather(*(memory.remember(f"fact {n}", subject="ana") for n in range(30)))
@@ -174,7 +174,7 @@ async def test_facts_remembered_concurrently_are_read_twice_per_call(clock: Manu
     assert (counting.conflicts, counting.reads) == (0, 2 * 30 + 1)
 
 
-async def test_known_fact_remembered_with_key_is_not_stored_again_once_forgotten(
+async def test_known_fact_remembered_with_key_is_not_stored_after_it_is_forgotten(
     store: Store,
 ) -> None:
     memory = store.memory
@@ -190,7 +190,9 @@ async def test_known_fact_remembered_with_key_is_not_stored_again_once_forgotten
     assert await memory.facts(subject="ana") == []
 
 
-async def test_used_key_with_text_of_another_known_fact_raises_mismatch(store: Store) -> None:
+async def test_used_idempotency_key_with_the_text_of_another_fact_raises_mismatch(
+    store: Store,
+) -> None:
     memory = store.memory
     for text in ("likes tea", "likes milk"):
         await memory.remember(text, subject="ana")

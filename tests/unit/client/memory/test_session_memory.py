@@ -187,7 +187,7 @@ def look() -> str:
     return LONG
 
 
-async def test_recalled_texts_are_dropped_for_tool_calls_of_turn() -> None:
+async def test_recalled_texts_are_dropped_to_make_room_for_tool_calls_of_the_turn() -> None:
     for budget, is_recalled in ((2_000, True), (400, False)):
         async with perdure.open("memory:") as store:
             await with_past(store)
@@ -208,7 +208,7 @@ async def test_recalled_texts_are_dropped_for_tool_calls_of_turn() -> None:
             assert (left_out > 0) != is_recalled, "the log says what was left out"
 
 
-async def test_recalled_texts_are_left_out_if_pinned_messages_need_their_space() -> None:
+async def test_recalled_texts_are_omitted_if_pinned_messages_need_their_space() -> None:
     for budget, is_recalled in ((2_000, True), (400, False)):
         async with perdure.open("memory:") as store:
             await with_past(store)
@@ -226,7 +226,7 @@ async def test_recalled_texts_are_left_out_if_pinned_messages_need_their_space()
             assert estimate_request(model.requests[0]) <= budget or not is_recalled
 
 
-async def test_recalled_texts_are_dropped_for_history_in_model_window() -> None:
+async def test_recalled_texts_are_dropped_to_make_room_for_history_in_model_window() -> None:
     compaction = CompactionSettings(is_enabled=False)
     helper = Agent("helper", model="x:y", memory=MemoryConfig(), compaction=compaction)
     recalled: list[int] = []

@@ -99,7 +99,7 @@ async def test_fork_of_invoked_agents_session_counts_copied_calls_once(tmp_path:
         assert (await store.usage())[0].calls == before + 1
 
 
-async def test_copied_stores_count_calls_of_forks_once(tmp_path: Path) -> None:
+async def test_calls_of_forks_are_counted_once_after_a_copy_of_the_store(tmp_path: Path) -> None:
     async with (
         perdure.open(f"sqlite:///{tmp_path / 'a.db'}", clock=ManualClock()) as source,
         perdure.open(f"jsonl:///{tmp_path / 'files'}") as files,

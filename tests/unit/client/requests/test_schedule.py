@@ -163,7 +163,7 @@ async def test_recurring_message_is_planned_once_and_again_after_its_time(store:
         assert following.due_at == GREEN.next_after(planned.due_at)
 
 
-async def test_recurring_message_survives_a_kill_between_session_and_request(store: Store) -> None:
+async def test_recurring_message_is_planned_if_a_kill_left_only_its_session(store: Store) -> None:
     due_at = GREEN.next_after(store.outside.clock.now_ms())
     name = f"daily-{GREEN.key}-{datetime.fromtimestamp(due_at / 1000, UTC):%Y%m%dT%H%M}"
     async with Runtime(store, agents=[DAILY]) as runtime:
@@ -444,7 +444,7 @@ async def test_planned_session_that_was_granted_other_tools_keeps_its_mcp_server
             assert {name.removeprefix("mcp_").partition("_")[0] for name in names} == expected
 
 
-async def test_cancelled_recurring_message_is_planned_again_while_its_session_is_held(
+async def test_message_after_a_cancelled_recurring_one_is_planned_despite_a_held_lease(
     store: Store,
 ) -> None:
     async with Runtime(store, agents=[DAILY]) as runtime:

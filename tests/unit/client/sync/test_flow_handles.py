@@ -16,7 +16,7 @@ from perdure.session.flows.graph import FlowNode, Graph
 from tests.fakes.flow_stage import ends, says
 
 
-def test_unknown_attribute_raises_the_error_of_a_module() -> None:
+def test_unknown_name_in_the_blocking_module_raises_attribute_error() -> None:
     assert blocking.Flows.__name__ == "Flows"
     with pytest.raises(AttributeError, match="no attribute 'Ghost'"):
         _ = blocking.__getattr__("Ghost")

@@ -75,7 +75,7 @@ def test_async_iterator_is_read_step_by_step() -> None:
 
 
 @pytest.mark.full_only
-def test_iterator_left_early_is_closed() -> None:
+def test_iterator_whose_loop_is_left_early_is_closed() -> None:
     portal = Portal()
     ended: list[str] = []
     for number in portal.iterate(count(5, ended)):
@@ -124,7 +124,7 @@ def test_portal_waits_for_tasks_that_end_when_the_store_closes() -> None:
     assert workers[0].done()
 
 
-def test_portal_closed_twice_first_ends_its_running_calls() -> None:
+def test_portal_closed_twice_cancels_its_running_calls_and_closes_once() -> None:
     steps: list[str] = []
 
     async def for_ever() -> None:

@@ -134,7 +134,7 @@ def test_missing_price_in_a_record_is_an_unknown_cost() -> None:
         assert usage.cost_microcents is None
 
 
-def test_model_name_has_known_parts() -> None:
+def test_model_name_is_built_from_the_known_parts() -> None:
     assert model_name("openai", "gpt") == "openai:gpt"
     assert model_name(None, "gpt") == "gpt"
     assert model_name(None, None) is None
@@ -202,7 +202,7 @@ def test_message_with_an_unknown_role_is_read_as_none(role: object) -> None:
     assert read(role=role, content="x") is None
 
 
-def test_retained_tail_keeps_only_messages_for_model() -> None:
+def test_retained_tail_contains_only_messages_that_the_model_receives() -> None:
     tail: list[object] = [
         {"role": "user", "content": "q"},
         {"role": "bashExecution", "command": "ls", "output": "", "excludeFromContext": True},

@@ -82,7 +82,7 @@ def test_ids_are_written_at_the_position_that_pi_uses() -> None:
     assert list(custom) == ["type", "customType", "id", "parentId", "timestamp"]
 
 
-def test_answer_without_a_stop_reason_gets_it_from_its_parts() -> None:
+def test_missing_stop_reason_of_an_answer_is_derived_from_its_parts() -> None:
     assert answer(assistant("yes"), 0, None, WRITING)["stopReason"] == "stop"
     assert (
         answer(assistant(tool_call("c", "read", {})), 0, None, WRITING)["stopReason"] == "toolUse"

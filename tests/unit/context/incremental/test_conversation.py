@@ -110,7 +110,7 @@ def pinned_at(log: TreeLog, *pins: EntryId) -> Conversation:
     return conversation_of(window)
 
 
-def test_result_of_a_pinned_call_makes_the_conversation_be_rebuilt() -> None:
+def test_result_of_a_pinned_call_forces_a_rebuild_of_the_conversation() -> None:
     log = TreeLog()
     _, call = log.extend(user("look at this"), assistant(tool_call("c", "look")))
     conversation = pinned_at(log, call)

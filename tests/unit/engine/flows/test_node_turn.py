@@ -149,7 +149,7 @@ async def test_repair_turn_is_abandoned_if_another_process_did_the_repair(tmp_pa
         await second.beside(STARTED)
 
 
-async def test_graph_edit_of_owner_applies_with_its_handoff(
+async def test_graph_change_by_the_owner_role_is_committed_with_its_handoff(
     tmp_path: Path,
 ) -> None:
     place = Place()

@@ -73,7 +73,7 @@ async def test_flow_of_roles_in_a_line_runs_to_its_end(tmp_path: Path) -> None:
     ]
 
 
-async def test_cancellation_while_run_ends_is_raised(tmp_path: Path) -> None:
+async def test_cancellation_at_the_end_of_a_flow_run_is_raised(tmp_path: Path) -> None:
     place = Place(tmp_path, owner=[ASK])
     here = await begun(place.store, place.clock, LINE, tmp_path)
     is_ending, may_end = asyncio.Event(), asyncio.Event()
@@ -237,7 +237,7 @@ async def test_flow_is_complete_after_role_reviews_and_feedback(tmp_path: Path) 
     assert (await place.run()).run == state.run
 
 
-async def test_reply_to_unusable_role_stays_queued_and_is_tried_once(
+async def test_reply_to_a_role_that_cannot_run_stays_queued_and_is_tried_once(
     tmp_path: Path,
 ) -> None:
     place = Place(tmp_path)

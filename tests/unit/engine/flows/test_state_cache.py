@@ -156,7 +156,7 @@ def test_completed_flow_is_evicted_first(monkeypatch: pytest.MonkeyPatch) -> Non
     assert held(states, "abc") == ["b"]
 
 
-def test_storing_state_in_cache_checks_no_other_state(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_storing_a_flow_state_does_not_scan_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[str] = []
     is_completed = state_cache._is_completed  # pyright: ignore[reportPrivateUsage] - it is counted
 

@@ -71,7 +71,7 @@ async def test_closing_stream_closes_model_stream() -> None:
     assert words.is_closed
 
 
-async def test_supplied_answer_is_streamed_like_model_answer() -> None:
+async def test_answer_supplied_by_a_hook_is_streamed_like_a_model_answer() -> None:
     hooks = Hooks()
     answer = assistant(thinking("hm"), "look", tool_call("c", "look", {"at": [1]}))
     hooks.on("before_model_call", lambda point: answer)
@@ -90,7 +90,7 @@ async def test_blocked_call_raises_engine_error() -> None:
         await anext(HookedModels(Words(), hooks, "s").stream(REQUEST))
 
 
-async def test_blocked_tool_has_no_result_hook() -> None:
+async def test_result_hook_is_not_called_for_a_blocked_tool() -> None:
     hooks, asked = Hooks(), list[ToolAnswered]()
     hooks.on("tool_call", lambda point: Block("no"))
     hooks.on("tool_result", asked.append)
@@ -171,7 +171,7 @@ async def test_failing_guard_hook_on_a_tool_result_withholds_the_result() -> Non
     assert "seen" not in run.output.text
 
 
-async def test_hook_text_about_failure_is_truncated_like_output() -> None:
+async def test_failure_text_set_by_a_hook_is_truncated_like_output() -> None:
     hooks, asked = Hooks(), list[ToolAnswered]()
     hooks.on("tool_result", asked.append)
     hooks.on("tool_result", lambda point: ToolOutput(point.output.text * 2, is_error=True))

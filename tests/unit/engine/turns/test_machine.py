@@ -81,7 +81,7 @@ def test_idempotency_key_of_call_is_its_unique_log_position() -> None:
     assert len(keys) == len(set(keys)) == 4
 
 
-def test_outcomes_refer_to_the_message_that_follows_them() -> None:
+def test_outcome_of_a_tool_call_refers_to_its_result_message() -> None:
     course = Course()
     course.happens(inputs.Answered(assistant(tool_call("c1", "retry"))))
     course.happens(inputs.ToolReturned("one"))
@@ -110,7 +110,7 @@ def test_turn_limit_ends_turn_with_error_without_model_call() -> None:
     assert "max_turns" in (course.state.finished.error or "")
 
 
-def test_tool_round_limit_allows_n_rounds_and_n_plus_1_calls() -> None:
+def test_tool_round_limit_of_n_allows_n_tool_rounds_and_n_plus_1_model_calls() -> None:
     config = msgspec.structs.replace(CONFIG, limits=Limits(max_tool_rounds=2))
     course = Course(config)
     for _ in range(2):
@@ -123,7 +123,7 @@ def test_tool_round_limit_allows_n_rounds_and_n_plus_1_calls() -> None:
     assert course.log.messages[-1].role == "tool"
 
 
-def test_correctable_errors_are_counted_by_round_and_end_the_turn() -> None:
+def test_correctable_errors_count_once_per_round_and_end_the_turn_at_the_limit() -> None:
     config = msgspec.structs.replace(CONFIG, limits=Limits(max_correctable_rounds=1))
     course = Course(config)
     wrong = assistant(tool_call("c1", "unheard-of"), tool_call("c2", "unheard-of"))

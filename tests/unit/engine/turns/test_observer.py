@@ -20,7 +20,7 @@ async def look() -> str:
     return "seen"
 
 
-async def test_turn_without_observer_costs_few_calls(
+async def test_turn_without_telemetry_calls_few_observer_functions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(runtime_services, "chosen_observer", always(SILENCE))

@@ -153,7 +153,7 @@ async def test_new_turn_restores_the_session_state_from_a_log_of_any_length() ->
     assert (await carried_state(stage.memory, S, head)).spent.cost_microcents > 10
 
 
-async def test_spending_is_computed_if_turn_entries_lack_it() -> None:
+async def test_spending_is_computed_from_calls_if_turn_entries_do_not_contain_it() -> None:
     stage = Stage()
     session = await stage.store.create(id="s")
     lease = await stage.memory.acquire_lease(S, "x", 1_000)

@@ -122,7 +122,7 @@ async def test_newest_stop_request_for_a_turn_or_its_request_is_found(store: Sto
 
 
 @pytest.mark.parametrize("between", [0, 30, 31, 32, 33, 80])
-async def test_open_request_is_found_with_its_stop_at_any_distance(
+async def test_open_request_and_its_stop_request_are_found_at_any_distance(
     store: Store, between: int
 ) -> None:
     async with Runtime(store, agents=[AGENT]) as runtime:
@@ -147,7 +147,7 @@ async def test_open_request_is_found_with_its_stop_at_any_distance(
             assert await read_request(store, chat, request + 1) is not None
 
 
-async def test_breaking_off_a_turn_without_an_open_turn_appends_no_entry(store: Store) -> None:
+async def test_breaking_off_the_turn_of_an_idle_session_appends_no_entry(store: Store) -> None:
     async with Runtime(store, agents=[AGENT]) as runtime:
         chat = await runtime.start(AGENT)
         before = (await store.backend.state(chat.id)).head

@@ -70,7 +70,7 @@ async def test_entries_of_other_writers_during_a_turn_cause_its_step_to_be_recom
     assert gate.runs == 1
 
 
-async def test_late_outcome_is_not_stored_under_reused_id() -> None:
+async def test_late_outcome_is_not_stored_in_a_new_session_with_the_same_id() -> None:
     stage, gate, chat = await at_the_gate("done")
     stage.clock.set_time_of_day(stage.clock.now_ms() + 60_000)
     await stage.store.erase("s")
@@ -135,7 +135,7 @@ async def test_partial_answer_is_stored_when_stream_stalls() -> None:
 
 
 @pytest.mark.parametrize("policy", ["continue", "rollback", "ask", "retry"])
-async def test_first_chunk_is_stored_at_once_if_policy_needs_it(
+async def test_first_text_chunk_is_stored_at_once_unless_the_policy_is_retry(
     policy: str,
 ) -> None:
     stage = Stage()

@@ -94,7 +94,7 @@ def test_format_detection_reads_only_the_start_of_a_file() -> None:
     assert recognised_in(b"x\n" * LINES_LOOKED_AT + pi_file("v3.jsonl")) is None
 
 
-def test_packed_file_is_reported() -> None:
+def test_compressed_or_utf_16_file_is_reported_with_a_remedy() -> None:
     assert "unpack" in (packed_as(Held(gzip.compress(pi_file(PI[0])))) or "")
     assert "UTF-8" in (packed_as(Held("{}".encode("utf-16"))) or "")
     assert packed_as(Held(b"")) is None

@@ -73,7 +73,7 @@ def test_transcript_without_tools_keeps_what_people_and_models_said() -> None:
     )
 
 
-def test_compaction_without_tools_names_the_next_line_that_is_left() -> None:
+def test_compaction_refers_to_the_next_remaining_line_if_tools_are_left_out() -> None:
     making = Making()
     making.say(user("Mend it."))
     kept = making.say(assistant(tool_call("c", "read", {"path": "t.py"})))
@@ -205,7 +205,7 @@ _OURS = re.compile(r"<details>\n<summary>[^<>]*</summary>\n?|</details>\n?")
 
 
 @given(st.lists(_lines, max_size=8), st.lists(_lines, max_size=8))
-def test_markdown_renderer_finds_only_headings_and_folds_of_the_export(
+def test_rendered_markdown_has_only_the_headings_and_folds_of_the_export(
     said: list[str], given_back: list[str]
 ) -> None:
     making = Making()

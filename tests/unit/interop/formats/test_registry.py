@@ -13,11 +13,11 @@ from perdure.interop.reports import Format
 from tests.fakes.sources import FILES
 
 
-def test_every_format_has_a_name_users_can_type() -> None:
+def test_type_of_format_names_contains_every_format() -> None:
     assert {native.FORMAT, *FORMATS} == set(get_args(Format))
 
 
-def test_no_earlier_format_accepts_record_of_later_format() -> None:
+def test_record_is_not_accepted_by_a_format_listed_before_its_own() -> None:
     seen = set[str]()
     for name, (files, read) in FILES.items():
         for line in (each for file in files for each in lines_in(Held(read(file)))):

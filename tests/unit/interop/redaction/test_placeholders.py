@@ -19,7 +19,7 @@ def redactor(*texts: str, sorts: tuple[Redaction, ...] = REDACTIONS, cwd: str = 
     return made
 
 
-def test_value_known_from_one_place_is_replaced_everywhere() -> None:
+def test_value_detected_in_one_place_is_replaced_everywhere() -> None:
     texts = ("it was hunter2x", "password=hunter2x", "hunter2xx and ahunter2x")
     made = redactor(*texts)
     assert made.replace(texts[0]) == "it was [password-1]"
@@ -77,7 +77,7 @@ def test_values_that_differ_in_more_than_end_punctuation_get_different_placehold
     ]
 
 
-def test_numbers_follow_the_order_of_replacement_and_differ_by_value() -> None:
+def test_placeholder_numbers_follow_the_order_of_replacement() -> None:
     made = redactor("a://u:one11@h", "a://u:two22@h")
     assert (
         made.replace("a://u:two22@h a://u:one11@h") == "a://u:[password-1]@h a://u:[password-2]@h"

@@ -134,7 +134,7 @@ def test_foreign_ids_are_unchanged_unless_sensitive() -> None:
     assert redact(making.made(), ("secrets",)).bundle.aliases == {"0a1b2c3d": first}
 
 
-def test_field_names_of_the_log_are_not_redacted_as_names() -> None:
+def test_log_field_names_that_equal_user_names_are_not_redacted() -> None:
     making = Making()
     making.say(user("/home/parts/x /home/message/x /home/assistant/x"))
     making.say(assistant("parts of a message"))

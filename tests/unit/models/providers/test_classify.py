@@ -165,7 +165,7 @@ def test_retry_delay_is_read_from_headers_or_message(
     assert error.retry_after_s == seconds
 
 
-def test_empty_account_is_refusal_despite_429() -> None:
+def test_exhausted_account_is_a_refusal_despite_status_429() -> None:
     error = model_error(
         ModelHTTPError.for_category(
             ModelQuotaExceededError,
@@ -204,7 +204,7 @@ def test_undecodable_answer_is_malformed() -> None:
         assert isinstance(model_error(odd, MODEL), MalformedResponse)
 
 
-def test_stream_without_end_is_cut_or_malformed() -> None:
+def test_stream_without_end_is_unavailable_or_malformed() -> None:
     error = ModelAPIError("x", "Streamed response ended without a `finish_reason`")
     assert isinstance(model_error(error, MODEL), ModelUnavailable)
     for empty in (error, UnexpectedModelBehavior("ended without content")):

@@ -18,7 +18,7 @@ ANSWER = ModelResponse(
 )
 
 
-def test_remembered_answer_is_sent_unchanged_except_logged_arguments() -> None:
+def test_remembered_answer_is_sent_with_the_arguments_from_the_log() -> None:
     rounds = RoundMemory()
     rounds.keep(MODEL, ANSWER)
     call = tool_call("c1", "read", {INVALID_JSON: '{"path": '})

@@ -83,7 +83,7 @@ def test_edge_of_item_is_found_without_reading_all_edges() -> None:
     assert newest_edge_with(unread, "nothing") is None
 
 
-def test_lookup_of_edge_by_item_uses_its_own_state() -> None:
+def test_edge_of_an_item_is_looked_up_only_in_the_given_state() -> None:
     one = after({}, "x")
     left, right = after(one, "l", key="b=>c"), after(one, "x", key="b=>c")
     found = [newest_edge_with(each, "x") for each in (one, left, right)]

@@ -65,7 +65,7 @@ def test_stop_request_is_pending_until_the_node_waits_or_hands_over() -> None:
     assert log.hand("owner-intake", "a").state.stopping == ()
 
 
-def test_node_waiting_for_consent_continues() -> None:
+def test_node_that_waits_for_consent_runs_again_when_continued() -> None:
     log = FlowLog(LINE).claim("owner-intake")
     log.add(
         kinds.NodeParked("owner-intake", "owner", "consent"), kinds.NodeContinued("owner-intake")

@@ -150,7 +150,7 @@ def test_erasure_in_a_chain_of_forks_reads_two_streams() -> None:
     assert streams_to_read(reach_of([ROOT], relations, "keep"), relations) == (ROOT, "f0")
 
 
-def test_only_fork_with_highest_head_is_read() -> None:
+def test_erasure_reads_only_the_fork_with_the_highest_head() -> None:
     relations = [Relation(StreamId(f"f{n}"), ROOT, "fork", head=n % 700) for n in range(1_000)]
 
     assert streams_to_read(reach_of([ROOT], relations, "keep"), relations) == (ROOT, "f699")

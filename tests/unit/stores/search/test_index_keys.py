@@ -9,7 +9,7 @@ from perdure.stores.scan import Found
 from perdure.stores.search.index_keys import author_key, filters_of, subject_key, text_of
 
 
-def test_text_has_keys_of_matching_query() -> None:
+def test_text_is_indexed_under_the_filter_keys_of_a_matching_query() -> None:
     stream, tool = StreamId("s p a c e"), "t\udc80 ool" * 100
     found = Found(7, stream, 1, None, Searchable("user", "Some words", (tool,)), None)
 

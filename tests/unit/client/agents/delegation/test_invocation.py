@@ -68,7 +68,7 @@ async def test_invoked_agent_runs_in_its_own_session_and_returns_its_answer() ->
     assert finished.delegated.session == child
 
 
-async def test_agent_that_can_invoke_receives_the_list_of_agents() -> None:
+async def test_agent_that_can_invoke_others_receives_their_list() -> None:
     theatre = Theatre(main=[words("ok")])
     await run(theatre, theatre.runtime(lead(), scout()))
     (tool,) = theatre.players.requests[0].tools
@@ -96,7 +96,7 @@ async def test_child_gets_at_most_the_remaining_budget_of_its_parent() -> None:
     assert started.agent["on_exceed"] == "fail"
 
 
-async def test_invoked_agent_keeps_its_own_lower_limit() -> None:
+async def test_invoked_agent_keeps_its_own_lower_budget() -> None:
     theatre = Theatre(main=[invokes(), words("ok")], scout=[words("a")])
     parent = lead(max_cost_microcents=20_000, on_exceed="fail")
     await run(theatre, theatre.runtime(parent, scout(max_cost_microcents=9_000)))
@@ -243,7 +243,7 @@ async def test_answered_question_of_child_continues_its_turn() -> None:
     assert result(theatre) == "not written"
 
 
-async def test_child_resumed_by_a_person_keeps_the_rest_of_the_parent_budget() -> None:
+async def test_child_resumed_by_a_person_has_only_the_rest_of_its_parents_budget() -> None:
     theatre = Theatre(main=[invokes(), words("ok")], scout=[words("a")])
     parent = lead(max_cost_microcents=9_000, on_exceed="fail")
     runtime = theatre.runtime(parent, scout())

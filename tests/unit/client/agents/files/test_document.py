@@ -5,7 +5,7 @@ from perdure.workflow.reader import AGENT_KEYS
 REFUSED = {"input_schema", "output_schema"}
 
 
-def test_every_key_of_the_seed_format_is_read_or_rejected() -> None:
+def test_every_agent_key_of_a_workflow_document_is_read_or_rejected() -> None:
     assert set(AGENT_KEYS) - set(AgentFile.__struct_fields__) == REFUSED
 
 

@@ -48,7 +48,7 @@ def test_invalid_agent_file_affects_only_its_own_id(tmp_path: Path) -> None:
         agent_named("bad", found)
 
 
-def test_endless_file_is_not_an_agent(tmp_path: Path) -> None:
+def test_device_file_or_pipe_is_not_an_agent_file(tmp_path: Path) -> None:
     written(tmp_path / "p", "good")
     (tmp_path / "p" / "zero.agent.yaml").symlink_to("/dev/zero")
     os.mkfifo(tmp_path / "p" / "pipe.agent.yaml")

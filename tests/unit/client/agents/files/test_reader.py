@@ -23,7 +23,7 @@ def faults_of(text: str) -> tuple[str, ...]:
     return caught.value.faults
 
 
-def test_keys_of_seed_format_become_agent_settings() -> None:
+def test_agent_keys_of_a_workflow_document_become_agent_settings() -> None:
     agent = agent_of_text(
         "id: helper\nname: The helper\ndescription: It helps.\nmodel: gemini-x\nprovider: gemini\n"
         "system_prompt: You help.\ntemperature: 0.5\nmax_tokens: 900\nreasoning_effort: max\n"
@@ -243,7 +243,7 @@ def test_agent_file_must_be_a_mapping(text: str) -> None:
     assert faults_of(text)
 
 
-def test_credential_anywhere_is_rejected_and_not_repeated() -> None:
+def test_credential_anywhere_in_an_agent_file_is_rejected_but_not_quoted() -> None:
     key = "sk-ant-" + "api03-" + "a" * 90
     for text in (
         HEAD + f"description: {key}\n",

@@ -108,7 +108,7 @@ def test_files_of_the_record_are_named_after_their_nodes() -> None:
     assert (answer_path("a"), input_path("in")) == ("outputs/a.md", "inputs/in.json")
 
 
-def test_reply_replaces_prompt_with_unresolved_placeholder() -> None:
+def test_reply_of_a_person_replaces_a_prompt_with_an_unresolved_placeholder() -> None:
     log = begun("in>a", "a>out").add(NodeParked("a", "helper", "autonomous-abort", "no file"))
     (work,) = runnable(log.add(HumanReplied("a", "take this", "me")).state)
     assert (work.cause, work.delivered, work.text) == ("reply", ("in=>a",), "take this")

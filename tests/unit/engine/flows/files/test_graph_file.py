@@ -36,7 +36,7 @@ def test_changed_graph_in_files_becomes_next_graph_of_flow(tmp_path: Path) -> No
     assert found.graph == after
 
 
-def test_25_graph_that_lacks_a_node_that_has_worked_is_rejected(tmp_path: Path) -> None:
+def test_25_graph_without_a_node_that_has_already_run_is_rejected(tmp_path: Path) -> None:
     state = FlowLog(LINE).work("owner-intake", "build").state
     found = drawn(tmp_path, graph("owner-intake>end", **{"owner-intake": "owner"}, end="owner"))
     change = found.change(state)

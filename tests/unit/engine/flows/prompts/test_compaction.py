@@ -56,7 +56,7 @@ def test_long_input_is_mentioned_only_by_its_name() -> None:
     assert "word word" not in frame.before
 
 
-def test_text_after_summary_is_not_repeated() -> None:
+def test_text_of_the_kept_message_is_not_repeated_before_the_summary() -> None:
     entry = "Node `build` started at 1.\n\n## Work\n- Build it.\n\nYou have still to hand over."
     frame = node_frame(at_build(), "dev", B, TEXTS, ToCompact(kept=entry))
     assert "Build it." not in frame.before

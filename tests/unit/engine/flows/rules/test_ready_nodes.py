@@ -66,7 +66,7 @@ def test_reentered_join_waits_for_all_inputs_again() -> None:
     assert "z" in ids(log.state)
 
 
-def test_3_node_with_handoffs_to_some_successors_must_still_make_the_other_handoffs() -> None:
+def test_3_node_must_still_hand_over_to_its_remaining_successors() -> None:
     log = FlowLog(FORK).work("o", "a")
     assert ids(log.state) == ["o", "a"]
     assert work_of(log.state, "o").cause == "owed"
@@ -186,7 +186,7 @@ def test_configured_role_continues_with_ready_handoffs() -> None:
     assert (work.cause, work.delivered) == ("configuration", ("o=>a",))
 
 
-def test_join_with_a_missing_handoff_waits_for_the_input_that_it_requested() -> None:
+def test_join_that_returned_an_input_waits_for_it_despite_a_missing_handoff() -> None:
     flow = joining(graph("o>a", "o>b", "a>j", "b>j", "j>x", "j>y", "x>z", "y>z"), "j")
     log = FlowLog(flow).work("o", "a", "b").work("a", "j").work("b", "j")
     log.claim("j", "a=>j", "b=>j").hand("j", "a")
@@ -198,7 +198,7 @@ def test_join_with_a_missing_handoff_waits_for_the_input_that_it_requested() -> 
     assert "j" in ids(log.work("a", "j").state)
 
 
-def test_join_with_rework_request_starts_without_all_inputs() -> None:
+def test_join_that_receives_a_rework_request_starts_without_all_inputs() -> None:
     flow = joining(graph("o>a", "o>b", "a>j", "b>j", "j>z"), "j")
     log = FlowLog(flow).work("o", "a", "b").work("a", "j").work("b", "j")
     log.claim("j", "a=>j", "b=>j").hand("j", "z", "a").claim("z", "j=>z").hand("z", "j")

@@ -74,7 +74,7 @@ def test_deep_graph_is_checked_without_recursion() -> None:
     assert cycle_in(Graph("deep", nodes, edges)) == ()
 
 
-def test_25_node_that_has_worked_cannot_be_removed() -> None:
+def test_25_node_that_has_already_run_cannot_be_removed() -> None:
     log = FlowLog(GOOD).work("owner-intake", "a")
     smaller = graph("owner-intake>end", **{"owner-intake": "owner", "end": "owner"})
     assert faults_of_edit(log.run, GOOD, smaller) == [

@@ -98,7 +98,7 @@ async def test_idle_session_ends_after_its_question_expired() -> None:
     assert await ended(theatre) == ("question_expired", ["expired"])
 
 
-async def test_end_of_idle_sessions_keeps_answerable_questions() -> None:
+async def test_ending_idle_sessions_keeps_questions_that_can_still_be_answered() -> None:
     theatre = Theatre(main=[asks("strike")])
     chat, question = await asking(theatre)
     await chat.suspend()

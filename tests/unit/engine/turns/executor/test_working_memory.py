@@ -37,7 +37,7 @@ def test_fixed_parts_over_budget_raise_context_overflow() -> None:
     assert room_for(said, "m", None, 50, 1.0) is None
 
 
-def test_recalled_block_is_within_its_share_of_budget() -> None:
+def test_recalled_texts_stay_within_their_share_of_the_budget() -> None:
     texts = ["y" * 100 for _ in range(20)]
     for room in range(0, 800, 13):
         assert tokens_of(recalled_block(texts, "b", 1.0, room, None), 1.0) <= room

@@ -154,7 +154,7 @@ def test_call_without_reported_usage_has_no_usage() -> None:
     assert estimated_usage("p:m", None, None, CONFIG) is None
 
 
-def test_summary_for_an_unknown_window_is_checked_with_the_most_parts() -> None:
+def test_summary_cost_for_an_unknown_window_assumes_the_most_parts() -> None:
     called = ModelCalled(1, "p:m", purpose="summary", tokens_estimated=100)
     of_branch = msgspec.structs.replace(called, call=0)
     one = CONFIG.compaction.summary_tokens

@@ -146,7 +146,7 @@ def test_agent_without_fallback_restarts_on_same_model() -> None:
     assert course.state.finished is not None
 
 
-def test_next_call_of_turn_begins_at_head_of_chain() -> None:
+def test_next_turn_starts_with_the_first_model_of_the_chain() -> None:
     course = Course(CHAIN)
     course.happens(inputs.CallFailed(DOWN))
     course.happens(inputs.Answered(assistant("so")))

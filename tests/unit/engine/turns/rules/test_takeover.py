@@ -111,7 +111,7 @@ def test_retryable_tool_runs_again_under_same_key() -> None:
     assert results == ["at last", "the other"]
 
 
-def test_unrepeatable_tool_gets_unknown_outcome() -> None:
+def test_tool_that_cannot_be_repeated_gets_an_unknown_outcome() -> None:
     course = in_a_tool("never")
     course.happens(inputs.Lost())
     assert "may or may not have taken effect" in course.log.messages[-1].text

@@ -25,7 +25,7 @@ def test_end_of_a_turn_adds_queued_entries_to_the_branch() -> None:
     assert scribe.state.queued == ()
 
 
-def test_pending_calls_get_a_refusal_when_the_turn_ends() -> None:
+def test_pending_calls_of_an_aborted_turn_get_the_outcome_aborted() -> None:
     course = Course()
     course.happens(inputs.Answered(assistant(tool_call("a", "ask"), tool_call("b", "ask"))))
     course.happens(inputs.Aborted())
@@ -42,7 +42,7 @@ def test_cancelled_turn_is_marked() -> None:
     assert course.log.bodies(TurnFinished)[0].end == "cancelled"
 
 
-def test_session_ends_with_reason_of_agent_without_final_text() -> None:
+def test_session_ends_with_the_reason_of_its_agent_even_without_final_text() -> None:
     course = Course()
     course.happens(inputs.Answered(assistant(tool_call("a", "ask", {"reason": "all is done"}))))
     course.happens(inputs.ToolReturned("it ends", ends_session=True))

@@ -138,7 +138,7 @@ def test_stop_reasons_of_the_file_format_are_translated(theirs: str | None, ours
     assert answer({"content": "x", "stop_reason": theirs}).stop_reason == ours
 
 
-def test_early_block_without_stop_reason_gets_it_from_its_calls() -> None:
+def test_stop_reason_of_an_early_block_is_derived_from_its_tool_calls() -> None:
     call: Fields = {"type": "tool_use", "id": "t", "name": "Bash", "input": {}}
     assert answer({"content": [call], "stop_reason": None}).stop_reason == "tool_calls"
 

@@ -170,7 +170,7 @@ def test_header_of_the_imported_session_has_its_data() -> None:
 # -- compaction
 
 
-def test_boundary_with_summary_becomes_compaction() -> None:
+def test_boundary_record_with_a_summary_becomes_a_compaction() -> None:
     parsed = parse(claude_file("compacted.jsonl"))
     compaction = parsed.items[position_of(parsed, "c1")]
     assert compaction.body == Compaction(
@@ -191,7 +191,7 @@ def test_branch_continues_after_messages_that_compaction_keeps() -> None:
     assert parsed.items[position_of(parsed, "u4")].parent == position_of(parsed, "c2")
 
 
-def test_summary_without_a_boundary_still_compacts_the_branch() -> None:
+def test_summary_without_a_boundary_record_still_compacts_the_branch() -> None:
     parsed = parse(
         file_of(said("a", None), answered("b", "a"), said("c", None, isCompactSummary=True))
     )

@@ -170,7 +170,7 @@ def test_compaction_keeps_replacement_history() -> None:
     assert item.body.retained == (user("And the pears?"),)
 
 
-def test_compaction_of_the_first_versions_has_a_summary_only() -> None:
+def test_compaction_of_early_codex_versions_has_only_a_summary() -> None:
     parsed = parse(said("a") + line("compacted", message="All of it."))
     assert parsed.items[-1].body == Compaction("All of it.", reason="import")
 
@@ -208,7 +208,7 @@ def test_rollout_of_the_first_codex_version_is_read() -> None:
     assert {item.at for item in parsed.items} == {1_748_772_000_250}
 
 
-def test_directory_of_first_version_file_is_read_from_model_input() -> None:
+def test_directory_of_an_early_codex_file_is_read_from_the_model_input() -> None:
     assert parse(codex_file("bare.jsonl")).header.cwd == "/home/ana/orchard"
 
 

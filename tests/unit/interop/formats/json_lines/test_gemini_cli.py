@@ -70,7 +70,7 @@ def test_answer_has_its_thoughts_usage_and_calls_once() -> None:
     assert len([body for body in answers if body.role == "tool"]) == 1
 
 
-def test_user_messages_differ_from_program_messages() -> None:
+def test_messages_of_the_user_are_separated_from_those_of_the_program() -> None:
     parsed = parse(CONTENT)
     assert len(bodies_of(parsed, CustomMessage)) == 1
     asked = next(body for body in bodies_of(parsed, Message) if body.role == "user")

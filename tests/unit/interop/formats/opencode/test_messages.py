@@ -139,7 +139,7 @@ def test_message_with_only_empty_parts_is_converted_to_none(kind: str) -> None:
     assert answer.parts == ()
 
 
-def test_summary_is_text_of_parts() -> None:
+def test_summary_is_the_joined_text_of_its_parts() -> None:
     assert summary_in([text("a"), {"type": "step-start"}, text(""), text("b"), 5]) == "a\n\nb"
 
 

@@ -178,7 +178,7 @@ def test_label_without_target_is_stored_and_reported() -> None:
     assert "label" in parsed.warnings[0]
 
 
-def test_compaction_keeps_entries_after_named_label() -> None:
+def test_compaction_that_names_a_label_keeps_the_entries_after_it() -> None:
     parsed = parse(operator_file("current.jsonl"))
     item = named(parsed, "b000000f")
     assert isinstance(item.body, Compaction)

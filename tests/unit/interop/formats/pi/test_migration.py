@@ -26,7 +26,7 @@ def test_file_of_version_3_needs_no_migration_but_older_versions_do() -> None:
     assert not needs_migration(pi_file("v3.jsonl"))
 
 
-def test_version_1_gets_chained_ids_and_references() -> None:
+def test_records_of_version_1_get_ids_and_parents_that_form_one_chain() -> None:
     old = pi_file("v1.jsonl")
     header, *entries = records(migrate(old, ids_for(old)))
     assert header["version"] == 3

@@ -52,7 +52,7 @@ def test_outline_size_is_independent_of_the_size_of_the_entry_bodies() -> None:
     assert outline_of((long,))[0] == outline_of(ITEMS)[0]
 
 
-def test_later_changes_are_applied_to_imported_items_of_the_first_reading() -> None:
+def test_second_reading_returns_items_with_the_changes_found_in_the_first() -> None:
     whole, outline = Whole(), Outline()
     for items in (whole, outline):
         for item in ITEMS:

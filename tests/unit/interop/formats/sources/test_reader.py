@@ -31,7 +31,7 @@ def items_of(stretches: list[Stretch]) -> list[Item]:
 
 
 @given(spoilt(FILES))
-def test_source_gives_the_same_items_in_pieces(content: bytes) -> None:
+def test_source_read_in_pieces_gives_the_same_items(content: bytes) -> None:
     for format, reader in READERS.items():
         whole = read_source(Held(content), format, reader)
         source = read_source(Held(content), format, reader, bounds=PIECES)
@@ -54,7 +54,7 @@ def test_small_source_is_read_in_one_piece() -> None:
     assert (stretch.is_last, stretch.end) == (True, len(pi_file("v3.jsonl")))
 
 
-def test_waiting_records_are_yielded_when_placed() -> None:
+def test_records_that_wait_for_their_parent_are_yielded_once_it_is_read() -> None:
     header, *records = pi_file("v3.jsonl").splitlines(keepends=True)
     source = read_source(Held(header + b"".join(records[::-1])), "pi", pi.Reader, bounds=PIECES)
     stretches = stretches_of(source, 200)

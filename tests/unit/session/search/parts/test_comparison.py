@@ -40,7 +40,7 @@ def test_changed_texts_are_reported() -> None:
     assert differing(lengths, by_position(TEXTS)) == {10}
 
 
-def test_wrong_postings_are_reported_by_text() -> None:
+def test_texts_with_wrong_postings_are_reported() -> None:
     wrong = with_postings(PART, {"number20": "number21"})
 
     assert differing(wrong, by_position(TEXTS)) == {20, 21}
