@@ -149,9 +149,9 @@ def methods_of(known: type) -> Iterator[tuple[str, str]]:
 
 
 def outcome(function: Callable[..., Any], name: str, others: object = None) -> object:
-    """Return the result of `function` with nonsense as `name`, and `others` as required arguments.
+    """Return the result of `function` for nonsense as `name` and `others` as required arguments.
 
-    Without `others`, required arguments are missing: types are checked before missing arguments.
+    Without `others`, required arguments are missing, but the wrong type is reported first.
     """
     args: list[object] = []
     kwargs: dict[str, object] = {}

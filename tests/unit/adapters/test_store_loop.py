@@ -1,4 +1,4 @@
-"""The values that adapters accept as their store."""
+"""The values that adapters accept as the argument `store`."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from perdure.bounds.callbacks import CallbackFailed, run_callback, run_guarded
 
 
 class Odd(BaseException):
-    """No Exception."""
+    """A `BaseException` that is not an `Exception`."""
 
 
 async def raised(error: BaseException) -> None:

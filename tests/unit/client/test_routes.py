@@ -1,4 +1,4 @@
-"""Invalid files of routes, and addresses without a routes file."""
+"""Valid and invalid routes files, and an address without a routes file."""
 
 from __future__ import annotations
 

@@ -296,7 +296,7 @@ async def test_only_the_first_answer_to_a_question_is_used(
 async def test_concurrent_answer_without_key_takes_precedence(
     session: Session, memory: MemoryStore, monkeypatch: pytest.MonkeyPatch, choice: str
 ) -> None:
-    """A flow's consent answers all questions that it allows, several of them in one commit."""
+    """The other answer is from a flow's consent, which answers several questions at once."""
     question = await note(memory, new_side(Question("interrupted", "go on?", ("yes", "no"))))
     commit, freed = memory.commit, list[Entry]()
 

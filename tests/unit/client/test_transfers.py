@@ -1,4 +1,4 @@
-"""Files of an import or an export; tests/conformance/store/test_public_calls.py has the calls."""
+"""Files of imports and exports. tests/conformance/store/test_public_calls.py tests the calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The folder of a user's trust: one key, endorsements, a readable list."""
+"""The folder with a user's key for marks, and the user's list of trusted content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checking a store through its handle. tests/integration/operating checks that verify ends."""
+"""Checks of a store through its handle. tests/integration/operating tests cancelled checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events of a log without gap or repetition, with live events at their positions."""
+"""A watch yields each event of a log once, and live events at their positions."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def take(watch: Watch, count: int) -> list[AnyEvent]:
 
 
 async def nothing_follows(watch: Watch) -> bool:
-    """Return if the watch waits; the watch cannot be used afterwards."""
+    """Return whether the watch waits for events; the watch cannot be used afterwards."""
     following = asyncio.ensure_future(anext(watch))
     for _ in range(20):
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Properties of every number format."""
+"""Rules for values that hold for the number format of each program."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def texts(context: Context) -> list[str]:
 
 
 def exchanges(*names: str, size: int = 400) -> list[Message]:
-    """Return for each name: a question with it, a tool round, and an answer of `size` bytes."""
+    """Return a question, a tool round with a result of `size` bytes, and an answer per name."""
     said: list[Message] = []
     for name in names:
         said += [
@@ -106,7 +106,7 @@ def test_token_usage_reported_before_a_compaction_is_ignored() -> None:
 
 
 def test_usage_of_all_zeros_counts_as_no_usage() -> None:
-    """#5526"""
+    """#5526: providers that report zeros prevented every compaction."""
     window = window_on(user("x" * 400_000), assistant("ok", usage=Usage()))
     assert build_context(window).tokens > 100_000
 

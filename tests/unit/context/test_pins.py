@@ -1,4 +1,4 @@
-"""Pinned entries stay unchanged through compactions and budgets, with their calls and results."""
+"""Compactions and budgets do not remove pinned entries, nor their calls and results."""
 
 from __future__ import annotations
 

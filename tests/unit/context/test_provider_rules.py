@@ -1,4 +1,4 @@
-"""Tests of the validators in tests/fakes: each detects the violation of its rule."""
+"""The validators in tests/fakes: each detects that its rule is violated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The part of a window that is needed for the context within a budget."""
+"""The newest part of a window is enough to build a context within a budget."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def exchanges(count: int, usage: Usage | None = None) -> list[Message]:
 
 
 def needed(log: TreeLog, budget: int | None = BUDGET, most: int | None = None) -> int:
-    """Return the smallest number of newest entries that gives the context of all entries."""
+    """Return how many newest entries are needed to get the same context as from all entries."""
     window = log.window()
     whole = build_context(window, budget_tokens=budget, max_messages=most)
     for limit in range(1, len(window.entries)):

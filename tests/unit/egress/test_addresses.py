@@ -1,4 +1,4 @@
-"""Open and closed addresses."""
+"""Allowed and blocked network addresses."""
 
 from __future__ import annotations
 

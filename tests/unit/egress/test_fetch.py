@@ -1,4 +1,4 @@
-"""Requests to a server on loopback, which must be allowed by configuration."""
+"""Requests to a local server; the configuration must allow local addresses."""
 
 from __future__ import annotations
 

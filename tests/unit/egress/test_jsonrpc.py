@@ -1,4 +1,4 @@
-"""Unsent requests get error responses; answers have a size limit."""
+"""A JSON-RPC request that is not sent gets an error response; answers have a size limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An imported session continues with the agent's model: one file of each format."""
+"""An imported session of any format continues with the agent's model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SWITCHING = ("pi", "operator", "codex")
 
 
 async def best_session(memory: MemoryStore, format: FormatName) -> tuple[str, bool]:
-    """Return an imported session, with a model change if possible, and whether it has one."""
+    """Return an imported session and whether it has a model change; prefer one that has."""
     names, read = FILES[format]
     found: list[str] = []
     for name in names:

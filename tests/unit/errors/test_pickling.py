@@ -1,4 +1,4 @@
-"""Errors of perdure that one process passes to another."""
+"""Errors of perdure can be pickled, to pass them from one process to another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Payloads of events have the keys and types that type checkers see."""
+"""Payloads of events have the keys and types that are declared for type checkers."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ async def test_progress_of_each_file_is_reported(folder: list[Path]) -> None:
 
 
 class Counted:
-    """Jobs with sizes, and the maximum number of bytes in memory at the same time."""
+    """Counts how many jobs run, and how many bytes they have in memory, at the same time."""
 
     def __init__(self) -> None:
         self.held = self.most = self.running = self.most_running = 0

@@ -1,4 +1,4 @@
-"""Import of files with which other programs continue a session, unchanged and continued."""
+"""Import of files that perdure wrote for other programs, unchanged or continued there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The session into which a file was imported."""
+"""The path of an imported or written file opens the session of that file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The results of imports are one short line."""
+"""The report of an import is shown as one short line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A scope covers one subject; only an explicit scope covers more."""
+"""A scope covers one subject, unless it explicitly covers more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sums with and without numpy follow the formula."""
+"""The scores of recall follow the formula, with and without numpy."""
 
 from __future__ import annotations
 

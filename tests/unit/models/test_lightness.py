@@ -1,4 +1,4 @@
-"""`perdure.models` imports no provider library, no HTTP client and no YAML library until needed."""
+"""`perdure.models` imports provider, HTTP and YAML libraries only when they are needed."""
 
 from __future__ import annotations
 

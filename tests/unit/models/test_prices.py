@@ -1,4 +1,4 @@
-"""Money in whole micro-cents: the order of price sources, and calls without a price."""
+"""Costs in whole micro-cents: which price source is used, and calls without a price."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Annotations and the values they accept."""
+"""Type annotations, and the argument values that they accept."""
 
 from __future__ import annotations
 

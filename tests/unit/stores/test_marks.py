@@ -1,4 +1,4 @@
-"""Marks: only entries that the user's key marked are recognized as own."""
+"""Marks: only entries that were marked with the user's key count as the user's own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Name parts: each position of a name begins a part, and a query looks up some of its parts."""
+"""Name parts: each position of a name starts an indexed part; a query looks up some parts."""
 
 from __future__ import annotations
 

@@ -334,7 +334,7 @@ def test_credential_in_list_data_of_an_older_version_is_not_reported() -> None:
 
 
 def faults_of_first_text(log: Log, first_text: str | None) -> list[str]:
-    """Return the faults of list data that keeps `first_text` as the first text of `log`."""
+    """Return the faults of `log` if its list data has `first_text` as the first text."""
     computed = log.state.info
     info = msgspec.structs.replace(computed, first_text=first_text)
     return list(info_faults(msgspec.structs.replace(log.state, info=info), computed))

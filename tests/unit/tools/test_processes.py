@@ -1,4 +1,4 @@
-"""Programs and their exits. Whole process trees are tested in tests/attacks/test_processes.py."""
+"""Single programs and how they end. tests/attacks/test_processes.py tests process trees."""
 
 from __future__ import annotations
 

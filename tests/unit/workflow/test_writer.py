@@ -1,4 +1,4 @@
-"""Writing a workflow is deterministic and round-trips."""
+"""A workflow is always written in the same way, and reads back unchanged."""
 
 from __future__ import annotations
 

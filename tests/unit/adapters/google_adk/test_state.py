@@ -1,4 +1,4 @@
-"""Changes of the state by scope, and the part of them that is stored."""
+"""Changes of the state are grouped by scope; temporary ones are not stored."""
 
 from __future__ import annotations
 

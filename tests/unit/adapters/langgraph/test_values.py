@@ -1,4 +1,4 @@
-"""Channel values are stored once; a value that grew is stored as its change."""
+"""A channel value is stored once; if it grows, only its change is stored."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from perdure.adapters.langgraph.values import (
 
 
 def history(values: list[bytes]) -> list[dict[str, dict[str, object]]]:
-    """Return the records of a path of checkpoints that have `values` in one channel."""
+    """Return the records of successive checkpoints whose only channel has `values` in turn."""
     before: ChannelValue | None = None
     path: list[dict[str, dict[str, object]]] = []
     for value in values:

@@ -1,4 +1,4 @@
-"""The agent of a resumed session: the recorded agent, with at most the current permissions."""
+"""A resumed session has its recorded agent, with at most the agent's current permissions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The workspace of a chat follows the workspace of its session, from any handle."""
+"""Workspace changes of a session reach its chats, whichever handle records them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chats that are created from a session and its agent in force."""
+"""Chats that are created from a session and the agent that is in force for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Facts are extracted once after each end of a session, without a delay of the session."""
+"""Facts are extracted once after each end of a session, and do not delay the end."""
 
 from __future__ import annotations
 

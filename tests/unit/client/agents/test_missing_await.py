@@ -1,4 +1,4 @@
-"""A call of the runtime without await, and with every way to await it."""
+"""A call of the runtime that is not awaited, or awaited in each possible way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The choice of a runner. The behaviour of a runner: tests/integration/cluster/test_runners.py."""
+"""The choice of a runner. tests/integration/cluster/test_runners.py tests what runners do."""
 
 from __future__ import annotations
 

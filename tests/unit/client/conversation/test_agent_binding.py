@@ -1,4 +1,4 @@
-"""The agent that a session's log binds, and its settings for every request."""
+"""The agent that a session's log names, and the agent's settings for every request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which entries of a session are in force: imports, marks, grown files, forks."""
+"""Which entries of a session are in force, after imports, in forks, and with marks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions about a session's context: which entries remain, were removed, or would be sent."""
+"""A session's context: the entries that remain, were removed, or would be sent."""
 
 from __future__ import annotations
 

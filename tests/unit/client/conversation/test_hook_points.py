@@ -1,4 +1,4 @@
-"""Hooks of real turns, forks and navigation: they observe, change, block or supply results."""
+"""Hooks in real turns, forks and branch changes observe, change, block or supply results."""
 
 from __future__ import annotations
 

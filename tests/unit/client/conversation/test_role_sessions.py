@@ -1,4 +1,4 @@
-"""Only its flow writes to a role's session, until the flow is completed or deleted."""
+"""Only its flow can write to a role's session until the flow is completed or deleted."""
 
 from __future__ import annotations
 

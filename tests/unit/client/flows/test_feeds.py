@@ -1,4 +1,4 @@
-"""The feeds of a flow, read from a store: all at once, from a point on, or by pages."""
+"""The feeds of a flow, read from a store: whole, after a cursor, or page by page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Of an answer and the end of its turn, only the first is stored."""
+"""If an answer and the end of its turn are concurrent, only the first is stored."""
 
 from __future__ import annotations
 

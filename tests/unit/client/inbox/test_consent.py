@@ -1,4 +1,4 @@
-"""Open questions that a consent allows to continue, and the grants of "allow for the flow"."""
+"""Open questions that a flow's consent answers, and the grants of "allow for the flow"."""
 
 from __future__ import annotations
 

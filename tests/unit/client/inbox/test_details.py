@@ -1,4 +1,4 @@
-"""An approval in full."""
+"""All details of an approval."""
 
 from __future__ import annotations
 

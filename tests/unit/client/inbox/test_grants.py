@@ -1,4 +1,4 @@
-""" "Allow for the flow": the consent and the resulting answers are one commit."""
+""" "Allow for the flow" stores the consent and the answers that it gives in one commit."""
 
 from __future__ import annotations
 

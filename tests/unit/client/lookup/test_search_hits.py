@@ -1,4 +1,4 @@
-"""Hits of a search without labels that are not in force."""
+"""Search hits include only labels that are in force."""
 
 from __future__ import annotations
 

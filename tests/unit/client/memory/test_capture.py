@@ -1,4 +1,4 @@
-"""Facts captured from an episode, by a model and by an extractor of a program."""
+"""Facts captured from an episode, by a model or by a program's own extractor."""
 
 from __future__ import annotations
 

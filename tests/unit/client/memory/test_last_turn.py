@@ -1,4 +1,4 @@
-"""Info on the last turn: recalled texts with scores and reasons, and omitted ones."""
+"""Info on the last turn: the recalled texts with their scores, and the omitted texts."""
 
 from __future__ import annotations
 

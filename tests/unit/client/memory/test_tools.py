@@ -1,4 +1,4 @@
-"""The memory tools of an agent: one subject, approval for changes, sources that can be erased."""
+"""An agent's memory tools: for one subject only, with approval of changes, and with sources."""
 
 from __future__ import annotations
 

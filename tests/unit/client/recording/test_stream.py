@@ -1,4 +1,4 @@
-"""Streamed responses: cutting the bytes anywhere gives the same response; a part is incomplete."""
+"""Streamed responses: they are read equally from chunks of any size; a cut one is incomplete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Usage, activity and tool calls of forks that copy entries: a copied call is counted once."""
+"""In forks that copy entries, usage, activity and tool calls count a copied call once."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def answers() -> ScriptedModel:
 
 
 async def forked(store: perdure.Store, *, is_path: bool) -> tuple[str, str]:
-    """Make a session with three calls, a fork of it and a fork of the fork, with a call each."""
+    """Make a session with three calls, its fork and a fork of that fork, with one call each."""
     async with perdure.Runtime(store, agents=[AGENT], models=answers()) as runtime:
         chat = await runtime.start("helper")
         await chat.send("go")

@@ -1,4 +1,4 @@
-"""Settled messages, added piece by piece."""
+"""The settled messages of a conversation, which are extended piece by piece."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def settled(*groups: list[ContextMessage]) -> Settled:
 
 
 def told(made: Settled) -> dict[str, object]:
-    """Return the content of `made` without its layers."""
+    """Return the content of `made`, with its internal layers joined."""
     layered = {
         name: getattr(made, name).whole() for name in ("said", "paired", "sizes", "messages")
     }

@@ -1,4 +1,4 @@
-"""Roles whose session was erased."""
+"""Roles whose session was erased are reported."""
 
 from __future__ import annotations
 

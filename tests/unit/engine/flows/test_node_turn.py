@@ -63,7 +63,7 @@ class Place:
         return NodeTurn(self.ground, NodePart("owner", "owner-intake", FLOW), last)
 
     async def repairing(self) -> NodeTurn:
-        """Return the turn of a process that starts with the requested repair."""
+        """Return the turn with which a process begins a repair that was requested."""
 
         async def last() -> AnswerText:
             return AnswerText()

@@ -37,7 +37,7 @@ class Place:
         self.ground: FlowContext | None = None
 
     async def run(self, graph: Graph | None = None) -> FlowState:
-        """Run the flow, starting it with `graph`, as a process without any cached state."""
+        """Start the flow with `graph` if given, and run it like a process without a cache."""
         if graph is not None:
             self.ground = await begun(self.store, self.clock, graph, self.folder)
         self.ground = ground(self.store, self.clock, self.folder)

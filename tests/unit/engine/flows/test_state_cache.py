@@ -1,4 +1,4 @@
-"""The part of a flow's log that the next read reads and folds."""
+"""The cached state of a flow: the next read folds only new entries of the log."""
 
 from __future__ import annotations
 

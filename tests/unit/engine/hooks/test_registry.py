@@ -169,7 +169,7 @@ def containers_in(value: Any) -> Iterator[dict[Any, Any] | list[Any]]:
 
 
 def point_with_data(kind: type[HookPoint]) -> HookPoint:
-    """Return a point that holds dicts and lists at every place where it can."""
+    """Return a hook point of class `kind`, with dicts and lists in every possible field."""
     asked = assistant("look", tool_call("c", "look", {"at": ["home"]}))
     said = (user("hi", foreign={"text": ["hi"]}), asked)
     tools = (ToolDeclaration("look", "Look.", {"required": ["at"]}),)

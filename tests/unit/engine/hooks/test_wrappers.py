@@ -1,4 +1,4 @@
-"""A model and a call with hooks work unchanged until a hook changes something."""
+"""Model calls and tool calls with hooks are unchanged unless a hook changes something."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Telemetry is used where the program has loaded it."""
+"""Telemetry is sent only by programs that have loaded OpenTelemetry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The entries from which a new turn continues its state."""
+"""The entries of earlier turns that a new turn reads to build its state."""
 
 from __future__ import annotations
 

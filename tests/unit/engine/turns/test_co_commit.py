@@ -1,4 +1,4 @@
-"""A turn committed together with writes to other streams: all are stored, or none."""
+"""A turn is committed with writes to other streams: all of them are stored, or none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pending effect of a state: at most one, and none when the turn is over."""
+"""The next effect of a turn follows from its state; a finished turn has none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The outcome of a call, and the flush of its live events to other processes before it."""
+"""Live events of a call are flushed to other processes before its outcome is stored."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Endless:
 
 
 def watched(stage: Stage) -> SlowTable:
-    """Connect the bus of `stage` with a watching process; return the table of the bus."""
+    """Let another process watch the bus of `stage`; return the table that the bus writes to."""
     wire = LiveWire(S)
     reader = WiredTable(wire, "reader")
     LiveRelay(LiveBus(), reader)

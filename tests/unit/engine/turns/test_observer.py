@@ -1,4 +1,4 @@
-"""The interface to telemetry, without an observer."""
+"""The interface to telemetry, when no telemetry is used."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ async def append(chat: Chat, store: Store, body: SideBody, about: int | None = N
 
 
 async def read_request(store: Store, chat: Chat, request: int) -> OpenRequest | None:
-    """Return the open request, which is the same if the newest entries were read before."""
+    """Return the open request; check that a page of newest entries gives the same request."""
     found = await open_request(store.backend, chat.id, request)
     _, page, _ = await store.backend.tail(chat.id, FEW)
     assert await open_request(store.backend, chat.id, request, page) == found

@@ -1,4 +1,4 @@
-"""The conversation of a session in the form in which another program continues it."""
+"""The conversation of a session, in the form that another program can continue."""
 
 from __future__ import annotations
 

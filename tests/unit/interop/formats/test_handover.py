@@ -1,4 +1,4 @@
-"""The mark in a file that hands a session to another program."""
+"""The mark that perdure writes into a file for another program to continue."""
 
 from __future__ import annotations
 

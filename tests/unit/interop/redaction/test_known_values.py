@@ -1,4 +1,4 @@
-"""Search for many values at once finds each occurrence."""
+"""A search for many values at once finds each occurrence of each value."""
 
 from __future__ import annotations
 

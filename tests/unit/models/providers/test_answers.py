@@ -1,4 +1,4 @@
-"""The library's events converted to our deltas, and its usage to ours."""
+"""Events and usage of the provider library, converted to deltas and usage of perdure."""
 
 from __future__ import annotations
 

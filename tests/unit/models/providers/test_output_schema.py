@@ -1,4 +1,4 @@
-"""The output schema in the request of each provider: only the providers' own servers get it."""
+"""The output schema is in requests to the providers' own servers only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each client parses a rehearsal as an answer, and sends no request to a server."""
+"""Each client warms up with a prepared answer, and sends no request to a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The open tool rounds that are remembered, and how long."""
+"""Which unfinished tool rounds are remembered, and for how long."""
 
 from __future__ import annotations
 

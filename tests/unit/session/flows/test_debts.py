@@ -1,4 +1,4 @@
-"""The nodes that owe a handoff, updated for each entry."""
+"""The nodes that must still make a handoff, updated for each entry."""
 
 from __future__ import annotations
 

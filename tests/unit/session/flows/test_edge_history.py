@@ -62,7 +62,7 @@ def test_edge_history_is_encoded_as_a_tuple() -> None:
 
 
 class Unread(Indexed):
-    """The items sent along edges, of which only listed edges can be read."""
+    """A history of edges that fails the test if all edges are read."""
 
     def __iter__(self) -> NoReturn:
         raise AssertionError("all edges were read")

@@ -1,4 +1,4 @@
-"""The feed of a role: added and changed items, and the same result for any page size."""
+"""The feed of a role: its items, and the same feed for any page size."""
 
 from __future__ import annotations
 

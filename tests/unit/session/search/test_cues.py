@@ -1,4 +1,4 @@
-"""Cues of a text."""
+"""The cues of a text: whether it asks a question or names a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Damage in memory, which only this backend can simulate. The rest is conformance."""
+"""Damaged data in memory, which only this backend can simulate; tests/conformance has the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An erasure reads few forks and still computes the same result as from all forks."""
+"""An erasure reads only a few forks, and gets the same result as from all forks."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ async def seen_by(store: MemoryStore, stream: StreamId) -> VisibleEntries:
 def expected(
     reach: Reach, seen: Mapping[StreamId, VisibleEntries]
 ) -> tuple[set[EntryId], list[StreamId], dict[StreamId, object]]:
-    """Return the kept entries, the forks that need them and the losses of forks, from all forks."""
+    """Read all forks; return the kept entries, the forks that need them and what forks lose."""
     kept = kept_for((seen[fork] for fork in reach.forks), reach.targets)
     every: dict[StreamId, list[Entry]] = {id_: list(each.tree) for id_, each in seen.items()}
     erased = {

@@ -1,4 +1,4 @@
-"""The keys of a text's filters."""
+"""The keys under which the filters of a search find a text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts that are stored in the session."""
+"""The tool that reads texts stored in the session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Valid MCP server configurations, and those rejected before any start."""
+"""MCP server configurations: valid ones, and ones that are rejected before a server starts."""
 
 from __future__ import annotations
 

@@ -298,7 +298,7 @@ def test_device_file_is_refused() -> None:
 
 @contextmanager
 def swapping(*states: Callable[[], None]) -> Generator[None]:
-    """While the test runs, a thread switches between the states."""
+    """Switch between the states in another thread while the test runs."""
     is_over = threading.Event()
 
     def swap() -> None:

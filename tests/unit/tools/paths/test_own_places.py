@@ -1,4 +1,4 @@
-"""The places that environment variables name, which tools cannot access."""
+"""Tools cannot access the places that environment variables name."""
 
 from __future__ import annotations
 

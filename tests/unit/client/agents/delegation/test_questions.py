@@ -1,4 +1,4 @@
-"""What invoked agents ask."""
+"""Questions of invoked agents."""
 
 from __future__ import annotations
 

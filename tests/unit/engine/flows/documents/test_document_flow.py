@@ -1,4 +1,4 @@
-"""A document as a graph: a line of nodes of one agent is one conversation; a branch is another."""
+"""Nodes of one agent in a line share one conversation; a branch or a join starts another."""
 
 from __future__ import annotations
 

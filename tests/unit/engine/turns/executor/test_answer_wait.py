@@ -1,4 +1,4 @@
-"""An expired question ends its turn, also if no process runs the turn."""
+"""An expired question ends its turn, even if no process runs the turn."""
 
 from __future__ import annotations
 

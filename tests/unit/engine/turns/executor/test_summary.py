@@ -155,7 +155,7 @@ class Overstated(Recorded):
 
 
 async def limited_chat(on_exceed: OnExceed) -> tuple[Stage, Chat, int]:
-    """A chat whose limit is enough for a summary in one request, and this limit."""
+    """Return a chat whose cost limit allows a summary in one request only, and this limit."""
     stage = Stage()
     stage.models = model = Overstated(stage.clock)
     await long_session(stage, KEEP_LITTLE)

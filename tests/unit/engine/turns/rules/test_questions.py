@@ -1,4 +1,4 @@
-"""Questions are bound to one exact call; approvals follow the answer alone."""
+"""A question is about one exact call; its approval depends only on the answer."""
 
 from __future__ import annotations
 

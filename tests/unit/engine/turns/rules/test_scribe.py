@@ -1,4 +1,4 @@
-"""A step decides on the state after its own entries."""
+"""A step of a turn sees the state that includes the entries it has just written."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ from tests.fakes.tree_log import TreeLog
 
 
 def spoken(message: Message, *, is_said_only: bool = False) -> Spoken:
-    """Return an own message in the reader's form, without features that Operator lacks.
+    """Return a message of perdure in the reader's form, without features that Operator lacks.
 
     With `is_said_only`, a message of an extension contains only text and media.
     """
