@@ -30,7 +30,7 @@ async def test_exception_of_a_callback_is_passed_on(error: Exception) -> None:
         await run_guarded(raised(error))
 
 
-async def test_cancelled_caller_is_cancelled() -> None:
+async def test_cancellation_of_the_caller_is_passed_on() -> None:
     task = asyncio.ensure_future(run_guarded(asyncio.Event().wait()))
     await asyncio.sleep(0)
     task.cancel()

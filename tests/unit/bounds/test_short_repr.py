@@ -29,7 +29,7 @@ def test_long_text_and_long_list_are_cut() -> None:
     assert repr(Custom("k", [*range(9)])) == "Custom(custom_type='k', data=(0, 1, 2, … 6 more))"
 
 
-def test_value_of_many_fields_ends_with_an_ellipsis() -> None:
+def test_repr_of_a_value_with_many_fields_ends_with_an_ellipsis() -> None:
     texts = [f"{'b' * 40}{number}" for number in range(20)]
     call = tool_call("c" * 90, "n" * 90, dict.fromkeys(texts, 1))
     assert len(repr(call)) < 360

@@ -40,7 +40,7 @@ async def test_fork_blocks_erasure_until_policy_is_given() -> None:
         assert [message.text for message in await fork.messages()] == ["a"]
 
 
-async def test_erased_subject_is_in_certificate_only() -> None:
+async def test_erased_subject_is_named_only_in_the_certificate() -> None:
     async with perdure.open("memory:") as store:
         session = await store.create(subject="ann")
         await session.append(user("a"))

@@ -149,7 +149,7 @@ DEFAULTS = [
 
 
 @pytest.mark.parametrize(("environment", "platform", "address"), DEFAULTS)
-def test_default_store_is_configured_address_or_user_file(
+def test_default_store_is_the_configured_address_or_a_file_of_the_user(
     environment: dict[str, str], platform: str, address: str
 ) -> None:
     assert default_address(environment, platform) == address

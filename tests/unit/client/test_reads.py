@@ -1,4 +1,4 @@
-"""Asking a session."""
+"""Reads of a session through its handle."""
 
 from __future__ import annotations
 

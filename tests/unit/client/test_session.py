@@ -128,7 +128,9 @@ async def test_entry_of_another_store_with_same_session_id_is_resolved_again(
     assert (session.head, await session.labels()) == (note.seq, {first.id: "x"})
 
 
-async def test_expected_head_accepts_only_the_first_writer(store: Store, session: Session) -> None:
+async def test_only_the_first_writer_with_an_expected_head_can_append(
+    store: Store, session: Session
+) -> None:
     other = await store.open("s")
     await session.append_many([user("a")], expected_head=session.head)
     with pytest.raises(HeadConflict) as conflict:

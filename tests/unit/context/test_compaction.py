@@ -265,7 +265,7 @@ def test_messages_outside_context_are_not_summarised() -> None:
 # Again -------------------------------------------------------------------------------------------
 
 
-def test_messages_kept_by_compaction_are_summarised_by_next() -> None:
+def test_messages_kept_by_a_compaction_are_summarised_by_the_next_one() -> None:
     """#2608: a range that starts after the last compaction omits the messages that it kept."""
     log = TreeLog()
     log.append(user("before"))

@@ -218,7 +218,7 @@ def test_assistant_media_become_text_notes() -> None:
     assert repair(answer)[0].text == "see\n\n[attached: plan.png, image/png]"
 
 
-def test_misplaced_parts_are_kept_if_possible() -> None:
+def test_misplaced_parts_of_a_message_are_sent_in_a_valid_place() -> None:
     odd = Message("user", (TextPart("a"), tool_call("9", "x"), ToolResultPart("1", "one")))
     behind = Message("tool", (ToolResultPart("2", "two"), TextPart("words")))
     sent = repair(assistant(tool_call("1", "x"), tool_call("2", "y")), odd, behind)

@@ -50,7 +50,7 @@ async def test_session_end_and_its_episode_are_in_one_commit() -> None:
         assert len(await recorded(store)) == 1
 
 
-async def test_reopened_session_gets_second_episode_from_its_first_end() -> None:
+async def test_second_episode_of_a_reopened_session_starts_at_its_first_end() -> None:
     async with perdure.open("memory:", clock=ManualClock()) as store:
         session = await store.create()
         await session.append(user("One"))

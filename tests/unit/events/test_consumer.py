@@ -58,7 +58,7 @@ def test_events_are_classified_as_new_repeated_or_gap(
 
 
 @pytest.mark.parametrize(("events", "verdicts", "after"), CASES)
-def test_wire_events_are_classified_equally(
+def test_wire_events_are_classified_like_other_events(
     events: list[Event | LiveEvent | Snapshot], verdicts: list[Verdict], after: int
 ) -> None:
     follower = Follower()

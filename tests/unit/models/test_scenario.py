@@ -77,7 +77,7 @@ def test_each_condition_checks_its_part_of_the_request() -> None:
             assert does_hold(when, *CONVERSATION, system="Be brief.") == is_true
 
 
-def test_conditions_on_results_need_results() -> None:
+def test_conditions_on_tool_results_do_not_match_without_a_result() -> None:
     for when in (
         When(last_tool_result_is_error=False),
         When(last_tool_result_is_error=True),

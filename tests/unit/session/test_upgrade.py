@@ -61,7 +61,9 @@ def test_every_old_version_has_an_upgrade_step() -> None:
     assert set(STEPS) == wanted
 
 
-def test_old_message_decodes_as_new(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_message_of_an_old_version_is_decoded_as_the_newest_version(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def parts_from_text(body: dict[str, Any]) -> dict[str, Any]:
         rest = {k: v for k, v in body.items() if k != "text"}
         return {**rest, "parts": [{"type": "text", "text": body["text"]}, {"type": "new"}]}

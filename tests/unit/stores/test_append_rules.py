@@ -316,7 +316,7 @@ ANYTHING = st.builds(
     open_turn=st.sampled_from([None, 3]),
     lease=st.sampled_from([None, LEASE, Lease(S, "old", 1, 0)]),
 )
-def test_any_write_is_rejected_or_accepted_by_rules(
+def test_any_write_is_rejected_or_gives_valid_entries(
     new: list[NewEntry], open_turn: int | None, lease: Lease | None
 ) -> None:
     state = state_at(open_turn=open_turn)

@@ -39,7 +39,7 @@ def test_error_for_unknown_tool_lists_known_tools() -> None:
     assert caught.value.known == ("look", "send")
 
 
-def test_registry_can_only_be_restricted() -> None:
+def test_tool_registry_can_be_restricted_but_not_extended() -> None:
     registry = registry_of([look, send])
     assert registry.restrict(["send", "look", "send"]).names == ("look", "send")
     assert registry.restrict(["send"]).names == ("send",)

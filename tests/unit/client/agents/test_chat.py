@@ -46,7 +46,7 @@ async def test_turn_can_be_iterated_from_its_beginning_many_times() -> None:
     assert [event for event in first if isinstance(event, Event)] == again
 
 
-async def test_breaking_the_loop_does_not_stop_the_turn() -> None:
+async def test_leaving_the_iteration_of_a_turn_does_not_stop_the_turn() -> None:
     chat = await Stage(says("one", calls("wait")), says("two")).chat([wait])
     turn = chat.send("go")
     async for _ in turn:
@@ -321,7 +321,7 @@ async def test_empty_message_is_rejected_before_anything_is_stored(said: str | M
     assert chat.turn is None
 
 
-async def test_message_of_media_alone_is_sent() -> None:
+async def test_message_with_only_media_is_sent() -> None:
     chat = await Stage(says("a picture")).chat()
     reply = await chat.send(user(media(b"\x89PNG\r\n\x1a\n", "image/png")))
     assert reply.text == "a picture"

@@ -242,7 +242,7 @@ async def test_extraction_that_an_imported_log_requests_is_not_run(tmp_path: Pat
         assert await other.memory.facts(scope="namespace") == []
 
 
-async def test_store_of_unknown_origin_extracts_from_own_sessions(tmp_path: Path) -> None:
+async def test_facts_of_own_sessions_are_extracted_in_an_untrusted_store(tmp_path: Path) -> None:
     ends = assistant(tool_call("c1", "end_session", {"reason": "done"}))
     agent = replace(agent_with(extractor := Noted()), tools=["end_session"])
     model = ScriptedModel([ends, "Bye"])

@@ -45,7 +45,7 @@ async def test_leaving_a_branch_adds_its_summary() -> None:
     assert (await chat.send("third")).text
 
 
-async def test_branch_without_summary_calls_no_model() -> None:
+async def test_branching_without_a_summary_calls_no_model() -> None:
     _, chat = await talked()
     path = await chat.session.path()
     before = [entry async for entry in chat.session.entries()]
@@ -78,7 +78,7 @@ async def test_too_short_branch_summary_does_not_change_the_current_branch() -> 
     assert (await stage.kinds())[-1] == "model_finished"
 
 
-async def test_branch_from_unexpected_leaf_is_rejected_before_model_call() -> None:
+async def test_branching_from_an_unexpected_leaf_is_rejected_before_model_call() -> None:
     stage, chat = await talked()
     path = await chat.session.path()
     kinds = await stage.kinds()
@@ -110,7 +110,7 @@ async def test_leaf_can_be_moved_before_the_root() -> None:
     assert moved.parent_id is None
 
 
-async def test_branch_of_running_chat_is_rejected() -> None:
+async def test_branching_during_a_turn_is_rejected() -> None:
     stage = Stage(says(Hang()))
     chat = await stage.chat()
     turn = chat.send("go")

@@ -37,7 +37,7 @@ def test_message_without_secret_is_unchanged(caplog: pytest.LogCaptureFixture) -
     assert not caplog.records
 
 
-def test_credential_kinds_are_listed() -> None:
+def test_kinds_of_the_credentials_in_a_text_are_listed_once() -> None:
     assert credentials_in(f"{TOKEN} and {TOKEN}") == ("github-token",)
 
 

@@ -295,7 +295,7 @@ async def test_default_models_come_from_the_environment(tmp_path: Path) -> None:
     assert (await chat.send("hello")).text.startswith("offline scripted model")
 
 
-async def test_concurrent_binds_record_an_agent_once() -> None:
+async def test_concurrent_resumes_of_an_imported_session_record_one_agent() -> None:
     stage = Stage()
     session = await stage.store.create(id="imported", origin="import")
     await session.append(user("before"), assistant("then"))

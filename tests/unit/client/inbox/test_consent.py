@@ -40,7 +40,7 @@ COMMIT = asked("git_commit")
         (asked("t", None, "full-access", topic="budget"), "full-access", False),
     ],
 )
-def test_consent_mode_answers_questions_that_need_no_approval(
+def test_consent_mode_answers_exactly_the_questions_that_it_allows(
     question: Question, mode: ConsentMode, is_free: bool
 ) -> None:
     assert is_freed(question, ConsentState(mode)) == is_free

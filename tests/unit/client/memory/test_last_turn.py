@@ -67,7 +67,7 @@ async def test_last_turn_lists_omitted_texts_with_reasons(store: Store) -> None:
     assert told.payload["limit"] == "max_working_tokens"
 
 
-async def test_message_limit_is_given_as_reason(store: Store) -> None:
+async def test_message_limit_is_reported_as_the_reason_for_omitted_messages(store: Store) -> None:
     limited = CompactionSettings(max_messages=3)
     agent = Agent("helper", model="scripted:any", compaction=limited)
     async with Runtime(store, agents=[agent], models=ScriptedModel(["Yes."] * 9)) as runtime:

@@ -28,7 +28,7 @@ def test_blocking_handles_accept_and_return_blocking_handles(store: blocking.Sto
     assert [len(each.messages()) for each in (session, other)] == [1, 1]
 
 
-def test_async_only_attributes_are_missing(store: blocking.Store) -> None:
+def test_blocking_store_lacks_private_and_async_attributes(store: blocking.Store) -> None:
     for name in ("backend", "outside", "aclose", "_bus", "nonsense"):
         with pytest.raises(AttributeError, match=name):
             getattr(store, name)

@@ -60,7 +60,7 @@ def test_written_number_is_read_as_same_number(number: float) -> None:
 
 
 @given(FINITE)
-def test_exponents_appear_only_outside_decimal_range(number: float) -> None:
+def test_number_is_written_with_an_exponent_only_outside_the_decimal_range(number: float) -> None:
     is_decimal = number == 0 or 1e-6 <= math.fabs(number) < 1e21
     assert ("e" in spelling(number, STYLE)) == (not is_decimal)
 

@@ -103,7 +103,7 @@ def test_model_has_provider_api_and_name(model: str | None, words: tuple[str, ..
     assert (made["provider"], made["model"], made["api"]) == words
 
 
-def test_usage_counts_each_class_and_their_sum() -> None:
+def test_written_usage_has_each_token_class_and_their_sum() -> None:
     assert usage(Usage(1, 2, 3, 4, 150_000_000)) == {
         "input": 1,
         "output": 2,

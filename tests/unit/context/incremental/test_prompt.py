@@ -69,7 +69,7 @@ def test_summary_and_pins_do_not_count_as_messages() -> None:
     assert texts[1] == "answer 2"
 
 
-def test_prompt_has_all_call_ids_and_handles() -> None:
+def test_trimmed_prompt_still_lists_all_call_ids_and_media_handles() -> None:
     said: list[Message] = []
     for n in range(12):
         said += [user("look", PICTURE), assistant(tool_call(f"c{n}", "t"))]

@@ -86,7 +86,9 @@ async def test_answer_is_stored_when_turn_is_suspended_during_flush() -> None:
     assert "model_finished" in await stage.kinds()
 
 
-async def test_turn_does_not_wait_for_flush_without_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_turn_waits_only_a_limited_time_for_the_flush(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(live_sender, "SETTLE_S", 0.01)
     stage = Stage(says("hello"))
     table = watched(stage)

@@ -39,7 +39,7 @@ def test_invalid_role_instances_are_rejected(name: str) -> None:
     assert not is_role(name)
 
 
-def test_role_instance_has_the_authority_of_its_role() -> None:
+def test_base_role_of_an_instance_has_no_number() -> None:
     assert base_role("tech-lead_2") == "tech-lead"
     assert base_role("owner") == "owner"
 

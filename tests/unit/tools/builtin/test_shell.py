@@ -27,7 +27,7 @@ def test_command_line_and_word_list_give_same_grant() -> None:
     assert line.grant == "git status"
 
 
-def test_no_command_runs_without_rules() -> None:
+def test_every_command_is_denied_without_command_rules() -> None:
     with pytest.raises(ToolDenied):
         allowed_argv({"command": "ls"}, Permissions())
 

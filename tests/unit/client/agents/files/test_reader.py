@@ -78,7 +78,7 @@ def test_settings_of_perdure_have_separate_keys() -> None:
     )
 
 
-def test_model_without_provider_is_an_error_also_if_provider_is_null() -> None:
+def test_model_without_provider_is_an_error_even_if_provider_is_null() -> None:
     for key in ("", "provider:\n"):
         with pytest.raises(InvalidAgentFile, match="'ls' names no provider"):
             agent_of_text(f"id: t\nmodel: ls\nsystem_prompt: x\n{key}")
@@ -157,7 +157,7 @@ def test_unsupported_key_is_reported_with_its_line() -> None:
         ),
     ],
 )
-def test_memory_is_accepted_as_text_and_as_mapping(
+def test_memory_setting_is_accepted_as_text_or_as_mapping(
     memory: str, compaction: CompactionSettings
 ) -> None:
     assert agent_of_text(f"{HEAD}memory: {memory}\n").compaction == compaction
@@ -227,7 +227,7 @@ def test_agent_file_error_caused_by_another_error_is_not_reported() -> None:
             assert found.startswith(fault)
 
 
-def test_errors_of_one_mapping_are_limited() -> None:
+def test_number_of_errors_reported_for_one_mapping_is_limited() -> None:
     rules = "".join(f"    - a | {number}\n" for number in range(50))
     assert len(faults_of(f"{HEAD}permissions:\n  allowed_commands:\n{rules}")) == 20
 

@@ -121,7 +121,7 @@ def test_answer_to_ended_wait_is_rejected() -> None:
         apply_answer(later, first, "No.", "bob")
 
 
-def test_end_of_wait_is_found_in_log() -> None:
+def test_answer_that_ended_a_wait_is_found_in_the_log() -> None:
     claimed = kinds.NodeClaimed("owner-intake", "owner", FLOW, "start")
     said = kinds.HumanReplied("owner-intake", "Go on.", "ana")
     bodies = (claimed, PARKED, said)
@@ -157,7 +157,7 @@ def test_every_kind_of_answer_is_reported_as_given(
     assert (found.choice, found.by) == (choice, "ana")
 
 
-def test_entry_without_question_is_distinguished_from_open_wait() -> None:
+def test_entry_without_question_and_wait_without_answer_raise_different_errors() -> None:
     claimed = kinds.NodeClaimed("owner-intake", "owner", FLOW, "start")
     with pytest.raises(QuestionNotFound):
         settled_by(asking(PARKED), entry_id(FLOW, 1), log_of(claimed, PARKED))

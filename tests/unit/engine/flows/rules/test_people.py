@@ -101,7 +101,9 @@ def test_reply_prefers_node_waiting_for_person_to_one_waiting_for_handoff() -> N
     ("reason", "why"),
     [("role-configuration", "waits for Flow.configure"), ("consent", "waits for consent")],
 )
-def test_reply_to_wait_for_another_decision_is_rejected(reason: str, why: str) -> None:
+def test_text_reply_is_rejected_if_the_node_waits_for_another_decision(
+    reason: str, why: str
+) -> None:
     log = FlowLog(FORK).claim("o")
     log.add(NodeParked("o", "o", reason))  # pyright: ignore[reportArgumentType] - the parameters are its literals
     with pytest.raises(FlowRefusal, match=why):

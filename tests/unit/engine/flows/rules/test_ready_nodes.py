@@ -124,7 +124,7 @@ def test_11_handoff_to_a_role_whose_other_node_waits_stays_queued() -> None:
     assert log.run.receiving_handoff == {"o=>b": log.run.history_handoff["o=>b"]}
 
 
-def test_12_two_role_instances_with_answers_can_both_run() -> None:
+def test_12_two_role_instances_whose_questions_were_answered_can_both_run() -> None:
     flow = graph("o>a", "o>b", "a>z", "b>z", a="owner_1", b="owner_2")
     log = FlowLog(flow).work("o", "a", "b").claim("a", "o=>a").claim("b", "o=>b")
     log.add(NodeParked("a", "owner_1", "prompt-human"), NodeParked("b", "owner_2", "prompt-human"))

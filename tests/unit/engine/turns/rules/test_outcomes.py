@@ -71,7 +71,7 @@ def test_overflow_is_compacted_and_retried_once() -> None:
     assert course.log.kinds.count("compaction") == 1
 
 
-def test_overflow_after_a_failed_summary_tells_both_reasons() -> None:
+def test_error_for_overflow_after_a_failed_summary_has_both_reasons() -> None:
     course = Course()
     course.happens(inputs.CallFailed(OVERFLOW))
     course.happens(inputs.CallFailed(ContextOverflow("p:m", "the summary is too long")))

@@ -125,7 +125,7 @@ LOST = inputs.ToolReturned("gone", "unknown", "its server is gone", "tool_lost")
 
 
 @pytest.mark.parametrize("policy", ["retry", "ask", "never"])
-def test_disconnected_tool_follows_policy_of_lost_tool(
+def test_call_of_a_disconnected_tool_is_handled_like_a_lost_call(
     policy: str,
 ) -> None:
     died, cut = in_a_tool(policy), in_a_tool(policy)

@@ -169,7 +169,7 @@ def test_media_become_blobs_and_same_picture_is_stored_once() -> None:
     assert parsed.blobs[0].startswith(b"\x89PNG")
 
 
-def test_compaction_that_keeps_messages_from_a_label_keeps_them_from_the_next_entry() -> None:
+def test_compaction_whose_first_kept_record_is_a_label_keeps_the_next_entry() -> None:
     parsed = parse(pi_file("v3.jsonl"))
     compaction = made_of(parsed, 17)
     assert isinstance(compaction.body, Compaction)
