@@ -139,7 +139,7 @@ async def test_only_the_first_writer_with_an_expected_head_can_append(
     assert len(await session.path()) == 1
 
 
-async def test_expected_leaf_checks_the_branch_and_not_the_entries_outside_the_tree(
+async def test_expected_leaf_ignores_labels_and_detects_new_messages(
     session: Session,
 ) -> None:
     first = await session.append(user("a"))
@@ -421,7 +421,7 @@ async def test_label_is_preferred_to_an_alias_that_begins_with_its_text(session:
     assert await session.find(f"{session.id}/0") == await session.find("c30") == one.id
 
 
-async def test_idempotency_key_is_bound_to_the_parent_too(store: Store) -> None:
+async def test_same_idempotency_key_with_another_parent_raises_mismatch(store: Store) -> None:
     session = await store.create()
     first = await session.append(user("one"))
     again = [user("two")]
@@ -430,7 +430,7 @@ async def test_idempotency_key_is_bound_to_the_parent_too(store: Store) -> None:
         await session.append_many(again, parent=None, idempotency_key="k")
 
 
-async def test_contents_without_reference_in_commit_are_rejected(store: Store) -> None:
+async def test_content_that_no_entry_of_its_commit_names_is_rejected(store: Store) -> None:
     for lazy in (False, True):
         session = await store.create(lazy=lazy)
         with pytest.raises(InvalidEntry, match="no entry of the commit names"):

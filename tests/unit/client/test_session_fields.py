@@ -107,7 +107,7 @@ async def test_deep_metadata_and_self_containing_list_are_rejected() -> None:
             await Theatre().store.create(metadata=metadata)
 
 
-def test_title_is_stored_without_surrounding_spaces_only() -> None:
+def test_only_white_space_around_a_title_is_removed() -> None:
     assert title_of(" \ufeff Tide\n tables\n") == "Tide\n tables"
     assert [title_of(nothing) for nothing in (None, "", " \n\u3000")] == [None] * 3
 

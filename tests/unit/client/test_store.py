@@ -35,7 +35,9 @@ async def test_folder_is_stored_as_absolute_path(
 
 
 @pytest.mark.parametrize("lazy", [False, True])
-async def test_existing_chosen_id_is_rejected_immediately(store: Store, lazy: bool) -> None:
+async def test_chosen_id_that_already_exists_is_rejected_immediately(
+    store: Store, lazy: bool
+) -> None:
     await store.create(id="s")
     with pytest.raises(SessionExists):
         await store.create(id="s", lazy=lazy)

@@ -50,7 +50,7 @@ def test_branch_request_has_messages_without_tool_results() -> None:
     )
 
 
-def test_request_asks_for_sections_and_forbids_continuing() -> None:
+def test_summary_request_asks_for_sections_and_forbids_continuing_the_chat() -> None:
     request = branch_summary_request(branch(user("a")), "openai:x", budget_tokens=9, focus="db")
     assert request is not None
     assert request.model == "openai:x"

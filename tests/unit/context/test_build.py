@@ -72,7 +72,7 @@ def test_newest_settings_on_the_branch_apply() -> None:
     assert (context.model, context.thinking_level) == ("anthropic:b", "high")
 
 
-def test_model_argument_overrides_last_switch() -> None:
+def test_model_argument_overrides_the_last_model_change() -> None:
     assert build_context(window_on(user("x")), model="openai:a").model == "openai:a"
     named = window_on(user("x"), ModelChange("openai:b"))
     assert build_context(named, model="openai:a").model == "openai:a"
@@ -91,7 +91,7 @@ def test_reasoning_is_never_sent(model: str | None) -> None:
     assert "secret" not in str(wire(context.messages))
 
 
-def test_tokens_are_reported_usage_plus_estimates() -> None:
+def test_token_count_is_the_reported_usage_plus_estimates_of_later_messages() -> None:
     context = build_context(window_on(user("x"), assistant("y", usage=Usage(70, 7)), user("1234")))
     assert context.tokens == 78
 

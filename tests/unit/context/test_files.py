@@ -49,7 +49,7 @@ def test_call_of_an_unrelated_tool_adds_no_file_to_the_summary() -> None:
     assert file_lists([calling("delete", {"path": "a"})]) == FileLists()
 
 
-def test_file_lists_are_appended_and_removed() -> None:
+def test_file_lists_are_appended_to_a_summary_and_removed_again() -> None:
     lists = FileLists(read=("a", "b"), modified=("c",))
     text = with_file_lists("the summary\n", lists)
     assert text == (

@@ -87,7 +87,7 @@ def test_message_text_cannot_close_conversation_tag() -> None:
     assert prompt_of(request).count("</conversation>") == 1
 
 
-def test_reply_becomes_text_of_compaction() -> None:
+def test_reply_to_a_summary_request_becomes_the_text_of_the_compaction() -> None:
     assert summary_text(HISTORY, ["  what was done\n"]) == "what was done"
 
 

@@ -48,7 +48,7 @@ def cut_short(reason: StopReason, *parts: Part) -> Message:
     return Message("assistant", parts, stop_reason=reason)
 
 
-def test_valid_history_changes_only_result_names() -> None:
+def test_valid_history_is_unchanged() -> None:
     said = (user("go"), assistant("yes", tool_call("1", "ls")), tool_result("1", "a", name="ls"))
     assert repair(*said) == [*said]
 
@@ -142,7 +142,7 @@ def test_long_ids_with_common_prefix_stay_distinct() -> None:
         ("n" * 80, "n" * 64),
     ],
 )
-def test_names_are_made_valid_for_all_providers(name: str, sent: str) -> None:
+def test_tool_names_are_made_valid_for_all_providers(name: str, sent: str) -> None:
     assert sendable_name(name) == sent
 
 

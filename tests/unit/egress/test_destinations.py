@@ -48,7 +48,7 @@ def test_http_and_local_network_need_configuration() -> None:
     assert found == Destination("http", "localhost", 8080, "/search")
 
 
-def test_denial_contains_no_part_of_url() -> None:
+def test_error_for_a_denied_url_contains_no_part_of_it() -> None:
     with pytest.raises(EgressDenied) as refused:
         destination_of("https://alice:hunter2@wiki.corp/plans")
     assert not {w for w in ("alice", "hunter2", "wiki", "plans") if w in str(refused.value)}

@@ -82,7 +82,7 @@ async def test_import_that_reads_a_file_in_pieces_equals_an_import_of_the_whole_
 FORMATS: tuple[ExportFormat, ...] = ("pi", "operator")
 
 
-async def test_import_in_pieces_exports_original_bytes() -> None:
+async def test_file_imported_in_pieces_is_exported_with_its_original_bytes() -> None:
     for content in FILES:
         with case(content):
             store = empty_store()

@@ -114,7 +114,7 @@ async def test_fork_of_a_fork_is_exported_as_one_log() -> None:
     assert [entry.parent_id for entry in bundle.entries] == [None, "second/0", "second/1"]
 
 
-async def test_title_is_inherited_as_of_fork_point() -> None:
+async def test_fork_inherits_the_title_at_its_fork_point() -> None:
     store = empty_store()
     await create(store)
     (one,) = await say(store, "one")

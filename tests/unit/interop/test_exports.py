@@ -212,7 +212,7 @@ async def test_losses_of_format_are_reported() -> None:
 
 
 @pytest.mark.parametrize("name", OPERATOR)
-async def test_unchanged_import_of_operator_exports_original_bytes(name: str) -> None:
+async def test_unchanged_operator_import_is_exported_with_original_bytes(name: str) -> None:
     store = empty_store()
     content = operator_file(name)
     report = await imported(store, content)
@@ -220,7 +220,7 @@ async def test_unchanged_import_of_operator_exports_original_bytes(name: str) ->
 
 
 @given(spoilt([operator_file(name) for name in OPERATOR]))
-async def test_damaged_import_of_operator_exports_original_bytes(content: bytes) -> None:
+async def test_damaged_operator_import_is_exported_with_original_bytes(content: bytes) -> None:
     store = empty_store()
     try:
         report = await imported(store, content, "operator")

@@ -43,7 +43,7 @@ def test_long_question_searches_for_a_bounded_number_of_words() -> None:
     assert len(asked(question).words) == MOST_CLASSES
 
 
-def test_question_that_asks_when_is_recognized() -> None:
+def test_question_that_asks_for_a_time_is_recognized() -> None:
     assert asked("When was that?").asks_when
     assert asked("Seit wann geht das?").asks_when
     assert asked("Do you know when that was?").asks_when

@@ -41,7 +41,7 @@ def test_key_in_the_environment_is_preferred_to_the_keyring() -> None:
     assert (key.value, key.source) == (SECRET, "ANTHROPIC_API_KEY")
 
 
-def test_first_variable_with_a_value_is_used() -> None:
+def test_first_environment_variable_with_a_value_is_used() -> None:
     environment = {"GEMINI_API_KEY": " ", "GOOGLE_API_KEY": f"{SECRET}\n"}
     key = find_key(PROVIDERS["google"], environment, nothing)
     assert key is not None

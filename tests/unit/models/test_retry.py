@@ -51,7 +51,7 @@ def test_error_class_decides_whether_to_retry(error: ModelError, is_tried_again:
     ("asked_s", "wait_s"),
     [(None, 2.0), (0.5, 2.0), (7.0, 7.0), (60.0, 60.0), (60.1, None), (3600.0, None)],
 )
-def test_retry_is_not_earlier_than_provider_requests(
+def test_retry_is_not_earlier_than_the_provider_asks_for(
     asked_s: float | None, wait_s: float | None
 ) -> None:
     assert next_wait(STEADY, 1, RateLimited("m", "slow", asked_s), 0.5) == wait_s
@@ -70,7 +70,7 @@ def test_jitter_changes_the_delay_at_most_by_its_share_and_up_to_the_cap(
 
 
 @given(st.floats(0, 1), st.floats(0, 60))
-def test_retry_wait_is_at_least_as_long_as_the_provider_requests(
+def test_retry_delay_is_at_least_as_long_as_the_provider_asks_for(
     random01: float, asked_s: float
 ) -> None:
     wait = next_wait(RetryPolicy(), 1, RateLimited("m", "slow", asked_s), random01)

@@ -75,7 +75,7 @@ def test_unknown_provider_error_lists_known_providers() -> None:
         router.client_for("nobody:x")
 
 
-def test_provider_of_model_is_found_without_loading() -> None:
+def test_provider_of_a_model_is_found_without_loading_a_client() -> None:
     def factory() -> NamedClient:
         raise AssertionError("it is not asked for")
 

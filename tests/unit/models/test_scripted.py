@@ -62,7 +62,7 @@ async def test_equal_calls_at_different_points_of_a_conversation_have_different_
     assert first.id != second.id
 
 
-async def test_answer_follows_after_scripted_failures() -> None:
+async def test_scripted_answer_follows_scripted_failures() -> None:
     model = scripted(
         "sequence: [{error: {code: rate_limited, retry_after_s: 3, times: 2}, text: ok}]"
     )

@@ -132,7 +132,7 @@ def test_secret_patterns_that_ignore_case_are_in_lower_case() -> None:
         assert letters == letters.lower(), shape
 
 
-def test_every_key_of_alternative_patterns_matches_the_prefix_filter() -> None:
+def test_every_alternative_prefix_of_a_key_matches_the_prefix_filter() -> None:
     for begin in ("shpat", "shpca", "shppa", "shpss"):
         assert re.match(shapes.MARKED_BEGIN, f"{begin}_{'0' * 32}"), begin
 
@@ -140,6 +140,8 @@ def test_every_key_of_alternative_patterns_matches_the_prefix_filter() -> None:
 @pytest.mark.parametrize("shape", shapes.MARKED.values(), ids=str)
 @settings(max_examples=max(6, settings().max_examples // 2))
 @given(data=st.data())
-def test_every_marked_key_matches_the_prefix_filter(shape: str, data: st.DataObject) -> None:
+def test_every_key_with_a_known_prefix_matches_the_prefix_filter(
+    shape: str, data: st.DataObject
+) -> None:
     key = data.draw(st.from_regex(re.compile(shape, re.ASCII), fullmatch=True))
     assert re.match(shapes.MARKED_BEGIN, key), key

@@ -196,7 +196,7 @@ def test_session_is_importing_until_last_part() -> None:
     assert info_with(new_side(first), damaged).status == "importing"
 
 
-def test_list_filters_name_case_insensitively_within_folder() -> None:
+def test_session_list_finds_names_in_any_letter_case_within_a_folder() -> None:
     named = info_of(StreamHeader(StreamId("Abc"), created_at=1, title="Größe", cwd="/here"))
     assert is_found(named, None, None)
     assert is_found(named, "/here", "")

@@ -93,7 +93,7 @@ async def test_changed_entry_does_not_count_as_own(field: str) -> None:
             assert changed.seq not in own
 
 
-async def test_changed_message_invalidates_its_commit() -> None:
+async def test_changed_message_invalidates_the_marks_of_its_commit() -> None:
     entries = await begun(store_with(OWN))
     entries[2] = msgspec.structs.replace(entries[2], body=new_tree(user("rm")).body)
     assert OWN.own_among(entries) == {0, 3}

@@ -383,6 +383,6 @@ def test_empty_check_reports_no_progress() -> None:
     assert told == []
 
 
-def test_content_counts_as_progress_steps_by_its_size() -> None:
+def test_large_content_counts_as_several_progress_steps() -> None:
     assert [content_steps(size) for size in (0, 1, STEP_BYTES - 1)] == [1, 1, 1]
     assert [content_steps(size) for size in (STEP_BYTES, 10 * STEP_BYTES)] == [2, 11]

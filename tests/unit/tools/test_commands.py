@@ -18,7 +18,7 @@ WORDS = st.lists(
 
 @settings(max_examples=100)
 @given(WORDS)
-def test_canonical_line_is_parsed_to_the_same_words(rest: list[str]) -> None:
+def test_canonical_command_line_is_parsed_to_the_same_words(rest: list[str]) -> None:
     argv = ("run", *rest)
     assert words_of(canonical(argv)) == argv
 

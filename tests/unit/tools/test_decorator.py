@@ -236,7 +236,7 @@ async def test_missing_argument_gets_the_default_of_the_function() -> None:
     assert await result_of(f) == "true"
 
 
-async def test_call_is_passed_to_the_parameter_named_call() -> None:
+async def test_tool_call_is_passed_to_the_parameter_named_call() -> None:
     @tool
     async def f(to: str, *, call: ToolCall) -> str:
         return f"{to} {call.idempotency_key} {call.attempt}"

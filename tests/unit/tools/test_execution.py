@@ -180,7 +180,7 @@ async def test_tool_that_cancels_itself_does_not_cancel_its_caller() -> None:
     assert (run.outcome, run.error) == ("error", "act: it was cancelled from inside")
 
 
-def test_keyboard_interrupt_is_not_a_result() -> None:
+def test_keyboard_interrupt_during_a_tool_is_raised() -> None:
     with pytest.raises(KeyboardInterrupt):
         asyncio.run(run_of(raising(KeyboardInterrupt())))
 
@@ -208,7 +208,7 @@ HANDLERS: tuple[Callable[..., None], ...] = (
 
 
 @pytest.mark.parametrize("handler", HANDLERS)
-def test_exit_by_a_signal_is_not_a_result(handler: Callable[..., None]) -> None:
+def test_exit_by_a_signal_during_a_tool_is_raised(handler: Callable[..., None]) -> None:
     async def act() -> str:
         signal.raise_signal(signal.SIGTERM)
         return "acted"

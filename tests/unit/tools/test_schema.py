@@ -221,7 +221,7 @@ def test_default_that_is_not_json_is_omitted() -> None:
     assert property_of(f) == {"type": "string"}
 
 
-def test_call_is_injected_and_not_in_the_schema() -> None:
+def test_parameter_call_is_injected_and_not_in_the_schema() -> None:
     def f(path: str, *, call: ToolCall) -> None: ...
 
     parameters = parameters_of(f)

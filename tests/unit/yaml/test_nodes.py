@@ -81,7 +81,7 @@ def test_all_faults_of_a_mapping_are_found() -> None:
     )
 
 
-def test_unknown_key_names_the_key_that_it_probably_means() -> None:
+def test_error_for_an_unknown_key_suggests_the_intended_key() -> None:
     reader = YamlReader({"instructions": "prompt", "elsewhere": "other"})
     root = reader.root("modle: 1\ninstructions: 2\nelsewhere: 3\n")
     assert root is not None

@@ -25,6 +25,6 @@ def test_brackets_deeper_than_the_limit_are_refused() -> None:
             load("[" * opened + "]" * opened)
 
 
-def test_tag_of_an_object_is_rejected() -> None:
+def test_yaml_tag_of_an_object_is_rejected() -> None:
     with pytest.raises(YAMLError):
         load("!!python/object/apply:os.getcwd []")

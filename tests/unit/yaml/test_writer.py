@@ -42,7 +42,7 @@ def test_ambiguous_text_is_quoted() -> None:
             assert read(yaml_of(data)) == data
 
 
-def test_output_has_no_folding_or_anchors() -> None:
+def test_written_yaml_has_no_folding_and_no_anchors() -> None:
     shared: dict[str, object] = {"long": "word " * 2000}
     text = yaml_of({"a": shared, "b": shared})
     assert "&" not in text

@@ -131,7 +131,7 @@ async def test_resumed_session_gets_its_agent_and_tools_again() -> None:
     assert "nothing in the drawer" in [m.text for m in await again.session.messages()]
 
 
-async def test_tool_that_changed_is_not_bound_again() -> None:
+async def test_tool_that_changed_since_the_start_is_not_available_after_resume() -> None:
     @tool(name="look", effect="read")
     async def look_twice(here: str, there: str) -> str:
         """Look in two places."""

@@ -49,7 +49,7 @@ async def bodies(chat: Chat, kind: type[Any]) -> list[Any]:
     return [body for body in found if isinstance(body, kind)]
 
 
-async def test_request_hook_changes_request_but_not_model() -> None:
+async def test_request_hook_can_change_the_request_but_not_its_model() -> None:
     stage = Stage(says("hi"))
     chat = await stage.chat()
     seen: list[ModelRequest] = []

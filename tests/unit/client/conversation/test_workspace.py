@@ -15,7 +15,7 @@ from perdure.client.conversation.workspace import (
 from perdure.errors import SecretPasted, WrongArgument
 
 
-def test_branch_is_read_from_the_repository_around_the_folder(tmp_path: Path) -> None:
+def test_git_branch_is_read_from_the_repository_that_contains_the_folder(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / ".git" / "HEAD").write_text("ref: refs/heads/feature/x\n")
     inside = tmp_path / "a" / "b"

@@ -171,7 +171,7 @@ def test_image_without_base64_is_kept_unchanged() -> None:
     assert result.text == UNREADABLE_MEDIA
 
 
-def test_user_command_is_message_unless_private() -> None:
+def test_shell_command_of_the_user_is_in_the_context_unless_it_is_private() -> None:
     ran = read(role="bashExecution", command="ls", output="a```b", exitCode=2, truncated=True)
     assert isinstance(ran, CustomMessage)
     assert (ran.custom_type, ran.in_context) == (BASH, True)
@@ -244,7 +244,7 @@ def test_any_message_is_read_and_can_be_written(role: str, fields: Fields) -> No
         msgspec.json.decode(encode(message), type=CustomMessage)
 
 
-def test_nested_usage_is_read_only_from_results() -> None:
+def test_nested_usage_is_read_from_tool_results_and_no_other_messages() -> None:
     assert nested_usage({"role": "toolResult", "usage": {"input": 1}}) == {"usage": {"input": 1}}
     assert nested_usage({"role": "assistant", "usage": {"input": 1}}) is None
     assert nested_usage({"role": "toolResult", "usage": 5}) is None

@@ -100,7 +100,7 @@ async def begun_elsewhere(*bodies: SideBody) -> FlowState:
     return await look(store)
 
 
-async def test_changed_authority_invalidates_cached_state() -> None:
+async def test_changed_endorsements_invalidate_the_cached_flow_state() -> None:
     store = store_of()
     endorsed: frozenset[str] = frozenset()
     await begun(store, STARTED)

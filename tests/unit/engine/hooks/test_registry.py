@@ -50,7 +50,7 @@ async def test_hooks_run_in_order_and_see_earlier_changes() -> None:
     assert (point.output.text, answer) == ("A!", None)
 
 
-async def test_first_final_answer_skips_later_hooks() -> None:
+async def test_hook_that_blocks_a_call_skips_the_later_hooks() -> None:
     hooks = Hooks()
     asked: list[int] = []
     hooks.on("tool_call", lambda point: asked.append(1))
@@ -81,7 +81,7 @@ def takes_rest(*points: HookPoint, is_told: bool = False) -> None: ...
         (yields, "yields, but it has to return"),
     ],
 )
-def test_hook_of_wrong_signature_is_rejected_when_given(hook: Any, told: str) -> None:
+def test_hook_of_wrong_signature_is_rejected_when_registered(hook: Any, told: str) -> None:
     with pytest.raises(WrongArgument) as caught:
         Hooks().on("tool_result", hook)
     assert str(caught.value).startswith(f"the hook of tool_result {told}")

@@ -38,7 +38,7 @@ def test_input_tokens_include_cached_ones() -> None:
     assert of_usage(None) == {}
 
 
-def test_session_id_is_conversation_id_of_conventions() -> None:
+def test_session_id_is_the_conversation_id_of_opentelemetry_conventions() -> None:
     assert scope_attributes({"session": "s", "turn": 2}) == {
         "perdure.session": "s",
         "perdure.turn": 2,

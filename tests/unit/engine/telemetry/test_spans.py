@@ -135,7 +135,7 @@ async def test_turn_span_is_child_of_current_span(
     assert turn.parent.span_id == request.get_span_context().span_id
 
 
-async def test_w3c_context_of_process_is_continued(
+async def test_w3c_trace_context_of_the_process_is_continued(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     chat, told = await observed(monkeypatch, says("done"), environment={"TRACEPARENT": PARENT})

@@ -16,7 +16,7 @@ from perdure.session.messages import StopReason, Usage, assistant, tool_call, us
 from tests.fakes.turn_log import CONFIG, Course, empty_state
 
 
-def test_turn_without_tools_is_two_commits() -> None:
+def test_turn_without_tools_makes_two_commits() -> None:
     course = Course()
     assert course.log.kinds == ["turn_started", "message", "model_called"]
     assert isinstance(effect_of(course.state), CallModel)
@@ -28,7 +28,7 @@ def test_turn_without_tools_is_two_commits() -> None:
 
 
 @pytest.mark.parametrize("k", [1, 2, 5])
-def test_turn_with_k_tool_calls_is_k_plus_3_commits(k: int) -> None:
+def test_turn_with_k_tool_calls_makes_k_plus_3_commits(k: int) -> None:
     course = Course()
     calls = [tool_call(f"c{n}", "retry") for n in range(k)]
     course.happens(inputs.Answered(assistant("so", *calls)))
@@ -91,7 +91,7 @@ def test_outcome_of_a_tool_call_refers_to_its_result_message() -> None:
     assert result.message.text == "one"
 
 
-def test_unknown_tool_is_answered_without_intent() -> None:
+def test_call_of_an_unknown_tool_is_answered_without_an_intent_entry() -> None:
     course = Course()
     course.happens(inputs.Answered(assistant(tool_call("c1", "unheard-of"))))
     assert course.log.bodies(ToolStarted) == []

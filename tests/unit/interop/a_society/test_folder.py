@@ -82,7 +82,7 @@ def test_import_of_an_incomplete_flow_is_rejected(tmp_path: Path, name: str) -> 
         read_folder(folder)
 
 
-def test_torn_and_malformed_files_are_rejected(tmp_path: Path) -> None:
+def test_partly_written_and_malformed_files_are_rejected(tmp_path: Path) -> None:
     torn = put(tmp_path / "torn")
     (torn / "flow.json").write_text('{"flowId": "x"')
     with pytest.raises(FormatError, match="not JSON"):

@@ -59,7 +59,7 @@ def test_content_is_yielded_with_the_first_entry_that_references_it() -> None:
     assert [set(each.blobs) for each in log.stretches(2, S, 10_000)] == [{one, two}]
 
 
-def test_entries_are_renamed_for_other_stream_with_references() -> None:
+def test_entry_ids_and_references_are_rewritten_for_another_stream() -> None:
     moved = side(2, new_side(LeafMoved(EntryId("s/0"))), about="s/1")
     log = log_of(said(0), said(1), moved, aliases={"x": EntryId("s/1"), "y": EntryId("t/0")})
     entries = [log.entry(seq, OTHER) for seq in range(3)]

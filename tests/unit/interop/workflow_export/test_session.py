@@ -200,7 +200,7 @@ WORKSPACE: dict[str, object] = {
 }
 
 
-def test_variables_of_the_workspace_are_the_context() -> None:
+def test_variables_of_the_workspace_become_the_context_of_the_workflow() -> None:
     making = bound_in(WORKSPACE, "For {{ctx.shop}} on {{ctx.git_ref}}, {{ctx.selection}}", "-")
     text = render_workflow(making.made(), leaf_of(making.entries), "perdure").content.decode()
     workflow = parse(text)
@@ -229,7 +229,7 @@ def test_relavium_export_contains_the_resolved_prompt_and_no_context(
     assert workflow.agents[0]["system_prompt"] == written_as
 
 
-def test_lost_settings_and_secrets_in_instructions_are_warnings() -> None:
+def test_lost_settings_and_secrets_in_instructions_cause_warnings() -> None:
     making = Making()
     making.note(
         SessionStarted({**AGENT, "limits": {"max_turns": 3}, "instructions": "Use {{secrets.KEY}}"})

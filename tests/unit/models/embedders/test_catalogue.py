@@ -23,7 +23,7 @@ def test_local_embedder_is_read_from_its_folder(tmp_path: Path) -> None:
     assert relative.model == absolute.model
 
 
-def test_provider_embedder_uses_address_and_key_of_its_models() -> None:
+def test_embedder_of_a_provider_uses_the_providers_address_and_key() -> None:
     environment = {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "http://localhost:9/v1"}
     assert embedder_of("openai:small", Path(), environment, no_key).model == "openai:small"
     assert embedder_of("ollama:nomic", Path(), {}, no_key).model == "ollama:nomic"

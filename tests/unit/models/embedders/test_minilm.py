@@ -85,7 +85,7 @@ def _plain_bert(folder: Path, text: str, heads: int = 2) -> list[float]:
     return [float(each) for each in np.mean(states, axis=0)]
 
 
-async def test_onnx_model_gives_the_mean_of_its_tokens(tmp_path: Path) -> None:
+async def test_onnx_model_gives_the_mean_of_the_token_vectors(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
     embedder = SentenceModel(onnx_folder(tmp_path / "onnx"))
     boat, river, both = await embedder.embed(["boat", "river", "river boat"])

@@ -55,7 +55,7 @@ def test_handoff_along_an_edge_added_later_must_still_be_made() -> None:
     assert log.state.owing_ids == {"o"}
 
 
-def test_no_handoff_of_a_flow_that_just_started_must_be_made_yet() -> None:
+def test_flow_that_just_started_owes_no_handoff_yet() -> None:
     started = FlowStarted("p", "/w", "/w/r", graph("o>a"), ("o",))
     assert not FlowLog(started.graph).state.owing_ids
     assert msgspec.json.encode(FlowLog(started.graph).run.visited_node_ids) == b"[]"

@@ -268,7 +268,9 @@ async def test_registrations_are_renewed_while_call_is_open(
     await until(lambda: not wire.watching)
 
 
-async def test_history_is_not_read_for_live_events(worker: Process, other: Process) -> None:
+async def test_live_events_are_read_only_for_the_last_page_of_the_history(
+    worker: Process, other: Process
+) -> None:
     other.watch()
     await rest()
     worker.show("Hello")

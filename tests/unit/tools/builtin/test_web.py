@@ -50,7 +50,7 @@ async def test_answer_is_marked_as_untrusted_content() -> None:
     assert run.output.text == f"{FROM_OUTSIDE}\nstatus 302\nlocation: https://x.test/\n\nmoved"
 
 
-async def test_credential_of_host_replaces_credential_from_model() -> None:
+async def test_configured_credential_of_a_host_replaces_one_from_the_model() -> None:
     web = Web()
     headers = {"AUTHORIZATION": "Bearer mine", "X-A": "1", "Host": "evil.test"}
     await request(web, url="https://api.example.com/", headers=headers)
@@ -162,7 +162,7 @@ def test_search_is_unavailable_without_configured_engine() -> None:
         about_search({"query": "x"}, Permissions())
 
 
-def test_denial_contains_no_part_of_url() -> None:
+def test_error_for_a_denied_url_contains_no_part_of_it() -> None:
     with pytest.raises(ToolDenied) as refused:
         about_request({"url": "https://u:pw@10.0.0.1/x"}, ALLOWED)
     assert "10.0" not in str(refused.value)

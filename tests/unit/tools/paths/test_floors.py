@@ -62,7 +62,7 @@ def test_system_paths_are_protected_only_if_absolute(path: str) -> None:
     assert not is_protected(path.split("/"))
 
 
-def test_blocked_names_are_compared_as_on_the_most_lenient_file_system() -> None:
+def test_blocked_names_match_every_spelling_that_a_file_system_accepts() -> None:
     assert folded_name(".GIT . .") == ".git"
     assert folded_name(".git::$INDEX_ALLOCATION") == ".git"
 

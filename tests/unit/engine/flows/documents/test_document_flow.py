@@ -71,7 +71,9 @@ def test_nodes_of_one_conversation_never_run_in_parallel(
 
 
 @given(documents())
-def test_bound_document_is_restored_from_log(drawn: tuple[Workflow, object]) -> None:
+def test_workflow_document_of_a_flow_is_restored_from_its_log(
+    drawn: tuple[Workflow, object],
+) -> None:
     workflow = msgspec.structs.replace(drawn[0], metadata={"transcript": ["long"]})
     said = bind_document(workflow, {"x": 1}, {"c": "d"}, {"helper": {"id": "helper"}})
     again = msgspec.json.decode(msgspec.json.encode(said), type=type(said))

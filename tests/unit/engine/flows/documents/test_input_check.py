@@ -54,7 +54,7 @@ def test_text_that_cannot_be_written_is_rejected() -> None:
     assert "UTF-8" in fault
 
 
-def test_workflow_without_declared_inputs_takes_any_texts() -> None:
+def test_workflow_without_declared_inputs_accepts_any_texts() -> None:
     located = LocatedWorkflow(document("in>a", "a>out"))
     assert check_inputs(located, {"message": "hi"}) == ({"message": "hi"}, [])
     assert check_inputs(located, {"message": 3})[1]

@@ -93,7 +93,7 @@ def test_last_node_passes_outputs_and_completes_flow() -> None:
     assert last_bodies(log.state) == ()
 
 
-def test_input_connected_to_output_completes_flow() -> None:
+def test_flow_with_its_input_connected_to_its_output_is_completed() -> None:
     log = begun("in>out")
     assert runnable(log.state) == ()
     assert last_bodies(log.state) == (NodePassed("out"), FlowCompleted())

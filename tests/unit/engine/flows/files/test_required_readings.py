@@ -74,7 +74,7 @@ def test_index_entry_without_file_is_fault(tmp_path: Path) -> None:
     assert Library(tmp_path / "nothing").faults() == ()
 
 
-def test_project_is_workspace_folder_with_documents(tmp_path: Path) -> None:
+def test_project_folder_is_the_workspace_or_its_folder_with_documents(tmp_path: Path) -> None:
     assert project_folder(tmp_path, "p") == tmp_path
     (tmp_path / "p" / "a-docs").mkdir(parents=True)
     assert project_folder(tmp_path, "p") == tmp_path / "p"

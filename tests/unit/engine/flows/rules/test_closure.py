@@ -44,7 +44,7 @@ def test_20_flow_stays_open_while_node_runs_or_waits() -> None:
     assert "a reply to node b has not been read" in obstacles(log.state, "z")
 
 
-def test_runnable_or_asking_flow_is_not_stalled() -> None:
+def test_flow_that_runs_or_waits_for_an_answer_is_not_stalled() -> None:
     log = FlowLog(LINE)
     assert stall(log.state) is None
     log.claim("owner-intake")

@@ -40,7 +40,7 @@ def test_4_wrong_target_is_reported_before_missing_artifact() -> None:
     assert fault.code == "artifact_unavailable"
 
 
-def test_5_artifact_sent_before_is_rejected() -> None:
+def test_5_artifact_that_was_sent_before_is_rejected() -> None:
     log = FlowLog(LINE).claim("o").hand("o", "a", artifact="new.md").claim("a", "o=>a")
     fault = decided(log, "a", "z")
     assert isinstance(fault, Fault)

@@ -56,7 +56,7 @@ def test_node_with_all_inputs_cannot_wait_for_handoff() -> None:
     assert finished(log, "z", "type: await-handoff") == HandoffAwaited("z")
 
 
-def test_owner_closes_finished_healthy_flow() -> None:
+def test_only_the_owner_closes_a_finished_flow_and_only_without_file_faults() -> None:
     log = at_a().hand("a", "end").claim("end", "a=>end")
     assert finished(log, "end", "type: forward-pass-closed") == ForwardPassClosed("end")
     body = finished(log, "end", "type: forward-pass-closed", "the index names no file")

@@ -136,7 +136,7 @@ async def test_history_larger_than_the_window_is_summarised_in_parts(
     assert (await chat.send("and?")).text == "go on"
 
 
-async def test_session_of_a_larger_window_continues_with_a_summary() -> None:
+async def test_session_of_a_model_with_a_larger_window_continues_with_a_summary() -> None:
     stage = Stage()
     stage.models = Recorded(stage.clock)
     await long_session(stage, CompactionSettings())

@@ -34,7 +34,7 @@ def test_temporary_failure_is_retried_after_wait() -> None:
     assert [message.role for message in course.log.messages] == ["user", "assistant"]
 
 
-def test_retry_waits_as_long_as_provider_requests() -> None:
+def test_retry_waits_as_long_as_the_provider_asks_for() -> None:
     course = Course()
     course.happens(inputs.CallFailed(RateLimited("p:m", "slow", retry_after_s=7.5)))
     assert course.log.bodies(ModelFinished)[-1].wait_s == 7.5
@@ -58,7 +58,7 @@ def test_refused_call_is_not_retried() -> None:
     assert course.state.finished.failure == "provider_refused"
 
 
-def test_overflow_is_compacted_and_retried_once() -> None:
+def test_context_overflow_causes_one_compaction_and_one_retry() -> None:
     course = Course()
     course.happens(inputs.CallFailed(OVERFLOW))
     assert course.log.bodies(ModelCalled)[-1].purpose == "summary"
@@ -83,7 +83,7 @@ def test_error_for_overflow_after_a_failed_summary_has_both_reasons() -> None:
     )
 
 
-def test_without_compaction_an_overflow_ends_the_turn() -> None:
+def test_context_overflow_ends_the_turn_if_compaction_is_disabled() -> None:
     settings = CompactionSettings(is_enabled=False)
     course = Course(msgspec.structs.replace(CONFIG, compaction=settings))
     course.happens(inputs.CallFailed(OVERFLOW))

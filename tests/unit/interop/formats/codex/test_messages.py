@@ -110,7 +110,9 @@ def test_only_readable_reasoning_is_stored() -> None:
         (None, {}),
     ],
 )
-def test_arguments_are_json_in_a_string(arguments: object, args: Fields) -> None:
+def test_tool_call_arguments_are_read_from_json_in_a_string(
+    arguments: object, args: Fields
+) -> None:
     call = call_of(type="function_call", name="f", arguments=arguments, call_id="c")
     assert call == ToolCallPart("c", "f", args)
 
@@ -147,7 +149,9 @@ def test_custom_and_shell_calls_become_tool_calls() -> None:
         ([{"type": "input_text", "text": "a"}, {"type": "input_text", "text": "b"}], "a\nb", False),
     ],
 )
-def test_result_is_text_sent_to_model(output: object, text: str, is_error: bool) -> None:
+def test_tool_result_is_the_text_that_was_sent_to_the_model(
+    output: object, text: str, is_error: bool
+) -> None:
     result = result_of(output)
     assert result.text == (output if text is None else text)
     assert result.is_error is is_error
@@ -188,6 +192,6 @@ def test_cache_write_tokens_do_not_count_as_input() -> None:
     assert usage_of({}) is None
 
 
-def test_surrogate_half_in_arguments_does_not_crash() -> None:
+def test_surrogate_half_in_arguments_causes_no_error() -> None:
     call = call_of(type="function_call", name="f", arguments='{"a":"\ufffd"}', call_id="c")
     assert msgspec.json.encode(call.args) == '{"a":"\ufffd"}'.encode()

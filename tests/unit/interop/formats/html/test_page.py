@@ -70,7 +70,7 @@ def test_text_cannot_add_elements_to_the_page_or_leave_its_data_block(text: str)
     assert json.loads(embedded) == json.loads(encode(transcript))
 
 
-def test_page_policy_allows_only_the_script_and_style_of_the_page() -> None:
+def test_content_security_policy_allows_only_the_script_and_style_of_the_page() -> None:
     elements = Elements(written("x").decode())
     policy = next(
         attributes["content"] or ""
