@@ -70,7 +70,7 @@ BLOCKING = (
 )
 
 MADE: dict[type[msgspec.Struct], Mapping[str, Any]] = {
-    # what programs make and perdure keeps -> arguments that it takes
+    # values that programs create and perdure stores -> valid arguments
     Agent: {"id": "a"},
     Budget: {},
     CompactionSettings: {},
@@ -87,7 +87,7 @@ MADE: dict[type[msgspec.Struct], Mapping[str, Any]] = {
     Workspace: {},
 }
 PARTS: dict[type[msgspec.Struct], Mapping[str, Any]] = {
-    # what messages are made of, looked at when they are kept -> arguments that fit
+    # parts of messages, checked when they are stored -> valid arguments
     perdure.MediaPart: {
         "mime_type": "image/png",
         "handle": f"media://sha256-{'0' * 64}",
@@ -99,7 +99,7 @@ PARTS: dict[type[msgspec.Struct], Mapping[str, Any]] = {
     perdure.ToolResultPart: {"call_id": "c", "text": "a"},
 }
 ITEMS: dict[type[msgspec.Struct], Mapping[str, Any]] = {
-    # what is appended -> arguments that fit
+    # values that are appended -> valid arguments
     perdure.BranchSummary: {"summary": "a"},
     perdure.Compaction: {"summary": "a"},
     perdure.Custom: {"custom_type": "a"},
@@ -120,11 +120,11 @@ GIVEN_BACK = {
     *("InFlightMessage", "InlineMedia", "ToolCall", "ToolSpec"),
 }
 HANDED_OUT = {
-    # handles that perdure makes, whose methods take nothing
+    # handles that perdure creates, whose methods have no arguments
     *("Recording", "Scheduler", "Turn", "Watch"),
 }
 NOT_ASKED = {
-    # what cannot afford to look at what it is given -> why
+    # functions that do not check their arguments -> the reason
     "body_of": "asked for each entry of a log",
     "Hooks.at": "asked by the engine, with points of its own",
     "Hooks.has": "likewise",
@@ -195,7 +195,7 @@ def public_functions() -> Iterator[tuple[str, Any]]:
 
 
 LOOK_THEMSELVES = (perdure.tool_call, perdure.tool_result, perdure.user)
-"""Functions that say in words of their own what a message is made of."""
+"""Functions that have their own error texts for wrong parts of a message."""
 
 FUNCTIONS = [
     (function, parameter.name)
@@ -325,7 +325,7 @@ def test_every_public_type_is_checked() -> None:
         value = getattr(perdure, name)
         if not isinstance(value, type) or issubclass(value, perdure.errors.PerdureError):
             continue
-        if ".flows." in value.__module__:  # what is read from workflows, and handles of its own
+        if ".flows." in value.__module__:  # values read from workflows, and handles of the module
             continue
         is_asked = value in {*MADE, *PARTS, *ITEMS, *HANDLES}
         assert is_asked or name in GIVEN_BACK or name in HANDED_OUT, name

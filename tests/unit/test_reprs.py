@@ -109,7 +109,7 @@ def long_value(annotation: Any, depth: int) -> Any:  # noqa: PLR0911 - one for e
 
 def test_repr_of_every_exported_value_is_one_short_line_without_contents() -> None:
     values = exported_values()
-    of_ids = {"Entry", "InlineMedia", "TreeNode"}  # these show ids and counts only
+    of_ids = {"Entry", "InlineMedia", "TreeNode"}  # these show only ids and counts
     for name in sorted(values.keys() - of_ids):
         kind = values[name]
         with case(name):

@@ -17,7 +17,7 @@ from perdure.session.ids import StreamId
 MODULES = (perdure, blocking, errors, testing, types)
 
 INTERNAL = {"Runtime.host"}
-"""What handles are built on; no program is meant to use it."""
+"""Internal attributes of handles, which programs are not meant to use."""
 
 
 class ReturnedTypes:
@@ -84,7 +84,7 @@ def test_every_returned_type_is_importable_from_a_public_module() -> None:
         if id(kind) not in public
     }
     assert missing == {}
-    assert len(returned) > 120  # else the walk has lost its way
+    assert len(returned) > 120  # fewer would mean that the search missed types
 
 
 def test_types_module_contains_no_name_of_the_perdure_module() -> None:

@@ -12,7 +12,7 @@ from perdure.errors import FormatError, PathExists, WrongArgument
 from perdure.session.messages import assistant, user
 
 KEY = "AKIAQ4XRZ7WJ2KLMNB5C"
-"""An id that looks like a key of AWS."""
+"""A session id that looks like an AWS key."""
 
 
 def test_files_of_the_store_itself_are_not_imported(tmp_path: Path) -> None:

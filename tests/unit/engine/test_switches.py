@@ -18,7 +18,7 @@ from tests.fakes.clock import ManualClock, SeededRandom
 from tests.fakes.sources import FILES, imported
 
 SWITCHING = ("pi", "operator", "codex")
-"""Formats whose files record switches."""
+"""Formats whose files record changes of the model."""
 
 
 async def best_session(memory: MemoryStore, format: FormatName) -> tuple[str, bool]:

@@ -39,7 +39,7 @@ PLAIN: Mapping[Any, object] = {
 
 
 MADE: Mapping[Any, object] = {
-    # classes without fields, or whose fields depend on each other -> one of it
+    # classes without fields, or whose fields depend on each other -> an example
     PerdureError: SessionNotFound("a"),
 }
 

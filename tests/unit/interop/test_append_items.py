@@ -125,7 +125,7 @@ def entries_leaf(entries: list[Entry]) -> EntryId | None:
 
 
 OLDER = FIXTURES / "older_imports"
-"""Imports by the version before 12914aca, which read no calls without an id."""
+"""Imports by the version before commit 12914aca, which skipped calls without an id."""
 
 
 GROWTH = {

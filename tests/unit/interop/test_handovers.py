@@ -36,7 +36,7 @@ from tests.fakes.streams import append, create
 
 SESSION = StreamId("s")
 HANDED: tuple[Program, ...] = ("claude-code", "codex", "opencode")
-"""Programs whose files have none of perdure's ids of entries."""
+"""Programs whose files contain no entry ids of perdure."""
 
 
 async def edited() -> MemoryStore:

@@ -217,7 +217,7 @@ def test_entries_after_last_commit_are_reported(log: Log) -> None:
 def test_altered_commit_is_reported(log: Log, changes: dict[str, object]) -> None:
     log.commits[1] = msgspec.structs.replace(log.commits[1], **changes)
 
-    # An altered hash also fits no longer under the commit after it, an epoch not under the lease's.
+    # An altered hash contradicts the next commit too; an altered epoch contradicts the lease.
     further = {"hash": [4], "epoch": [None], "at": []}
     assert log.places() == [3, *further[next(iter(changes))]]
 

@@ -36,7 +36,7 @@ OUTPUTS: list[list[dict[str, Any]]] = [
     [{"annotations": [], "text": "Hi", "type": "output_text", "logprobs": []}],
     [{"annotations": [], "text": "Hi", "type": "output_text"}],
 ]
-"""What the content of an answer nearly always is."""
+"""The content that nearly every answer has."""
 CALL = {"type": "function_call", "call_id": "c1", "name": "add", "arguments": '{"a": 1,"b":2}'}
 RESULT = {"type": "function_call_output", "call_id": "c1", "output": "3"}
 THOUGHT = {

@@ -26,7 +26,7 @@ WRITE = asked("write_file", None, "partial-access", "full-access")
 COMMAND = asked("run_command", "run_command make test", "full-access")
 SERVER = asked("mcp_notes_add", "mcp_notes_add", "full-access")
 COMMIT = asked("git_commit")
-"""Behind its gate: asked in every mode."""
+"""A tool that asks for approval in every mode."""
 
 
 @pytest.mark.parametrize(

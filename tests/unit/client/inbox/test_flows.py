@@ -63,7 +63,7 @@ async def test_flow_can_be_completed_with_only_the_inbox(tmp_path: Path) -> None
         assert (asked.question.topic, asked.flow) == (topic, "trip")
         entry = await stage.store.answer(asked.id, answer, by="ana")
         assert entry.stream == "trip"
-        # Whoever runs it, after any restart: nothing is known here but the log.
+        # Any process can run it after any restart, because it needs only the log.
         again = await stage.flows("owner", "developer").open("trip")
         assert (await again.run()).status == status
     assert await stage.store.questions() == []

@@ -50,7 +50,7 @@ DAILY = Agent("daily", model="scripted:echo", recurring=[GREEN])
 
 
 AHEAD_MS = 60_000
-"""When a message is due: longer than a busy machine takes until nobody can send it."""
+"""Delay of a due message: longer than a busy machine needs to close every runtime."""
 
 
 class Hastened(SystemClock):

@@ -111,7 +111,7 @@ async def test_lease_is_held_from_first_to_last_commit(made: type[MemoryStore]) 
         assert not await is_free(mine)
         await leadership.commit(note("second"))
         await leadership.commit(note("last"), is_last=True)
-        # Where the last commit cannot give the lease back, the end of the block does.
+        # If the last commit cannot release the lease, the end of the block does.
         assert await is_free(mine) == mine.store.capabilities.leases_in_commits
     assert await is_free(mine)
     assert len(await mine.store.entries(S)) == 3

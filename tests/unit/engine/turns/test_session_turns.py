@@ -95,7 +95,7 @@ async def test_turn_directly_after_a_turn_reads_no_entries() -> None:
     await chat.send("hi")
     counting.asked.clear()
     await chat.send("and?")
-    # Its lease is taken in its first commit and given back in its last one.
+    # Its lease is acquired in its first commit and released in its last one.
     assert counting.asked - Counter(capabilities=99, address=99) == {"commit": 5}
 
 
@@ -117,7 +117,7 @@ async def test_after_an_append_of_another_writer_only_that_append_is_read() -> N
     counting.asked.clear()
     await chat.send("and?")
     assert counting.asked["entries"] == 1
-    # The workspace is looked at too: the other writer may have moved the session.
+    # The workspace is read too: the other writer may have changed the folder.
     assert counting.asked["tail"] == 2
     assert not counting.asked["context_window"]
 

@@ -14,7 +14,7 @@ ELSEWHERE = "http://127.0.0.1:9"
 
 
 def test_anthropic_client_needs_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    # The environment is the caller's to read: a key found there would be sent without being asked.
+    # Only the caller reads the environment: a key found there would be sent unexpectedly.
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-from-the-environment")
     with pytest.raises(ConfigError, match="set ANTHROPIC_API_KEY"):
         AnthropicMessages()

@@ -12,7 +12,7 @@ from tests.fakes.wires import KEY, Wire
 
 
 def test_google_needs_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    # The environment is the caller's to read: a key found there would be sent without being asked.
+    # Only the caller reads the environment: a key found there would be sent unexpectedly.
     monkeypatch.setenv("GOOGLE_API_KEY", "from-the-environment")
     with pytest.raises(ConfigError, match="set GEMINI_API_KEY"):
         GoogleGenerative()

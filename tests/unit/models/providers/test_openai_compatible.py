@@ -23,7 +23,7 @@ async def client() -> AsyncIterator[OpenAICompatible]:
 
 @pytest.mark.parametrize("url", [None, "https://api.openai.com/v1", "https://api.openai.com/v1/"])
 def test_openai_needs_a_key(url: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    # The environment is the caller's to read: a key found there would be sent without being asked.
+    # Only the caller reads the environment: a key found there would be sent unexpectedly.
     monkeypatch.setenv("OPENAI_API_KEY", "sk-from-the-environment")
     with pytest.raises(ConfigError, match="set OPENAI_API_KEY"):
         OpenAICompatible(base_url=url)

@@ -11,7 +11,7 @@ from tests.fakes.wires import KEY
 
 
 def test_openai_needs_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    # The environment is the caller's to read: a key found there would be sent without being asked.
+    # Only the caller reads the environment: a key found there would be sent unexpectedly.
     monkeypatch.setenv("OPENAI_API_KEY", "sk-from-the-environment")
     with pytest.raises(ConfigError, match="openai-responses needs a key: set OPENAI_API_KEY"):
         OpenAIResponses()

@@ -65,7 +65,7 @@ agents = st.builds(
 def test_written_agent_file_round_trips_to_same_agent_and_bytes(agent: Agent) -> None:
     try:
         text = agent_text(agent)
-    except ConfigError:  # an id of random letters is now and then formed like a key
+    except ConfigError:  # an id of random letters sometimes looks like a key
         assert any(credentials_in(agent.id))
         reject()
     assert agent_of_text(text) == agent

@@ -121,7 +121,7 @@ def test_tool_that_cannot_be_repeated_gets_an_unknown_outcome() -> None:
 
 
 LOST = inputs.ToolReturned("gone", "unknown", "its server is gone", "tool_lost")
-"""The process lives, the connection to the tool broke off."""
+"""The process is alive, but it lost the connection to the tool."""
 
 
 @pytest.mark.parametrize("policy", ["retry", "ask", "never"])

@@ -329,7 +329,7 @@ THIN = (
     b'{"type":"user","message":{"role":"user","content":"Hello"}}\n'
     b'{"type":"assistant","message":{"role":"assistant","content":[{"type":"text","text":"Yes?"}]}}\n'
 )
-"""Lines without a session, an id and a parent."""
+"""Lines that contain no session, no id and no parent."""
 
 
 async def test_minimal_lines_form_one_chain_named_by_the_path(tmp_path: Path) -> None:

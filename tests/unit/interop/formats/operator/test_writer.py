@@ -97,7 +97,7 @@ def stripped(said: Spoken) -> Spoken:
 def test_exported_log_gives_operator_the_same_context(data: st.DataObject, log: TreeLog) -> None:
     leaf = data.draw(st.sampled_from([None, *log.by_id]))
     extensions = {id for id, entry in log.by_id.items() if entry.kind == CustomMessage.kind}
-    # One that cannot be read hides everything here, in silence; there nothing would say why.
+    # In perdure, an unreadable compaction hides everything before it without a message.
     log.undone |= {id for id, entry in log.by_id.items() if is_damaged_compaction(entry)}
     written = file_of(bundle_of_log(log, leaf))
     assume(not any("retained messages" in warning for warning in written.warnings))

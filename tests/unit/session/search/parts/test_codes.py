@@ -21,7 +21,7 @@ EDGES = [
     *((0, 0), (3, 190), (192, 192), (200, 12_000), (300, 310), (192, 12_479), (12_480, 13_000)),
     *((20_000, 700_000), (12_480, 798_911), (798_912, 900_000), (191, 192), (100, 900_000)),
 ]
-"""Numbers of the first and last word with a prefix, of codes with one to four bytes."""
+"""Numbers of the first and last word with a prefix; their codes have one to four bytes."""
 
 
 def test_frequent_words_have_shorter_sorted_codes() -> None:

@@ -23,7 +23,7 @@ _MIXED = CHANCE.sample(TEXTS, len(TEXTS))
 PARTS = [
     make_part(_MIXED[first:end]) for first, end in ((0, 150), (150, 151), (151, 240), (240, 360))
 ]
-"""Their positions overlap."""
+"""Index parts whose positions overlap."""
 
 QUERIES = (
     *("a", '"a b"', '"a b c"', "ti*", '"a ti*"', "n1*", '"a a"', "a NOT b", 'a NOT "a b"', "zzz"),
