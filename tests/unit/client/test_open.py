@@ -77,13 +77,13 @@ async def test_file_is_created_and_opened_again(tmp_path: Path) -> None:
         ("C:\\agents.db", "use sqlite:///FILE, "),
     ],
 )
-async def test_unknown_address_is_rejected_with_the_known_ones(address: str, told: str) -> None:
+async def test_error_for_an_unknown_address_lists_the_known_ones(address: str, told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         async with open_store(address):
             raise AssertionError("it was opened")
 
 
-async def test_missing_driver_is_reported_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_error_for_a_missing_driver_names_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.startswith("perdure.stores.postgres")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "psycopg", None)

@@ -295,7 +295,7 @@ async def test_only_the_first_answer_to_a_question_is_used(
 
 
 @pytest.mark.parametrize("choice", ["yes", "no"])
-async def test_concurrent_answer_without_key_takes_precedence(
+async def test_answer_without_key_that_was_stored_first_takes_precedence(
     session: Session, memory: MemoryStore, monkeypatch: pytest.MonkeyPatch, choice: str
 ) -> None:
     """The other answer is from a flow's consent, which answers several questions at once."""
@@ -371,7 +371,9 @@ async def test_unsaved_session_is_stored_on_request(store: Store) -> None:
 
 
 @pytest.mark.parametrize("item", [b"x", {"role": "user"}, None, 5])
-async def test_value_that_is_not_a_message_is_rejected_by_type(store: Store, item: Any) -> None:
+async def test_append_of_a_value_that_is_not_a_message_raises_type_error(
+    store: Store, item: Any
+) -> None:
     session = await store.create()
     with pytest.raises(TypeError, match="append messages"):
         await session.append(item)

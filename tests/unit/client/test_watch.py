@@ -321,7 +321,7 @@ async def test_watch_of_an_unsaved_session_continues_after_the_session_is_stored
 # ---------------------------------------------------------------- the whole namespace
 
 
-async def test_store_yields_the_events_of_all_sessions_in_commit_order(store: Store) -> None:
+async def test_watch_of_a_store_yields_events_of_all_sessions_in_commit_order(store: Store) -> None:
     one, two = await store.create(id="one"), await store.create(id="two")
     watch = store.watch(after=0)
     await one.append(user("1"))
@@ -458,7 +458,9 @@ async def test_live_events_of_other_sessions_are_not_yielded(
     assert await nothing_follows(watch)
 
 
-async def test_store_yields_live_events_too(store: Store, session: Session, engine: Engine) -> None:
+async def test_watch_of_a_store_yields_live_events_too(
+    store: Store, session: Session, engine: Engine
+) -> None:
     watch = store.watch(after=0)
     await engine.begins()
     await engine.calls()

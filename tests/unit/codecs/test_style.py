@@ -25,7 +25,7 @@ def test_value_of_maximum_readable_depth_can_be_written(style: Style) -> None:
 
 
 @STYLES
-def test_number_at_maximum_depth_is_written_in_format(style: Style) -> None:
+def test_number_at_maximum_depth_is_written_in_the_format_of_the_program(style: Style) -> None:
     def nested(depth: int) -> bytes:
         return b"[" * depth + b"1e-7" + b"]" * depth
 

@@ -146,7 +146,7 @@ async def test_model_refuses_after_end_of_script() -> None:
         await answer(model, user("a"), assistant("b"), user("c"))
 
 
-async def test_unknown_scenario_is_rejected_with_known_names() -> None:
+async def test_error_for_an_unknown_scenario_lists_the_known_names() -> None:
     with pytest.raises(ModelRefused, match="available: echo, x"):
         await answer(scripted("sequence: [{text: a}]"), name="y")
 

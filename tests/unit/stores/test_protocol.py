@@ -14,6 +14,6 @@ def test_durability_is_found_by_name(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "Full", "off"])
-def test_unknown_durability_is_rejected_with_valid_names(text: str) -> None:
+def test_error_for_an_unknown_durability_lists_the_valid_names(text: str) -> None:
     with pytest.raises(ConfigError, match=f"{text!r}: use full or normal"):
         durability_of(text)

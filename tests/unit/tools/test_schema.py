@@ -177,7 +177,7 @@ def test_annotation_gives_the_expected_schema(annotation: Any, schema: object) -
         ToolCall,
     ],
 )
-def test_unsupported_annotation_is_rejected_by_name(annotation: Any) -> None:
+def test_error_for_an_unsupported_annotation_names_the_parameter(annotation: Any) -> None:
     def send(path: str, value: object) -> None: ...
 
     send.__annotations__["value"] = annotation

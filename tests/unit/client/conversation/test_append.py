@@ -30,7 +30,9 @@ async def test_append_fails_after_a_concurrent_append(store: Store) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["text", 5, None])
-async def test_invalid_message_is_rejected_with_valid_types(store: Store, wrong: Any) -> None:
+async def test_error_for_an_invalid_message_says_what_can_be_appended(
+    store: Store, wrong: Any
+) -> None:
     session = await store.create(id="s")
     with pytest.raises(TypeError, match="append messages"):
         await session.append(wrong)

@@ -119,6 +119,6 @@ def test_messages_of_every_form_are_read() -> None:
 
 
 @pytest.mark.parametrize("said", [{"role": "oracle"}, {"role": "user"}, {}])
-def test_message_of_unknown_form_is_rejected_with_number(said: dict[str, str]) -> None:
+def test_error_for_a_message_of_unknown_form_has_its_number(said: dict[str, str]) -> None:
     with pytest.raises(FormatError, match="message 1 has no form"):
         list(messages_of([said], "transcript.json"))

@@ -39,7 +39,7 @@ async def test_verify_reports_entry_with_changed_body() -> None:
     assert [(problem.stream, problem.seq) for problem in verification.problems] == [("s", 1)]
 
 
-async def test_damaged_blob_is_rejected_by_name() -> None:
+async def test_damaged_blob_is_rejected_and_reported_by_verify() -> None:
     store, memory = await filled()
     digest = blob_hash(b"content")
     memory.heaps["n"].blobs[digest] = b"discontent"

@@ -24,7 +24,7 @@ def test_texts_are_joined_and_pictures_become_media_with_a_marker() -> None:
     assert kept.content == PNG
 
 
-def test_content_that_is_not_a_picture_becomes_marker() -> None:
+def test_content_that_is_not_a_picture_is_replaced_by_a_marker() -> None:
     parts: list[Mapping[str, Any]] = [
         {"type": "audio", "mimeType": "audio/wav", "data": "AAAA"},
         {"type": "image", "mimeType": "image/png", "data": "not base64!"},

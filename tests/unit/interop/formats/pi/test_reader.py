@@ -301,7 +301,7 @@ def test_any_bytes_are_read_without_crash(content: bytes) -> None:
     check_items(parse(content))
 
 
-def test_progress_is_reported_to_end() -> None:
+def test_import_progress_is_reported_up_to_the_end() -> None:
     told: list[tuple[int, int]] = []
     content = pi_file("v3.jsonl")
     parse(content, lambda done, total: told.append((done, total)))
