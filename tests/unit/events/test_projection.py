@@ -381,7 +381,7 @@ APPROVALS: list[tuple[str, str | None, dict[str, str]]] = [
 
 
 @pytest.mark.parametrize(("action", "shown", "preview"), APPROVALS)
-def test_approval_event_has_subject(
+def test_approval_event_has_the_action_and_preview_of_the_call(
     action: str, shown: str | None, preview: dict[str, str]
 ) -> None:
     body = notes.Question(

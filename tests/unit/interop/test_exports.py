@@ -272,7 +272,9 @@ async def test_tool_message_of_unknown_parts_is_exported_in_every_format() -> No
 
 
 @pytest.mark.parametrize("format", ["pi", "operator"])
-async def test_session_without_import_original_is_rewritten(format: ExportFormat) -> None:
+async def test_import_whose_original_bytes_are_missing_is_exported_from_its_entries(
+    format: ExportFormat,
+) -> None:
     content = pi_file("v3.jsonl") if format == "pi" else operator_file("current.jsonl")
     store = empty_store()
     stream = (await imported(store, content)).session
