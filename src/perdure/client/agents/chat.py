@@ -137,7 +137,7 @@ class Chat(Generic[OutputT]):
         The turn runs in the folder of the session, even if another handle changed it. From this
         message on, `active_file`, `selection` and `variables` change the workspace, and with it
         ``{{ctx.name}}`` in the instructions and tool descriptions. A file without a selection
-        clears the selection; the file "" clears the file. A selection alone makes its file active.
+        clears the selection; the file "" clears the file. A selection alone activates its own file.
         With `at` (time or Unix milliseconds), the message waits in the log until then;
         `Turn.stored` returns once it cannot be lost. Among turns that wait for workers, those with
         a higher `priority` begin first; turns of one session stay in order. With `while_waiting`

@@ -193,5 +193,5 @@ def test_cache_write_tokens_do_not_count_as_input() -> None:
 
 
 def test_surrogate_half_in_arguments_causes_no_error() -> None:
-    call = call_of(type="function_call", name="f", arguments='{"a":"\ufffd"}', call_id="c")
+    call = call_of(type="function_call", name="f", arguments=r'{"a":"\ud800"}', call_id="c")
     assert msgspec.json.encode(call.args) == '{"a":"\ufffd"}'.encode()
