@@ -24,7 +24,7 @@ SESSIONS = [f"s{number}" for number in range(10)]
 
 
 class Client:
-    """Requests to the service at `port`, which is `process`."""
+    """Requests to the service that runs as `process` and listens on `port`."""
 
     def __init__(self, port: int, process: subprocess.Popen[str]) -> None:
         self.process = process
@@ -53,9 +53,9 @@ class Client:
         return found
 
     def terminated(self) -> tuple[float, str]:
-        """End the process with SIGTERM: the time that took, and its stderr.
+        """End the process with SIGTERM; return the time that this took, and its stderr.
 
-        A turn that waits for a person would delay the end until the patience is over.
+        If the process waited for a person to answer, it would end only when its patience is over.
         """
         begun = time.monotonic()
         self.process.send_signal(signal.SIGTERM)

@@ -120,7 +120,7 @@ async def test_impossible_call_causes_no_question(tmp_path: Path, path: str) -> 
     assert [name.name for name in tmp_path.iterdir()] == ["work"]  # noqa: ASYNC240 - a look
 
 
-async def test_9_27_denial_of_the_policy_comes_before_any_question(tmp_path: Path) -> None:
+async def test_9_27_call_that_the_rules_deny_is_refused_without_a_question(tmp_path: Path) -> None:
     call = CallTools((ScriptedCall("run_command", '{"command": "git push"}', id="c"),))
     stage = stage_of(says(call))
     allowed = Permissions(allowed_commands=("git",))

@@ -246,7 +246,7 @@ async def test_received_database_gives_its_sessions_no_permissions(
 async def test_trusted_store_gives_no_more_permissions_than_current_agent(
     backend: str, tmp_path: Path
 ) -> None:
-    """A program trusts the store: grants in its log count, its agent's limits apply."""
+    """A program trusts the store: grants in the log count, and the program's agent limits them."""
     address = address_in(tmp_path, backend)
     through: list[str] = []
     async with perdure.open(address) as store:
@@ -393,7 +393,7 @@ def test_command_recognizes_a_store_of_the_user_after_it_was_copied(tmp_path: Pa
     assert not (world.folder / "made").exists()
 
 
-def test_trusted_store_is_in_force_unchanged(tmp_path: Path) -> None:
+def test_permissions_of_a_trusted_store_apply_unchanged(tmp_path: Path) -> None:
     world = other_home(tmp_path)
     call = '/tool run_command {"command": "touch made"}'
     world.ok("chat", "-p", call, "--approve", "auto", "--allow-command", "touch *")

@@ -36,7 +36,7 @@ WITHIN_S = 60.0
 
 
 class Odd(BaseException):
-    """No Exception."""
+    """A `BaseException` that is not an `Exception`."""
 
 
 class Unprintable(Exception):

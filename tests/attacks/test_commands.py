@@ -1,7 +1,8 @@
 """Only allowed commands run, however a command is spelt.
 
-The corpus is one line each; escapes such as ``\\n`` and ``\\0`` in it are those characters. Allowed
-are ``git status``, ``echo **`` for anything after ``echo``, and ``pytest tests/* -q``.
+The corpus has one command per line; escapes such as ``\\n`` and ``\\0`` in it stand for those
+characters. The rules allow ``git status``, ``echo **`` (anything after ``echo``) and ``pytest
+tests/* -q``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""No tool reads or writes the person's own files: of perdure, imported programs, shells, keys.
+"""No tool accesses a person's own files: those of perdure, other programs and shells, and keys.
 
 The working directory is the home folder, the worst a person can choose; each of the three scopes is
 tested. A file fails the test if a tool shows it, changes it, or creates it where it is missing."""
@@ -261,7 +261,7 @@ def names_in(folder: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("path", HIDDEN)
-async def test_approval_mode_accept_edits_asks_before_a_write_to_a_name_that_begins_with_a_dot(
+async def test_mode_accept_edits_asks_before_a_write_to_a_name_that_begins_with_a_dot(
     tmp_path: Path, path: str
 ) -> None:
     work = tmp_path / ".worktrees" / "project"

@@ -16,7 +16,7 @@ from tests.fakes.served import Served
 from tests.fakes.served_flows import begun, flow_until, serving_flows, waits_for
 
 ASKED = "Which train?"
-"""What the owner of the flow asks: no answer to an attacker has it."""
+"""The question of the flow's owner; no response to an attacker contains it."""
 
 
 @asynccontextmanager

@@ -1,7 +1,7 @@
 """Received flows have no authority: A-Society folders, and stores with flows and documents.
 
-Each claims a consent, or a role's turn in the middle of a call. Each flow is run by current agents
-that can do everything its consent allows, with a model that follows the file.
+Each received flow claims a consent, or a role's turn in the middle of a call. Each flow is run by
+current agents that can do everything its consent allows, with a model that follows the file.
 """
 
 from __future__ import annotations

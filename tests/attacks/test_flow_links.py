@@ -1,4 +1,4 @@
-"""A foreign project leads no flow out of its folders, or to a file on the floors.
+"""No link in a foreign project leads a flow out of its folders, or to a protected file.
 
 Each case prepares a workspace with real links. Then a flow begins in the workspace and reads
 everything for its roles. A case fails the test if the result contains text from outside or of a

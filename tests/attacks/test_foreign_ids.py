@@ -117,7 +117,7 @@ def documents(content: bytes) -> Iterator[tuple[str, list[Any]]]:
 
 
 async def import_genuine(content: bytes) -> tuple[MemoryStore, StreamId]:
-    """A store with the session of `content`, extended since."""
+    """Return a store with the session of `content`, extended after the import."""
     store = empty_store()
     stream = (await imported(store, content)).session
     entries = (new_tree(user("added here")), new_tree(assistant("too")))

@@ -1,4 +1,4 @@
-"""Git in real repositories, some of which try to run things."""
+"""Git in real repositories, some of which try to run programs."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ LINE = graph("owner-intake>curate", "curate>close", **{"owner-intake": "owner", 
 
 
 def received(tmp_path: Path, **changes: Any) -> Path:
-    """A flow folder with its record beside the state; `changes` are of its ``flow.json``."""
+    """A flow folder with its record beside the state; `changes` are made to its ``flow.json``."""
     folder = trip_workspace(tmp_path / "sent")
     (tmp_path / "sent" / TRIP_RECORD).rename(folder / "record")
     run = json.loads((folder / "flow.json").read_text())

@@ -103,7 +103,7 @@ async def test_imported_run_state_runs_no_call_that_needs_approval(
 
 
 async def test_approved_run_state_of_the_user_runs_its_call(tmp_path: Path) -> None:
-    """The states above approve their calls: a state that was not imported runs its call."""
+    """Prove that the states above approve calls: a state that was not imported runs its call."""
     text = await approved_state(asking(tmp_path, "report"), always=False)
     async with perdure.open("memory:") as store:
         await written(store, text, tmp_path)
@@ -186,7 +186,7 @@ async def test_run_state_of_a_received_store_approves_no_call(tmp_path: Path) ->
 
 
 async def test_run_state_that_grew_in_another_store_approves_no_call(tmp_path: Path) -> None:
-    """A session of the user that comes back with more entries: these are another writer's."""
+    """A session of the user comes back with more entries, which another writer added."""
     text = await approved_state(asking(tmp_path, "report"), always=True)
     async with perdure.open("memory:") as store, perdure.open("memory:") as eve:
         session = PerdureSession("s", store)
@@ -201,7 +201,7 @@ async def test_run_state_that_grew_in_another_store_approves_no_call(tmp_path: P
 
 
 async def test_approval_given_by_the_user_after_an_import_is_valid(tmp_path: Path) -> None:
-    """Decisions of the program here are its own, and are stored as its own."""
+    """Decisions that the program makes after the import count, and are stored as its own."""
     text = await approved_state(asking(tmp_path, "report"), always=True)
     async with perdure.open("memory:") as eve:
         file = await written(eve, text, tmp_path)

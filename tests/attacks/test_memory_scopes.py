@@ -43,7 +43,7 @@ from tests.fakes.embedders import WordEmbedder
 WORD = re.compile(r"word-\d+-\w+-\w+-end")
 AGENTS = ("planner", "writer", None)
 FEW = 50
-"""Places for each of which every call is asked."""
+"""Up to this number of scopes, every call is made for each scope."""
 
 
 class Place(NamedTuple):
@@ -239,9 +239,8 @@ class Question(NamedTuple):
 async def recall_leaks_in(
     stores: Sequence[Store], scopes: Sequence[Place], asked: Sequence[Place]
 ) -> list[str]:
-    """Return the `asked` scopes whose recalls return a text of another scope, or not all of theirs.
-
-    `scopes` are all there are.
+    """Return the `asked` scopes whose recalls return a text of another scope, or lack their own.
+    `scopes` contains all scopes of the store.
     """
     wrong: list[str] = []
     for name, place, call, expected in questions(stores, scopes, asked):

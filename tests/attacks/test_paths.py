@@ -1,6 +1,7 @@
 """No path leads outside, reads a credential or writes protected files, even with swapped links.
 
-The corpora are one path a line; ``\\0`` and the escapes of surrogates in them are those characters.
+The corpora have one path per line; ``\\0`` and the escapes of surrogates in them stand for those
+characters.
 """
 
 from __future__ import annotations

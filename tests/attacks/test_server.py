@@ -1,4 +1,4 @@
-"""No token gets, changes or finds out anything of the API that is not its own.
+"""Through the API, no token reads, changes or finds out data that belongs to others.
 
 The matrix is every route of the OpenAPI document with ids of another person. Planted leaks first
 prove that the matrix detects leaks.
@@ -42,7 +42,7 @@ WORD = "xyzzyplugh"
 """The word in every text of other persons."""
 
 CHOOSE_ID = ("POST /v1/sessions", "POST /v1/messages", "POST /v1/sessions/{session_id}/fork")
-"""Routes that make a session under an id that the caller chooses: they say that it is taken."""
+"""Routes that create a session with an id that the caller chooses; they reveal a taken id."""
 
 SIGNING = ("POST /v1/sign-in", "POST /v1/sign-out")
 
@@ -217,7 +217,7 @@ async def _leaks_of(
 
 
 def _asked_word(text: str) -> str:
-    """Return the word of a request that a problem repeats."""
+    """Return the word of the request that the problem response repeats."""
     return f"{WORD!r}" if '"code"' in text else "\0"
 
 

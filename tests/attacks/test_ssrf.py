@@ -1,6 +1,6 @@
 """No request reaches internal hosts: by its URL, by name resolution, or by a response.
 
-The corpus is one URL a line; ``\\t`` and ``\\n`` in it are those characters. Only
+The corpus has one URL per line; ``\\t`` and ``\\n`` in it stand for those characters. Only
 ``https://allowed.example`` is allowed. For any address of this name, a server on loopback counts
 the connections.
 """

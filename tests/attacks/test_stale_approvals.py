@@ -1,4 +1,4 @@
-"""Approvals with a change between the question and the run: none of them runs.
+"""A call that changes between its question and its run does not run with the old approval.
 
 Every form changes real files between the moment a person is asked and the moment the tool runs.
 The call must not take effect; a new question shows the current state.

@@ -244,7 +244,7 @@ async def _has(store: Store, kind: str, count: int) -> bool:
 async def test_mcp_server_changed_before_the_answer_requires_new_approval(
     tmp_path: Path,
 ) -> None:
-    """The same name and tool, but another program configuration: nothing reaches either."""
+    """The same name and tool, but another program is configured: no call reaches either program."""
     step = CallTools((ScriptedCall("mcp_fake_send", '{"to": "ann"}', id="c"),))
     world = Stage(says(step), says("done"))
     one, two = (

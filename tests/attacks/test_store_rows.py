@@ -1,6 +1,6 @@
 """A received store file with broken rows: every call ends, with a value or a clear error.
 
-The schema is ours, so the file is opened; no program of ours wrote such rows.
+The schema is that of perdure, so the file is opened; but perdure never writes such rows.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tests.fakes.samples import ALL_ONLY
 from tests.fakes.streams import say
 
 LIMIT_S = 20.0
-"""Processor time, so that it holds on a busy machine; a call that waits forever hits the test's."""
+"""CPU time, since a machine may be busy; a call that waits for ever exceeds the test's limit."""
 
 WORD = "canary"
 MOST = 2**63 - 1

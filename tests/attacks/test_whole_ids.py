@@ -192,7 +192,7 @@ async def test_flow_cannot_be_opened_or_changed_with_a_part_of_its_id(store: Sto
         assert await get_through(store, calls, forms) == []
 
 
-def test_blocking_handles_take_whole_ids(tmp_path: Path) -> None:
+def test_blocking_handles_accept_whole_ids_only(tmp_path: Path) -> None:
     with perdure.blocking.open(f"sqlite:///{tmp_path / 'store.db'}") as store:
         session = store.create(id="user10")
         entry = session.append(user("x"))

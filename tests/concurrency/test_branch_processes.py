@@ -44,7 +44,7 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 
 async def run_all(store: Store, address: str, roles: Sequence[str]) -> list[list[str]]:
-    """Return the reports of `roles`: processes, or tasks of this one for a store in memory."""
+    """Return the reports of `roles`, which are processes, or tasks here for a store in memory."""
     if address == "memory:":
         named = enumerate(roles)
         return await asyncio.gather(*(work(store, role, f"w{n}", EACH) for n, role in named))

@@ -33,7 +33,7 @@ Opened = tuple[Chat, perdure.Runtime, Callable[[], perdure.Runtime], list[str]]
 
 @asynccontextmanager
 async def asking_chat(address: str, *says: str) -> AsyncGenerator[Opened]:
-    """Yield a chat that asks, its runtime, a function that makes another, and their questions."""
+    """Yield a chat that asks, its runtime, a function that makes another chat, and questions."""
     told: list[str] = []
     models = ScriptedModel([CALL, *(says or ("the end",))])
 
@@ -223,7 +223,9 @@ async def test_second_handle_on_a_file_in_one_process_gets_a_clear_error(tmp_pat
         assert [(await each).text for each in (chat.turn, second.turn)] == ["the end"] * 2
 
 
-async def test_second_chat_of_a_runtime_is_told_how_to_queue_its_message(address: str) -> None:
+async def test_second_chat_of_a_runtime_gets_an_error_that_says_how_to_queue_a_message(
+    address: str,
+) -> None:
     models = ScriptedModel([CALL, "the end", "the next"])
     async with (
         asyncio.timeout(60),
@@ -247,7 +249,7 @@ async def test_second_chat_of_a_runtime_is_told_how_to_queue_its_message(address
         assert [(await each).text for each in (turn, queued)] == ["the end", "the next"]
 
 
-async def test_erased_session_ends_the_turn_that_follows_at_once(
+async def test_following_turn_ends_at_once_when_its_session_is_erased(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(led_turn, "LOOK_S", 3_600.0)

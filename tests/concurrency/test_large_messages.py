@@ -27,13 +27,13 @@ TEXT = ("some words of a long text with numbers 12345 and more. " * (SIZE // 54)
 CJK = ("\u4e16\u754c\u3002\u6c34 words " * SIZE)[: SIZE // 3]
 """Each character of it is a word."""
 MOST_ON_LOOP_S = 0.06
-"""CPU of the loop's thread between two turns of the loop: other processes do not count in it."""
+"""CPU time of the loop's thread in one iteration of the loop, without that of other processes."""
 MOST_CPU_S = 5.0
 
 
 @asynccontextmanager
 async def watched() -> AsyncGenerator[list[float]]:
-    """Measure the CPU time of the event loop's thread per turn of the loop."""
+    """Measure the CPU time of the event loop's thread per iteration of the loop."""
     spent: list[float] = []
 
     async def tick() -> None:

@@ -1,4 +1,4 @@
-"""A process takes back at once a lease of a turn that no longer runs in it."""
+"""A process takes its lease back at once if the turn that took it no longer runs."""
 
 from __future__ import annotations
 

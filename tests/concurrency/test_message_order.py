@@ -33,7 +33,7 @@ AGENT = perdure.Agent("helper", model="p:m")
 CALLS = ("send", "steer", "follow_up", "steer", "follow_up")
 ORDERS = sorted(set(itertools.permutations(CALLS)))
 CHANCE = random.Random(0 if "CI" in os.environ else None)
-"""CI draws the same each time: it judges a change, it does not search."""
+"""CI draws the same numbers each time: it checks a change and does not search for faults."""
 
 
 class Gate:

@@ -32,7 +32,7 @@ LIMITS = {
 STORES = ("sqlite", "jsonl", "postgres")
 CASES = [(store, limit) for store in STORES for limit in LIMITS]
 PAIRS = [*zip(STORES, LIMITS, strict=True)]
-"""Each store and each limit once, which `make test` runs."""
+"""Pairs with each store and each limit once; `make test` runs these."""
 
 
 @pytest.fixture(params=STORES)

@@ -1,7 +1,7 @@
-"""A process stopped while it holds a lock never blocks another one without a limit.
+"""A process that was stopped while it holds a lock blocks others only for a limited time.
 
-Each form: the call that needs the lock raises within the limit and names the stopped process;
-meanwhile other sessions of the same handle are written, and the handle can be closed.
+In each case, the call that needs the lock raises an error within the limit and names the stopped
+process. Meanwhile, other sessions of the same handle are written, and the handle can be closed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LIMIT_S = 1.0
 PATIENT_S = 600.0
 """The limit of a store whose calls wait for as long as a test holds the lock."""
 MARGIN_S = 60.0
-"""Of a busy machine, for what ends by itself."""
+"""Time that a busy machine may need for an operation that ends by itself."""
 
 Call = Callable[[Store], Awaitable[object]]
 

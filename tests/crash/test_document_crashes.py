@@ -22,7 +22,7 @@ from tests.fakes.samples import sampled
 from tests.fakes.two_tools import Death, Moment
 
 COMMITS = 18
-"""Commits of the whole run, which every kill comes before or after one of."""
+"""Number of commits of the whole run; each kill comes before or after one of them."""
 
 DEATHS: list[tuple[Moment, int]] = [
     *[("before_commit", n) for n in range(1, COMMITS + 1)],

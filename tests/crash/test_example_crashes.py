@@ -31,10 +31,10 @@ from tests.fakes.mortal_commands import Commands, Kill, Moment
 from tests.fakes.samples import sampled
 
 COMMITS = {"single-owner": 8, "review": 42, "fan-out": 23}
-"""Commits that bring each example to its end, those of the person's answers among them."""
+"""Number of commits of each example until its end, including those of the person's answers."""
 
 WRITES = {"single-owner": 3, "review": 23, "fan-out": 12}
-"""Separately taken and released leases, and stored partial answers; more on a slow machine."""
+"""Separate writes: leases taken or released, and partial answers; more on a slow machine."""
 
 ROLES = {
     "single-owner": ("owner",),

@@ -30,7 +30,7 @@ from tests.fakes.samples import sampled
 from tests.fakes.two_tools import Death, Moment
 
 COMMITS: dict[Kind, int] = {"two": 15, "three": 31, "chosen": 13, "declined": 36}
-"""Commits of the whole flow, which every kill comes before or after one of."""
+"""Number of commits of the whole flow; each kill comes before or after one of them."""
 
 Whole: TypeAlias = tuple[FlowRun, list[object], dict[str, list[str]]]
 """The end of a flow, its choices, claims and handoffs, and its messages."""

@@ -22,7 +22,7 @@ from tests.fakes.forked import run_forked
 from tests.fakes.samples import sampled
 
 COMMITS = 8
-"""Of the whole run; the last test says that there are no more."""
+"""Number of commits of the whole run; the last test checks that there are no more."""
 
 
 def killed(file: Path, counts: str, dies_at: int) -> bool:

@@ -23,7 +23,7 @@ from tests.fakes.session_scan import in_order, scanned
 
 CHILDREN = Path(__file__).parent / "children"
 ENTRIES = 700
-"""Two steps of indexing: a part, and texts that are in none yet."""
+"""Enough entries for two steps of indexing: a part, and texts that are in no part yet."""
 
 
 async def opened(path: Path) -> SqliteStore:
@@ -75,7 +75,7 @@ async def fill_folder(folder: Path) -> None:
 
 
 class Scans:
-    """Hits of scans: the files of sessions are the same after most of the kills."""
+    """Cached hits of scans, because the session files are the same after most of the kills."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[object, ...], list[Hit]] = {}

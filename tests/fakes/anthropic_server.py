@@ -14,7 +14,7 @@ from tests.fakes.plans import Plan
 from tests.fakes.signatures import signature_of
 
 MODEL = "anthropic:claude-haiku-4-5"
-"""A model that thinks by budget, which is what the stricter rules are about."""
+"""A model with a budget for its thinking; the stricter rules apply to such models."""
 
 _STOP = {"length": "max_tokens", "content_filter": "refusal"}
 _KINDS = {
@@ -58,7 +58,7 @@ def events(plan: Plan) -> list[Chunk]:
 
 
 def words(plan: Plan) -> list[Chunk]:
-    """The beginning: thinking and text, without calls and end."""
+    """The beginning of a stream: thinking and text, without calls and end."""
     found: list[Chunk] = [_message_start(plan.usage), {"type": "ping"}]
     if plan.thinking:
         found.append(_start(0, {"type": "thinking", "thinking": "", "signature": ""}))

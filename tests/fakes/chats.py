@@ -50,7 +50,7 @@ class Stage:
         return await self.runtime(made).start(made, id=id)
 
     async def kept(self, stream: str = "s") -> Message:
-        """Return the stored part of the arriving answer, once there is one; time passes."""
+        """Advance the clock until a part of the arriving answer is stored; return this part."""
 
         async def is_kept() -> bool:
             self.clock.advance(EVERY_S)

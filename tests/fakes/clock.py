@@ -6,7 +6,7 @@ import asyncio
 import random
 
 START_MS = 1_700_000_000_000
-"""Where a `ManualClock` begins, Unix milliseconds: a date, so that a forgotten unit shows."""
+"""The first time of a `ManualClock`, Unix milliseconds: a real date, so that wrong units show."""
 
 
 class ManualClock:

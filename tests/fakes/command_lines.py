@@ -35,7 +35,7 @@ SKIPPED = {
 }
 S, F, FACTS = str(SESSION), str(FLOW), str(memory_stream(None))
 _SCENARIO = ("--scenario", "SCENARIO")
-"""In it the model asks to write a file with a marker in it, which waits for an approval."""
+"""A scenario whose model wants to write a file with a marker; the call waits for an approval."""
 
 LINES: dict[str, list[str]] = {
     "activity": [],

@@ -1,4 +1,4 @@
-"""An embedder for tests: words of one meaning have one direction. It can be down."""
+"""An embedder for tests, which can fail. Words of the same meaning have the same direction."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from unittest import mock
 Operation = Literal["write", "fsync", "link", "replace", "unlink", "mkdir"]
 OPERATIONS: tuple[Operation, ...] = ("write", "fsync", "link", "replace", "unlink", "mkdir")
 Plan = Callable[[Operation, tuple[Any, ...]], None]
-"""Called before each operation with its arguments; what it raises is what the caller gets."""
+"""Called before each operation with its arguments; an error that it raises reaches the caller."""
 
 
 @contextmanager

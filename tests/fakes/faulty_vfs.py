@@ -13,12 +13,11 @@ import apsw
 
 Operation = Literal["write", "sync", "truncate"]
 Plan = Callable[[Operation, str, int], None]
-"""Called before each operation on the file of that name, with where in it; what it raises is what
-SQLite gets."""
+"""Called before each operation with the file's name and the position; SQLite gets its errors."""
 
 
 Witness = Callable[[str, bytes], None]
-"""Sees what is written to the file of that name."""
+"""Gets the name of a file, and the bytes that are written to it."""
 
 
 def nothing(_operation: Operation, _name: str, _offset: int) -> None:
@@ -51,7 +50,7 @@ class _File(apsw.VFSFile):
 
 _NAME = "faulty"
 _CIPHER = "multipleciphers-"
-"""SQLite3 Multiple Ciphers puts a layer that encrypts above one that is opened under this name."""
+"""If a layer is opened with this prefix, SQLite3 Multiple Ciphers puts its encryption above it."""
 
 
 class FaultyVfs(apsw.VFS):

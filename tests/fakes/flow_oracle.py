@@ -20,7 +20,7 @@ from perdure.session.ids import EntryId
 MOST_REPAIRS = 3
 
 UNFORESEEN = re.compile(r"[A-Z]\w*(Error|Exception): ")
-"""What a node waits with when an error stopped it that is none of perdure's own."""
+"""The reason of a waiting node that an error stopped, if the error is not one of perdure's own."""
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -63,7 +63,7 @@ class FlowOracle:
         self._looked_back: set[str] = set()
         self._is_closed = False
         self._id = EntryId("")
-        """Of the entry that is followed."""
+        """The id of the entry that is processed now."""
         self._rules: Mapping[type, Callable[[Any], None]] = {
             kinds.FlowStarted: self._drawn,
             kinds.WorkflowChanged: self._drawn,

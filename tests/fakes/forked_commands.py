@@ -19,10 +19,10 @@ from perdure.__main__ import run
 from tests.fakes.forked import Ended, run_forked, take_streams
 
 MOST_INPUT = 60_000
-"""What a pipe holds while no process reads it."""
+"""How many bytes a pipe holds while no process reads it."""
 
 AT_START = (*("PYTHON" + each for each in string.ascii_uppercase), "LC_", "LD_")
-"""What names of variables begin with that a process looks at only when it starts."""
+"""Prefixes of the variables that a process reads only when it starts."""
 
 
 def is_forkable(environment: Mapping[str, str], stdin: bytes) -> bool:

@@ -13,7 +13,7 @@ _PATH = re.compile(r"/v1beta/models/[^/:]+:streamGenerateContent\?alt=sse")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
 _KINDS = ("text", "inlineData", "functionCall", "functionResponse")
 STAND_IN = base64.b64encode(b"skip_thought_signature_validator").decode()
-"""What Google documents for calls whose signature one does not have."""
+"""The value that Google documents for calls whose signature is missing."""
 
 
 def faults_of(request: Recorded) -> list[str]:

@@ -54,7 +54,7 @@ def events(plan: Plan) -> list[Chunk]:
 
 
 def words(plan: Plan) -> list[Chunk]:
-    """The beginning: thinking and text, without calls and end."""
+    """The beginning of a stream: thinking and text, without calls and end."""
     thoughts = [
         _chunk([{"text": piece, "thought": True}])
         for piece in pieces(plan.thinking, plan.chunk_chars)

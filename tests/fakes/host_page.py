@@ -18,9 +18,10 @@ expect.set_options(timeout=PATIENCE_S * 1_000)
 
 @dataclass
 class Host:
-    """A server for one page. `script` is the tag of the widget. `token` returns one for `/token`.
+    """A server for one page.
 
-    `tokens` contains the tokens that `/token` returned.
+    `script` is the tag of the widget. `token` returns a token for `/token`. `tokens` contains the
+    tokens that `/token` returned.
     """
 
     policy: str = ""

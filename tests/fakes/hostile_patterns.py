@@ -24,7 +24,7 @@ import perdure
 _parser: Any = importlib.import_module("re._parser")
 
 UNITS = (" ", "a", "-", "\n", "=", "0", "`", "{{", "\\", '"', "'", "a.", "a ", "[", "<", "\u200b")
-"""What is repeated of every pattern, whatever it looks for."""
+"""Texts that are repeated for every pattern, whatever it looks for."""
 
 _REPEATS = ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")
 _SEARCHES = ("search", "finditer", "findall", "sub", "subn", "split")
@@ -32,7 +32,7 @@ _FAST_S = 0.03
 _TICK_S = 0.004
 """Processor time is counted in such steps."""
 MOST_S = 2.0
-"""Longer than that is as good as for ever."""
+"""Work that takes longer counts as endless."""
 
 
 class Pattern(NamedTuple):

@@ -43,10 +43,10 @@ _STRUCTURE = frozenset(
         *("to_node", "topic", "type", "whole", "workspace_root"),
     }
 )
-"""Fields whose texts are chosen from a list, or name something: a marker there is no such text."""
+"""Fields that allow only texts of a list, or names: a text with a marker would be neither."""
 
 _OPEN_UNTIL = 16
-"""So many entries of the golden flow leave it at work."""
+"""After this number of entries, the golden flow is still at work."""
 
 _PICTURE = b"a picture"
 _LATER = frozenset({"turn_started", "turn_finished", "content_erased", "hologram"})

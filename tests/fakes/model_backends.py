@@ -128,7 +128,7 @@ class Format(Protocol):
         ...
 
     def words(self, plan: Plan) -> Sequence[Chunk | str]:
-        """The beginning: reasoning and text, without calls and end."""
+        """The beginning of a stream: reasoning and text, without calls and end."""
         ...
 
     def garbage(self) -> str:
@@ -259,6 +259,6 @@ HTTP_BACKENDS: dict[str, HttpBackendMaker] = {
     "anthropic": _http(anthropic.MODEL, anthropic, anthropic.anthropic_server, AnthropicMessages),
     "google": _http(google.MODEL, google, google.google_server, GoogleGenerative),
 }
-"""The clients of all wire formats, and of the one service that adds its own to another's."""
+"""The clients of all wire formats, and of the one service that extends another's format."""
 
 BACKENDS: dict[str, BackendMaker] = {"scripted": scripted_backend, **HTTP_BACKENDS}

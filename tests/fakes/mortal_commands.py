@@ -22,13 +22,13 @@ SERVER = Path(__file__).parents[1] / "crash" / "children" / "commands.py"
 
 Moment = Literal["before", "after"]
 Thing = Literal["commit", "write"]
-"""What a process may die at: a commit, or a lease or a part of an answer that is written."""
+"""The event at which a process may die: a commit, or the write of a lease or a partial answer."""
 
 _WRITES = ("acquire_lease", "release_lease", "put_partial")
 
 
 class Kill(msgspec.Struct, frozen=True):
-    """The process kills itself `moment` the `n`-th (from 1) successful `thing`."""
+    """The process kills itself before or after (`moment`) its `n`-th successful `thing`, from 1."""
 
     n: int
     moment: Moment = "after"

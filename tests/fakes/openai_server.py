@@ -88,7 +88,7 @@ def events(plan: Plan) -> list[Chunk | str]:
 
 
 def words(plan: Plan) -> list[Chunk]:
-    """The beginning: reasoning and text, without calls and end."""
+    """The beginning of a stream: reasoning and text, without calls and end."""
     chunks = _answer_of(replace(plan, calls=(), stop_reason=None)).chunks()
     return chunks[:-2]
 

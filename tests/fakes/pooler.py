@@ -1,4 +1,4 @@
-"""A real PgBouncer in transaction mode before a PostgreSQL server for tests."""
+"""A real PgBouncer in transaction mode in front of a PostgreSQL server for tests."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ _RESET = struct.pack("ii", 1, 0)
 
 
 class Cut(NamedTuple):
-    """Breaks a connection instead of forwarding the message after `after` more of a side."""
+    """Breaks a connection after `after` more messages of a side; the next one is not forwarded."""
 
     side: Side
     after: int
@@ -58,7 +58,7 @@ class Proxy:
         self._cut = cut
 
     def end_cut(self) -> int | None:
-        """Break no later one. Return None if the cut happened, else the missing messages."""
+        """Cancel the cut; return None if it happened, else how many messages it still waited for."""
         cut, self._cut = self._cut, None
         return None if cut is None else cut.after
 

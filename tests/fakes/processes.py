@@ -32,7 +32,7 @@ class Child:
         assert self.line() == "ready"
 
     def tell(self) -> None:
-        """Let it go on."""
+        """Let the process continue."""
         os.write(self._stdin, b"\n")
 
     def line(self) -> str:

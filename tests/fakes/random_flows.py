@@ -35,22 +35,22 @@ T = TypeVar("T")
 
 ROLES = ("owner", "developer", "developer_1", "reviewer", "writer")
 STRANGER = "stranger"
-"""A role that nobody has an agent for."""
+"""A role for which no program has an agent."""
 
 TOLD = "TOLD "
-"""What an entry message begins with; `Told` as JSON follows."""
+"""The beginning of an entry message; a `Told` as JSON follows it."""
 
 Moment = Literal["before", "after", "asked"]
-"""When a process ends: at a commit, of which nothing or all is there, or as it is asked to."""
+"""When a process ends: before a commit, after it, or when it is asked to end."""
 
 SLOW = 100
-"""Steps of the event loop in which others have whole turns."""
+"""Number of steps of the event loop in which others can run whole turns."""
 
 MANY = 28
 """Nodes of a large graph, without its first and its last."""
 
 CHOOSY = "writer"
-"""A role that does not begin before a person said what it works with."""
+"""A role that does not begin before a person has chosen its model."""
 
 ENDS = ("aborted", "error", "length")
 
@@ -126,9 +126,9 @@ class AtOnce(ThreadPoolExecutor):
 class Process:
     """The store as one process uses it until it dies. After that, its calls have no effect.
 
-    It dies `moment` the commit that follows `dies_at` others. With moment "asked", it is asked to
-    end after that commit and ends normally. `dead` contains the names of dead processes, whose
-    leases are free.
+    It dies before or after (`moment`) the commit that follows `dies_at` others. With moment
+    "asked", it is asked to end after that commit and ends normally. `dead` contains the names of
+    dead processes, whose leases are free.
     """
 
     def __init__(
@@ -200,7 +200,7 @@ class Process:
             await self._store.release_lease(lease)
 
     def kill(self) -> None:
-        """It is dead from now on."""
+        """Make this process dead from now on."""
         self._dead.add(self._name)
         self.died = True
         self.ends.set()
@@ -286,7 +286,7 @@ WRONG: Mapping[str, tuple[RepairCode, Answer]] = {
     "feedback": ("unknown_signal_type", _block("type: backward-pass-complete\nartifact_path: f")),
     "too long": ("output_limit", lambda _: "length"),
 }
-"""What an agent may end its turn with, and what it is told then."""
+"""Wrong ends of a turn: the code of the repair that each causes, and the answer."""
 
 
 def owed(state: FlowState, node: str) -> list[str]:
@@ -318,7 +318,7 @@ MOODS: Mapping[str, Mapping[str, int]] = {
     "picky": {"on": 4, "back": 6, "both": 3, "again": 4, "await": 1},
     "careless": {"on": 5, "wrong": 8, "far": 1, "used": 1, "same": 1, "end": 1, "close": 1},
 }
-"""How often roles do what, in each of their moods."""
+"""How often a role does each action, in each of its moods."""
 
 
 def in_mood(mood: str) -> Answer:
@@ -412,7 +412,10 @@ class RandomRoles(ScriptedRoles):
         return TOLD + msgspec.json.encode(Told(work.role, text=work.text)).decode()
 
     async def begin(self, session: StreamId, message: str, companion: CommitParticipant) -> None:
-        """Sooner or later. An open turn must be recovered first, as in `RoleTurns`."""
+        """Begin the turn, sometimes later.
+
+        An open turn must be recovered first, as in `RoleTurns`.
+        """
         for _ in range(self._chance.choice((0, 0, 0, SLOW))):  # what it is told is put together
             await asyncio.sleep(0)
         try:

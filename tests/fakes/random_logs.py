@@ -85,7 +85,7 @@ _odd = st.builds(
     stop_reason=st.sampled_from([None, "stop", "error"]),
 )
 messages = st.one_of(_people, _answers, _answers, _tools, _tools, _odd)
-"""Any message, most of them such as occur."""
+"""Any message; most of them are realistic."""
 
 _settings = st.sampled_from(
     [ModelChange("openai:one"), ThinkingChange("high"), Custom("note", {"a": 1})]

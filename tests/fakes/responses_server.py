@@ -39,7 +39,7 @@ def events(plan: Plan) -> list[Chunk]:
 
 
 def words(plan: Plan) -> list[Chunk]:
-    """The beginning: reasoning and text, without calls and end."""
+    """The beginning of a stream: reasoning and text, without calls and end."""
     found: list[Chunk] = [
         {"type": "response.created", "response": _response("in_progress")},
         {"type": "response.in_progress", "response": _response("in_progress")},

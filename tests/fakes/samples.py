@@ -12,10 +12,10 @@ import pytest
 
 ALL_ONLY = pytest.mark.all_only
 FOR_LONG = (ALL_ONLY, pytest.mark.soak)
-"""The marks of a case that has its place in `make test-all` and, with more rounds, `make soak`."""
+"""The marks of a case that runs in `make test-all` and, with more rounds, in `make soak`."""
 
 SOAK = "PERDURE_SOAK"
-"""The variable by which `make soak` says how many times as many rounds a test runs."""
+"""The variable with which `make soak` multiplies the number of rounds of a test."""
 
 EACH_KILL = pytest.mark.parametrize(
     "step", [13, pytest.param(1 if SOAK in os.environ else 5, marks=FOR_LONG)]

@@ -55,7 +55,7 @@ class Seen:
         return "\n".join(map(text_of, self.program.transcript.children))
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        """Wait until `holds` does."""
+        """Wait until `holds` is true."""
         deadline = asyncio.get_running_loop().time() + PATIENCE_S
         while not holds():
             assert self.program.failure is None, self.program.failure
@@ -116,7 +116,7 @@ async def chatting(
 ) -> AsyncGenerator[Seen]:
     """Run a chat in `folder` for the duration of the block.
 
-    Only the text typed ahead comes from `terminal`.
+    Only text that was typed during the start comes from `terminal`.
     """
     answering = answering_in(store, scenario, permissions)
     program = ChatProgram(answering, session, folder, drafts=drafts, terminal=terminal)

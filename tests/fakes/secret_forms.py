@@ -186,7 +186,7 @@ MARKED = [
     ("provider-key", f"SG.{BODY[:22]}.{BODY}"),
     ("provider-key", f"1234567890:AA{BODY}"),
 ]
-"""Keys that their beginning shows, with their kind."""
+"""Keys that are recognized by their beginning, with their kind."""
 
 CONTEXTS = [
     ("Authorization: Bearer abcdef123456ghijkl", "abcdef123456ghijkl"),
@@ -213,7 +213,7 @@ CONTEXTS = [
     ("encryption_key => 0123abcd", "0123abcd"),
     ("key=9fK2mLq8Zx4Tr7Wv1Bn6", "9fK2mLq8Zx4Tr7Wv1Bn6"),
 ]
-"""Secrets that the words around them show: a text, and the secret in it."""
+"""Secrets that are recognized by the words around them: a text, and the secret in it."""
 
 
 def forms() -> Iterator[tuple[str, str, str]]:

@@ -67,7 +67,7 @@ class Operator:
         self.leaf = record.get("target_id") if record["type"] == "leaf" else record["id"]
 
     def branch_records(self) -> list[Record]:
-        """Root to leaf."""
+        """The records of the branch, from root to leaf."""
         path: list[Record] = []
         cursor, seen = self.leaf, set[str]()
         while cursor is not None and cursor in self.by_id and cursor not in seen:
@@ -138,7 +138,7 @@ class Operator:
         return self._append({"type": "label", "label": text, "target_id": target})
 
     def branch(self, target: str) -> None:
-        """Go on from `target`."""
+        """Continue from `target`."""
         self._append({"type": "leaf", "target_id": target})
 
     def rewrite(self) -> None:
@@ -182,7 +182,7 @@ class Pi:
         self.leaf = record["id"]
 
     def branch_records(self) -> list[Record]:
-        """Root to leaf."""
+        """The records of the branch, from root to leaf."""
         path: list[Record] = []
         cursor = self.leaf
         while cursor is not None and cursor in self.by_id:

@@ -77,7 +77,7 @@ ROWS = b'{"program":'
 FILES: dict[FormatName, tuple[tuple[str, ...], Callable[[str], bytes]]] = {
     name: _files_of(name) for name in FORMATS
 }
-"""The fixtures of each format: their names, and what reads one."""
+"""The fixtures of each format: their names, and the function that reads one."""
 
 
 def every_file() -> list[bytes]:

@@ -59,7 +59,7 @@ class Wire:
     async def says(
         self, events: Sequence[Chunk | str], request: ModelRequest | None = None
     ) -> Message:
-        """What becomes of `events`."""
+        """Return the message that the client makes of `events`."""
         self.server.will(streaming(events))
         return await self.answer(request)
 

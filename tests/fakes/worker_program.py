@@ -25,7 +25,7 @@ from tests.fakes.embedders import WordEmbedder
 
 FOLDER = "WORKER_FOLDER"
 HELD = "held"
-"""While the folder has a file of this name, no tool ends, and no model says more than it has."""
+"""While the folder has a file of this name, no tool ends, and no model continues its answer."""
 
 
 async def released() -> None:
@@ -185,7 +185,7 @@ def stalled(store: Store) -> Runtime:
 
 
 def halt_once_at(beginnings: Sequence[str], wait: Callable[[], None]) -> None:
-    """At the first statement with each of the beginnings, write a note and `wait`, then send it."""
+    """Before the first statement with each of the beginnings is sent, write a note and `wait`."""
     execute, left = psycopg.Cursor.execute, list(beginnings)
 
     def slow_execute(cursor: Any, query: Any, *values: Any, **options: Any) -> Any:

@@ -77,7 +77,7 @@ class WorkerProcess:
     """One ``perdure worker``; the arguments `within` precede its command.
 
     `factory` is a function of ``worker_program``, or ``MODULE:FUNCTION``. With `is_forked`, the
-    worker is a fork, which is sooner ready; a test of the start itself starts an interpreter.
+    worker is a fork, which is ready sooner; a test of the start itself starts an interpreter.
     """
 
     def __init__(
@@ -160,8 +160,8 @@ def workers(
 ) -> Generator[list[WorkerProcess]]:
     """Yield `count` workers with the version `protocol` that accept work.
 
-    Workers with another version are not forked: the modules have loaded the number. A fork does not
-    run what is registered with `atexit`.
+    Workers with another version are not forked, because the loaded modules contain the number. A
+    fork does not run what is registered with `atexit`.
     """
     started = [
         WorkerProcess(

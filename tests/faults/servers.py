@@ -1,4 +1,4 @@
-"""A PostgreSQL server with a streaming replica, which takes its place when it is killed.
+"""A PostgreSQL server, and a streaming replica that replaces the server when it is killed.
 
 While a replica follows, replication is synchronous (unless `is_synchronous` is False), so that a
 loss of the server loses no acknowledged entry. Programs name both addresses and ask for the one

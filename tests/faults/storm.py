@@ -23,10 +23,10 @@ from tests.faults.servers import Servers
 from tests.faults.takeovers import Held, Watcher
 
 BUSY_S = 5.0
-"""How long a fault waits until its worker runs a turn: a new one begins with its queues."""
+"""How long a fault waits until its worker runs a turn: a new worker first opens its queues."""
 
 SURVIVORS = 2
-"""So many workers besides the one of the fault take work."""
+"""How many workers besides the worker of the fault must accept work."""
 
 
 class Outcome(msgspec.Struct):
@@ -209,6 +209,6 @@ def copy_logs(folder: Path, logs: Path) -> None:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """Return the value below which `share` of `values` lie; 0 without any."""
+    """Return the value below which `share` of `values` lie; 0 if there are no values."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))] if ordered else 0.0

@@ -25,14 +25,14 @@ HANGS_AFTER_S = 300
 MEASURED_EACH = 25
 
 MEMORY_FACTOR = 150
-"""A case may take so many times the size of its file, with its parsed values, store and exports."""
+"""A case may take this many times its file's size, with parsed values, store and exports."""
 
 MEMORY_FLOOR_BYTES = 300_000_000
-"""What the process takes before a case is looked at: modules, the corpus, an empty store."""
+"""The memory of the process before it checks a case: modules, the corpus, an empty store."""
 
 
 def main() -> int:
-    """Run what was asked for."""
+    """Run what the arguments ask for."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("format", choices=[*FORMATS, "all"])
     parser.add_argument("--seconds", type=float, default=60)

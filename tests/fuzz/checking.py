@@ -22,7 +22,7 @@ from tests.fakes.sources import check_items, empty_store, imported
 BY_NAME = {str(name): each for name, each in FORMATS.items()}
 
 TARGETS: tuple[ExportFormat, ...] = ("pi", "operator", "markdown", "html")
-"""What every session can be written as, whatever it was read from."""
+"""Formats to which every session can be exported, whatever it was read from."""
 
 MOST_PIECES = 200
 
@@ -110,7 +110,7 @@ async def _check_own_export(store: SessionStore, report: ImportReport) -> None:
 async def _check_unchanged_export(
     store: SessionStore, report: ImportReport, content: bytes
 ) -> None:
-    """It comes out as it was."""
+    """Check that the export equals the imported file."""
     if report.format == "pi":
         assert (await export_session(store, report.session, "pi")).content == content
     if report.format == "operator":

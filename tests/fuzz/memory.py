@@ -26,16 +26,16 @@ from tests.fakes.sources import imported
 
 PIECES = Bounds(whole_bytes=30_000, piece_bytes=30_000)
 SIZE_BYTES = 2_000_000
-"""A file is made at least so large, by repeating it: many times a piece."""
+"""A file is repeated until it has this size, which is many times the size of a piece."""
 
 BYTES_A_LINE = 700
 TIMES_THE_LONGEST = 100
 """A line of nothing but brackets and commas takes some 80 times its bytes once it is read."""
 FLOOR_BYTES = 3_000_000
-"""Chunks, a piece with what is made of it, and what is allocated once."""
+"""For chunks, a piece with the values made of it, and memory that is allocated once."""
 
 WHOLE = frozenset(name for name, known in FORMATS.items() if known.reader is None)
-"""Formats of which a file is read whole: memory follows the file."""
+"""Formats whose files are read as a whole: the memory depends on the size of the file."""
 
 
 class Forgetful(MemoryStore):

@@ -15,7 +15,7 @@ from tests.fuzz.memory import check_memory
 from tests.fuzz.mutation import mutated
 
 CASES, MORE_CASES = 10, 30
-"""Of each format in `make test`, and how many more `make test-all` goes on with."""
+"""Cases of each format in `make test`, and how many more `make test-all` runs."""
 
 
 @pytest.mark.parametrize("is_rest", [False, pytest.param(True, marks=FOR_LONG)])

@@ -71,7 +71,7 @@ T = TypeVar("T")
 
 OFFERED = ("scripted:flow", "scripted:other")
 QUIET = 120
-"""Turns of the event loop without a commit after which a flow is stuck."""
+"""Iterations of the event loop without a commit after which a flow counts as stuck."""
 
 MOST_ROUNDS = 25
 MOST_CALLS = 300

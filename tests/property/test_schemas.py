@@ -1,7 +1,7 @@
 """Documents generated from the published schemas: accepted if and only if they match.
 
-What a schema cannot say is said here, in `UNSAID`: rules about the text of commands, hosts,
-addresses and times, and settings that contradict each other.
+`UNSAID` lists what a schema cannot express: rules about the text of commands, hosts, addresses and
+times, and settings that contradict each other.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def places_in(data: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...
 
 @st.composite
 def changed(draw: st.DrawFn, documents: st.SearchStrategy[Any]) -> Any:
-    """A document, with a value in it made another, one taken away or one added, or as it is."""
+    """A document in which one value was changed, removed or added, or none."""
     data = json.loads(json.dumps(draw(documents)))
     for _ in range(draw(st.integers(0, 2))):
         places = [place for place in places_in(data) if place]
@@ -213,7 +213,7 @@ def without_nothing(data: Any) -> Any:
 
 
 def toml_of(value: Any) -> str:
-    """`value` as TOML writes one, whatever it is, on one line."""
+    """Return `value`, of any type, as TOML on one line."""
     if isinstance(value, dict):
         fields = cast("dict[str, Any]", value)
         return "{" + ", ".join(f"{toml_of(k)} = {toml_of(v)}" for k, v in fields.items()) + "}"

@@ -1,4 +1,4 @@
-"""Append numbered messages to the session of argument 2, one commit each, and report when done."""
+"""Append numbered messages to the session in argument 2, one per commit, and report when done."""
 
 from __future__ import annotations
 

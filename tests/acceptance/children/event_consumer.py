@@ -20,11 +20,11 @@ import perdure
 URL, FILE, TURNS = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
 RETRY_S = 0.02
 SILENCE_S = 1.0
-"""After that the consumer connects anew: a loss at the end shows by nothing that follows."""
+"""After this silence, the consumer connects again, because it may have lost the last event."""
 
 
 def seen_before() -> list[dict[str, Any]]:
-    """The durable events of the last process, without an entry that it had seen only in part."""
+    """Return the durable events that the last process had seen, except an entry seen in part."""
     if not FILE.exists():
         return []
     lines = FILE.read_text(encoding="utf-8").splitlines(keepends=True)

@@ -1,4 +1,4 @@
-"""A process that has started an MCP server and waits for its own end: ``mcp_holder.py DEEDS``."""
+"""Start an MCP server, then wait until this process is ended: ``mcp_holder.py DEEDS``."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 `World.run` runs a command in the process of the test, which takes a tenth of the time. In an
 asyncio test, it forks the command from a process that has loaded the modules of the command.
-`World.start` starts the installed command in a new process; so does a world whose environment
-Python itself reads at its start.
+`World.start` starts the installed command in a new process. So does `World.run` if Python itself
+reads a variable of the environment at its start.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Ended:
 class World:
     """A folder with a store in it, and commands that work on that store.
 
-    `extra` are more variables of the environment; None removes one.
+    `extra` contains more variables of the environment; the value None removes a variable.
     """
 
     folder: Path

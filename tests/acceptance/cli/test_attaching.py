@@ -62,7 +62,7 @@ def test_new_session_reports_that_instructions_of_the_folder_are_not_read(world:
     assert "not read" not in world.ok("chat", stdin="read @AGENTS.md\n").out
 
 
-def test_documented_command_makes_an_agent_of_the_instructions(world: World) -> None:
+def test_documented_command_creates_an_agent_from_the_instructions(world: World) -> None:
     guide = (ROOT / "docs" / "guides" / "terminal-chat.md").read_text("utf-8")
     (command,) = re.findall(r"```\n(mkdir -p \.perdure/agents\n.*?)perdure chat", guide, re.DOTALL)
     (world.folder / "AGENTS.md").write_text("# Rules\n\nUse tabs: always.\n")

@@ -33,7 +33,7 @@ ANSWERS = HANGS.replace(
 
 
 def until(holds: Callable[[], bool]) -> None:
-    """Wait until `holds` does."""
+    """Wait until `holds` is true."""
     deadline = time.monotonic() + PATIENCE_S
     while not holds():
         assert time.monotonic() < deadline, "it never came true"
@@ -47,7 +47,7 @@ def only_session(world: World) -> str:
 
 
 def kinds_of(world: World, session: str) -> list[str]:
-    """The kinds of the session's log in order."""
+    """The kinds of the entries in the session's log, in order."""
     text = world.ok("export", session).out
     return [json.loads(line).get("kind", "") for line in text.splitlines()]
 
@@ -158,7 +158,7 @@ def test_each_piped_line_becomes_a_separate_turn(world: World) -> None:
     assert f"perdure chat --session {only_session(world)}  continues it" in ended.out
 
 
-def test_wrong_argument_in_a_chat_gets_its_cause_and_a_command_of_the_chat(world: World) -> None:
+def test_wrong_argument_in_a_chat_reports_cause_and_suggests_chat_command(world: World) -> None:
     typed = {
         "/thinking huge": "'huge' is no thinking level: write one of off, minimal,",
         "/approve yes": "'yes' is no approval mode: write one of ask, plan,",

@@ -123,7 +123,9 @@ def test_completion_of_agents_offers_the_names_of_agent_files(world: World) -> N
     ]
 
 
-def test_completion_of_questions_offers_those_of_the_inbox(world: World, tmp_path: Path) -> None:
+def test_completion_of_questions_offers_the_questions_in_the_inbox(
+    world: World, tmp_path: Path
+) -> None:
     """A question that this user's perdure did not write is not in the inbox, and not offered."""
     call = '/tool write_file {"path": "made", "content": "x"}'
     world.run("chat", "-p", call)

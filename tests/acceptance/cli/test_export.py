@@ -193,7 +193,7 @@ def test_archive_with_an_empty_or_unknown_filter_is_refused(sample: World) -> No
         assert not (sample.folder / "pages").exists()
 
 
-def test_many_sessions_are_exported_as_files_of_markdown_or_perdure(sample: World) -> None:
+def test_many_sessions_are_exported_as_markdown_or_perdure_files(sample: World) -> None:
     sample.ok("chat", "-p", "tea with sk-ant-api03-" + "a" * 93 + "AA")
     words = ("export", "--all", "--format", "markdown")
     ended = sample.ok(*words, "--redact", "secrets", "--no-instructions", "-o", "texts")

@@ -50,7 +50,7 @@ def test_import_of_many_files_reports_the_names_of_invalid_files(
 def test_repeated_import_prints_only_changed_files_and_count_of_others(
     world: World, folder: Path
 ) -> None:
-    """With 2,000 sessions, 2,000 lines said that there was nothing new."""
+    """Before, an import of 2,000 unchanged sessions printed 2,000 lines."""
     world.run("import", str(folder))
     (folder / "changed.jsonl").write_bytes(SAMPLE.read_bytes())
     lines = world.run("import", str(folder)).out.splitlines()
@@ -200,10 +200,10 @@ def test_import_of_a_store_names_the_command_that_copies_it(world: World, has_ke
 
 
 @pytest.mark.parametrize("has_file", [False, True])
-def test_copy_command_for_a_key_in_a_variable_names_a_file_for_it(
+def test_suggested_copy_command_reads_the_key_of_a_variable_from_a_file(
     world: World, has_file: bool
 ) -> None:
-    """The key was not unset, and without it the copy created a plain store."""
+    """Before, the command did not unset the key, and without the key it created a plain store."""
     mate = f"sqlite:///{world.folder / 'their.db'}"
     theirs = world.ok("chat", "-p", "tea", "--store", mate, "--json").lines[0]["sessionId"]
     keys = {"PERDURE_KEY": "ab" * 32, **({"PERDURE_KEY_FILE": "other"} if has_file else {})}
@@ -226,7 +226,7 @@ def test_copy_command_for_a_key_in_a_variable_names_a_file_for_it(
     assert theirs in mine.ok("sessions", "show", theirs).out
 
 
-def test_copy_command_for_a_target_without_encryption_names_no_key(world: World) -> None:
+def test_suggested_copy_command_for_a_plain_target_contains_no_key(world: World) -> None:
     mate = f"sqlite:///{world.folder / 'their.db'}"
     theirs = world.ok("chat", "-p", "tea", "--store", mate, "--json").lines[0]["sessionId"]
     mine = ("--store", f"jsonl:///{world.folder}/mine")
@@ -251,7 +251,7 @@ def test_import_of_a_store_among_other_paths_imports_the_others(world: World) ->
     world.ok("sessions", "show", SAMPLE_ID)
 
 
-def test_key_for_a_plain_store_names_the_command_without_the_key(world: World) -> None:
+def test_error_for_a_key_of_a_plain_store_suggests_the_command_without_it(world: World) -> None:
     world.ok("chat", "-p", "tea")
     keyed = replace(world, extra={"PERDURE_KEY": "ab" * 32})
 

@@ -228,7 +228,7 @@ def test_dry_run_and_erasure_count_the_same_entries(sample: World) -> None:
         assert (kept in shown, kept in told.err) == ((session != SAMPLE_ID,) * 2)
 
 
-def test_dry_run_and_erasure_leave_out_erased_entries(sample: World) -> None:
+def test_dry_run_and_erasure_do_not_count_entries_that_are_already_erased(sample: World) -> None:
     sample.ok("sessions", "fork", SAMPLE_ID, "12")
     number = sample.ok("sessions", "read", SAMPLE_ID, "--json").json[-1]["id"].rpartition("/")[2]
     for each, options in (("3", ("--with-forks",)), (number, ())):
@@ -264,7 +264,7 @@ def test_dry_run_of_entries_names_the_forks_that_share_them(sample: World) -> No
     assert f"erasing needs the whole id: perdure sessions erase {SAMPLE_ID} {number}" in short.err
 
 
-def test_erasure_of_an_origins_entry_in_a_fork_names_the_command(sample: World) -> None:
+def test_erasing_an_entry_of_the_origin_in_a_fork_suggests_the_right_command(sample: World) -> None:
     fork = sample.ok("sessions", "fork", SAMPLE_ID, "--json").json["session"]
 
     refused = sample.run("sessions", "erase", fork, "3", "--yes")

@@ -1,4 +1,4 @@
-"""Read commands: their output, as text and in the promised JSON shapes."""
+"""Commands that only read: their output, as text and in the promised JSON shapes."""
 
 from __future__ import annotations
 

@@ -444,10 +444,10 @@ MISTAKES = (
     ("models test ollama:qwen3", 1, "is the server running, and is this its address?"),
 )
 LONG = "long" * 75
-"""A name with more characters than a file system takes."""
+"""A name with more characters than a file system accepts."""
 
 SAMPLE_OF = 6
-"""Of so many mistakes `make test` makes one."""
+"""`make test` tests only one of this number of mistakes."""
 
 
 def check(world: World, typed: str, code: int, told: str) -> None:

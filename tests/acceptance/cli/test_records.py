@@ -267,7 +267,7 @@ def test_edits_command_lists_the_entry_that_changed_each_file(imported: World) -
 
 
 def test_edits_in_a_pipe_have_whole_paths(world: World) -> None:
-    """Two files in one deep folder could not be told apart."""
+    """Before, the output did not distinguish two files in one deep folder."""
     (world.folder / "packages/coding-agent/src/modes/theme").mkdir(parents=True)
     for name in ("dark.json", "theme.ts"):
         path = f"packages/coding-agent/src/modes/theme/{name}"
@@ -331,7 +331,7 @@ def test_edits_command_sorts_files_by_their_number_of_edits(world: World) -> Non
     assert paths("--sort", "count", "--last", "1") == ["/a/most"]
 
 
-def test_activity_map_ends_with_the_newest_day_and_rejects_hours_and_last_options(
+def test_activity_map_ends_with_the_newest_day_and_rejects_options_hours_and_last(
     sample: World,
 ) -> None:
     lines = sample.ok("activity", "--map").out.splitlines()

@@ -161,7 +161,7 @@ def test_search_does_not_find_a_removed_label(sample: World) -> None:
     assert sample.ok(*quoted).json == []
 
 
-def test_error_for_a_missing_session_mentions_the_default_namespace_that_has_it(
+def test_error_for_a_missing_session_says_that_the_default_namespace_has_it(
     imported: World,
 ) -> None:
     there = World(imported.folder, {"PERDURE_NAMESPACE": "shop"})
@@ -187,7 +187,7 @@ def listed(world: World, *options: str) -> list[str]:
 
 
 def test_search_without_words_lists_own_prompts_newest_first(world: World) -> None:
-    """There was no list of all own prompts; those of forks were repeated."""
+    """Before, no list contained all own prompts, and prompts in forks were repeated."""
     world.ok("chat", "-p", "first prompt")
     world.ok("chat", "-p", "second prompt")
     newest, oldest = (each["id"] for each in world.ok("sessions", "list", "--json").json)
@@ -236,7 +236,7 @@ def test_search_without_words_filters_branches_tools_and_summaries(imported: Wor
     assert len(listed(imported, "--role", "summary")) > 0
 
 
-def test_empty_list_of_a_namespace_counts_the_sessions_in_default(imported: World) -> None:
+def test_empty_list_of_a_namespace_reports_how_many_sessions_default_has(imported: World) -> None:
     there = World(imported.folder, {"PERDURE_NAMESPACE": "shop"})
 
     empty = there.ok("sessions", "list").out

@@ -50,7 +50,7 @@ def test_config_explain_prints_the_source_of_each_value(project: World) -> None:
     assert project.run("config", "explain", "chat.x").code == 2
 
 
-def test_config_explain_prints_a_limit_of_money_in_dollars_too(project: World) -> None:
+def test_config_explain_also_prints_a_money_limit_in_dollars(project: World) -> None:
     own(project, "config.toml", "[chat]\nmax_cost_microcents = 8000000\n")
     assert "8000000 ($0.08)" in project.ok("config", "explain", "chat.max_cost_microcents").out
     (limit,) = project.ok("config", "explain", "chat.max_cost_microcents", "--json").json
@@ -81,7 +81,7 @@ def test_limit_in_the_guide_of_the_chat_applies_to_resumed_sessions(project: Wor
     assert (fails.code, "(budget_exceeded)" in fails.err) == (1, True)
 
 
-def test_agents_show_prints_a_budget_in_dollars_too(project: World) -> None:
+def test_agents_show_also_prints_the_budget_in_dollars(project: World) -> None:
     text = AGENT.format(id="poor") + "budget: {max_cost_microcents: 8000000}\n"
     own(project, "agents/poor.agent.yaml", text)
     shown = project.ok("agents", "show", "poor").out
@@ -101,7 +101,7 @@ def test_config_path_prints_the_paths_of_the_settings_files(project: World) -> N
     ]
 
 
-def test_forbidden_project_setting_fails_every_command(project: World) -> None:
+def test_every_command_fails_if_a_project_has_a_forbidden_setting(project: World) -> None:
     config = project.folder / ".perdure" / "config.toml"
     config.write_text('[store]\nnamespace = "x"\naddress = "postgresql://example.org/x"\n')
     ended = project.run("sessions", "list", "--json")

@@ -161,7 +161,7 @@ ORIGINALS = {
         f"operator --repl --session-file {{home}}/{OPERATOR_FILE}",
     ),
 }
-"""Program -> the file of a session in its history, the content, and its command to resume it."""
+"""Program -> the path of a session in its history, the content, and the command to resume it."""
 
 
 def stored_original(world: World, program: str) -> tuple[Path, str, str]:
@@ -176,7 +176,7 @@ def stored_original(world: World, program: str) -> tuple[Path, str, str]:
 
 @pytest.mark.parametrize("program", list(ORIGINALS))
 def test_continue_in_of_an_untouched_import_names_the_original(world: World, program: str) -> None:
-    """It wrote a copy with another id next to the original."""
+    """Before, the command wrote a copy with another id next to the original."""
     file, session, command = stored_original(world, program)
     ended = world.ok("continue-in", session, program)
     assert ended.out == f"cd /home/ana/orchard && {command}\n"

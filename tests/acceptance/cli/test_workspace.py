@@ -175,7 +175,7 @@ def test_chat_of_an_import_with_a_missing_folder_prints_the_folder_it_uses(sampl
     assert "does not exist here" not in sample.ok(*words).err
 
 
-def test_imported_session_continued_elsewhere_is_listed_there_only_after_the_cwd_option(
+def test_imported_session_is_listed_in_another_folder_only_after_the_cwd_option(
     sample: World,
 ) -> None:
     words = ("chat", "--session", SAMPLE_ID, "-m", "scripted:echo", "-p", "hi")
@@ -204,7 +204,7 @@ def test_compaction_of_an_import_in_another_folder_moves_no_session(world: World
     assert world.ok("sessions", "show", SAMPLE_ID, "--json").json["cwd"] == "/home/mira/tidepool"
 
 
-def test_imported_session_keeps_its_folder_during_a_chat_elsewhere_and_uses_it_again_there(
+def test_imported_session_keeps_its_listed_folder_when_a_chat_works_in_another(
     world: World,
 ) -> None:
     there = world.folder / "there"

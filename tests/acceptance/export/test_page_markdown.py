@@ -1,4 +1,4 @@
-"""Markdown on the page: its look, the omitted parts, and that no text takes long."""
+"""Markdown on the page: its look, the omitted parts, and the time to render it."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from tests.acceptance.cli.conftest import World
 from tests.acceptance.flows.test_consent import ASKS_FIRST, RUN, SCENARIO, WORKFLOW, flow
 
 BYTES = "\udcff"
-"""As a shell hands over the byte FF, which is not UTF-8."""
+"""The byte FF, which is not UTF-8, in the form in which Python gets it from a shell."""
 
 ODD: tuple[tuple[str, ...], ...] = (
     ("consent", "f", "--allow-command", ""),
@@ -74,7 +74,7 @@ def test_revoked_command_needs_approval_in_any_spacing(world: World, project: Pa
     assert consent["bash"]["allowedCommands"] == {}
 
 
-def test_grant_is_refused_in_no_access_mode_until_the_mode_changes(
+def test_grant_is_refused_in_the_mode_no_access_until_the_mode_changes(
     world: World, project: Path
 ) -> None:
     (asked,) = flow(world, *RUN, "--json", code=1).json["waiting"]

@@ -299,7 +299,7 @@ SHOW = ("flow", "show", "f", "--json")
 
 
 def until(is_so: Callable[[], bool]) -> None:
-    """Wait until `is_so`; fail when it takes too long."""
+    """Wait until `is_so` is true; fail when it takes too long."""
     end = time.monotonic() + PATIENCE_S
     while not is_so():
         assert time.monotonic() < end

@@ -44,7 +44,7 @@ def built(world: World) -> Path:
     return world.folder / "built"
 
 
-def test_command_in_no_access_mode_runs_only_after_approval(world: World, built: Path) -> None:
+def test_command_in_the_mode_no_access_runs_only_after_approval(world: World, built: Path) -> None:
     (asked,) = flow(world, *RUN, "--json", code=1).json["waiting"]
     assert asked["topic"] == "consent"
     assert "touch built" in asked["text"]

@@ -121,7 +121,9 @@ async def test_flow_with_a_removed_role_accepts_consent_and_is_exported(project:
     assert json.loads(kept)["transcriptHistory"] == []
 
 
-async def test_deleted_flow_leaves_session_with_the_id_of_a_removed_role(project: World) -> None:
+async def test_deleting_a_flow_keeps_a_new_session_with_the_id_of_a_removed_role(
+    project: World,
+) -> None:
     flow(project, "run", *ALLOWED, code=1)
     async with perdure.open(f"sqlite:///{project.file}") as store:
         assert await store.backend.retention.remove(StreamId("f__developer"))

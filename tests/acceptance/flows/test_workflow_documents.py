@@ -22,7 +22,7 @@ from perdure.workflow.reader import parse
 from tests.acceptance.cli.conftest import PATIENCE_S, SAMPLE, SAMPLE_ID, Ended, World
 
 OPENER = '{{run.id}} {{inputs.message}} {{ "x" | read_file }}'
-"""What a person typed in a session; nothing of it is ever evaluated."""
+"""A text that a person typed in a session; no part of it is ever evaluated."""
 
 DOCUMENT = """\
 schema_version: "1.0"
@@ -58,7 +58,7 @@ def flow(world: World, *words: str, code: int = 0) -> Ended:
 
 
 def until(is_so: Callable[[], bool]) -> None:
-    """Wait until `is_so`; fail when it takes too long."""
+    """Wait until `is_so` is true; fail when it takes too long."""
     end = time.monotonic() + PATIENCE_S
     while not is_so():
         assert time.monotonic() < end

@@ -1,4 +1,4 @@
-"""The features of a session, as facts that can be compared: a format keeps the facts that return.
+"""The features of a session as comparable facts; a format keeps the facts that are read back.
 
 A fact is a value without ids of entries, because every store creates new ids.
 """
@@ -339,7 +339,7 @@ FEATURES: dict[str, Callable[[Held], Facts]] = {
         body.type for body in s.bodies if isinstance(body, ImportedRecord)
     ],
 }
-"""What is kept -> the facts a session holds of it."""
+"""Feature -> the function that returns the facts about this feature in a session."""
 
 
 def facts_of(feature: str, session: Held) -> Counter[Hashable]:

@@ -83,7 +83,7 @@ TOLD = {
     "records outside the conversation": ("record outside the conversation",),
     "messages and their roles": ("written outside the context", "role context"),
 }
-"""What is lost -> what a report says then, one of these."""
+"""What is lost -> texts of which a report then contains one."""
 
 
 class Case(msgspec.Struct, frozen=True):

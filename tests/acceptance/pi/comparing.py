@@ -27,7 +27,7 @@ class Places:
 
     @classmethod
     async def of(cls, session: Session, records: Sequence[Record], own_file: Path | None) -> Places:
-        """Find the entries of `records`; lines of ours in the session's `own_file` name theirs."""
+        """Find the entries of `records`; perdure's lines in the session's `own_file` name them."""
         marks = {} if own_file is None else _marks_in(own_file)
         entries: dict[str, EntryId] = {}
         for record in records:

@@ -1,4 +1,4 @@
-"""The acceptance scenarios of the seed about removing messages from a context, by their numbers.
+"""The acceptance scenarios of Relavium about removing messages from a context, by their numbers.
 
 No entry ever leaves the log: a boundary is the beginning of a context, and moves only forward.
 """

@@ -1,4 +1,4 @@
-"""The acceptance scenarios of the seed about refused, hidden or separated data, by numbers."""
+"""The acceptance scenarios of Relavium about refused, hidden or separated data, by number."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ async def test_27_allowed_word_does_not_allow_its_arguments(tmp_path: Path) -> N
         ("http_request", {"url": "https://a.test"}, {"credential": "k", "proxy": "http://b.test"}),
     ],
 )
-def test_28_configuration_only_settings_are_dropped_from_model_arguments(
+def test_28_settings_reserved_for_configuration_are_dropped_from_model_arguments(
     tool: str, wanted: dict[str, Any], forged: dict[str, Any]
 ) -> None:
     spec = BUILTIN[tool]
@@ -95,7 +95,7 @@ async def test_28_git_flags_in_arguments_are_rejected_and_nothing_runs() -> None
     assert (finished.succeeded, finished.error_code) == (False, "invalid_arguments")
 
 
-async def test_29_raising_guard_hook_denies_call_without_retry() -> None:
+async def test_29_guard_hook_that_raises_an_error_denies_the_call_without_retry() -> None:
     ran: list[str] = []
 
     async def strike() -> str:

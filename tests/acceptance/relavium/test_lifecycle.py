@@ -31,7 +31,7 @@ def ends_of(types: list[str]) -> list[str]:
     return [type_ for type_ in types if type_ in ENDS]
 
 
-async def test_01_entries_of_two_turns_have_no_seq_gap_and_cancelled_is_last() -> None:
+async def test_01_two_turns_leave_no_seq_gap_and_the_cancelled_event_is_last() -> None:
     theatre = Theatre(main=[asks("look"), words("a tree"), words("bye")])
     chat = await theatre.chat(tools=[look])
     await chat.send("what is there?")

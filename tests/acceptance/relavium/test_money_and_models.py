@@ -47,7 +47,7 @@ async def test_03_the_cumulative_cost_is_the_running_sum_of_the_increments() -> 
     assert {cost["model"] for cost in costs} == {"p:main"}
 
 
-async def test_05_turn_rejected_for_budget_does_not_count_to_turn_limit() -> None:
+async def test_05_turn_rejected_for_its_budget_does_not_count_towards_the_turn_limit() -> None:
     theatre = Theatre()
     once = perdure.Limits(max_turns=1)
     chat = await theatre.chat(options={"budget": perdure.Budget(1, "fail"), "limits": once})

@@ -91,7 +91,7 @@ async def test_message_that_needs_a_command_is_sent_once_the_settings_allow_it(
 
 
 async def test_rights_recorded_in_a_session_do_not_widen_those_of_serve(world: World) -> None:
-    """A turn that serve continues runs no command that its settings do not allow."""
+    """A turn that serve continues runs no command that the settings of serve do not allow."""
     session = begun(world, "--allow-command", "touch made")
     call = '/tool run_command {"command": "touch made"}'
     world.run("chat", "--session", session, "-p", call)

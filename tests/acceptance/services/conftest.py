@@ -26,7 +26,7 @@ PATIENCE_S = 60
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    """Wait until `holds` does."""
+    """Wait until `holds` is true."""
     async with asyncio.timeout(PATIENCE_S):
         while not holds():  # noqa: ASYNC110 - what another process does sets no event here
             await asyncio.sleep(0.02)

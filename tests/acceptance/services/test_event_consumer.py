@@ -21,7 +21,7 @@ from tests.fakes.plans import Plan
 TURNS = 3
 SPEECH = " ".join(f"word{number}" for number in range(100))
 LOST_EVERY, CUT_EVERY = 7, 13
-"""Of the pieces of all responses: which are lost, and after which the connection is cut."""
+"""Of all pieces, one of LOST_EVERY is lost; after one of CUT_EVERY, the connection is cut."""
 
 
 class BadLine:

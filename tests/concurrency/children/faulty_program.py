@@ -1,4 +1,4 @@
-"""A program that meets a fault with nothing handled, whose stderr has to stay clean.
+"""A program that handles no error of a fault; perdure must print nothing to its stderr.
 
 faulty_program.py ADDRESS FAULT
 

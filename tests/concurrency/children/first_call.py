@@ -1,4 +1,4 @@
-"""A process whose first model call is one of `PROVIDER`.
+"""A process that makes its first model call, to the provider in its argument.
 
 It writes the modules that this call loads, and each full collection of garbage while the provider
 loads."""

@@ -1,4 +1,4 @@
-"""A process that takes a lock, says "held", and stops as by SIGSTOP.
+"""A process that takes a lock, prints "held", and stops as if by SIGSTOP.
 
 stopped_holder.py folder FOLDER KIND NAME   the lock of that kind and name of a folder of sessions
 stopped_holder.py sqlite FILE MODE          a transaction of that mode: IMMEDIATE or EXCLUSIVE

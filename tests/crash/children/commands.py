@@ -1,4 +1,4 @@
-"""Serves ``perdure`` commands: a request a line on standard input, a result a line on its output.
+"""Serve ``perdure`` commands: standard input has one request per line, the output one result.
 
 See ``tests.fakes.mortal_commands``. This process opens no store and starts no thread, so that its
 forks behave like newly started processes.

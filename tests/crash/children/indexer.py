@@ -1,6 +1,6 @@
 """Index a store and be killed at each write and fsync, one after the other.
 
-indexer.py FOLDER STEP FOLDER/original.db is a store without an index. For every STEP-th operation,
+indexer.py FOLDER STEP. FOLDER/original.db is a store without an index. For every STEP-th operation,
 there is a copy whose indexing was killed at that operation.
 """
 

@@ -34,7 +34,7 @@ SIZE = 3
 
 FILLER = "x" * 300
 KEPT = (0.0, 0.3, 0.97, 1.0)
-"""Shares of a killed write that reach the file; each life takes the next."""
+"""Shares of a killed write that reach the file; each killed process uses the next share."""
 
 
 async def opened(folder: Path, dialect: str) -> JsonlStore:

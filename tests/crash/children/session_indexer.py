@@ -1,7 +1,7 @@
 """Index a folder of session files and be killed at each operation, one after the other.
 
-session_indexer.py FOLDER STEP FOLDER/original contains sessions without an index. For every STEP-th
-operation, there is a copy whose indexing was killed at that operation.
+session_indexer.py FOLDER STEP. FOLDER/original contains sessions without an index. For every
+STEP-th operation, there is a copy whose indexing was killed at that operation.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.fakes.session_files import file_of
 from tests.fakes.session_tools import tool
 
 KEPT = (0.0, 0.5, 1.0)
-"""Shares of a killed write that reach the file; each life takes the next."""
+"""Shares of a killed write that reach the file; each killed process uses the next share."""
 
 S, OTHER = StreamId("s"), StreamId("other")
 

@@ -121,9 +121,9 @@ def mocker() -> Iterator[Mocker]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect the tests of what is inside of LangGraph's stores, and those that run twice.
+    """Deselect the tests of internals of LangGraph's stores, and those that would run twice.
 
-    A case on a file has the same store of ours as that in memory.
+    A case on a file uses the same perdure store as the case in memory.
     """
     left = [each for each in items if each.name.startswith(tuple(INSIDE)) or "[file" in each.name]
     config.hook.pytest_deselected(items=left)

@@ -90,16 +90,17 @@ for name in ("agents", "agents.memory"):
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect the tests of what is inside of `SQLiteSession`, and those without a session."""
+    """Deselect the tests of the internals of `SQLiteSession`, and those without a session."""
     left = [each for each in items if each.name.startswith(tuple(INSIDE)) or not _is_used(each)]
     config.hook.pytest_deselected(items=left)
     items[:] = [item for item in items if item not in left]
 
 
 def _is_used(item: pytest.Item) -> bool:
-    """Return whether a test names `SQLiteSession`: itself, or in what it uses of its module.
+    """Return whether a test, or the code of its module that it uses, names `SQLiteSession`.
 
-    The others run nothing of ours: six of seven of the SDK's tests of runs have no such session.
+    The other tests run no code of perdure: six of seven of the SDK's tests of runs have no such
+    session.
     """
     assert isinstance(item, pytest.Function)
     module: dict[str, object] = vars(item.module)
