@@ -58,7 +58,7 @@ class Proxy:
         self._cut = cut
 
     def end_cut(self) -> int | None:
-        """Cancel the cut; return None if it happened, else how many messages it still waited for."""
+        """Cancel the cut; return None if it happened, else the number of missing messages."""
         cut, self._cut = self._cut, None
         return None if cut is None else cut.after
 

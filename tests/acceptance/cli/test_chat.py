@@ -84,7 +84,7 @@ def test_chat_continues_the_same_session(world: World) -> None:
     assert "You can read files" in context["system"]
 
 
-def test_continue_without_a_session_starts_a_new_one(world: World) -> None:
+def test_option_continue_without_a_session_starts_a_new_session(world: World) -> None:
     ended = world.ok("chat", "--continue", "-p", "hello")
     assert "this is a new one" in ended.err
     only_session(world)
