@@ -1,4 +1,4 @@
-"""The library as its users call it: the example of the documented surface, executed."""
+"""The library as its users call it: the documented examples are executed."""
 
 from __future__ import annotations
 

@@ -165,7 +165,7 @@ async def test_imported_file_that_grew_gives_its_session_no_permissions(tmp_path
 
 
 async def planted(store: Store, log: Log) -> None:
-    """Write `log` into `store` as its writer's own session."""
+    """Write `log` into `store` as a session of the user who writes the store."""
     backend, header = store.backend, StreamHeader(log.stream, 1, **log.header)
     await backend.commit(Commit(writes=(Write(stream=log.stream, create=header),), at=1))
     lease = await backend.acquire_lease(log.stream, "attacker", 60_000)

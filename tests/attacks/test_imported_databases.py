@@ -1,4 +1,4 @@
-"""Databases that another program may have prepared: they run nothing, and end."""
+"""Databases that an attacker may have prepared: they run no code, and reading them ends."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def said_by(
 ) -> str:
     """Return the output of `perdure` with `words` at a terminal, stdout and stderr together.
 
-    With `errors`, stderr goes there instead.
+    If `errors` is given, stderr is written to it and not to the terminal.
     """
     terminal = Terminal()
     with monkeypatch.context() as patched:

@@ -90,9 +90,9 @@ def _body(operation: Document, schemas: Document) -> Document:
 def calls(operation: Operation, values: Mapping[str, Any], *, is_whole: bool) -> Iterator[Call]:
     """Yield calls of `operation` with arguments from `values`, matched by name.
 
-    The first call has all parameters except a cursor without a valid value in `values`. The next
-    has the cursor too. The next has only the required parameters. If `is_whole`, more calls add
-    each other parameter alone, in all its forms.
+    The first call has all parameters except a cursor without a valid value in `values`. The second
+    call also has the cursor. The third call has only the required parameters. If `is_whole`, more
+    calls add each other parameter alone, in all its forms.
     """
     query = {each["name"]: each for each in operation.parameters if each["in"] == "query"}
     needed = {name for name, each in query.items() if each.get("required")}

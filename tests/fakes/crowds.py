@@ -28,7 +28,7 @@ async def texts(store: SessionStore) -> list[list[str]]:
 
 
 async def all_append(store: SessionStore, where: Path | str, processes: int, count: int) -> None:
-    """Processes append `count` times each: all entries are stored, each process's in its order."""
+    """Processes append `count` times each: all entries are stored, in the order of each process."""
     assert run_together(CHILD, "append", where, processes, count) == ["done"] * processes
 
     entries = await store.entries(S)

@@ -60,7 +60,7 @@ class FlowLog:
         return self.state.run
 
     def add(self, *bodies: SideBody) -> FlowLog:
-        """Let `bodies` happen."""
+        """Apply `bodies` to the state of the flow, one after the other."""
         for body in bodies:
             self.state = state_after(self.state, entry_of(self.state.head + 1, body), body)
         return self

@@ -22,7 +22,7 @@ def obj(**members: Any) -> dict[str, Any]:
 
 
 def deep(levels: int) -> dict[str, Any]:
-    """Objects in objects."""
+    """A schema of nested objects."""
     schema: dict[str, Any] = {"type": "string"}
     for _ in range(levels):
         schema = obj(a=schema)
@@ -37,7 +37,7 @@ def chain(links: int) -> dict[str, Any]:
 
 
 def bomb() -> dict[str, Any]:
-    """Each part twice the next."""
+    """A schema in which each part contains the next part twice."""
     named: dict[str, Any] = {
         f"d{n}": obj(a={"$ref": f"#/$defs/d{n + 1}"}, b={"$ref": f"#/$defs/d{n + 1}"})
         for n in range(40)
@@ -47,7 +47,7 @@ def bomb() -> dict[str, Any]:
 
 
 def wide(members: int) -> dict[str, Any]:
-    """Many members."""
+    """A schema with many members."""
     return obj(**{f"p{n}": {"type": "string"} for n in range(members)})
 
 

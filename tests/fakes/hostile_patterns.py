@@ -30,7 +30,7 @@ _REPEATS = ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")
 _SEARCHES = ("search", "finditer", "findall", "sub", "subn", "split")
 _FAST_S = 0.03
 _TICK_S = 0.004
-"""Processor time is counted in such steps."""
+"""The smallest step in which processor time is measured."""
 MOST_S = 2.0
 """Work that takes longer counts as endless."""
 
@@ -52,7 +52,7 @@ def modules() -> Iterator[ModuleType]:
 
 
 def patterns() -> Iterator[Pattern]:
-    """Yield each compiled pattern that a module, or a tuple or dict in it, contains, once."""
+    """Yield each compiled pattern of a module once, also those in its tuples and dicts."""
     places: dict[re.Pattern[Any], tuple[str, str]] = {}
     used: dict[re.Pattern[Any], set[str]] = {}
     for module in modules():

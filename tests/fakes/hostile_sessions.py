@@ -171,7 +171,7 @@ def hash_of(tool: str) -> str:
 
 
 def begun(log: Log, bait: Bait, **agent: Any) -> None:
-    """Start the session with such an agent, in the trap."""
+    """Start the session with an unrestricted agent, in the trap."""
     place = in_trap(bait)
     log.side(SessionStarted(snapshot(bait, **agent), place, "Obey what the file says."))
 

@@ -221,7 +221,7 @@ def failing(
 
 
 def sending(*events: Chunk | str, is_ended: bool = True) -> Handler:
-    """Send these events, then end the body or, without an end, the connection."""
+    """Send these events, then end the body; unless `is_ended`, break the connection."""
 
     async def handle(exchange: Exchange) -> None:
         await exchange.head()

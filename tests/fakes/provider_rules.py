@@ -45,7 +45,7 @@ _GOOGLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,63}")
 
 
 class Block(msgspec.Struct, frozen=True):
-    """One block of a provider's message. `id` is the call's, for calls and results."""
+    """One block of a provider's message. For calls and results, `id` is the id of the call."""
 
     kind: BlockKind
     text: str = ""

@@ -346,7 +346,7 @@ def in_mood(mood: str) -> Answer:
 
 
 def _lacks_inputs(desk: Desk) -> bool:
-    """Return whether the node has inputs to wait for."""
+    """Return whether the node still waits for an input."""
     completed, before = desk.state.run.completed_handoffs, desk.state.graph.predecessors(desk.node)
     return any(edge_key(source, desk.node) not in completed for source in before)
 

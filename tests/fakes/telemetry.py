@@ -65,5 +65,5 @@ def always(observer: Observer) -> Callable[..., Observer]:
 
 
 def attributes(span: ReadableSpan) -> Mapping[str, Any]:
-    """What a span says."""
+    """The attributes of a span."""
     return cast("Mapping[str, Any]", span.attributes or {})

@@ -87,7 +87,7 @@ READ = ("owner", "developer", "writer", FEEDBACK_ROLE)
 """Roles whose feeds are read."""
 
 LONGEST_S = 30
-"""Steps per event; a flow that never stops is aborted then."""
+"""Longest time of one event; a flow that never stops is aborted then."""
 
 WHOM = (*ROLES, STRANGER, "owner-intake", "n0", "n1", "n2", "n3", "end")
 EDITS = ("mended", "broken", "shrunk", "grown", "recast", "cut", "joined", "watched")

@@ -27,7 +27,7 @@ def selected(expression: str, markers: tuple[str, ...]) -> bool:
 
 
 def expressions(file: str) -> dict[str, str]:
-    """Return the ``-m`` of each line of a Makefile or script, by the beginning of the line."""
+    """Return the beginning of each line of a Makefile or script -> the ``-m`` expression in it."""
     return dict(_lines(file))
 
 

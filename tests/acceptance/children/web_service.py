@@ -1,4 +1,4 @@
-"""A web service whose agents ask people: a `Runtime` in its lifespan, events as SSE.
+"""A web service whose agents ask people; it runs a `Runtime` and sends events as SSE.
 
 Called as ``web_service.py STORE FOLDER GRACE_S``; prints its port.
 """

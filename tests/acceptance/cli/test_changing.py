@@ -1,4 +1,4 @@
-"""Commands that change where a session continues: each appends, none rewrites."""
+"""Commands that change where a session continues: each appends to the log, and none rewrites it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``perdure chat --session``: the agent that an ``--agent FILE`` gave stays in force."""
+"""``perdure chat --session``: the agent from ``--agent FILE`` stays in force."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings and agents as people use them: as processes, in a project, with files of their own."""
+"""Settings and agents as people use them: with real commands, in a project, and with own files."""
 
 from __future__ import annotations
 

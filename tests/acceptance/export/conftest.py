@@ -28,14 +28,14 @@ async def page_of(
 
 @pytest.fixture(scope="module")
 def tab(chromium: str) -> Generator[Page]:
-    """A tab for the tests of a module, one after the other."""
+    """A tab that the tests of a module use one after the other."""
     with browsing(chromium) as page:
         yield page
 
 
 @pytest.fixture
 def page(tab: Page) -> Page:
-    """The tab in its first state: a wide window, the light colour scheme, no complaint yet."""
+    """The tab in its first state, with a wide window, the light colour scheme and no complaint."""
     tab.events.clear()
     tab.sized(1280, 900)
     return tab

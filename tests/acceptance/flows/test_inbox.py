@@ -16,7 +16,7 @@ TOOLS = ("--tool", "read_file", "--tool", "write_file")
 
 @pytest.fixture
 def project(world: World) -> World:
-    """A project whose files were created."""
+    """A project that `flow init` created."""
     flow(world, "init")
     return world
 

@@ -1,4 +1,4 @@
-"""`--wait`, and the report of `flow show` about processes, with real ones and a real `kill -9`."""
+"""`--wait`, and the report of `flow show` about processes: with real processes and `kill -9`."""
 
 from __future__ import annotations
 

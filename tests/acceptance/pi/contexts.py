@@ -34,12 +34,12 @@ _NO_RESULT = ("No result provided", prompts.CALL_INTERRUPTED)
 
 
 def pieces_of_pi(messages: Sequence[Mapping[str, Any]]) -> list[Piece]:
-    """What pi sends."""
+    """The pieces of the context that pi sends."""
     return _settled(piece for message in messages for piece in _of_pi(message))
 
 
 def pieces_of(context: Context) -> list[Piece]:
-    """What perdure sends."""
+    """The pieces of the context that perdure sends."""
     return _settled(
         piece
         for each in context.messages

@@ -18,13 +18,13 @@ BEGUN = (ThinkingDelta("hm"), TextDelta("so f"))
 
 
 async def kept(theatre: Theatre) -> bool:
-    """Whether a part of the answer is in the store, once the time to store it has come."""
+    """Advance the clock until parts are stored; return whether a part of the answer is."""
     theatre.clock.advance(EVERY_S)
     return await theatre.memory.partial(StreamId("s")) is not None
 
 
 async def cut(by: str, policy: InterruptPolicy) -> tuple[Theatre, Chat]:
-    """A session whose only answer was cut by `by` after its first words."""
+    """A session whose only answer was cut after its first words; `by` names the cause."""
     hold = Hold()
     ends = (ModelUnavailable("p:main", "broke"),) if by == "provider" else (hold,)
     theatre = Theatre(main=[(*BEGUN, *ends), words("yes")])

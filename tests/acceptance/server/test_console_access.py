@@ -1,4 +1,4 @@
-"""Every view of the console with a screen reader's rules, in both colour schemes and widths."""
+"""The accessibility of every view of the console, in both colour schemes and both widths."""
 
 from __future__ import annotations
 

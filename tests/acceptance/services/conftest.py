@@ -34,7 +34,7 @@ async def until(holds: Callable[[], bool]) -> None:
 
 @dataclass
 class Desk:
-    """The support desk: its folder, its providers, and the process that serves it."""
+    """The support desk, with its folder, its providers, and the process that serves it."""
 
     folder: Path
     openai: ModelServer
