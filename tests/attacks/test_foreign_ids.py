@@ -1,4 +1,4 @@
-"""Files that claim the id of a session imported from another file: none is merged."""
+"""A file that claims the id of a session from another file is never merged with that session."""
 
 from __future__ import annotations
 

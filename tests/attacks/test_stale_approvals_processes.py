@@ -80,7 +80,7 @@ def test_call_changed_between_three_processes_requires_new_approval(
 
 
 def test_inbox_shows_all_data_that_an_answer_is_bound_to(world: World) -> None:
-    """Every argument, the folder, the hashes, the diff and the text of always."""
+    """Every argument, the folder, the hashes, the diff and the text of the answer "always"."""
     content = "\n".join(f"line {n} \x1b[2K\u202e" for n in range(400))
     call = json.dumps({"path": "a.txt", "content": content})
     world.run("chat", "-p", f"/tool write_file {call}")

@@ -184,7 +184,7 @@ async def copy_into(path: Path) -> None:
 
 
 async def restore_of(path: Path) -> None:
-    """A backup whose file was changed, and its manifest with it."""
+    """Restore a backup whose file was changed, with a manifest of the changed file."""
     good = await good_store(path.with_name("origin.db"))
     folder = path.with_name("backup")
     await back_up(address(good), folder)

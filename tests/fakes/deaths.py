@@ -20,7 +20,7 @@ PIPE_BYTES = 65_536
 class ForksImports:
     """Modules of the library that forks import: this process imports them for later forks.
 
-    Loading it lazily saves most of the time of a short process.
+    A fork that need not import them saves most of the time of a short process.
     """
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from ipaddress import ip_address
 
 Answers = Callable[[str, int], Sequence[str]]
-"""Name and number of the question about it (from 1) -> addresses."""
+"""A name, and the number of the query for this name (from 1) -> its addresses."""
 
 _A, _AAAA = 1, 28
 

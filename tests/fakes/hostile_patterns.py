@@ -148,7 +148,7 @@ def growth(work: Callable[[Any], object], made: Callable[[int], Any], length: in
 
 
 def _four_times(work: Callable[[Any], object], text: Any) -> None:
-    """Run `work` four times: the time of a four times larger text if `work` is linear."""
+    """Run `work` four times: linear work takes this time for a text that is four times as long."""
     for _ in range(4):
         work(text)
 

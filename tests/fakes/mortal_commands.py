@@ -54,7 +54,7 @@ class Ended(msgspec.Struct, frozen=True):
 
     @property
     def is_killed(self) -> bool:
-        """It did not end by itself."""
+        """Return whether the command was killed and did not end by itself."""
         return self.code == -signal.SIGKILL
 
 

@@ -38,7 +38,7 @@ def flow(world: World, *words: str, code: int = 0) -> Ended:
 
 @pytest.fixture
 def built(world: World) -> Path:
-    """Return the file that the owner's command creates, in a project whose files were created."""
+    """Return the file that the owner's command creates, in a project that `flow init` created."""
     (world.folder / "workflow.yaml").write_text(WORKFLOW)
     (world.folder / "scenario.yaml").write_text(SCENARIO)
     return world.folder / "built"

@@ -28,7 +28,7 @@ S = "shared"
 
 
 async def push(session: Session, name: str, count: int) -> list[str]:
-    """Append `count` messages; the ids of the acknowledged entries."""
+    """Append `count` messages; return the ids of the acknowledged entries."""
     return [(await session.append(user(f"{name} {number}"))).id for number in range(count)]
 
 
