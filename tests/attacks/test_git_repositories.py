@@ -392,7 +392,7 @@ async def test_git_tools_work_in_a_submodule(scene: Scene) -> None:
     assert SUBJECT in run.output.text
 
 
-async def test_file_with_a_filter_is_shown_and_not_committed(scene: Scene) -> None:
+async def test_git_tools_show_but_do_not_commit_a_file_with_a_filter(scene: Scene) -> None:
     scene.write(".gitattributes", "*.bin filter=lfs\n")
     git(scene.repository, "config", "--global", "filter.lfs.clean", str(scene.program))
     scene.write("x.bin", "content")

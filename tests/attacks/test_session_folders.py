@@ -371,7 +371,9 @@ async def test_link_swapped_in_during_an_append_is_not_followed(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("kind", ["retention", "quota", "keys"])
-async def test_invalid_session_file_limit_is_refused_by_name(kind: str, tmp_path: Path) -> None:
+async def test_error_for_an_invalid_limits_file_of_session_files_names_the_file(
+    kind: str, tmp_path: Path
+) -> None:
     folder, _ = await planted(tmp_path, lambda _folder, _outside: None)
     place = folder / ".perdure" / "limits" / file_name_of(kind)
     place.parent.mkdir(exist_ok=True)

@@ -96,7 +96,7 @@ async def test_second_chat_of_a_session_can_stop_the_turn_of_the_first_chat(
         assert [(await each).end for each in (chat.turn, second.turn)] == [end] * 2
 
 
-async def test_turn_suspended_by_its_chat_continues_for_following_chat(
+async def test_turn_suspended_by_its_chat_continues_in_the_chat_that_follows_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(led_turn, "LOOK_S", 0.01)

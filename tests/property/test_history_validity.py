@@ -79,7 +79,7 @@ def test_text_only_history_is_valid_too(log: TreeLog, budget: int) -> None:
 
 
 @given(st.lists(messages, max_size=12))
-def test_making_a_history_valid_twice_changes_nothing(said: list[Message]) -> None:
+def test_making_a_valid_history_valid_again_changes_nothing(said: list[Message]) -> None:
     once = valid_history([ContextMessage(message, None) for message in said])
     assert valid_history(once) == once
 

@@ -133,7 +133,7 @@ def test_valid_workflows_match_schema(change: tuple[str, str], is_right: bool) -
             parse(text)
 
 
-def test_schema_is_written_in_only_one_json_form() -> None:
+def test_written_schema_text_decodes_to_the_same_schema() -> None:
     for schema in make_schemas.schemas().values():
         text = make_schemas.text_of(schema)
         assert msgspec.json.decode(text) == schema

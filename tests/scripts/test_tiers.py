@@ -52,7 +52,7 @@ def test_each_tier_includes_tests_of_previous_tier() -> None:
         assert selected(test, markers) >= selected(check, markers), markers
 
 
-def test_check_runs_folders_of_checked_tests() -> None:
+def test_make_check_runs_the_folders_of_tests_marked_checked() -> None:
     runs = re.findall(r"\$\(QUICK\) (tests/\w+)", (REPOSITORY / "Makefile").read_text("utf-8"))
     assert {f"{folder}/" for folder in runs} == set(CHECKED)
 

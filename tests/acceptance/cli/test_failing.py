@@ -339,7 +339,7 @@ def test_prompt_from_shell_that_is_not_utf8_is_rejected(sample: World) -> None:
     assert len(sample.ok("sessions", "list", "--json").json) == 1
 
 
-def test_title_label_or_reason_that_is_not_utf8_is_rejected(sample: World) -> None:
+def test_text_that_is_not_utf8_is_rejected_as_title_label_or_reason(sample: World) -> None:
     for words in (
         ("sessions", "rename", SAMPLE_ID),
         ("sessions", "label", SAMPLE_ID, "4"),

@@ -31,7 +31,7 @@ def test_erased_session_is_not_found_and_the_store_stays_valid(sample: World) ->
     assert again["id"] == certificate["id"]
 
 
-def test_only_the_selected_sessions_are_erased(sample: World) -> None:
+def test_refused_erasure_commands_change_nothing(sample: World) -> None:
     taken = sample.folder / "taken.json"
     taken.write_text("{}")
 

@@ -126,7 +126,7 @@ def test_doctor_reports_leftover_files(sample: World) -> None:
     assert "store.db-damaged" in told["damaged"]["detail"]
 
 
-def test_copy_command_with_forks_and_list_of_forks_include_forks_of_forks(sample: World) -> None:
+def test_copying_or_listing_the_forks_of_a_session_includes_forks_of_forks(sample: World) -> None:
     fork = sample.ok("sessions", "fork", SAMPLE_ID, "3", "--json").json["session"]
     inner = sample.ok("sessions", "fork", fork, "--json").json["session"]
     sample.ok("chat", "-p", "a session of its own")

@@ -125,7 +125,7 @@ def test_two_processes_can_index_at_once(sample: World) -> None:
     assert sample.ok("store", "verify", "--json").json["ok"]
 
 
-def test_search_accepts_the_first_and_last_date(sample: World) -> None:
+def test_search_accepts_the_earliest_and_the_latest_possible_date(sample: World) -> None:
     everything = sample.ok("sessions", "search", "tide", "--since", "0001-01-01", "--json").json
     assert (
         everything

@@ -145,7 +145,7 @@ def test_warning_about_a_typed_credential_explains_how_the_message_is_stored(
     assert (refused.code, "stored and sent" in refused.err) == (2, False)
 
 
-def test_help_word_prints_help_and_unknown_command_suggests_a_command(
+def test_word_help_prints_help_and_unknown_command_suggests_a_known_one(
     world: World,
 ) -> None:
     assert world.ok("help", "sessions", "fork").out == world.ok("sessions", "fork", "-h").out

@@ -175,7 +175,9 @@ def stored_original(world: World, program: str) -> tuple[Path, str, str]:
 
 
 @pytest.mark.parametrize("program", list(ORIGINALS))
-def test_continue_in_of_an_untouched_import_names_the_original(world: World, program: str) -> None:
+def test_continue_in_command_for_an_untouched_import_names_the_original(
+    world: World, program: str
+) -> None:
     """Before, the command wrote a copy with another id next to the original."""
     file, session, command = stored_original(world, program)
     ended = world.ok("continue-in", session, program)
@@ -188,7 +190,9 @@ def test_continue_in_of_an_untouched_import_names_the_original(world: World, pro
 
 
 @pytest.mark.parametrize("program", ["claude-code", "operator"])
-def test_continue_in_of_a_grown_or_changed_import_writes_a_copy(world: World, program: str) -> None:
+def test_continue_in_command_for_a_grown_or_changed_import_writes_a_copy(
+    world: World, program: str
+) -> None:
     file, session, _ = stored_original(world, program)
 
     def handed(*options: str) -> str:

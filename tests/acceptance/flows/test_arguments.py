@@ -148,7 +148,9 @@ def test_names_above_their_length_limit_are_refused(world: World, project: Path)
     assert (ended.code, "limits.name_characters = 200" in ended.err) == (1, True), ended.err
 
 
-def test_role_added_with_a_long_name_keeps_the_graph(world: World, project: Path) -> None:
+def test_flow_keeps_its_graph_if_an_added_role_has_too_long_a_name(
+    world: World, project: Path
+) -> None:
     (project / "scenario.yaml").write_text(ASKS_FIRST)
     flow(world, *RUN, code=1)
     added = "{id: more, role: " + "r" * 115 + "}"

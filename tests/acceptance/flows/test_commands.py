@@ -224,7 +224,7 @@ def files_in(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
-def test_flow_folder_of_another_format_version_is_refused_by_name(project: World) -> None:
+def test_error_for_a_flow_folder_of_another_format_version_names_the_flow(project: World) -> None:
     flow(project, "run", *ALLOWED, code=1)
     flow(project, "export", "f", "-o", "state/p/f")
     file = project.folder / "state" / "p" / "f" / "flow.json"

@@ -175,7 +175,9 @@ async def test_resume_with_a_model_replaces_the_models_of_started_roles(world: W
     assert not [entry for entry in entries if entry.kind == AgentBound.kind]
 
 
-def test_unknown_provider_of_a_new_flow_is_refused_first(world: World) -> None:
+def test_new_flow_with_an_unknown_provider_is_refused_before_anything_is_stored(
+    world: World,
+) -> None:
     (world.folder / "workflow.yaml").write_text(WORKFLOW)
     for words in (
         ("-m", "opnai:x"),

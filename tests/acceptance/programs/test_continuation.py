@@ -188,7 +188,9 @@ async def test_program_resumes_session_that_pi_began(
     assert in_order(("Which bird is it?", "A heron.", "And what does it eat?"), sent)
 
 
-async def test_continue_in_operator_writes_the_file_to_the_only_profile(world: World) -> None:
+async def test_continue_in_command_for_operator_writes_the_file_to_the_only_profile(
+    world: World,
+) -> None:
     sessions = world.home / ".operator" / "profiles" / "ana" / "sessions"
     sessions.mkdir(parents=True)
     session = await bird_session(world)

@@ -119,7 +119,7 @@ async def test_fork_with_another_folder_uses_it_in_every_store_and_its_forks_inh
         assert (await answering.resume(chat.id)).workspace.working_dir == str(shops.first)
 
 
-async def test_fork_of_import_works_in_its_folder_under_local_agent(tmp_path: Path) -> None:
+async def test_fork_of_an_import_works_in_its_folder_with_a_local_agent(tmp_path: Path) -> None:
     shops = Shops(tmp_path)
     agent = Agent("local", model="scripted:main", tools=("read_file",))
     async with perdure.open("memory:") as store:
@@ -268,7 +268,7 @@ async def test_session_continues_after_its_folder_was_moved_away(tmp_path: Path)
         assert found.id == "s"
 
 
-def test_blocking_chat_takes_a_file_and_variables(tmp_path: Path) -> None:
+def test_blocking_chat_accepts_a_file_and_variables(tmp_path: Path) -> None:
     shops = Shops(tmp_path)
     players = Players()
     with (

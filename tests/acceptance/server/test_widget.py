@@ -164,7 +164,9 @@ async def test_signed_visitor_gets_its_session_and_new_tokens(
 
 
 @pytest.mark.all_only
-async def test_chat_works_by_keyboard_and_is_announced(tmp_path: Path, chromium: str) -> None:
+async def test_widget_chat_works_by_keyboard_and_announces_new_messages(
+    tmp_path: Path, chromium: str
+) -> None:
     async with (
         served(tmp_path, ["Yes."]) as server,
         visiting(chromium, server, (390, 844)) as visit,
