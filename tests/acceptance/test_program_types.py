@@ -16,11 +16,11 @@ from tests.conftest import REPOSITORY
 EXAMPLES = sorted((REPOSITORY / "examples").rglob("*.py"))
 BLOCK = re.compile(r"^(?:<!-- (\S+) -->\n)?```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 UNUSED = "# pyright: reportUnusedVariable=false\n"
-"""A guide names values to show what a call returns."""
+"""Guides assign some values only to show what a call returns."""
 
 
 def blocks(document: str) -> list[tuple[str, str]]:
-    """The Python code of a document, each with the name above it."""
+    """The blocks of Python code in a document, each with the name above it."""
     return BLOCK.findall((REPOSITORY / document).read_text("utf-8"))
 
 

@@ -42,7 +42,7 @@ class Row:
     """A call answered with "always", the text of the grant, and other calls.
 
     `same` are calls that the grant covers; `others` are calls that need approval, each with the
-    change of the folder before it. A text may hold {folder}.
+    change of the folder before it. A text may contain {folder}.
     """
 
     tool: str

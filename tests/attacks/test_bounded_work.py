@@ -153,7 +153,7 @@ def test_reading_a_hostile_file_fails_quickly(tmp_path: Path, reader: str, kind:
 
 
 def flow_folder(folder: Path) -> Path:
-    """A-Society's folder of a flow that can be imported; the folder of its role."""
+    """Write an A-Society folder of a flow that can be imported; return the folder of its role."""
     role = folder / "roles" / "owner"
     role.mkdir(parents=True)
     (folder / "flow.json").write_text(json.dumps(RUN))

@@ -303,7 +303,7 @@ OTHERS = tuple(form for form in FORMS if form not in FAILED_BEFORE)
 
 
 def marks_of(form: str) -> tuple[pytest.MarkDecorator, ...]:
-    """Mark most forms that never failed for `make test-all` only."""
+    """Mark most of the forms that never failed, so that only `make test-all` runs them."""
     if form in FAILED_BEFORE:
         return ()
     return (pytest.mark.full_only,) if OTHERS.index(form) % 10 == 0 else (ALL_ONLY,)

@@ -52,7 +52,7 @@ class FlowOracle:
         self._sent: set[str] = set()
         self._awaiting: set[str] = set()
         self._choosing: dict[str, str] = {}
-        """Nodes that wait until their role is configured, and that role."""
+        """Node that waits until its role is configured -> that role."""
         self._staged: dict[str, tuple[kinds.HandoffTarget, ...]] = {}
         self._replies: dict[str, str] = {}
         self._stopped: set[str] = set()

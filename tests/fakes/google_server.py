@@ -13,7 +13,7 @@ from tests.fakes.plans import Plan
 from tests.fakes.signatures import signature_of
 
 MODEL = "google:gemini-3-pro-preview"
-"""A model that wants the signatures of its calls back."""
+"""A model that requires the signatures of its calls in later requests."""
 
 _FINISH = {"length": "MAX_TOKENS", "content_filter": "SAFETY"}
 _STATUS = {

@@ -124,7 +124,10 @@ class Log:
 
 @dataclass(frozen=True)
 class Form:
-    """One way to be obeyed. `header` are fields of the stream's header."""
+    """One way in which a forged log tries to be obeyed.
+
+    `header` are fields of the stream's header.
+    """
 
     name: str
     forge: Callable[[Log, Bait], None]

@@ -50,7 +50,7 @@ _OPEN_UNTIL = 16
 
 _PICTURE = b"a picture"
 _LATER = frozenset({"turn_started", "turn_finished", "content_erased", "hologram"})
-"""Kinds that only the store itself may write, or whose body is not to be touched."""
+"""Kinds that only the store itself may write, or whose body must not change."""
 
 
 def marked(value: object, field: str = "") -> object:

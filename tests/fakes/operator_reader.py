@@ -14,7 +14,7 @@ from typing import Any, cast
 
 Record = dict[str, Any]
 Spoken = tuple[str, tuple[Any, ...]]
-"""A message of the context: its role, and its parts in a form of their own."""
+"""A message of the context: its role, and its parts in a form that can be compared."""
 
 _FIELDS: dict[str, tuple[str, ...]] = {
     "message": ("message",),

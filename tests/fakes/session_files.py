@@ -28,7 +28,7 @@ def files_below(folder: Path, pattern: str = "*") -> list[Path]:
 
 
 async def context_of(store: SessionStore, session: str) -> list[Piece]:
-    """Return the text of the store's context by pieces, without the text around summaries."""
+    """Return the text of the store's context in pieces, without the text around summaries."""
     stream = StreamId(session)
     window = await store.context_window(stream, (await store.state(stream)).leaf)
     pieces: list[Piece] = []

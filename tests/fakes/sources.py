@@ -72,7 +72,7 @@ def _files_of(name: Format) -> tuple[tuple[str, ...], Callable[[str], bytes]]:
 
 
 ROWS = b'{"program":'
-"""How the lines of a session in a database begin; its last line changes with each message."""
+"""The beginning of each line of a database's session; the last line changes with each message."""
 
 FILES: dict[FormatName, tuple[tuple[str, ...], Callable[[str], bytes]]] = {
     name: _files_of(name) for name in FORMATS

@@ -35,7 +35,7 @@ class Network:
         return HUB_ADDRESS if self.is_apart else LOOPBACK
 
     def within(self, machine: int | None) -> tuple[str, ...]:
-        """Return the arguments before a command that runs on a machine; None: on the hub."""
+        """Return the arguments before a command that make it run on a machine; None is the hub."""
         return ("ip", "netns", "exec", self._name(machine)) if self.is_apart else ()
 
     def part(self, machine: int) -> None:

@@ -79,7 +79,7 @@ def _repeated(content: bytes) -> bytes:
 
 
 def _longer_log(content: bytes) -> bytes:
-    """Return a log that repeats the entries of `content`, or repeat `content` if it has none."""
+    """Return a log with the entries of `content` repeated; without entries, repeat `content`."""
     try:
         bundle = native.parse(content, "source")
     except FormatError:

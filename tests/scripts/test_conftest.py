@@ -1,4 +1,4 @@
-"""The fixtures of tests/conftest.py: found, missing and counted, or named wrongly."""
+"""The optional parts in tests/conftest.py: found, missing and counted, or named wrongly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every test that the documents of promises name exists, so that each promise is tested."""
+"""Every test named in the documents of promises exists, so that each promise is tested."""
 
 from __future__ import annotations
 

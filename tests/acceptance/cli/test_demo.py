@@ -20,7 +20,7 @@ CLUSTER_CLAIMS = 7
 
 @pytest.fixture
 def stage(world: World) -> World:
-    """A world that contains its temporary folders."""
+    """A world whose temporary folders are inside of its own folder."""
     return World(world.folder, {"TMPDIR": str(world.folder)})
 
 

@@ -1,4 +1,4 @@
-"""The first run at a terminal: the default store is offered with a key."""
+"""The first run at a terminal: perdure offers to encrypt the default store."""
 
 from __future__ import annotations
 

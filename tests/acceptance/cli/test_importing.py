@@ -1,4 +1,4 @@
-"""`perdure import` of folders: the bar, the lines, and the effect of a bad file on the others."""
+"""`perdure import` of folders: the progress bar, the lines, and bad files among good ones."""
 
 from __future__ import annotations
 

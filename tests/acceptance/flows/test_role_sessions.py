@@ -1,4 +1,4 @@
-"""The sessions of roles through the command line: erased, compacted, chatted in, with costs."""
+"""The sessions of roles on the command line: erase them, compact them, chat in them, see costs."""
 
 from __future__ import annotations
 

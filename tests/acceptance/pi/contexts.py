@@ -28,7 +28,7 @@ _LEAD_INS = (
 )
 _COMMAND = re.compile(r"(?:Ran|I ran this command:) `(.*?)`\n+(?:```\n(.*?)\n```|)", re.DOTALL)
 FAILED = "(failed)"
-"""How the text of an answer that failed begins, in the sessions that the driver makes."""
+"""The beginning of the text of a failed answer, in the sessions that the driver makes."""
 
 _NO_RESULT = ("No result provided", prompts.CALL_INTERRUPTED)
 
