@@ -103,7 +103,7 @@ def test_kills_cover_all_commits_of_flow(tmp_path: Path, kind: Kind) -> None:
         assert commits_of(child, 0) == COMMITS[kind]
 
 
-def test_roles_are_informed_of_declined_handoffs_and_get_their_task_after_a_compaction(
+def test_roles_learn_of_declined_handoffs_and_get_their_task_after_a_compaction(
     wholes: dict[Kind, Whole],
 ) -> None:
     run, happened, said = wholes["declined"]

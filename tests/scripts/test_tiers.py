@@ -71,7 +71,7 @@ class FakeItem:
         self.markers.append(marker)
 
 
-def test_tests_in_the_folders_of_make_check_are_marked_checked_unless_marked_for_later() -> None:
+def test_tests_in_folders_of_make_check_are_marked_checked_unless_marked_for_later() -> None:
     items = [FakeItem(f"{folder}test_a.py::test_b") for folder in (*CHECKED, "tests/attacks/")]
     items += [FakeItem(f"{CHECKED[0]}test_a.py::test_b", later) for later in sorted(LATER)]
     pytest_collection_modifyitems(cast("list[pytest.Item]", items))

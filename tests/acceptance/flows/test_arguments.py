@@ -118,7 +118,7 @@ def test_store_without_flow_support_raises_unsupported(world: World, project: Pa
     assert "a jsonl store has no flows" in ended.err
 
 
-def test_run_command_reports_that_the_scripted_model_writes_outside_the_record_folder(
+def test_run_command_reports_that_the_scripted_model_writes_outside_the_record(
     world: World,
 ) -> None:
     flow(world, "init")
