@@ -82,6 +82,11 @@ async def browsing(
             )
             await page.goto(f"{server.url}/")
             await page.wait_for_selector(".rail")
-            yield found
+            try:
+                yield found
+            except Exception as error:
+                shown = await page.locator("body").inner_text()
+                error.add_note(f"{page.url} showed:\n{shown}\nerrors: {found.complaints}")
+                raise
         finally:
             await program.close()

@@ -45,14 +45,17 @@ class Death(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """One run: its folder, its policies, and the point at which it dies."""
+    """One run: its folder, its policies, and the point at which it dies.
+
+    Without an `answer`, the process does not answer its questions.
+    """
 
     database: str
     effects: str
     on_unknown: UnknownPolicy = "ask"
     on_interrupt: InterruptPolicy = "retry"
     death: Death = Death()
-    answer: str = "skip"
+    answer: str | None = "skip"
     chunk_delay_s: float = 0.0
     max_cost_microcents: int = 0
 
@@ -194,14 +197,14 @@ async def finished(plan: Plan, store: Store, acknowledge: int | None = None) -> 
     chat = await begun(plan, store, acknowledge)
     if chat.turn is not None:
         async for event in chat.turn:
-            if getattr(event, "type", "") == "inbox:question":
-                await answer_all(plan, chat)
+            if plan.answer is not None and getattr(event, "type", "") == "inbox:question":
+                await answer_all(chat, plan.answer)
     return chat
 
 
-async def answer_all(plan: Plan, chat: Chat) -> None:
-    """Answer every open question with the plan's answer if possible, else with the first choice."""
+async def answer_all(chat: Chat, answer: str) -> None:
+    """Answer every open question with `answer` if it is a choice, else with the first choice."""
     for asked in await chat.session.questions():
         choices = asked.question.choices
-        choice = plan.answer if plan.answer in choices else choices[0]
+        choice = answer if answer in choices else choices[0]
         await chat.session.answer(asked.id, choice, by="the test")
