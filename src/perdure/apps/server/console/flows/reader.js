@@ -19,8 +19,9 @@ export function useReader(read, fail, keys, version) {
     (async () => {
       while (now.isDue && !now.isOver) {
         now.isDue = false;
-        await latest.current(() => now.isOver);
+        await latest.current(() => now.isOver).catch((error) => now.isOver || fail(error));
       }
-    })().catch((error) => now.isOver || fail(error)).finally(() => { now.isReading = false; });
+      now.isReading = false;
+    })();
   }, [...keys, version]);
 }
