@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import socket
+from contextlib import suppress
 from pathlib import Path
 
 _NAME = re.compile(r"(?:.*, )?pid (?P<pid>\d+) on (?P<host>\S+) \((?P<space>\d+)\.(?P<start>\d+)\)")
@@ -23,7 +24,9 @@ def this_process() -> str:
     Shape: if the system does not report start times, the brackets contain a random number.
     """
     pid, host = os.getpid(), socket.gethostname()
-    space, start = _process_space(), _start_of(pid)
+    space, start = _process_space(), None
+    with suppress(OSError):
+        start = _start_of(pid)
     if space is None or start is None:
         return f"pid {pid} on {host} (0.{_CHOSEN})"
     return f"pid {pid} on {host} ({space}.{start})"
@@ -35,13 +38,16 @@ def named_process(owner: str | None) -> str:
 
 
 def is_gone(name: str) -> bool:
-    """Whether the process `name` is certainly dead; False if its state is unknown."""
+    """Return True if the process `name` is certainly dead; False if its state is unknown."""
     found = _NAME.fullmatch(name)
     if found is None or found["host"] != socket.gethostname():
         return False
     if found["space"] != _process_space():
         return False
-    return _start_of(int(found["pid"])) != found["start"]
+    try:
+        return _start_of(int(found["pid"])) != found["start"]
+    except OSError:  # for example, this process has too many files open
+        return False
 
 
 def _process_space() -> str | None:
@@ -55,10 +61,13 @@ def _process_space() -> str | None:
 
 
 def _start_of(pid: int) -> str | None:
-    """Return the start time of the process `pid` in kernel ticks; None if it does not exist."""
+    """Return the start time of the process `pid` in kernel ticks; None if it does not exist.
+
+    Raises: OSError if the system does not say whether it exists.
+    """
     try:
         stat = (_PROC / str(pid) / "stat").read_text()
-    except OSError:
+    except (FileNotFoundError, ProcessLookupError):
         return None
     # The second field is the program's name in brackets, which may contain brackets and spaces.
     fields = stat.rpartition(")")[2].split()

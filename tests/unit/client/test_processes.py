@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 
@@ -44,6 +45,18 @@ def test_killed_process_that_is_not_reaped_is_reported_as_dead() -> None:
 def test_another_process_with_the_same_pid_is_not_the_same_process() -> None:
     head, _, start = this_process().rpartition(".")
     assert is_gone(f"{head}.{int(start[:-1]) + 1})")
+
+
+@linux
+def test_process_is_not_reported_as_dead_while_no_file_can_be_opened() -> None:
+    name = this_process()
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+    try:
+        is_reported_as_dead = is_gone(name)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert not is_reported_as_dead
 
 
 @pytest.mark.parametrize(
