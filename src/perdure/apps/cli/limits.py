@@ -228,10 +228,10 @@ def _tell(policy: Retention, nothing: str, *, as_json: bool) -> None:
 
 
 _SAID = {
-    "max_age_s": "sessions go, once they were made, after",
+    "max_age_s": "delete sessions after",
     "max_idle_s": "delete sessions without new messages after",
-    "max_sessions": "of sessions there are at most",
-    "max_bytes": "of content there is at most",
+    "max_sessions": "largest number of sessions",
+    "max_bytes": "largest size of all content",
 }
 """Limit of a retention policy -> text that describes it."""
 
