@@ -4,8 +4,9 @@
         session = await store.create(title="Trip")
         await session.append(perdure.user("Hello"))
 
-Each name is imported at its first use (PEP 562): ``import perdure`` imports nothing else, and a
-program only imports what it uses. ``perdure.blocking`` has the same calls without async.
+Each name is imported at its first use (PEP 562): ``import perdure`` loads no other module of
+perdure, and a program loads only the modules that it uses. ``perdure.blocking`` has the same calls
+without async.
 
 The table below lists the public names. Errors are in `perdure.errors`; other types of arguments and
 results are in `perdure.types`. Type checkers read ``__init__.pyi``, which

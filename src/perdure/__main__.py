@@ -15,7 +15,7 @@ INTERRUPTED = 130
 def run() -> int:
     """Run the command line and return its exit code.
 
-    Ctrl-C during startup also exits, without a message.
+    Ctrl-C during startup exits without a message.
     """
     try:
         with collector_paused_to_load():

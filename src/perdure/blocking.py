@@ -1,4 +1,4 @@
-"""`perdure.blocking`: the same calls without async, for scripts, notebooks and threads.
+"""`perdure.blocking`: the calls of `perdure` without async, for scripts, notebooks and threads.
 
     with perdure.blocking.open("sqlite:///agents.db") as store:
         session = store.create(title="Trip")
@@ -53,7 +53,7 @@ def __getattr__(name: str) -> object:
 class Store(handles.Store):
     """One namespace of a store.
 
-    `open` creates it; its event loop stops when the store is closed.
+    `open` creates a `Store`; the event loop of the store stops when the store is closed.
     """
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """`perdure.event_types`: one class for each type of durable event, for use in ``match``.
 
-The class of ``agent:tool_call`` is `AgentToolCall`, and so on; each is a `perdure.Event`. Type
-checkers read ``event_types.pyi``, which scripts/make_event_docs.py writes.
+For example, the class of ``agent:tool_call`` is `AgentToolCall`; each class is a subclass of
+`perdure.Event`. Type checkers read ``event_types.pyi``, which scripts/make_event_docs.py writes.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ class ScriptedModel:
     async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         """Stream the answer to `request`.
 
-        Raises: ModelError if the answer is an error, or if none is left.
+        Raises: ModelError if the answer is an error, or if no answer is left.
         """
         self.requests.append(request)
         name = request.model.partition(":")[2] or request.model

@@ -1,5 +1,5 @@
 """Implements the storage interfaces of agent frameworks with a perdure store.
 
-Each framework has a package, installed with the extra of the same name. Adapters import only from
-`perdure`.
+Each framework has a package here; the extra of the same name installs the framework. Adapters
+import only from `perdure`.
 """

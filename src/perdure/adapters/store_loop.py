@@ -37,7 +37,7 @@ class StoreLoop:
             raise
 
     async def finish(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work` to its end even if the caller is cancelled; raise the cancellation then."""
+        """Run `work` to its end even if the caller is cancelled; then raise the cancellation."""
         task = asyncio.ensure_future(self.call(work))
         cancelled: asyncio.CancelledError | None = None
         while not task.done():

@@ -1,1 +1,1 @@
-"""Programs built from the packages below: the command line and its user configuration."""
+"""Programs built from the other packages: the command line and its user configuration."""

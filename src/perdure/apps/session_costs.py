@@ -48,7 +48,7 @@ def prices_file(environment: Mapping[str, str]) -> Path:
 def sum_of(found: Sequence[UsageTotal]) -> UsageTotal:
     """Return the sum of all groups.
 
-    Its session count is 0, because a session may be in several groups.
+    The session count of the sum is 0, because a session may be in several groups.
     """
     calls = sum(each.calls for each in found)
     unpriced = sum(each.unpriced_calls for each in found)
@@ -74,7 +74,7 @@ async def uncounted_spending(store: Store, chat: Chat, prices: Mapping[str, Pric
 
 
 async def cost_lines(store: Store, session: StreamId, prices: Mapping[str, Price]) -> list[str]:
-    """Return cost and tokens of `session` and the agents it invoked, as `perdure usage` does.
+    """Return cost and tokens of `session` and the agents it invoked, as in `perdure usage`.
 
     An unknown cost is reported as unknown, not as 0. `prices` has the same meaning as in
     `Store.usage`.

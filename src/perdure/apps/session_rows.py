@@ -62,8 +62,8 @@ class RowFilter(msgspec.Struct, frozen=True, kw_only=True):
 
     Filtering by `model`, `agents` or `state` needs a read for each session.
 
-    If `among` is given, only these sessions are read. With `hides_ended`, ended sessions are not
-    listed.
+    If `among` is given, only the sessions in `among` are read. With `hides_ended`, ended sessions
+    are not listed.
     """
 
     scope: SessionScope = "listed"

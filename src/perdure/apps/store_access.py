@@ -67,9 +67,9 @@ def is_store_file(path: Path) -> bool:
 def copy_command(file: Path, target: str, namespace: str) -> str:
     """Return the command that copies the plain store in `file` to `namespace` of `target`.
 
-    The command removes the key from its environment, because the store in `file` has no key, and
-    uses the key for an SQLite `target`. If the key is in $PERDURE_KEY, the command names `KEYFILE`,
-    which the user must create.
+    The command unsets the variables of the key, because the store in `file` has no key. For an
+    SQLite `target`, the command names the key file. If the key is in $PERDURE_KEY, this file is
+    `KEYFILE`, which the user must create.
     """
     is_local = database_file(target) is not None or bool(own_folders(target))
     words = ["perdure", "store", "copy", target if is_local else "ADDRESS"]
@@ -134,7 +134,7 @@ def scratch_store() -> AbstractAsyncContextManager[Store]:
 
 @asynccontextmanager
 async def copied_store(named: str | None, namespace: str = NAMESPACE) -> AsyncGenerator[Store]:
-    """Open the store that a copy reads from, for an ``async with``; it must exist.
+    """Open the store that a copy reads from, for an ``async with``; the store must exist.
 
     Raises: the errors of `open_copied`.
     """
@@ -190,7 +190,7 @@ def _interruptible() -> Generator[None]:
 
 
 def _kept_key(address: str) -> StoreKey | None:
-    """Return the store's key from the keyring, or add a new one; None if that is impossible."""
+    """Return the store's key from the keyring; add a key if there is none. None if adding fails."""
     folder = Path(address.removeprefix(_SQLITE)).absolute().parent
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

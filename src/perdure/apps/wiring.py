@@ -35,7 +35,7 @@ change, run or send, the person may have to approve first; when they refuse, do 
 way. Say what you looked at and what you changed, and say so when you do not know."""
 
 READING: tuple[str, ...] = ("read_file", "list_directory", "search_files", "git_status")
-"""Tools of every chat that only read, and only files that the session's scope allows."""
+"""Read-only tools of every chat; they read only files that the session's scope allows."""
 
 CHANGING: tuple[str, ...] = ("write_file", "edit_file", "git_commit", "read_media")
 """More tools of every chat; all calls except those of the last tool need approval."""

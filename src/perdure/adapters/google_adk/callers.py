@@ -1,8 +1,8 @@
 """Sets the author of a tool result that another program appended without an author.
 
 If the running agent made a tool call, the ADK finds the call by its id when the user sends the
-result. The ADK quotes calls of other authors as text, and matches such a call only with a result
-that has the same author.
+result. The ADK quotes calls of other authors as text, and matches the call of another author only
+with a result of that author.
 """
 
 from __future__ import annotations
@@ -37,5 +37,5 @@ class Callers:
                 self._unknown.add(event.id)
 
     def has_calls_of(self, events: Iterable[Event]) -> bool:
-        """Return whether the calls of all results without an author were added."""
+        """Return whether, for each result without an author, its call was added."""
         return all(event.id not in self._unknown for event in events)

@@ -34,8 +34,7 @@ _HANDLE = re.compile(r"media://sha256-[0-9a-f]{64}")
 
 _Role = Literal["user", "assistant", "tool"]
 _CONTENT_ROLES: Mapping[str, str] = {"user": "user", "assistant": "model", "tool": "user"}
-"""Maps the role of a message to the role of its event's content, for events that do not store it.
-"""
+"""Maps a message's role to the role of an event's content, if the event does not store it."""
 _NONE: Mapping[str, object] = {"agent_state": None, "long_running_tool_ids": None}
 """Fields that `Event.model_dump` always returns, with their default values."""
 
@@ -50,13 +49,13 @@ _Part = (
 
 
 class AdkEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """An ADK event in `Message.foreign`, without its author and without the message's values.
+    """An ADK event in `Message.foreign`, without its author and the values that the message has.
 
-    Shape: `content` stores the fields of the event's content except its parts; None if the only
-    such field is the role ``model`` or ``user`` that the message implies. `parts` stores, for each
-    part of the event, the values that the message does not contain; ``{"whole": part}`` is a part
-    that the message does not contain at all. `parts` is empty if the message itself contains all
-    values of the event.
+    Shape: `content` stores the fields of the event's content, without the parts; it is None if the
+    only remaining field is a role (``model`` or ``user``) that the message implies. `parts` stores,
+    for each part of the event, the values that the message does not contain; ``{"whole": part}`` is
+    a part that the message does not contain at all. `parts` is empty if the message itself contains
+    all values of the event.
     """
 
     adk_event: Fields
@@ -253,7 +252,7 @@ def _role_of(fields: Fields, parts: list[Fields]) -> _Role | None:
 
 
 def _part(role: _Role, part: Fields, id: str) -> tuple[object, Fields] | None:
-    """Return `part` as a message part, and its remaining values; None if no part type fits."""
+    """Return `part` as a message part, and the values left over; None if no part type fits."""
     rest = dict(part)
     if role == "tool":
         return _result(rest, rest.pop("function_response"), id)

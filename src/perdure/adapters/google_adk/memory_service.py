@@ -83,7 +83,8 @@ class PerdureMemoryService(BaseMemoryService):
     ) -> None:
         """Delete a memory by the id that a search returned.
 
-        Adding the session again does not restore the memory; adding the deleted event itself does.
+        Adding the session again does not restore a deleted memory; adding the deleted event itself
+        does.
         """
         if memory_id:
             await self._loop.finish(self._memory(app_name, user_id).delete(memory_id))

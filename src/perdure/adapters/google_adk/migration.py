@@ -13,7 +13,7 @@ async def copy_sessions(
     app_name: str,
     user_id: str | None = None,
 ) -> dict[tuple[str, str], int]:
-    """Copy sessions of one user or all users; return the copied events per (user, session).
+    """Copy sessions of one user or all; return the number of copied events per (user, session).
 
     `source` is the service that stores the sessions, such as ``SqliteSessionService("adk.db")`` or
     ``DatabaseSessionService(url)`` for SQLite, PostgreSQL and MySQL; the copy does not change

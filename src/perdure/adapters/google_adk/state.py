@@ -1,4 +1,4 @@
-"""Computes the state of sessions, users and apps from its changes and from snapshots."""
+"""Computes the state of sessions, users and apps from stored changes and snapshots."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Metadata = Mapping[str, object]
 """The metadata of a session of the store."""
 
 SNAPSHOT: Final = "adk.state"
-"""`Note.note_type` of a note that stores the whole state; the newest such note has it as alias."""
+"""`Note.note_type` of notes that store the whole state; the newest one has this type as alias."""
 CHANGE: Final = "adk.state.change"
 """`Note.note_type` of a change of the state of a user or an app."""
 
 CREATED_AT: Final = "created_at"
-"""Metadata key of the session's creation time, which changes if the session is created again.
+"""Metadata key of the session's creation time; a session that is created again has a new time.
 
 Units: Unix seconds.
 """

@@ -1,4 +1,4 @@
-"""Ids of the sessions that store sessions, state and memory of the ADK."""
+"""Ids of the sessions that store the ADK's sessions, state and memory."""
 
 from __future__ import annotations
 

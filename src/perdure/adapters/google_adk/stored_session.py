@@ -53,7 +53,7 @@ from perdure.errors import (
 _ROUNDING_S = 0.001
 
 _SAID_AT_S = 1.0
-"""The event's time is stored in its message if it differs from the commit time by this or more."""
+"""A message stores the event's time if it differs by this or more from the commit time."""
 
 _FEW = 64
 """Number of newest entries that are read first if the events after a given time are wanted."""
@@ -105,7 +105,7 @@ class StoredSession:
     # ------------------------------------------------------------ reading
 
     async def fold(self, head: int) -> StateFold:
-        """Return the session's own state at `head`, its newest entry, or at an even newer entry."""
+        """Return the session's own state at its newest entry `head`, or at an even newer entry."""
         async with self._lock:
             return await self._current(head)
 
@@ -204,10 +204,10 @@ class StoredSession:
     ) -> None:
         """Append the event with the JSON data `fields`, and update the marker of `session`.
 
-        `session` must be up to date: its marker is compared with the store, or the time of its
-        newest event if it has no marker. Changes of the state of the user and the app are in the
-        same commit as the event.
-        Durable: the change is stored when this call returns. Raises: StaleSessionError.
+        `session` must be up to date: its marker is compared with the store; without a marker, the
+        time of its newest event is compared. Changes of the state of the user and the app are in
+        the same commit as the event. Durable: the change is stored when this call returns. Raises:
+        StaleSessionError.
         """
         async with self._lock:  # parallel agents of one run share `session`
             marker = marker_of(session)
@@ -349,7 +349,7 @@ def _is_snapshot(entry: perdure.Entry) -> bool:
 
 
 def _at(entry: Entry, timestamp: float) -> Entry:
-    """Return `entry`; set its time to `timestamp` if `entry` is a message of another time."""
+    """Return `entry`; if `entry` is a message with a different time, set it to `timestamp`."""
     if isinstance(entry, perdure.Custom) or abs(time.time() - timestamp) < _SAID_AT_S:
         return entry
     return msgspec.structs.replace(entry, said_at=round(timestamp * 1000))

@@ -37,7 +37,7 @@ CREATED: Final = "adk.created"
 BY: Final = "perdure.adapters.google_adk"
 
 _CACHED: Final = 256
-"""Maximum number of sessions, and of user states, whose newest state is cached."""
+"""Maximum number of cached sessions, and maximum number of cached user states."""
 
 
 class StoredSessions:
@@ -156,7 +156,7 @@ class StoredSessions:
             raise SessionNotFoundError(f"Session {session.id} not found.") from error
 
     async def add_copy(self, theirs: Session) -> int:
-        """Copy `theirs`, a session of another service; return the number of new events."""
+        """Copy the session `theirs` of another service; return the number of new events."""
         names = (theirs.app_name, theirs.user_id, theirs.id)
         stored = await self.current(*names)
         is_new = stored is None
@@ -270,7 +270,7 @@ def _made(metadata: Metadata, fold: StateFold, user: Fields, app: Fields) -> Ses
 
 
 def _described(id: str, metadata: Metadata) -> Metadata:
-    """Return `metadata`, the metadata of the session `id`.
+    """Return the given metadata of the session `id`.
 
     Raises: WrongArgument if the session was not created for the ADK.
     """

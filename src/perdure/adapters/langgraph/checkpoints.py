@@ -127,7 +127,7 @@ class CheckpointReader:
         return entry.stream == self.session.id and entry.seq > note.seq
 
     async def newest(self) -> set[Key]:
-        """Return the newest checkpoint of each namespace, and those needed to compute its values.
+        """Return each namespace's newest checkpoint, and the checkpoints needed for its values.
 
         A delta channel has no value in most checkpoints. For a delta channel, LangGraph needs the
         nearest earlier checkpoint that has a value for the channel, and the writes after that

@@ -43,7 +43,7 @@ class CheckpointBody(msgspec.Struct, frozen=True, gc=False):
 
 
 class WritesBody(msgspec.Struct, frozen=True, gc=False):
-    """The data of a note that stores pending writes; `before` is the id of the previous one."""
+    """The data of a note that stores pending writes; `before` is the id of the previous note."""
 
     ns: str
     checkpoint: str
@@ -52,7 +52,7 @@ class WritesBody(msgspec.Struct, frozen=True, gc=False):
 
 
 class NewestBody(msgspec.Struct, frozen=True, gc=False):
-    """The data of a note that names a namespace's newest checkpoint, or None if it has none."""
+    """The data of a note that names a namespace's newest checkpoint (None: there is none)."""
 
     ns: str
     checkpoint: str | None
@@ -113,7 +113,7 @@ def _decoded(entry: perdure.Entry, decoder: msgspec.json.Decoder[T]) -> T | None
 
 
 def note_in(entry: perdure.Entry, shape: type[T]) -> T | None:
-    """Return the data of a note as a `shape`; warn and return None if the data does not fit."""
+    """Return the data of a note as type `shape`; warn and return None if the data does not fit."""
     note = perdure.body_of(entry)
     try:
         return msgspec.convert(note.data if isinstance(note, perdure.Note) else None, shape)

@@ -46,7 +46,7 @@ class AsyncSaver(BaseCheckpointSaver[Any]):
 
     @property
     def _threads(self) -> Threads:
-        """The threads with this saver's serializer; `with_allowlist` returns another saver."""
+        """The threads, with this saver's serializer; savers of `with_allowlist` have another."""
         if self._made.serde is not self.serde:
             self._made = Threads(self._loop.store, self.serde)
         return self._made

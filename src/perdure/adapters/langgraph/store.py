@@ -36,7 +36,7 @@ from perdure.errors import WrongArgument
 
 _MORE = 4
 _SOME = 50
-"""A recall requests `_MORE` hits per item plus this, because older versions are hits, too."""
+"""A recall requests this plus `_MORE` hits per item, because older versions are hits, too."""
 
 
 class PerdureStore(BaseStore):

@@ -49,7 +49,7 @@ from perdure.errors import HeadConflict, InvalidEntry, WrongArgument
 T = TypeVar("T")
 
 Whole = Literal["values", "with messages"]
-"""What is stored with a checkpoint that is stored again: its values, or also readable messages."""
+"""What is stored for a checkpoint that is stored again: only values, or readable messages, too."""
 
 
 class Thread:
@@ -218,7 +218,7 @@ class Thread:
                 await self.put_writes(ns, id, writes)
 
     async def keep(self, kept: Collection[Key]) -> None:
-        """Delete all checkpoints except `kept`, and their writes, to free storage.
+        """Delete all checkpoints that are not in `kept`, with their writes, to free storage.
 
         First the kept checkpoints are stored again, without references to parts of deleted
         checkpoints. The entries of deleted checkpoints are erased only after the kept checkpoints
@@ -261,7 +261,7 @@ class Thread:
     async def _forget(self, gone: Sequence[Key], old: Sequence[Key], kept: Sequence[Key]) -> None:
         """Append notes that name the newest of `kept`, and notes that hide `gone` in forks.
 
-        `old` contains the checkpoints before the deletion.
+        `old` contains the checkpoints that existed before the deletion.
         """
         items: list[perdure.types.Item] = []
         aliases: list[str | None] = []

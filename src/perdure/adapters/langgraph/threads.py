@@ -24,7 +24,7 @@ from perdure.adapters.session_ids import session_id_of
 from perdure.errors import Erased, SessionExists, SessionNotFound, WrongArgument
 
 PREFIX: Final = "lg"
-"""A thread's session id begins with this, the number of earlier deletions if any, and a colon."""
+"""A thread's session id begins with this, the number of deletions (unless 0), and a colon."""
 
 THREAD: Final = "langgraph_thread"
 """Metadata key of the id of the thread."""
@@ -35,7 +35,7 @@ _THREADS: Final = 128
 """Maximum number of threads whose newest checkpoints are cached."""
 
 _GENERATIONS: Final = 10_000
-"""Maximum number of session ids of one thread, because the id of an erased session stays taken."""
+"""Maximum number of session ids of one thread; each deletion of the thread uses up one id."""
 
 
 class Threads:
@@ -214,7 +214,7 @@ class Threads:
                 self._threads.pop(thread_id, None)
 
     async def _keep(self, thread_id: str, is_kept: Callable[[dict[str, Any]], bool]) -> None:
-        """Delete the checkpoints of a thread whose metadata `is_kept` rejects."""
+        """Delete those checkpoints of a thread for whose metadata `is_kept` returns False."""
         thread = await self._current(thread_id)
         if thread is None:
             return

@@ -1,9 +1,9 @@
 """Channel values in checkpoints: only new values, and the changes of grown values, are stored.
 
 For each channel, a checkpoint records how many checkpoints earlier on its path the value is stored
-(`back`). A checkpoint stores a value whole or as a tail: bytes to append to a part of a value that
-is one or more checkpoints earlier on the path. A distance is a number of checkpoints, not an id, so
-it stays valid in a fork of the session.
+(`back`). A checkpoint stores a value whole or as a tail: bytes to append to a part of an earlier
+value, which is stored one or more checkpoints earlier on the path. A distance is a number of
+checkpoints, not an id, so it stays valid in a fork of the session.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ def whole_records(
 def combined(
     back: int, records: Sequence[Mapping[str, Any]], contents: Mapping[str, bytes]
 ) -> ChannelValue:
-    """Return the value computed from `records`, the result of `whole_records`."""
+    """Return the value computed from the `records` that `whole_records` returned."""
     whole = records[-1]
     value = ChannelValue(cast("str", whole["type"]), decoded(whole, contents))
     for record in reversed(records[:-1]):

@@ -1,8 +1,8 @@
 """Asks people for the approvals that a paused run of the SDK needs, with questions in the inbox.
 
-Before a state is stored, earlier questions about calls that it does not contain are withdrawn.
-After it is stored, the questions about its calls are asked. If the process is killed before they
-are asked, the next run from the stored state stops at the same calls and asks again.
+Before a state is stored, earlier questions about calls that are not in the state are withdrawn.
+After a state is stored, the questions about its calls are asked. If the process is killed before
+the questions are asked, the next run from the stored state stops at the same calls and asks again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CHOICES: Final = (ALLOW, "deny")
 """The possible answers to a question that this adapter asks."""
 
 SUPPORTED: Final = "openai-agents>=0.24,<0.25"
-"""The releases of the SDK that the extra installs. They have the private attributes used below."""
+"""The releases of the SDK that the extra installs: they have the private attributes used here."""
 
 _DECISIONS: Final = ("approvals", "function_tool_approvals", "hosted_mcp_approvals")
 """Fields in the context of a stored state that contain decisions of the program or of a person."""
@@ -38,7 +38,7 @@ _ENTRIES = 64
 
 
 class WantedApproval(msgspec.Struct, frozen=True):
-    """A call that waits for an approval, and the agent that wants to make it."""
+    """A call that waits for an approval, and the agent that wants to make the call."""
 
     agent: str
     call: perdure.ToolCallPart
@@ -50,7 +50,7 @@ class WantedApproval(msgspec.Struct, frozen=True):
 
     @property
     def digest(self) -> str:
-        """A hash of the question: its text, the call id, the tool and the arguments."""
+        """A hash of the question's text, call id, tool and arguments."""
         return _hash((self.text, self.call.id, self.call.name, _hash(self.call.args)))
 
 
@@ -142,7 +142,7 @@ async def is_answer_unused(session: perdure.Session, question: perdure.Entry) ->
 
 
 def _digest_of(entry: perdure.Entry) -> str:
-    """Return the `WantedApproval.digest` of the question in `entry`; "" for any other question."""
+    """Return the `WantedApproval.digest` of `entry`; "" if it is no question of this adapter."""
     question = perdure.body_of(entry)
     if not isinstance(question, perdure.types.Question) or question.topic != "program":
         return ""
@@ -157,7 +157,7 @@ def _hash(value: object) -> str:
 
 
 def without_decisions(text: str) -> str:
-    """Return the stored state `text` without approvals and rejections, including nested agents."""
+    """Return the stored state `text` without approvals and rejections, also of nested agents."""
     try:
         state = json.loads(text)
     except ValueError:  # the SDK rejects it, too

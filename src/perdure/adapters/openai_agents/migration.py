@@ -35,7 +35,7 @@ async def import_sqlite(
     *,
     messages_table: str = "agent_messages",
 ) -> dict[str, int]:
-    """Copy the sessions in a file of `SQLiteSession`; return the added items per session id.
+    """Copy the sessions in a file of `SQLiteSession`; return the number of new items by session.
 
     Repeating the call adds only new items. Rows that are not JSON objects are skipped.
     Durable: each item is stored before the next item is read.

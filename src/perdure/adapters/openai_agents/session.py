@@ -45,10 +45,13 @@ PREFIX: Final = "oa"
 """The stored id of an SDK session begins with this prefix and a colon."""
 
 RUN_STATE: Final = "openai.run_state"
-"""`Note.note_type` of a note that stores the state of a paused run; its alias begins with it."""
+"""`Note.note_type` of a note with a paused run's state; the note's alias begins with this type."""
 
 _GENERATIONS: Final = 1000
-"""Maximum number of ids of one session: an erased id stays taken if a fork shows its entries."""
+"""Maximum number of stored ids of one session.
+
+The id of an erased session stays taken if a fork shows its entries.
+"""
 
 _TAIL = 8
 """Number of entries that `pop_item` reads first; the last one nearly always contains an item."""
@@ -57,7 +60,7 @@ T = TypeVar("T")
 
 
 class _StoredState(msgspec.Struct, frozen=True):
-    """The state of a paused run as JSON, and the answers to its questions, by their digests."""
+    """The state of a paused run as JSON, and the answers to its questions, by question digest."""
 
     text: str
     answers: dict[str, perdure.types.Answer]
@@ -100,7 +103,7 @@ class PerdureSession:
         return self._id_of(0) if self._session is None else self._session.id
 
     def _id_of(self, generation: int) -> str:
-        """Return the session id to use; `generation` counts the erased sessions of this id."""
+        """Return a stored session's id; `generation` counts the erased sessions before it."""
         return session_id_of(f"{PREFIX}{generation or ''}", self.session_id)
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
@@ -143,7 +146,7 @@ class PerdureSession:
         """Store the state of a paused run with the session; None removes the stored state.
 
         Each call that waits for approval becomes a question. Questions about other calls are
-        withdrawn. `RunState.to_string` gets `options`. Durable: the state is stored on return.
+        withdrawn. `options` go to `RunState.to_string`. Durable: the state is stored on return.
         """
         wanted = approvals.undecided(state)
         text = None if state is None else state.to_string(**options)
@@ -157,7 +160,7 @@ class PerdureSession:
         Only one process may resume a stored state.
 
         A state from an import or an untrusted store is loaded without its decisions, so the resumed
-        run asks again. Its context is loaded: pass `context_override` if tools trust the context.
+        run asks again. The state's context is loaded: if tools trust it, pass `context_override`.
         """
         stored = await self._loop.call(self._state())
         if stored is None:

@@ -63,10 +63,10 @@ class Conversations:
         self._homes: dict[str, str] = {}
 
     async def _open(self, conversation_id: str) -> tuple[perdure.Session | None, str]:
-        """Return the session of a conversation and its id; if it has none, None and an unused id.
+        """Return a conversation's session and its id; if there is none, None and an unused id.
 
-        A fork cannot reuse the id of an erased session, so in this case the unused id contains a
-        number.
+        If the conversation's session was erased, the unused id contains a number, because a fork
+        cannot reuse the id of an erased session.
         """
         found: perdure.Session | None = None
         for number in count(1):
@@ -153,8 +153,8 @@ class Conversations:
     ) -> perdure.Session:
         """Create the session of `record`: a fork if its history begins in another session.
 
-        `new` are the first entries to append.
-        Raises: ConversationConflict if no session contains the entry that precedes them.
+        `new` are the first entries to append. Raises: ConversationConflict if no session contains
+        the entry that precedes `new`.
         """
         metadata = {"framework": "pydantic-ai", "conversation_id": record.conversation_id}
         before = new[0].parent_id if new else record.head_id

@@ -127,7 +127,7 @@ class PerdureDurability(BaseDurabilityCapability[AgentDepsT]):
 
 
 class _LedgerBackend(JournalCallableOperationBackend[_Config]):
-    """Runs each operation; the run's ledger stores its intent before, and its outcome after."""
+    """Runs each operation; the run's ledger stores an intent before it and an outcome after it."""
 
     async def execute(
         self,
@@ -169,10 +169,10 @@ class _LedgerBackend(JournalCallableOperationBackend[_Config]):
 
 
 def unknown_outcome(policy: OnUnknown | None, failure: str | None) -> dict[str, Any] | None:
-    """Return the outcome to use for a call that did not end; None if the call must be repeated.
+    """Return the outcome for a call that failed or did not end; None if it must be repeated.
 
-    Shape: the outcome has the format of tool results in Pydantic AI's journals. `failure` is the
-    text of the error with which the call ended in an earlier process.
+    Shape: the outcome has the format of tool results in Pydantic AI's journals. If the call failed
+    in an earlier process, `failure` is the text of the error.
     """
     if policy == "ask":
         return {"kind": "approval_required", "metadata": {"outcome": failure or "unknown"}}

@@ -116,7 +116,7 @@ def opaque_item(entry: ConversationEntry) -> perdure.Custom:
 
 
 def found_in(entry: perdure.Entry) -> FoundMessage | None:
-    """Return the message stored in `entry`; None if `entry` is erased or stores no such message."""
+    """Return the Pydantic AI message in `entry`; None if `entry` is erased or contains none."""
     if entry.is_erased or entry.kind not in ("message", "custom"):
         return None
     try:

@@ -86,7 +86,7 @@ class DurableRun:
             self._token = None
 
     def number_of(self, name: str) -> int:
-        """Return how often this method was called with this `name` before in this process."""
+        """Return how many earlier calls of this method in this process had the same `name`."""
         number = self._numbers.get(name, 0)
         self._numbers[name] = number + 1
         return number

@@ -87,8 +87,8 @@ def attach_mentioned(
 ) -> Mentions:
     """Read the files of `folder` that `text` names as ``@name``, except the `known` files.
 
-    A name with blanks is in quotation marks: ``@"my notes.md"``. Remarks name the `command` that
-    attaches other files.
+    A name with blanks is in quotation marks: ``@"my notes.md"``. A remark about a file that is not
+    attached names `command`, which attaches it.
 
     The text may be pasted, so files outside the folder are not attached. Files that the tools of a
     session in the store at `address` cannot read are not attached either. `attach` accepts files
@@ -127,7 +127,7 @@ def attach_mentioned(
 
 
 _INSTRUCTIONS = ("AGENTS.md", "CLAUDE.md")
-"""Files with instructions for agents that other programs read, but perdure does not."""
+"""Files with instructions for agents; other programs read these files, but perdure does not."""
 
 
 def unread_instructions(folder: Path, said: str) -> str | None:
@@ -169,7 +169,7 @@ def attached_line(attached: Sequence[Attached]) -> str:
 
 
 def detach(attached: list[Attached], name: str) -> list[Attached]:
-    """Remove the file `name` (all files if empty) from `attached`; return the removed files.
+    """Remove the file `name` (all files if "") from `attached`; return the removed files.
 
     Raises: WrongArgument if there is no such file.
     """

@@ -246,7 +246,7 @@ def display_mode(wanted: str, *, is_asked: bool) -> str:
 
 
 def with_piped_text(prompt: str | None) -> str | None:
-    """Return `prompt` followed by the text that is piped into the command; None if it is None.
+    """Return `prompt` and then the text piped into the command; None if `prompt` is None.
 
     Raises: LimitExceeded if the text is too large for a message.
     """
@@ -378,7 +378,7 @@ def _unsent_remark() -> Generator[None]:
 async def _after_interrupted(
     answering: AnswerOptions, session: StreamId, wanted: Wanted, teller: Teller
 ) -> Chat | None:
-    """Resume `session` and finish its interrupted turn; None if the user stopped that turn."""
+    """Resume `session` and finish its interrupted turn; return None if the user stopped it."""
     resumed = await answering.go_on(session, wanted.cwd)
     chat = resumed.chat
     if resumed.turn is None:

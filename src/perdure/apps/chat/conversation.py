@@ -40,7 +40,7 @@ from perdure.errors import PerdureError, TurnFailed
 from perdure.session.kinds import CustomMessage
 
 SHORT_ANSWERS = {"y": "allow", "yes": "allow", "n": "deny", "no": "deny"}
-"""Short answers that a person can type in place of a choice of the question."""
+"""Short answers that a person can type for the choices of a question."""
 
 _SHELL_MARKS = ("!", "!!")
 """Prefixes of a shell command of the user."""
@@ -253,11 +253,11 @@ class Conversation:
             raise
 
     def defer(self, text: str) -> None:
-        """Store the command `text` until the turn ends; `take_late` then returns it."""
+        """Store the command `text` until the turn ends; after that, `take_late` returns it."""
         self._late.append(text)
 
     def take_late(self) -> list[str]:
-        """Remove and return the inputs to process next: commands, and texts that came too late."""
+        """Remove and return the inputs to process next: commands, and texts too late for a turn."""
         late, self._late = self._late, []
         return late
 
@@ -311,6 +311,6 @@ def is_command(word: str) -> bool:
 
 
 def is_shell_command(text: str) -> bool:
-    """Return whether `text` is ``!COMMAND``, ``!!COMMAND``, ``!`` or ``!!``; ``!!!`` is not."""
+    """Return whether `text` is ``!COMMAND``, ``!!COMMAND``, ``!`` or ``!!``, but not ``!!!``."""
     is_bare = text.strip() in _SHELL_MARKS
     return is_bare or (text.startswith("!") and bool(text.strip("! \n")))

@@ -57,7 +57,7 @@ class Drafts:
 
     Each text is a file in `folder` that only the user can read; its name contains the session and
     `process`, the id of the process. Unsent texts of processes that have ended are offered in the
-    next chat of the session. A file that cannot be written or read is not an error: its text is
+    next chat of the session. No error is raised if a file cannot be written or read: its text is
     lost.
     """
 

@@ -22,12 +22,11 @@ _ANSWER_CELLS = 60
 async def use_inbox(store: Store, words: str, remark: Callable[[str], None]) -> None:
     """List the open questions, or show or answer one, depending on `words`.
 
-    Without `words`, all open questions are listed. An id shows its question in full; an id and an
-    answer answer it.
-    Raises: QuestionNotFound if no open question matches; AmbiguousId if several match.
-    Raises: AlreadyAnswered or QuestionClosed if the question is no longer open; InvalidEntry if the
-    answer does not fit.
-    Raises: UsageMistake if a call is allowed without the number of its question.
+    Without `words`, all open questions are listed. With an id alone, the question is shown in full;
+    with an id and an answer, it is answered. Raises: QuestionNotFound if no open question matches;
+    AmbiguousId if several match. Raises: AlreadyAnswered or QuestionClosed if the question is no
+    longer open; InvalidEntry if the answer does not fit. Raises: UsageMistake if the answer allows
+    a call, but the number of the question is missing.
     """
     asked = await store.questions()
     id, _, answer = words.partition(" ")

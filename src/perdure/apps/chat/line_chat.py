@@ -51,7 +51,10 @@ _CELLS = 100
 
 
 def leaving_remark(session: StreamId, place: Sequence[str]) -> str:
-    """Return a line with the command that resumes `session`; `place` are its options. Pure."""
+    """Return a line with the command that resumes `session`; `place` are the command's options.
+
+    Pure.
+    """
     words = ("perdure", "chat", "--session", session, *place)
     return f"{safe(shlex.join(words))}  continues it"
 
@@ -263,7 +266,7 @@ class LineChat:
     async def _with_rest(self, line: str) -> str:
         """Return `line` and the lines that follow immediately, because they were pasted together.
 
-        If the turn ends before all lines are read, they become the next messages.
+        If the turn ends before all lines are read, the lines become the next messages.
         """
         lines = [line]
         try:

@@ -157,7 +157,7 @@ class QuestionLoop:
 
 
 async def pending_questions(chat: Chat) -> tuple[Asked, ...]:
-    """Return the open questions of turns in the chat's own session, without invoked agents."""
+    """Return the open questions of turns in the chat's session, not those of invoked agents."""
     asked = await chat.session.questions()
     return tuple(_to_asked(each) for each in asked if each.question.topic != PROGRAM)
 

@@ -99,9 +99,9 @@ class ModelMissing(ConfigError):
 class Cast:
     """The agent of new chats, the agents to resume or invoke, model prices, and MCP servers.
 
-    `lowered` lists the ids of the project's agents. They get the permissions of new chats, but a
-    session keeps the permissions with which it was started. If `is_model_named` is false, `agent`
-    has no model of its own: it can only resume sessions that have a model.
+    `lowered` lists the ids of the project's agents. The project's agents get the permissions of new
+    chats, but a session keeps the permissions with which it was started. If `is_model_named` is
+    false, `agent` has no model of its own: it can only resume sessions that have a model.
     """
 
     agent: Agent
@@ -194,14 +194,15 @@ class AnswerOptions:
         """Resume a session, and its interrupted turn if there is one.
 
         The session keeps its agent, tools and permissions. The command line can restrict the
-        permissions; it can extend them only with a grant, which is recorded. `at_most`, or else the
-        permissions that `permit` set, limit the agent's permissions. `cwd` and the variables change
-        the workspace of the session. If the agent of the session is not in force here, the session
-        gets the agent `agent_id`, or the agent of this command, and works in `cwd` or the current
-        folder. Only `cwd` changes the folder that lists show for the session.
-        Raises: SessionNotFound for an unknown id; ModelMissing if no model is chosen; ModelNotHere
-        if it cannot be called here; LeaseHeld if another process runs the session; TurnOpen for a
-        grant or a move during a turn; FlowRefusal for a role of an uncompleted flow.
+        permissions; it can extend them only with a grant, which is recorded. `at_most` limits the
+        agent's permissions; without it, the permissions that `permit` set limit them. `cwd` and the
+        variables change the workspace of the session. If the session has no agent in force (for
+        example because it was imported), it gets the agent `agent_id`, or the agent of this
+        command, and works in `cwd` or the current folder. Only `cwd` changes the folder that lists
+        show for the session. Raises: SessionNotFound for an unknown id; ModelMissing if no model is
+        chosen; ModelNotHere if it cannot be called here; LeaseHeld if another process runs the
+        session; TurnOpen for a grant or a move during a turn; FlowRefusal for a role of an
+        uncompleted flow.
         """
         handle = await self.store.open(session)
         header = (await self.store.backend.state(handle.id)).header
@@ -271,7 +272,7 @@ class AnswerOptions:
         return agent
 
     async def permit(self, chat: Chat | None, typed: TypedPermissions) -> Chat | None:
-        """Change the permissions of `chat` and return it; if it is None, of the next session.
+        """Change the permissions of `chat` and return it; if `chat` is None, of the next session.
 
         Wider permissions are recorded as a grant. Raises: ConfigError if the permissions are wider
         and the agent is from a file; TurnOpen while a turn is open.
@@ -399,7 +400,7 @@ async def _is_interrupted(store: Store, session: Session) -> bool:
 
 
 async def _next_model(store: Store, session: Session, *, is_interrupted: bool) -> str | None:
-    """Return the model set for `session`, or called by its interrupted turn, or None."""
+    """Return the model set for `session` or called by its interrupted turn; None if neither."""
     window = await store.backend.context_window(session.id, session.leaf, 1)
     switched = await switched_in(store.backend, window)
     if switched is not None or not is_interrupted:
@@ -465,7 +466,7 @@ async def kept_tokens(store: Store, session: str) -> int:
 
 
 async def _compaction_of(store: Store, session: StreamId, agent: Agent) -> CompactionSettings:
-    """Return the compaction settings of the session's agent; those of `agent` if it has none."""
+    """Return the compaction settings of the session's agent; if it has none, those of `agent`."""
     known = await authority_of(store.backend, session)
     if known.bound is None or known.bound.agent is None or known.withheld is not None:
         return agent.compaction
@@ -475,7 +476,7 @@ async def _compaction_of(store: Store, session: StreamId, agent: Agent) -> Compa
 async def branch_session(
     store: Store, session: str, entry: str | None, model: str | None, focus: str | None
 ) -> Entry | None:
-    """Continue from `entry` and add a summary of the abandoned branch; None if it is the leaf.
+    """Continue from `entry`; add a summary of the old branch. None if `entry` is the leaf.
 
     Raises: TurnOpen while a turn is open; ModelNotHere or TurnFailed if the model does not answer;
     EntryNotFound if `entry` does not exist; HookBlocked if a hook rejects the branch; FlowRefusal

@@ -18,7 +18,7 @@ from perdure.session.messages import TextPart
 from perdure.tools.processes import run_program
 
 MOST_CHARACTERS = 30_000
-"""Maximum length of a recorded output; of a longer one, only beginning and end are recorded."""
+"""Maximum length of recorded output; of longer output, only the beginning and end are recorded."""
 
 TIMEOUT_S = 600.0
 

@@ -164,7 +164,7 @@ _MEANT: Mapping[str, str] = {
     "/sessions": "/resume chooses a session",
     "/usage": "/cost shows the tokens and the cost",
 }
-"""Maps a command of other programs to a text about the command that does the same here."""
+"""Maps a command of other programs to a text about perdure's command for the same task."""
 
 
 def unknown_command(word: str, known: Collection[str]) -> str:
@@ -391,7 +391,7 @@ class SlashCommands:
         await self._permit(TypedPermissions(commands=(line,)))
 
     async def _permit(self, typed: TypedPermissions) -> None:
-        """Change the permissions of this session; of the next session if none has begun."""
+        """Change the permissions of this session, or of the next session if none has begun."""
         if self._is_free():
             agent = await self._place.permit(typed)
             for told in permission_lines(agent.permissions):
@@ -441,7 +441,7 @@ class SlashCommands:
 
 
 async def _fork_remark(fork: Session, origin: Chat) -> str:
-    """Return the remark about a new fork, which also says if it shares more than one branch."""
+    """Return the remark about a new fork; it also says if the fork shares several branches."""
     told = f"going on in {fork.id}, a fork of {origin.id}"
     entries = await fork.tree_entries()
     if len(branch_to(fork.leaf, {each.id: each for each in entries})) == len(entries):

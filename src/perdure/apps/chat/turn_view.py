@@ -130,8 +130,8 @@ async def show_turn(
 ) -> Reply | None:
     """Print the events of `turn` after seq `after`; return its reply, or None if it was stopped.
 
-    `pending` contains the turn's questions that were asked before. Questions of invoked agents are
-    asked in the same way as those of the chat's own agent.
+    `pending` contains the questions that the turn asked before this call. Questions of invoked
+    agents are asked in the same way as those of the chat's own agent.
 
     Raises: Left if the user leaves; NeedsAnswer if the turn asks a question and there is no person
     to answer; the errors of the turn.

@@ -188,8 +188,8 @@ def _place(program: Program) -> Path:
 def _write(file: Path, made: Continuation) -> bool:
     """Write `made` to `file` if the file does not exist.
 
-    Returns False if the file existed: it is not replaced, because the other program may have added
-    to it.
+    Returns False if the file existed: an existing file is not replaced, because the other program
+    may have added entries to it.
 
     Raises: PathExists if the existing file does not begin with the conversation.
     """

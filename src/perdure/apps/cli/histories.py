@@ -55,7 +55,7 @@ def known_histories(
 
 
 def _files_above(folder: Path | None) -> Iterator[Path]:
-    """Yield the possible paths of Aider's history, from the folder up to the repository's root."""
+    """Yield the possible paths of Aider's history, from `folder` up to the repository's root."""
     for each in () if folder is None else (folder, *folder.parents):
         yield each / _AIDER
         if (each / ".git").exists():

@@ -143,7 +143,7 @@ async def apply_retention(
 
 
 async def _titles(store: Store, done: RetentionReport) -> dict[StreamId, str]:
-    """Return the titles of the sessions in `done`, in the form in which they end a printed line."""
+    """Return the titles of the sessions in `done`, formatted for the end of a printed line."""
     listed = [each.stream for each in (*done.plan.expiring, *done.plan.held)]
     names = {each: (await store.backend.state(each)).info.name for each in listed}
     return {id: f"  {one_line(name, _TITLE) or '(no title)'}" for id, name in names.items()}

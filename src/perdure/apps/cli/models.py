@@ -44,7 +44,7 @@ else:
 
 PROMPT = "Answer with the one word: ready"
 MAX_OUTPUT_TOKENS = 256
-"""Enough for a one-word answer, even if the model always reasons first."""
+"""Enough output for a one-word answer, even if the model always reasons first."""
 
 PATIENCE_S = 60.0
 

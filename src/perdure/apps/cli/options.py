@@ -91,7 +91,7 @@ def model_names(named: list[str] | None) -> list[str] | None:
 
 
 def namespace_of(context: typer.Context, parameter: typer.CallbackParam, value: str) -> str:
-    """Return the namespace that was typed, or is in $PERDURE_NAMESPACE or the settings, or `value`.
+    """Return the typed namespace, or that in $PERDURE_NAMESPACE or the settings, or `value`.
 
     Raises: ConfigError when the settings cannot be read.
     """

@@ -181,7 +181,7 @@ async def usage(
 
 
 def _months(found: Sequence[UsageTotal]) -> list[UsageTotal]:
-    """Add up `found`, the totals by session and day, to totals by month. Pure."""
+    """Add up `found`, which are totals by session and day, to totals by month. Pure."""
     months: dict[str, list[UsageTotal]] = {}
     for each in found:
         months.setdefault((each.day or "")[:7], []).append(each)

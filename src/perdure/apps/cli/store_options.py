@@ -116,7 +116,7 @@ async def _telling_elsewhere(address: str, namespace: str) -> AsyncGenerator[Sto
 
 
 async def nothing_found(store: str | None, namespace: str) -> str:
-    """Return the text for a search without hits; it names a namespace other than the default."""
+    """Return the text for a search without hits; it names a `namespace` other than the default."""
     if namespace == NAMESPACE:
         return "Nothing found."
     has_others = False
@@ -132,9 +132,9 @@ async def nothing_found(store: str | None, namespace: str) -> str:
 async def sessions_in_default(store: str | None, opened: Store) -> str:
     """Return a sentence on the sessions of the default namespace, to print below an empty list.
 
-    Returns "" if `opened` is the default namespace, or if that namespace has no sessions. `store`
-    is the value of --store. Other namespaces are never shown, because they may belong to other
-    tenants.
+    Returns "" if `opened` is the default namespace, or if the default namespace has no sessions.
+    `store` is the value of --store. Other namespaces are never shown, because they may belong to
+    other tenants.
     """
     if opened.backend.namespace == NAMESPACE:
         return ""
@@ -242,9 +242,9 @@ async def _require_no_entry(store: Store, named: str) -> None:
 async def named_folder(store: Store, named: str | None) -> str | None:
     """Return the folder that ``--cwd`` names; None means any folder.
 
-    A path that does not exist is compared with the ends of the folders of all sessions, because
-    `sessions list` shows only these ends.
-    Raises: UsageMistake if the path is the end of several folders.
+    A path that does not exist is compared with the ends of all sessions' folder paths, because
+    `sessions list` shows only these ends. Raises: UsageMistake if the path is the end of several
+    folders.
     """
     parts = PurePath(named or "").parts
     if named is None or not parts or named[0] in "/~" or parts[0] == "..":

@@ -66,7 +66,7 @@ AllBranchesOption = Annotated[
 def _with_list(sorts: str | None) -> str | None:
     """Check the value of ``--redact``, and return it unchanged.
 
-    Raises: UsageMistake if the value is missing, so that the next option was read as the value.
+    Raises: UsageMistake if the value was left out, and the next option was read as the value.
     """
     if sorts is not None and sorts.startswith("-"):
         raise UsageMistake(
@@ -149,7 +149,7 @@ class ArchiveOptions(msgspec.Struct, frozen=True):
 
 
 class FormatOptions(msgspec.Struct, frozen=True):
-    """The options of a workflow, and those that omit parts of Markdown."""
+    """The options for workflows, and the options that omit parts of Markdown."""
 
     dialect: DialectOption = None
     has_no_tools: Annotated[
@@ -274,7 +274,7 @@ def _format_of(output: Path | None, many: ArchiveOptions) -> ExportFormat:
 def _check_output(
     output: Path | None, address: str, named: ExportFormat | None, *, is_forced: bool
 ) -> None:
-    """Check the file to write; if the user `named` a format, it may have any extension.
+    """Check the file to write; the file may have any extension if the user `named` a format.
 
     Raises: PathExists if the file exists; UsageMistake if it is a file of the store, or if its
     extension belongs to no format.
@@ -299,7 +299,7 @@ def _archive_folder(
     output: Path | None,
     leaf: str | None,
 ) -> Path:
-    """Return the folder of the archive; if the user `named` a format, it may have any extension.
+    """Return the archive's folder, which may have any extension if the user `named` a format.
 
     Raises: UsageMistake if the folder cannot be created.
     """

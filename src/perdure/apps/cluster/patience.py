@@ -21,8 +21,8 @@ async def when_available(make: Callable[[], Awaitable[T]], stopping: asyncio.Eve
     """Return the result of `make`; retry while the store is unavailable.
 
     Returns None once `stopping` is set. While the store is unavailable, prints the reason at once
-    and every minute, and then reports the end of the wait. Raises: the errors of `make`, except
-    StoreUnavailable if it is temporary.
+    and every minute; afterwards, reports the end of the wait. Raises: the errors of `make`, except
+    a temporary StoreUnavailable.
     """
     loop = asyncio.get_running_loop()
     wait_s, printed, printed_at = FIRST_WAIT_S, "", 0.0

@@ -165,7 +165,7 @@ async def cancel(
 
 
 async def _waits(store: Store, sessions: Collection[StreamId]) -> dict[StreamId, str]:
-    """Return a text for each session that says what its overdue messages wait for."""
+    """For each session, return a text that says what its overdue messages wait for."""
     if not sessions:
         return {}
     try:

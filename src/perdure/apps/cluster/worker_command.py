@@ -106,7 +106,7 @@ def _check_database(store: Store, runtimes: Mapping[str, Runtime]) -> None:
 async def _opened(
     opened: AsyncExitStack, named: str | None, namespace: str, stopping: asyncio.Event
 ) -> Store | None:
-    """Open the store, to be closed with `opened`, when its server is up; None if stopped before."""
+    """Open the store when its server is up; `opened` closes it. None if stopped before."""
     return await when_available(
         lambda: opened.enter_async_context(writable_store(named, namespace)), stopping
     )
@@ -115,7 +115,7 @@ async def _opened(
 async def _begun(
     opened: AsyncExitStack, running: Worker, drain_s: float, stopping: asyncio.Event
 ) -> str | None:
-    """Start the worker, to be stopped with `opened`; return its id, or None if stopped before."""
+    """Start the worker; `opened` stops it. Return the worker's id; None if stopped before."""
     return await when_available(
         lambda: opened.enter_async_context(running.taking(drain_s)), stopping
     )

@@ -1,8 +1,8 @@
 """The offline model of the demonstration, and the tool with a side effect.
 
 The killed process and the resuming process use the same agent. The agents of the two processes
-differ only in how long the tool pauses, so that there is time to kill the process after the write
-and before the result.
+differ only in how long the tool pauses: in the killed process, the pause leaves time for the kill
+after the write and before the result.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ADDRESS = "PERDURE_STORE"
 
 ASKS_FOR_A_LINE = "Before we go on, please write down where we are."
 REMEMBERED = "write down where we are"
-"""Words of the message above, for which the demonstration searches later."""
+"""Words of `ASKS_FOR_A_LINE`, for which the demonstration searches later."""
 
 ASKS_THE_OTHER_WAY = "Let us go the other way from here."
 
@@ -132,7 +132,7 @@ class Stage:
             self._show(f"{INDENT}{line}".rstrip())
 
     def claim(self, text: str, *, holds: bool) -> None:
-        """Record the claim `text`, and print it with a mark; `holds` is True if it is true."""
+        """Record the claim `text`, and print it with a mark; `holds` says if the claim is true."""
         self.claims.append(Claim(text, holds))
         marks = ("✓", "✗ NOT SO:") if self.style.is_unicode else ("+", "- NOT SO:")
         mark = self.style.paint(marks[0], "good") if holds else self.style.paint(marks[1], "bad")

@@ -102,7 +102,7 @@ async def kill_in_the_middle(play: Play) -> int | None:
 
 
 async def _inside_tool(play: Play, child: asyncio.subprocess.Process, head: int) -> bool:
-    """Print new log entries until the tool has had its side effect; False if that never happens."""
+    """Print new log entries until the tool's side effect; return False if there is none."""
     deadline = play.store.outside.clock.steady_s() + PATIENCE_S
     shown = head
     while play.store.outside.clock.steady_s() < deadline and child.returncode is None:

@@ -119,7 +119,7 @@ def postgres(folder: Path) -> Generator[str]:
 
 
 class _LastError(logging.Handler):
-    """Stores the last error that the server's package logged; its exceptions give no reason."""
+    """Stores the last error that the server's package logged, as its exceptions give no reason."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)

@@ -283,7 +283,7 @@ async def configure(
 
 
 def _check_tools(role: str, names: Sequence[str]) -> None:
-    """Raises: ConfigError for a tool that is not built in, as roles cannot get it here."""
+    """Raises: ConfigError for a tool that is not built in: here, roles get only built-in tools."""
     unknown = [name for name in names if name not in BUILTIN]
     if unknown:
         told = no_tool(role, unknown, BUILTIN)

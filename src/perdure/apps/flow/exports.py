@@ -21,7 +21,7 @@ from perdure.interop.a_society.folder import FORMAT
 from perdure.stores.maintenance.file_lock import alone_in
 
 WORKFLOW = "record/workflow.yaml"
-"""Path of the workflow in an exported folder, which makes the folder importable anywhere."""
+"""Path of the workflow in an exported folder; this file makes the folder importable anywhere."""
 
 
 async def export(
@@ -67,7 +67,7 @@ async def export(
 
 
 def _write(folder: Path, files: dict[str, bytes], *, is_forced: bool) -> None:
-    """Write all `files`; write none if one exists (unless forced) or another export writes."""
+    """Write all `files`; write none if one exists (unless forced) or another export is running."""
     folder.mkdir(parents=True, exist_ok=True)
     try:
         with alone_in(folder):

@@ -85,7 +85,7 @@ _DIMENSIONS: dict[str, Dimension] = {each: each for each in DIMENSIONS}
 
 
 def configuring_in(words: str) -> dict[Dimension, Configuring]:
-    """Parse who configures what in roles: ``auto`` (all), or such as ``model=auto,skills=ask``.
+    """Parse who configures roles: one word for all (``auto``), or ``model=auto,skills=ask``.
 
     Raises: UsageMistake.
     """

@@ -56,7 +56,8 @@ def typed_settings(
 def new_settings(typed: RunSettings, environment: Mapping[str, str]) -> RunSettings:
     """Return the settings of a new flow; `typed` are the settings of the command line.
 
-    Commands and hosts that `typed` does not contain come from the user's settings.
+    If `typed` contains no commands, those of the user's settings are used; the same applies to
+    hosts.
 
     Raises: ConfigError.
     """
@@ -75,7 +76,7 @@ def new_settings(typed: RunSettings, environment: Mapping[str, str]) -> RunSetti
 def resumed_settings(
     kept: RunSettings | None, typed: RunSettings, environment: Mapping[str, str]
 ) -> RunSettings:
-    """Return the stored settings `kept`, changed by `typed`, the command line's settings.
+    """Return the stored settings `kept`, changed by the command line's settings `typed`.
 
     A model on the command line replaces a stored scenario, and a scenario replaces a stored model.
     If all given commands and hosts are already allowed, only the given ones stay allowed;

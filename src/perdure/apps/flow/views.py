@@ -46,7 +46,7 @@ from perdure.session.flows.run import FlowState
 from perdure.session.ids import StreamId
 
 LOOKS = 3
-"""Number of checks that must find no process running a flow before this is reported."""
+"""A flow is reported as not running after this many checks find no process that runs it."""
 
 BETWEEN_LOOKS_S = 0.1
 
@@ -210,7 +210,7 @@ async def graph(
 
 
 async def graph_faults(state: FlowState) -> tuple[str, ...]:
-    """Return the errors in the changed workflow file that the flow does not use yet.
+    """Return the errors in the changed workflow file if the flow does not use this file yet.
 
     The result is empty if the flow already uses the file, or can no longer use it.
     """

@@ -70,16 +70,15 @@ async def repair_store(
 
     Every readable entry keeps its id, its position and its digest. If only the body of an entry is
     damaged, its digest and the hash chain stay the same. A placeholder replaces a lost entry, and
-    the hashes of the chain are recomputed from this entry on. The search index is rebuilt. The
-    damaged store is moved to another folder; if `to` is given, it stays unchanged. A store without
-    damage is not changed. For an SQLite file, all namespaces are repaired. For any other store,
-    only `namespace` is repaired, and always into an empty store at `to`. `on_progress` receives the
-    progress of each step: the check of the store, the copy, and the check of the copy.
+    the hashes of the chain are recomputed from this entry on. The search index is rebuilt. If `to`
+    is given, the damaged store stays unchanged; otherwise, it is moved to another folder. A store
+    without damage is not changed. For an SQLite file, all namespaces are repaired. For any other
+    store, only `namespace` is repaired, and always into an empty store at `to`. `on_progress`
+    receives the progress of each step: the check of the store, the copy, and the check of the copy.
     Durable: the repaired store is on disk when this call returns; after a kill, the store is
-    unchanged.
-    Raises: StoreInUse if another process has the store open; StoreExists if `to` is not empty;
-    KeyMissing if there is no key; KeyWrong if `key` decrypts no page of the file; ConfigError if
-    `to` is missing or unsuitable; Unsupported if the store cannot be repaired.
+    unchanged. Raises: StoreInUse if another process has the store open; StoreExists if `to` is not
+    empty; KeyMissing if there is no key; KeyWrong if `key` decrypts no page of the file;
+    ConfigError if `to` is missing or unsuitable; Unsupported if the store cannot be repaired.
     """
     address = routed(address_or_default(address, os.environ, sys.platform), namespace)
     _check_target(address, to)
@@ -191,7 +190,7 @@ async def _write_repaired(
 
 
 class _Contents:
-    """Reads the contents of a damaged store, such as images, each one once.
+    """Reads the contents of a damaged store, such as images; reads each content only once.
 
     `lost` lists the contents that are damaged.
     """

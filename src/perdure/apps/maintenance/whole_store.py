@@ -16,7 +16,7 @@ from perdure.errors import KeyMissing, Unsupported
 from perdure.stores.key import StoreKey
 
 Report = Callable[[int, int], None]
-"""Callback that a worker thread calls with the number of bytes written, and their total."""
+"""Callback that a worker thread calls with the number of written bytes, and of all bytes."""
 
 SQLITE = "sqlite:///"
 
@@ -51,7 +51,7 @@ async def present_keys(
 async def likely_keys(
     address: str, key: bytes | str | StoreKey | None, encrypted: str
 ) -> tuple[StoreKey | None, ...]:
-    """Return the configured key of the store at `address`, or else its keys in the keyring.
+    """Return the configured key of the store at `address`; if none, its keys in the keyring.
 
     Raises: KeyMissing, with `encrypted` in its text, if there is no key.
     """

@@ -44,7 +44,7 @@ _SNIPPET = 1_200
 """Maximum length of one recalled text."""
 
 _LOOKED_AT = 4
-"""Hits or sessions read per wanted result, because the client may not see some of them."""
+"""Number of hits or sessions to read per wanted result: the client may not see some of them."""
 
 
 class Scope:
@@ -297,7 +297,7 @@ class Notebook:
 
 
 def _recalled(hit: MemoryHit, whole: str) -> str:
-    """Return `hit` as text. Secrets are masked in `whole`, because a passage may cut a secret."""
+    """Return `hit` as text. Secrets are masked in `whole`: a passage may contain half a secret."""
     head = f"{minute(hit.at)}  session {hit.session_id}  entry {hit.entry_id}  "
     head += hit.author or hit.role
     if hit.kind == "fact":

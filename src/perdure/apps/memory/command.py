@@ -472,7 +472,7 @@ async def _episode(opened: Store, named: str) -> Episode:
 
 
 async def _whole_id(opened: Store, named: str) -> str:
-    """Return the complete id of the fact that `named` identifies; `named` if none matches.
+    """Return the complete id of the fact that `named` identifies; `named` if no fact matches.
 
     Raises: AmbiguousId.
     """
@@ -491,7 +491,7 @@ async def _matching(opened: Store, named: str) -> tuple[str, ...]:
 
 
 def _is_named(fact: str, named: str) -> bool:
-    """Return whether `named` is the start of the id `fact`, its number or both: ``memory-1f/3``."""
+    """Return whether `named` is the start of the id `fact`, its number, or both (``mem-1f/3``)."""
     stream, _, number = fact.rpartition("/")
     begin, slash, end = named.rpartition("/")
     if slash:

@@ -150,7 +150,7 @@ def _move(state: State, key: str) -> int:
 
 
 def _refit(state: State) -> State:
-    """Return `state` with the matches for its text computed again, and the best one selected."""
+    """Return `state` with new matches for the text of `state`, and the best match selected."""
     offered = [
         choice for choice in state.choices if state.is_everywhere or choice.info.cwd == state.folder
     ]
@@ -171,7 +171,7 @@ _MOST_GAP = 30
 _PHRASE = 40
 _WHOLE_WORD = 20
 _FIELD = 2
-"""Score subtracted from a match in a text for each more important text of the same item."""
+"""Subtracted from the score of a match for each more important text of the same item."""
 
 _BREAKS = frozenset(" \t/\\-_.,:;()[]{}'\"|")
 

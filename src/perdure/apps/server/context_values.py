@@ -54,7 +54,7 @@ class OverflowView(Value, frozen=True, kw_only=True):
 class TrimmedView(Value, frozen=True, kw_only=True):
     """The content that was left out of a request.
 
-    `limit` names the limit that was exceeded; `tokens` is the size that it allows.
+    `limit` names the limit that was exceeded; `tokens` is the size that this limit allows.
 
     `recalled` counts the recalled texts that were left out of the request.
     """

@@ -82,8 +82,8 @@ async def next_context(
     """Return the context of the next call within `budget` tokens, with its last `last` messages.
 
     A tool call that runs or waits for an answer is shown with a placeholder as its result. The
-    instructions and tools come from the agent in force. Without an agent in force they are empty,
-    because any agent may continue the session.
+    instructions and tools come from the agent in force. Without an agent in force, instructions and
+    tools are empty, because any agent may continue the session.
     """
     context, info = await session.context(budget), await session.info()
     if (await states_of(store, [info]))[info.id] in ("running", "waiting"):

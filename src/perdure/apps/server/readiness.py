@@ -8,7 +8,7 @@ from perdure.client.store import Store
 from perdure.errors import PerdureError
 
 CHECK_S = 1.0
-"""How long a result is reused: anyone can call the route, and this must not burden the store."""
+"""How long a result is reused: anyone can call the route, and calls must not burden the store."""
 
 TIMEOUT_S = 5.0
 

@@ -62,7 +62,7 @@ async def write_archive(
     *,
     is_forced: bool,
 ) -> Archive:
-    """Write a file for each session that matches `wanted` into `folder`, then the index of pages.
+    """Write into `folder` a file for each session that matches `wanted`, then the index of pages.
 
     `format` is one of `ENDINGS`. If the command is interrupted, the folder has no index; repeat the
     command with `is_forced`.

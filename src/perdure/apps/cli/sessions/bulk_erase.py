@@ -126,7 +126,7 @@ async def preview_of(
 ) -> Preview:
     """Return the sessions to erase, newest first, their counts, and the entries that remain.
 
-    With `is_one`, one erasure includes all `rows`, so a fork of any of them prevents it. With
+    With `is_one`, one erasure includes all `rows`, so a fork of any row prevents the erasure. With
     `is_everything`, the whole namespace is erased, so no entries remain.
     """
     infos = await store.recent(None, scope="all")
@@ -158,7 +158,7 @@ async def preview_of(
 def _gone(earlier: Sequence[Certificate]) -> Counter[str]:
     """Return the number of entries, per session, that need no erasure after the erasures `earlier`.
 
-    These are the erased entries, and the entries that record the erasures.
+    Entries that need no erasure are the erased entries, and those that record the erasures.
     """
     gone = Counter[str]()
     for line in (line for each in earlier for line in each.sessions):
@@ -173,7 +173,7 @@ def _row_line(row: SessionRow, entries: int) -> str:
 
 
 def _fork_lines(left: Forks, policy: ForkPolicy, kept: Mapping[str, int]) -> Iterator[str]:
-    """Yield a line for each session of `left`: its forks prevent its erasure, or keep entries."""
+    """Yield a line for each session of `left`: forks prevent its erasure, or keep entries of it."""
     for session, forks in left.items():
         names = fork_names(forks)
         if policy == "refuse":

@@ -162,7 +162,7 @@ async def _earlier(session: Session, store: SessionStore, entries: Sequence[Entr
 
 
 def _foreign(lines: Sequence[Line], own: StreamId) -> Iterator[str]:
-    """Explain the ids of those entries in `lines` that belong to another session than `own`."""
+    """Explain the ids of those entries in `lines` that do not belong to the session `own`."""
     streams = dict.fromkeys(line.entry.stream for line in lines if isinstance(line, Row))
     for stream in streams:
         if stream != own:

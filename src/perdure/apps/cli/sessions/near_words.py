@@ -53,7 +53,7 @@ async def _near(store: Store, query: SearchQuery, word: str) -> list[str]:
 
 
 def _beginnings(word: str) -> Iterator[str]:
-    """Yield prefixes of `word` to search, longest first: fewer words have a longer prefix."""
+    """Yield prefixes of `word` to search, longest first: longer prefixes match fewer words."""
     yield from (word[:size] for size in sorted({len(word) * 2 // 3, 3, 2}, reverse=True))
 
 

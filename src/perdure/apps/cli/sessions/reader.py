@@ -30,7 +30,7 @@ else:
 _ROLES = ("user", "assistant", "tool")
 
 _CALLS = 100
-"""A tool result's call is searched among this many messages before the result."""
+"""The call of a tool result is searched for in this many messages before the result."""
 
 
 def add_to(sessions: typer.Typer) -> None:

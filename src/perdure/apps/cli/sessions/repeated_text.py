@@ -54,7 +54,7 @@ def _long_lines(texts: Sequence[str]) -> Iterator[str]:
 async def entries_with(
     session: Session, sought: Sequence[str], erased: Sequence[Entry]
 ) -> list[Entry]:
-    """Return the entries of `session` that contain one of the texts `sought`, except `erased`.
+    """Return the entries of `session`, except `erased`, that contain a text of `sought`.
 
     Summaries and labels that are erased together with `erased` are skipped. This call reads the
     whole session.

@@ -1,4 +1,4 @@
-"""Finds the entries that an erasure keeps because other sessions share them, for its preview."""
+"""Finds, for an erasure's preview, the entries that stay because other sessions share them."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def _data(call: ToolCallRecord) -> dict[str, object]:
 
 
 def _rows(found: Sequence[ToolCallRecord], ids: Mapping[str, str]) -> Iterator[str]:
-    """Return the table; if `ids` (session id -> short id) is not empty, with a column SESSION."""
+    """Return the table; it has a column SESSION if `ids` (session id -> short id) is not empty."""
     columns = [
         Column("CALLED AT", "faint"),
         Column("TOOL", "strong"),

@@ -56,7 +56,7 @@ Result = TypeVar("Result")
 
 
 class StoreLookup:
-    """The `Lookup` for the store and namespace that `words`, the words typed so far, name."""
+    """The `Lookup` for the store and namespace that the words typed so far (`words`) name."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self._store = _option_value(words, "--store")
@@ -68,7 +68,7 @@ class StoreLookup:
         )
 
     def sessions(self, typed: str) -> Completion:
-        """Return sessions whose id begins with `typed`, or else whose title contains it.
+        """Return sessions whose id begins with `typed`; if none, those with `typed` in the title.
 
         The newest session comes first. If no session matches, file names are completed.
         """
@@ -198,7 +198,7 @@ async def _grants(log: LogReader, session: StreamId) -> list[Candidate]:
 
 
 async def _questions_in_force(log: QuickReads) -> list[OpenQuestion] | None:
-    """Return the open questions of sessions; None if the store has flows, which may also ask."""
+    """Return the open questions of sessions; None if the store has flows: they may ask, too."""
     if await log.notes_of_all(protocol.FLOW_KINDS):
         return None
     log.marks = trust.own_marks(is_trusted=False, makes_key=False)

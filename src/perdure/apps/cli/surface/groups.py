@@ -38,7 +38,7 @@ class Group(typer.Typer):
 
 
 def commands_of(group: typer.Typer, only: str | None = None) -> Sequence[Any]:
-    """Return the command `only` of `group`, or all commands if `group` does not contain it."""
+    """Return the command `only` of `group`; if `group` does not contain it, all commands."""
     if isinstance(group, Group):
         return group.commands(only)
     # A group is made once in a process, and gets its commands again for each program.

@@ -204,7 +204,7 @@ HELP = Parameter("help", ("--help",), None, "Show this page.")
 _INDENT = 2
 _GAP = 2
 _MOST_NAMED = 30
-"""Maximum width of a name, in cells, whose text begins on the same line."""
+"""Maximum width of a name, in cells, for its text to begin on the same line."""
 
 
 def page_lines(command: Command, width: int, style: Style) -> Iterator[str]:

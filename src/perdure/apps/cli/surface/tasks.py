@@ -71,7 +71,7 @@ _OF_GROUPS: Mapping[str, Mapping[str, str]] = {
     "memory": dict.fromkeys(_REMOVALS, "memory forget ID"),
     "flow": dict.fromkeys(_REMOVALS, "flow delete ID"),
 }
-"""Group -> `TASKS` for words that mean something else after the name of the group."""
+"""Group -> a table like `TASKS`, for words with another meaning after the name of the group."""
 
 _ALSO: Mapping[str, str] = {
     "sessions end": ", and list without the ended ones: `perdure sessions list --hide-ended`; "

@@ -49,7 +49,7 @@ def picture(
     width: int,
     said: Mapping[str, str] | None = None,
 ) -> Iterator[str]:
-    """Format a flow: its header, its graph with the texts `said`, and what waits for people."""
+    """Format a flow: header, graph with the texts `said`, and questions that wait for people."""
     yield from head(state, style)
     yield ""
     yield from lines(state.graph, style, width, state, said)
@@ -110,7 +110,7 @@ def _said_before(each: FlowWait, said: Mapping[str, str]) -> str:
 
 
 def answer(flow: str, each: FlowWait) -> str:
-    """Return the command that answers `each`: `perdure inbox answer` or a command of flows."""
+    """Return the command that answers `each`: `perdure inbox answer` or a `perdure flow` one."""
     if each.session is not None or (each.topic == "consent" and each.question is not None):
         return f"perdure inbox answer {each.question} {'|'.join(each.choices)}"
     target = shlex.quote(each.target or "")
@@ -128,7 +128,7 @@ def answer(flow: str, each: FlowWait) -> str:
 
 
 def wait_data(flow: str, each: FlowWait) -> dict[str, object]:
-    """Return `each`, a question or decision that waits for a person, as JSON data."""
+    """Return as JSON data the question or decision `each`, which waits for a person."""
     return {**msgspec.to_builtins(each), "answer": answer(flow, each)}
 
 

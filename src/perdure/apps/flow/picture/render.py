@@ -171,9 +171,9 @@ COLOURS: dict[NodeStanding, Meaning] = {
 def standing(state: FlowState, node: FlowNode) -> NodeStanding:
     """Return the status of `node`.
 
-    ``backward`` means that the node asked an earlier node to improve its work and waits, or that
-    the node itself must improve its work. ``completed`` means that the node has run and handed over
-    along all its edges.
+    ``backward`` means that the node waits for improved work from an earlier node, or that the node
+    must improve its own work. ``completed`` means that the node has run and handed over along all
+    its edges.
     """
     run, id = state.run, node.id
     if id in run.running_nodes:
@@ -190,7 +190,7 @@ def standing(state: FlowState, node: FlowNode) -> NodeStanding:
 
 
 def overlaid(state: FlowState, waiting: Iterable[FlowWait]) -> FlowState:
-    """Return `state` with nodes whose roles ask for consent marked as waiting for a person.
+    """Return `state`; nodes whose roles ask for consent are marked as waiting for a person.
 
     In the flow's own state, a node whose role asks for consent counts as running, because the
     question belongs to the node's turn.

@@ -29,7 +29,7 @@ CONDITIONAL = "is_conditional"
 
 READING = ("GET", "HEAD")
 _NO_HEAD = 2**62
-"""A number greater than every head, so that it equals none."""
+"""A number greater than every head, so that it equals no head."""
 
 
 class Callers:

@@ -83,7 +83,7 @@ class Guard:
 class _Patience:
     """Receives a request within a time limit.
 
-    After the request was received, waits for the end of the connection without a limit.
+    After the request was received, waits without a time limit for the end of the connection.
     """
 
     def __init__(self, receive: Receive) -> None:

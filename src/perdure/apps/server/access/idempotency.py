@@ -1,9 +1,10 @@
-"""Requests with an ``Idempotency-Key``: a repeated request only gets the same answer again.
+"""Requests with an ``Idempotency-Key``: repeats have no further effect and get the same answer.
 
 For each request, the log of the session contains two notes: one with the key, committed before the
-request takes effect, and one with the answer. If two requests run concurrently, also on two
-servers, the commit of the first note decides which of them runs. When the session is erased, both
-notes about the request are erased. A store keeps idempotency keys for at least 30 days.
+request takes effect, and one with the answer. If two requests with the same key arrive
+concurrently, even on two servers, the commit of the first note decides which of them runs. When the
+session is erased, both notes about the request are erased. A store keeps idempotency keys for at
+least 30 days.
 """
 
 from __future__ import annotations
@@ -55,8 +56,8 @@ class KeyedRequest:
     """One request with an idempotency key, from its arrival to its answer.
 
     `unknown_since` is set if an earlier request with this key got no answer because its process was
-    killed: it is the seq of the first note of that request. In this case, the earlier request may
-    have taken effect after that entry.
+    killed: it is the seq of the first note of that request. If `unknown_since` is set, the earlier
+    request may have taken effect after that entry.
     """
 
     def __init__(self, method: str, path: str, key: str, token: str, presented: str) -> None:
@@ -116,7 +117,8 @@ class KeyedRequest:
     async def answered(self, start: Message, body: bytes) -> Message:
         """Record the answer.
 
-        Returns the start of the answer. Its ``ETag`` is the head after the answer was recorded.
+        Returns the start of the answer. The ``ETag`` in this start is the head after the answer was
+        recorded.
 
         A rejected request had no effect, so it runs again if it is repeated with the same key.
         """

@@ -51,7 +51,7 @@ class Rates:
         self._limits = limits
         self._steady_s = steady_s
         self._spent: OrderedDict[str, tuple[float, float]] = OrderedDict()
-        """Caller -> the number of its requests that still count, and the time of that number."""
+        """Caller -> number of the caller's requests that still count, and when it was computed."""
         self._streams: Counter[str] = Counter()
 
     def count(self, principal: Principal, address: str) -> None:

@@ -58,7 +58,7 @@ class SignIn:
         return code
 
     def by_code(self, code: str) -> str:
-        """Create a token for the console that was opened with the one-time `code`; return it.
+        """Create and return a token for the console that was opened with the one-time `code`.
 
         The one-time code is used up only when the new token is stored.
         Raises: Problem 401 if the code is unknown, used or expired; Problem 503 if the token cannot

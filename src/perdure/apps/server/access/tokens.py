@@ -95,7 +95,7 @@ class TokenRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 class TokensUnavailable(ConfigError):
     """The file of tokens cannot be read or written.
 
-    The error's text names the file, so callers must not see it.
+    The error's text names the file, so callers must not see the text.
     """
 
 
@@ -151,8 +151,8 @@ class TokenFile:
     def origins(self) -> frozenset[str]:
         """Return the origins of all publishable tokens.
 
-        The origins of revoked and expired tokens are included, so that their pages can read why
-        they are rejected.
+        The origins of revoked and expired tokens are included, so that pages with these tokens can
+        read why their requests are rejected.
         """
         return frozenset(o for each in self._records().values() for o in each.origins)
 

@@ -14,7 +14,7 @@ from perdure.stores.session_store import SessionStore
 from perdure.tools.diff import diff_of
 
 _SHOWN_BYTES = 512 * 1024
-"""The largest file whose text is shown. Larger ones are shown without their text."""
+"""Maximum size of a file whose text is shown; larger files are shown without their text."""
 
 
 async def staged_files(store: SessionStore, state: FlowState, node: str) -> list[HandedFile]:

@@ -106,7 +106,7 @@ class FlowRuns:
             return None
 
     async def works(self, flow: Flow) -> bool:
-        """Return True if the flow runs in this server, or one of its roles in another process."""
+        """Return whether the flow runs in this server, or a role of it runs in another process."""
         return flow.id in self._tasks or bool(await flow.workers())
 
     def error(self, flow: str) -> str | None:
@@ -138,7 +138,7 @@ class FlowRuns:
             self._errors[id] = str(error)
 
     async def flow_of(self, session: str) -> str | None:
-        """Return the flow whose role works in `session`; None if it is not a role's session."""
+        """Return the flow whose role works in `session`; None if no role works in `session`."""
         header = (await self.store.backend.state(StreamId(session))).header
         return header.parent if header.origin == "role" else None
 

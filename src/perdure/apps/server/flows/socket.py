@@ -300,7 +300,7 @@ def _failed(error: Exception, id: str | None) -> messages.Failed:
 
 
 def _of_session(event: Event, role: str) -> messages.ServerMessage | None:
-    """Return the message to the client about a role's event; None if only the feed contains it."""
+    """Return the message to the client about a role's event; None if only the feed shows it."""
     match event.type:
         case "agent:model_called":
             return messages.RequestSent(role=role)

@@ -11,7 +11,10 @@ from perdure.session.flows.kinds import ConsentMode, ImprovementMode
 from perdure.session.flows.run import FeedbackConsent, FlowStatus, ImprovementStatus
 
 NodeState = Literal["pending", "active", "waiting", "backward", "completed"]
-"""``waiting``: waits for a person. ``backward``: waits for better work, or must deliver it."""
+"""``waiting``: waits for a person.
+
+``backward``: waits for better work, or must improve its own work.
+"""
 
 EdgeState = Literal["plain", "done", "unread", "back"]
 """``unread``: the artifact was handed over and is not read yet. ``back``: work was handed back."""
