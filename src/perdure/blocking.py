@@ -73,7 +73,7 @@ P = ParamSpec("P")
 def _without_async(opening: Callable[P, StoreOpening]) -> Callable[P, Store]:
     @wraps(opening, assigned=("__qualname__", "__annotations__"))
     def open(*args: P.args, **kwargs: P.kwargs) -> Store:
-        """Open a store. The end of its ``with`` block, or `Store.close`, closes it.
+        """Open a store. The end of the store's ``with`` block, or `Store.close`, closes the store.
 
         See `perdure.open`.
         """

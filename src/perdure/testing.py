@@ -46,7 +46,7 @@ from perdure.session.messages import Message, TextPart, ThinkingPart, ToolCallPa
 __all__ = ["Answer", "ModelRequest", "ScriptedModel", "recorded_answers"]
 
 Answer = str | Message | ModelError
-"""One answer of a scripted model: its text, a message of the assistant, or an error to raise."""
+"""One answer of a scripted model: a text, a message of the assistant, or an error to raise."""
 
 SUMMARY = (
     "A scripted model wrote this summary. It stands in for the earlier part of a conversation."
@@ -70,11 +70,11 @@ class ScriptedModel:
     model call gets the first answer. Each session therefore starts with the first answer, and a
     resumed turn gets the same answer as without the interruption. A ModelError among the answers is
     raised once, and the next call gets the next answer. If the last answer is an error, every later
-    call raises it. After the last answer, the model rejects requests. `summary` is the answer to a
-    request for a compaction summary. `requests` are all requests so far, oldest first. The model
-    answers under every model name, for example ``Agent(model="test:any")``.
-    Raises: WrongArgument if an answer has another type, or is a message of another role or with
-    media.
+    call raises this error. After the last answer, the model rejects requests. `summary` is the
+    answer to a request for a compaction summary. `requests` are all requests that the model
+    received so far, oldest first. The model answers under every model name, for example
+    ``Agent(model="test:any")``. Raises: WrongArgument if an answer has another type, or is a
+    message of another role or with media.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ async def recorded_answers(file: str | os.PathLike[str]) -> list[Message]:
 
 
 def _replies(answers: Iterable[Answer]) -> list[Reply]:
-    """Return one reply for each answer, together with the errors before the answer."""
+    """Return one reply for each answer; a reply contains the errors that come before the answer."""
     if isinstance(answers, str):
         raise WrongArgument("ScriptedModel takes a list of answers, not str", argument="answers")
     replies: list[Reply] = []

@@ -159,7 +159,7 @@ async def _row(
     *,
     has_models: bool,
 ) -> SessionInfo | None:
-    """Return the row for `info` (with its model if `has_models`); None if it does not match."""
+    """Return the row for `info` (with a model if `has_models`); None if `info` does not match."""
     agent = agents.get(info.id)
     if not _is_match(info, wanted):
         return None
@@ -175,8 +175,8 @@ async def _row(
 async def agents_of(store: Store, infos: Sequence[SessionInfo]) -> dict[StreamId, str | None]:
     """Return the result of `agent_of` for each of `infos`, by session id, with one read.
 
-    If the log of a fork names no agent, the result contains the agent of its origin, which takes
-    another read.
+    If the log of a fork names no agent, the result contains the agent of the fork's origin, which
+    takes another read.
     """
     if not infos:
         return {}
@@ -246,7 +246,7 @@ async def states_of(store: Store, infos: Iterable[SessionInfo]) -> dict[str, Ses
 async def waiting_sessions(store: Store) -> set[str]:
     """Return the ids of the sessions whose turn waits for a person.
 
-    This includes sessions whose invoked agent waits for a person.
+    The result includes sessions whose invoked agent waits for a person.
     """
     waiting: set[str] = set()
     for asked in await store.questions():

@@ -1,7 +1,8 @@
 """Finds and opens the store of a command, and creates it if requested.
 
-Commands that only read never create a store: they require that it exists (`cli/store_options.py`).
-For `init` and completion, a missing store counts as an empty store in memory.
+Commands that only read never create a store: they require an existing store
+(`cli/store_options.py`). For `init` and completion, a missing store counts as an empty store in
+memory.
 """
 
 from __future__ import annotations
@@ -190,7 +191,7 @@ def _interruptible() -> Generator[None]:
 
 
 def _kept_key(address: str) -> StoreKey | None:
-    """Return the store's key from the keyring; add a key if there is none. None if adding fails."""
+    """Return the store's key from the keyring, adding one if missing; None if adding fails."""
     folder = Path(address.removeprefix(_SQLITE)).absolute().parent
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,8 +1,8 @@
 """The composition root: provides the models and tools for the agents of the command line.
 
 Apart from ``store_access``, which opens stores, only this module chooses concrete adapters; all
-layers below receive them as arguments. The package of a provider is loaded when a model of the
-provider is first called.
+lower layers receive these adapters as arguments. The package of a provider is loaded when a model
+of the provider is first called.
 """
 
 from __future__ import annotations

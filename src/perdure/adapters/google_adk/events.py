@@ -179,7 +179,7 @@ def event_of(entry: perdure.Entry) -> StoredEvent | None:
 
 
 def checked(entry: perdure.Entry, fields: Fields) -> Fields:
-    """Return `fields`, the JSON data of the event in `entry`.
+    """Return the JSON data `fields` of the event in `entry`.
 
     Raises: FormatError if the data is not an event.
     """
@@ -191,7 +191,7 @@ def checked(entry: perdure.Entry, fields: Fields) -> Fields:
 
 
 def event_with(contents: Mapping[str, bytes], stored: StoredEvent, entry: perdure.Entry) -> Event:
-    """Return the event of `entry` with its media. Raises: FormatError if the ADK rejects it."""
+    """Return the event of `entry` with media. Raises: FormatError if the ADK rejects the event."""
     try:
         return validated(stored, contents)
     except ValidationError as error:

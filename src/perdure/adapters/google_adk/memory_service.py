@@ -30,7 +30,7 @@ class PerdureMemoryService(BaseMemoryService):
         self._loop = StoreLoop(store)
 
     async def add_session_to_memory(self, session: Session) -> None:
-        """Add the events of a session to the memory, up to its newest event.
+        """Add the events of a session, up to the newest event, to the memory.
 
         Durable: the change is stored when this call returns.
         """

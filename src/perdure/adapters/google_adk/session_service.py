@@ -70,7 +70,7 @@ class PerdureSessionService(BaseSessionService):
         await self._loop.finish(self._sessions.delete(app_name, user_id, session_id))
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
-        """Return the state of a user; its keys do not have the prefix ``user:``."""
+        """Return the state of a user; the keys do not have the prefix ``user:``."""
         state = self._sessions.user_state(app_name, user_id)
         return dict(await self._loop.call(state.values()))
 

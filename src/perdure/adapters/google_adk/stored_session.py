@@ -97,7 +97,7 @@ class StoredSession:
         return (info.metadata or {}).get(CREATED_AT) == self.session.metadata.get(CREATED_AT)
 
     def reopen(self, session: perdure.Session) -> None:
-        """Use `session`, a newer handle; clear the cache if it is a different session."""
+        """Use the newer handle `session`; clear the cache if the handle is of another session."""
         if session.metadata.get(CREATED_AT) != self.session.metadata.get(CREATED_AT):
             self._fold = self._initial = None
         self.session = session
@@ -349,7 +349,7 @@ def _is_snapshot(entry: perdure.Entry) -> bool:
 
 
 def _at(entry: Entry, timestamp: float) -> Entry:
-    """Return `entry`; if `entry` is a message with a different time, set it to `timestamp`."""
+    """Return `entry`; if it is a message with another time, set its time to `timestamp`."""
     if isinstance(entry, perdure.Custom) or abs(time.time() - timestamp) < _SAID_AT_S:
         return entry
     return msgspec.structs.replace(entry, said_at=round(timestamp * 1000))

@@ -119,7 +119,7 @@ class CheckpointReader:
         return History(keys, {entry.id: entry for entry in entries})
 
     def _is_newer(self, entry: perdure.Entry, note: perdure.Entry) -> bool:
-        """Return whether `entry` stored a checkpoint after `note` recorded the deletion of its id.
+        """Return whether `entry` was stored after `note` recorded the deletion of the checkpoint.
 
         A deletion is recorded in a note because a fork cannot erase entries of its origin, and the
         origin keeps entries that its forks show.

@@ -68,7 +68,7 @@ class DeletedBody(msgspec.Struct, frozen=True, gc=False):
 class Place(msgspec.Struct, frozen=True, gc=False):
     """The namespace and the id of a checkpoint.
 
-    `is_again` is True if the checkpoint was stored again because others were deleted.
+    `is_again` is True if the checkpoint was stored again because other checkpoints were deleted.
     """
 
     ns: str

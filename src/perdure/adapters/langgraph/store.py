@@ -47,7 +47,8 @@ class PerdureStore(BaseStore):
     it.
 
     A search with a query uses the recall of `Store.memory`, which needs no embeddings. If `index`
-    is given, a search with a query compares embeddings instead, as LangGraph's own stores do.
+    is given, a search with a query compares embeddings instead of using the recall, as LangGraph's
+    own stores do.
     """
 
     supports_ttl = False

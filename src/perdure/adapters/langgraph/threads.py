@@ -24,7 +24,7 @@ from perdure.adapters.session_ids import session_id_of
 from perdure.errors import Erased, SessionExists, SessionNotFound, WrongArgument
 
 PREFIX: Final = "lg"
-"""A thread's session id begins with this, the number of deletions (unless 0), and a colon."""
+"""A thread's session id begins with this prefix, the deletion count (unless 0), and a colon."""
 
 THREAD: Final = "langgraph_thread"
 """Metadata key of the id of the thread."""

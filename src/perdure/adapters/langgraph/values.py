@@ -39,8 +39,8 @@ class ChannelValue(msgspec.Struct, frozen=True):
     """A serialized value, and how it is stored.
 
     Shape: the value is stored in the checkpoint that is `back` checkpoints earlier on the path.
-    Reading the value there needs `span` more checkpoints, because it consists of a whole value and
-    `links` tails, which have `linked` bytes in total.
+    Reading the value there needs `span` more checkpoints, because the value consists of a whole
+    value and `links` tails, which have `linked` bytes in total.
     """
 
     type: str
@@ -161,7 +161,7 @@ def continued(
 def whole_records(
     path: Sequence[Mapping[str, Mapping[str, Any]]], channel: str
 ) -> tuple[int, list[Mapping[str, Any]]]:
-    """Return the distance to the newest record of `channel`, and its records, newest first.
+    """Return the distance to the newest record of `channel`, and the records, newest first.
 
     The distance is a number of checkpoints. `path` contains the records of each checkpoint, oldest
     first.

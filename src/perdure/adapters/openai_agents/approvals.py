@@ -157,7 +157,7 @@ def _hash(value: object) -> str:
 
 
 def without_decisions(text: str) -> str:
-    """Return the stored state `text` without approvals and rejections, also of nested agents."""
+    """Return the stored state `text` without approvals and rejections, even in nested agents."""
     try:
         state = json.loads(text)
     except ValueError:  # the SDK rejects it, too

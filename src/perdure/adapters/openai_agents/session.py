@@ -385,7 +385,7 @@ def _plain(items: Sequence[TResponseInputItem]) -> list[Item]:
 async def _newest(
     session: perdure.Session,
 ) -> tuple[perdure.Entry, list[ItemParts], perdure.Entry] | None:
-    """Return the newest entry that contains items, its items, and the leaf."""
+    """Return the newest entry that contains items, the items in this entry, and the leaf."""
     last = _TAIL
     while True:
         entries = await session.path(last=last)

@@ -45,7 +45,7 @@ PREFIX: Final = "pai"
 """The session id of a conversation begins with this prefix, a number if needed, and a colon."""
 
 RECORD: Final = "pydantic_ai.record"
-"""`Note.note_type` of the note with a conversation's record; the note's alias begins with it."""
+"""`Note.note_type` of the note with a conversation's record; its alias begins with this type."""
 
 _BY: Final = "perdure.adapters.pydantic_ai"
 
@@ -151,7 +151,7 @@ class Conversations:
     async def _create(
         self, free_id: str, record: ConversationRecord, new: Sequence[ConversationEntry]
     ) -> perdure.Session:
-        """Create the session of `record`: a fork if its history begins in another session.
+        """Create the session of `record`: a fork if the history begins in another session.
 
         `new` are the first entries to append. Raises: ConversationConflict if no session contains
         the entry that precedes `new`.

@@ -91,7 +91,7 @@ class PerdureDurability(BaseDurabilityCapability[AgentDepsT]):
         return None if current_run() is None else conversation_id_from_run_id(run_id)
 
     async def get_run_start_time(self, run_id: str) -> datetime | None:
-        """Return the time at which the run was first started; its timeout counts from this time."""
+        """Return the time of the run's first start; the run's timeout counts from this time."""
         run = current_run()
         if run is None:
             return None
@@ -169,7 +169,7 @@ class _LedgerBackend(JournalCallableOperationBackend[_Config]):
 
 
 def unknown_outcome(policy: OnUnknown | None, failure: str | None) -> dict[str, Any] | None:
-    """Return the outcome for a call that failed or did not end; None if it must be repeated.
+    """Return the outcome for a call that failed or did not end; None if the call must be repeated.
 
     Shape: the outcome has the format of tool results in Pydantic AI's journals. If the call failed
     in an earlier process, `failure` is the text of the error.

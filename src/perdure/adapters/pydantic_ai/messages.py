@@ -3,7 +3,7 @@
 A request of Pydantic AI can contain texts of several roles. The texts of each role become one
 message, which every reader of the session shows. `Message.foreign` of the last message stores the
 whole Pydantic AI message, without the long texts and pictures that the entry itself contains.
-`StoredMessage.taken` records where the texts and pictures that were left out belong.
+`StoredMessage.taken` records the places of the texts and pictures that were left out.
 """
 
 from __future__ import annotations

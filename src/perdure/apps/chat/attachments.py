@@ -171,7 +171,7 @@ def attached_line(attached: Sequence[Attached]) -> str:
 def detach(attached: list[Attached], name: str) -> list[Attached]:
     """Remove the file `name` (all files if "") from `attached`; return the removed files.
 
-    Raises: WrongArgument if there is no such file.
+    Raises: WrongArgument if no attached file has this name.
     """
     gone = [each for each in attached if name in ("", each.name)]
     if not gone:
@@ -191,7 +191,7 @@ def _begins_name(folder: Path, word: str) -> bool:
 
 
 def _is_file(folder: Path, name: str) -> bool:
-    """Return whether `name`, relative to `folder`, is a file; it may be outside `folder`."""
+    """Return whether `name`, relative to `folder`, is a file; the file may be outside `folder`."""
     try:
         return (folder / Path(name).expanduser()).is_file()
     except (OSError, ValueError, RuntimeError):

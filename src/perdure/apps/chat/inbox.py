@@ -22,8 +22,8 @@ _ANSWER_CELLS = 60
 async def use_inbox(store: Store, words: str, remark: Callable[[str], None]) -> None:
     """List the open questions, or show or answer one, depending on `words`.
 
-    Without `words`, all open questions are listed. With an id alone, the question is shown in full;
-    with an id and an answer, it is answered. Raises: QuestionNotFound if no open question matches;
+    Without `words`, all open questions are listed. An id alone shows the question in full; an id
+    with an answer answers the question. Raises: QuestionNotFound if no open question matches;
     AmbiguousId if several match. Raises: AlreadyAnswered or QuestionClosed if the question is no
     longer open; InvalidEntry if the answer does not fit. Raises: UsageMistake if the answer allows
     a call, but the number of the question is missing.

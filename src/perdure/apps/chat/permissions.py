@@ -78,9 +78,9 @@ class TypedPermissions(msgspec.Struct, frozen=True):
     def apply_to(self, kept: Permissions) -> Permissions:
         """Return `kept` changed by the permissions of the command line.
 
-        Commands on the command line are added to the allowed ones. If all commands on the command
-        line are allowed already, only these remain allowed. The same applies to hosts on the
-        command line.
+        Commands on the command line are added to the allowed commands. If all commands on the
+        command line are allowed already, only these remain allowed. The same applies to hosts on
+        the command line.
         """
         named = commands_and_hosts(self.commands, self.domains)
         lines, globs = set(kept.allowed_commands), set(kept.allowed_command_globs)
@@ -130,7 +130,7 @@ def command_lines(permissions: Permissions) -> Iterator[str]:
 def refusal_lines(args: Mapping[str, object], permissions: Permissions) -> Iterator[str]:
     """Return lines that say how to allow the command in `args`, and list allowed commands.
 
-    If the command is allowed, nothing is returned, because it was refused for another reason. The
+    If the command is allowed, nothing is returned, because the refusal had another reason. The
     lines do not repeat a command that a rule would read as a pattern, or that contains a secret.
     Secrets are masked: `args` come from an event, so they contain `MASK` in place of a secret.
     """

@@ -23,7 +23,7 @@ _MEANINGS: dict[str, Meaning] = {"completed": "good", "waiting": "warning", "fai
 _CELLS = 200
 """Maximum width of a printed answer or question.
 
-An error is printed in full, as it says what to do.
+An error is printed in full, because an error says what to do.
 """
 
 

@@ -260,7 +260,7 @@ class AnswerOptions:
     async def _permitted(
         self, session: StreamId | None, agent: Agent, allowed: Permissions
     ) -> Agent:
-        """Return `agent` with the permissions `allowed`; record a grant if they extend its own."""
+        """Return `agent` with the permissions `allowed`; record a grant if these are wider."""
         if is_within(allowed, agent.permissions):
             return msgspec.structs.replace(agent, permissions=allowed)
         names = dict.fromkeys((*agent.registry.names, *(t.name for t in builtin_tools(allowed))))
@@ -387,7 +387,7 @@ def _unnamed_folder(known: Authority, info: SessionInfo) -> Path | None:
 
 
 async def _is_interrupted(store: Store, session: Session) -> bool:
-    """Return whether a resume here would continue an open turn of `session` that no process runs.
+    """Return whether resuming `session` would continue an open turn that no process runs.
 
     The turn of an imported session does not continue: it ends when the session is resumed.
     """

@@ -79,7 +79,7 @@ def pasted_remark(text: str, chat: Chat) -> str | None:
 def remark_moved(
     store: Store, chat: Chat, withheld: Withheld | None, recorded: str | None, *, is_first: bool
 ) -> None:
-    """Print why settings of a resumed session are not in force, and in which folder it works.
+    """Print why settings of a resumed session are not in force, and where the session works.
 
     `store` contains the session. `recorded` is the folder of the session in lists; None if the user
     named a folder. No folder is printed if the session is resumed again in the folder where its

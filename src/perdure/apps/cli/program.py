@@ -89,7 +89,7 @@ def run(words: Sequence[str]) -> int:
 
 
 def command_line(words: Sequence[str]) -> Any:
-    """Return a parser that knows the command in `words`, or only the names of all commands.
+    """Return a parser that knows the command in `words`; if none, only all commands' names.
 
     A process builds the parser only once, because building it takes longer than most commands.
     """
@@ -120,7 +120,7 @@ def _built(names: tuple[str, ...]) -> Any:
 
 @contextmanager
 def _loaded(program: typer.Typer, only: str | None = None) -> Generator[bool]:
-    """Within the block, load each group's commands; of a group that contains `only`, just this one.
+    """Within the block, load each group's commands; if a group contains `only`, load just `only`.
 
     Yields whether a group contains the command `only`.
     """

@@ -103,7 +103,7 @@ async def back_up(
 
 
 async def _remember(address: str, namespace: str, key: StoreKey | None, backup: Backup) -> None:
-    """Record the backup in the store, unless it is read-only, full, or cannot record backups."""
+    """Record the backup in the store, unless the store is read-only, full, or unable to do so."""
     with suppress(StoreReadOnly, StoreFull, Unsupported):
         async with open_store(address, namespace=namespace, key=key) as store:
             await store.backend.retention.remember_backup(backup)

@@ -29,8 +29,8 @@ def upkeep_of_sqlite(name: str) -> Any:
 async def is_encrypted(address: str | None = None) -> bool:
     """Return whether the store at `address` needs a key.
 
-    Raises: Unsupported if the store has no encryption; the errors of `perdure.open` if it is not a
-    store.
+    Raises: Unsupported if the store has no encryption; the errors of `perdure.open` if `address` is
+    not a store.
     """
     address, path = place_of(address, "encryption")
     return await asyncio.to_thread(upkeep_of_sqlite("rekey").is_encrypted, path)
@@ -53,7 +53,7 @@ async def likely_keys(
 ) -> tuple[StoreKey | None, ...]:
     """Return the configured key of the store at `address`; if none, its keys in the keyring.
 
-    Raises: KeyMissing, with `encrypted` in its text, if there is no key.
+    Raises: KeyMissing with the text `encrypted` if there is no key.
     """
     configured = configured_key(key, os.environ, address)
     if configured is not None:

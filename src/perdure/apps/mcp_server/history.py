@@ -78,7 +78,7 @@ class Scope:
 
 
 class History:
-    """The tools of the MCP server that only read."""
+    """The read-only tools of the MCP server."""
 
     def __init__(
         self, store: Store, scope: Scope, embedder: Embedder | EmbedderName | None = None
@@ -250,7 +250,7 @@ class History:
 
 
 class Notebook:
-    """The tools that write; they are offered only if the person who starts the server allows it."""
+    """The tools that write, offered only if the person who starts the server allows writing."""
 
     def __init__(self, store: Store, scope: Scope) -> None:
         self._store = store
@@ -284,7 +284,7 @@ class Notebook:
         return "Forgotten."
 
     async def _own(self, fact: str) -> str:
-        """Return `fact`, the id of a fact, if the client may see this fact.
+        """Return the fact id `fact` if the client may see the fact.
 
         Raises: FactNotFound.
         """

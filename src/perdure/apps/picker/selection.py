@@ -269,8 +269,8 @@ def fuzzy_score(text: str, word: str) -> int | None:
     """Return a score if `text` contains the letters of `word` in order; otherwise None.
 
     If `text` contains the whole word, the score uses the best occurrence of the word. Otherwise,
-    the leftmost match decides: the score uses the closest letters that end where this match ends.
-    The running time is linear in the length of the text, without backtracking.
+    the leftmost match decides: the score uses the letters that are closest to the end of this
+    match. The running time is linear in the length of the text, without backtracking.
     """
     whole = phrase_score(text, word)
     if whole is not None:

@@ -119,7 +119,7 @@ class Services(NamedTuple):
 
 
 class Server:
-    """The server of a runtime as an ASGI application. The function `app` creates it.
+    """The server of a runtime as an ASGI application, created by the function `app`.
 
     The server's background work starts with the ASGI lifespan. If the server is mounted in an
     application that does not forward the lifespan, the work starts with the first request.

@@ -37,7 +37,7 @@ class Requests:
     """Logs and traces the requests that it serves. `random` returns a given number of random bytes.
 
     A request with an ``X-Request-ID`` header keeps this id; without the header, it gets a new id.
-    The answer has this id in the same header, ``X-Request-ID``.
+    The answer has the id of the request in the header ``X-Request-ID``.
     """
 
     def __init__(self, app: ASGIApp, random: Callable[[int], bytes]) -> None:

@@ -62,7 +62,7 @@ class EraseFilters(msgspec.Struct, frozen=True):
 
 
 async def selected(store: Store, wanted: RowFilter) -> list[SessionRow]:
-    """Return the sessions that match `wanted`, newest first: forks come before their origins."""
+    """Return the sessions that match `wanted`, newest first, so forks come before their origins."""
     rows = await newest_rows(store, wanted, None)
     return sorted(rows, key=lambda row: row.info.created_at, reverse=True)
 

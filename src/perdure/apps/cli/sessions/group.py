@@ -1,4 +1,4 @@
-"""The commands of ``perdure sessions`` that only read.
+"""The read-only commands of ``perdure sessions``.
 
 The commands that write are in ``changes``.
 """

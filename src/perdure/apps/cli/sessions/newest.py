@@ -60,7 +60,7 @@ def _is_too_old(info: SessionInfo, query: SearchQuery, found: Iterable[Found]) -
 
 
 async def _texts(store: Store, info: SessionInfo, query: SearchQuery) -> list[Found]:
-    """Return the matching texts in the log of one session, without entries that a fork shares."""
+    """Return the matching texts in the log of one session, without copies from another session."""
     roles = query.roles or _MESSAGES
     kind = MESSAGE if set(roles) <= set(_MESSAGES) else None
     entries = await store.backend.entries(info.id, kind=kind)

@@ -198,7 +198,7 @@ async def _grants(log: LogReader, session: StreamId) -> list[Candidate]:
 
 
 async def _questions_in_force(log: QuickReads) -> list[OpenQuestion] | None:
-    """Return the open questions of sessions; None if the store has flows: they may ask, too."""
+    """Return the open questions of sessions; None if there are flows, which may ask questions."""
     if await log.notes_of_all(protocol.FLOW_KINDS):
         return None
     log.marks = trust.own_marks(is_trusted=False, makes_key=False)

@@ -130,8 +130,8 @@ def answer(shell: str, words: Sequence[str], typed: str, found: Completion) -> I
 def _for_bash(words: Sequence[str], typed: str, found: Completion) -> Iterator[str]:
     """Format `found` for bash, which replaces only the text after the last word-break character.
 
-    Bash inserts exactly the text that it shows for a candidate. Descriptions are therefore added
-    only if several candidates are listed.
+    Bash inserts exactly the text that it shows for a candidate. A description would be inserted,
+    too, so descriptions are added only if several candidates are listed.
     """
     breaks = words[0] if words else ""
     cut = max((typed.rfind(mark) + 1 for mark in breaks if not mark.isspace()), default=0)

@@ -78,7 +78,7 @@ _ALSO: Mapping[str, str] = {
     "`perdure export ID` writes a file",
     "chat --continue": ", or `perdure chat --session ID` for another session",
 }
-"""Command -> text that follows its suggestion."""
+"""Command -> text that follows the suggestion of the command."""
 
 _RECURRING = "recurring messages are written in an agent file: docs/guides/schedules.md"
 

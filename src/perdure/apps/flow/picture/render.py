@@ -61,7 +61,7 @@ def lines(
 
 
 def _words(node: FlowNode, state: FlowState, said: Mapping[str, str]) -> str:
-    """Return the queued reply for `node`; if there is none, the newest text of its role."""
+    """Return the queued reply for `node`; if there is none, the newest text of the node's role."""
     queued = state.run.pending_human_inputs.get(node.id)
     if queued is not None:
         return f"reply queued: {queued.text}"

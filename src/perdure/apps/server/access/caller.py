@@ -166,7 +166,7 @@ class Caller:
         return self._heads is not None
 
     def require_unconditional(self) -> None:
-        """Raises: Problem 400 if the request has ``If-Match``, which its change cannot check."""
+        """Raises: Problem 400 if the request has ``If-Match``, which this change cannot check."""
         if self.is_conditional:
             detail = "this change has no commit that could check If-Match; send it without"
             raise Problem(400, "if_match_unsupported", detail)

@@ -91,7 +91,7 @@ class _Patience:
         self._is_whole = False
 
     async def receive(self) -> Any:
-        """Return the next message. Raises: Problem 408 if it does not arrive within `BODY_S`."""
+        """Return the next message. Raises: Problem 408 if none arrives within `BODY_S`."""
         if self._is_whole:
             return await self._receive()
         try:

@@ -117,8 +117,7 @@ class KeyedRequest:
     async def answered(self, start: Message, body: bytes) -> Message:
         """Record the answer.
 
-        Returns the start of the answer. The ``ETag`` in this start is the head after the answer was
-        recorded.
+        Returns the start of the answer, whose ``ETag`` is the head after the answer was recorded.
 
         A rejected request had no effect, so it runs again if it is repeated with the same key.
         """

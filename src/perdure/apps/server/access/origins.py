@@ -1,4 +1,4 @@
-"""CORS: pages of other origins may use the widget's files, and the API with their tokens."""
+"""CORS: pages of other origins may use the widget's files and, with their tokens, the API."""
 
 from __future__ import annotations
 

@@ -113,19 +113,19 @@ class Tokens(Protocol):
     """Finds the caller that a token belongs to."""
 
     def principal(self, token: str, at: int) -> Principal | None:
-        """Return the caller that `token` belongs to at the time `at`; None if it is invalid."""
+        """Return the caller of `token` at the time `at`; None if `token` is invalid."""
         ...
 
 
 class TokenFile:
-    """The tokens in a file, which is read again when it has changed."""
+    """The tokens in a file; the file is read again after it has changed."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._read: tuple[tuple[int, int, int], dict[str, TokenRecord]] | None = None
 
     def principal(self, token: str, at: int) -> Principal | None:
-        """Return the caller that `token` belongs to at the time `at`; None if it is invalid.
+        """Return the caller of `token` at the time `at`; None if `token` is invalid.
 
         Raises: TokensUnavailable.
         """
