@@ -67,14 +67,14 @@ class ScriptedModel:
 
     An answer is a text, an `assistant` message (with `thinking` and `tool_call` parts), or a
     ModelError. The number of earlier answers in the conversation selects the answer: the first
-    model call gets the first answer. Each session therefore starts with the first answer, and a
-    resumed turn gets the same answer as without the interruption. A ModelError among the answers is
-    raised once, and the next call gets the next answer. If the last answer is an error, every later
-    call raises this error. After the last answer, the model rejects requests. `summary` is the
-    answer to a request for a compaction summary. `requests` are all requests that the model
-    received so far, oldest first. The model answers under every model name, for example
-    ``Agent(model="test:any")``. Raises: WrongArgument if an answer has another type, or is a
-    message of another role or with media.
+    model call gets the first answer. Each session starts with the first answer, and a resumed turn
+    gets the same answer as without the interruption. A ModelError among the answers is raised once,
+    and the next call gets the next answer. If the last answer is an error, every later call raises
+    this error. After the last answer, the model rejects requests. `summary` is the answer to a
+    request for a compaction summary. `requests` are all requests that the model received so far,
+    oldest first. The model answers under every model name, for example ``Agent(model="test:any")``.
+    Raises: WrongArgument if an answer has another type, or is a message of another role or with
+    media.
     """
 
     def __init__(

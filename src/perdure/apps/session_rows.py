@@ -275,8 +275,8 @@ def is_fork(info: SessionInfo) -> bool:
 async def with_all_forks(store: Store, chosen: Iterable[StreamId]) -> list[StreamId]:
     """Return the `chosen` sessions and all their forks, including forks of forks.
 
-    A copied fork records its origin only as its parent; in session files, every fork is a copy.
-    Shape: each origin comes before its forks.
+    A fork that is a copy records its origin only as its parent; in session files, all forks are
+    copies. Shape: each origin comes before its forks.
     """
     infos = await store.backend.sessions(limit=None, scope="all")
     parents = {info.id: info.parent for info in infos if is_fork(info)}

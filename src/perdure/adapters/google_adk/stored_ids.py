@@ -11,7 +11,10 @@ SESSION: Final = "adk"
 APP_STATE: Final = "adk-app"
 USER_STATE: Final = "adk-user"
 MEMORY: Final = "adk-memory"
-"""Prefixes of the ids of sessions that store an app's state, a user's state or a user's memory."""
+"""Prefix of the ids of sessions that store a user's memory.
+
+`APP_STATE` and `USER_STATE` are the prefixes for the state of an app and of a user.
+"""
 
 
 def stored_id(kind: str, *names: str) -> str:

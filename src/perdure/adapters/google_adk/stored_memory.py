@@ -33,7 +33,7 @@ from perdure.errors import (
 _logger = logging.getLogger(__name__)
 
 ADDED: Final = "adk.memory.session"
-"""`Note.note_type` of a note that records that a session was added, and up to which entry."""
+"""`Note.note_type` of a note that records up to which entry a session was added."""
 DELETED: Final = "adk.memory.deleted"
 """`Note.note_type` of a note that hides an event from searches."""
 RESTORED: Final = "adk.memory.restored"

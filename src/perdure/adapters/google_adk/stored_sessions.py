@@ -32,7 +32,7 @@ from perdure.adapters.stored_json import json_text
 from perdure.errors import Erased, HeadConflict, SessionExists, SessionNotFound, WrongArgument
 
 CREATED: Final = "adk.created"
-"""`Note.note_type` of a note that records that a new session's user and app state was committed."""
+"""`Note.note_type` of a note that records the commit of a new session's user and app state."""
 
 BY: Final = "perdure.adapters.google_adk"
 

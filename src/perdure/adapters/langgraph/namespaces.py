@@ -27,7 +27,7 @@ PREFIX: Final = "lgs"
 """The session id of a namespace begins with this prefix and a colon."""
 
 NAMESPACE: Final = "langgraph_namespace"
-"""Metadata key of the labels of the namespace."""
+"""Metadata key of the labels that form the namespace."""
 
 _BY: Final = "perdure.adapters.langgraph"
 _CACHED: Final = 1024

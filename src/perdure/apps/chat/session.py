@@ -114,7 +114,7 @@ class Cast:
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """A resumed session. Its interrupted `turn` runs again and adds entries after `head`."""
+    """A resumed session, whose interrupted `turn` runs again and adds entries after `head`."""
 
     chat: Chat
     turn: Turn | None
@@ -476,7 +476,7 @@ async def _compaction_of(store: Store, session: StreamId, agent: Agent) -> Compa
 async def branch_session(
     store: Store, session: str, entry: str | None, model: str | None, focus: str | None
 ) -> Entry | None:
-    """Continue from `entry`; add a summary of the old branch. None if `entry` is the leaf.
+    """Continue from `entry` with a summary of the abandoned branch; None if `entry` is the leaf.
 
     Raises: TurnOpen while a turn is open; ModelNotHere or TurnFailed if the model does not answer;
     EntryNotFound if `entry` does not exist; HookBlocked if a hook rejects the branch; FlowRefusal

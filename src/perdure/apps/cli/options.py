@@ -62,7 +62,7 @@ def named_path(typed: str | Path) -> Path:
 
 
 def stored_path(typed: str | Path) -> Path:
-    """Return a path that is stored in the log, after the check of `named_path`.
+    """Return a path that is stored in the log, after the same check as in `named_path`.
 
     Raises: typer.BadParameter if the path is empty or not valid UTF-8.
     """

@@ -173,7 +173,7 @@ class FormatOptions(msgspec.Struct, frozen=True):
         )
 
     def require(self, format: ExportFormat, *, has_all_branches: bool) -> None:
-        """Raises: UsageMistake if an option has no effect in `format`, or is not possible."""
+        """Raises: UsageMistake if an option has no effect or is not possible in `format`."""
         name = "--no-tools" if self.has_no_tools else "--no-instructions"
         if format != "markdown" and (self.has_no_tools or self.has_no_instructions):
             raise UsageMistake(f"{name} is about Markdown: add --format markdown, or -o FILE.md")
@@ -256,7 +256,7 @@ def _require_file(
 ) -> None:
     """Check that the output is a file, or the folder of an archive or a workflow.
 
-    Raises: UsageMistake otherwise, or if `as_json` is True and no output file is named.
+    Raises: UsageMistake for any other output, or if `as_json` is True and no output file is named.
     """
     if as_json and output in (None, _STDOUT):
         raise UsageMistake("--json tells about a file: name one with -o FILE")

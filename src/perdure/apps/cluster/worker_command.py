@@ -106,7 +106,10 @@ def _check_database(store: Store, runtimes: Mapping[str, Runtime]) -> None:
 async def _opened(
     opened: AsyncExitStack, named: str | None, namespace: str, stopping: asyncio.Event
 ) -> Store | None:
-    """Open the store when its server is up; `opened` closes it. None if stopped before."""
+    """Open the store when its server is up; return None if `stopping` is set before.
+
+    Closing `opened` closes the store.
+    """
     return await when_available(
         lambda: opened.enter_async_context(writable_store(named, namespace)), stopping
     )
@@ -115,7 +118,10 @@ async def _opened(
 async def _begun(
     opened: AsyncExitStack, running: Worker, drain_s: float, stopping: asyncio.Event
 ) -> str | None:
-    """Start the worker; `opened` stops it. Return the worker's id; None if stopped before."""
+    """Start the worker and return its id; return None if `stopping` is set before.
+
+    Closing `opened` stops the worker.
+    """
     return await when_available(
         lambda: opened.enter_async_context(running.taking(drain_s)), stopping
     )

@@ -79,7 +79,7 @@ class _Call(msgspec.Struct, frozen=True):
 async def next_context(
     host: Host, store: Store, session: Session, budget: int | None, last: int | None
 ) -> ContextView:
-    """Return the context of the next call within `budget` tokens, with its last `last` messages.
+    """Return the next call's context within `budget` tokens; it shows the newest `last` messages.
 
     A tool call that runs or waits for an answer is shown with a placeholder as its result. The
     instructions and tools come from the agent in force. Without an agent in force, instructions and

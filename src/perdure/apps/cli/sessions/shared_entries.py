@@ -72,7 +72,7 @@ async def kept_entries(store: Store, forks: Forks) -> set[EntryId]:
 
 
 class EntryForks(msgspec.Struct, frozen=True):
-    """The `forks` that share some of the entries to erase, and those `shared` entries."""
+    """The `forks` that share some of the entries to erase, and the `shared` entries."""
 
     forks: tuple[StreamId, ...]
     shared: frozenset[EntryId]

@@ -1,4 +1,4 @@
-"""Suggests commands if an unknown command is the name of a known task, and after other mistakes.
+"""Suggests commands for an unknown command that names a known task, and after other mistakes.
 
 Pure.
 """

@@ -48,7 +48,7 @@ BODY_S = 60.0
 
 
 class Guard:
-    """Rejects requests for unknown hosts, and adds the headers that protect browsers to answers.
+    """Rejects requests for unknown hosts, and adds to answers the headers that protect browsers.
 
     A header that a route sets itself is not changed. If a client does not send the rest of its
     request, the server stops waiting for it.

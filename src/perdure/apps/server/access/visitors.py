@@ -43,7 +43,7 @@ class Visitor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def sign_visitor(
     key: str, session: str, *, now_s: float, subject: str | None = None, valid_s: int = DEFAULT_S
 ) -> str:
-    """Return a token for one visitor of your page; it allows only the session `session`.
+    """Return a token for one visitor of your page; the token allows only the session `session`.
 
     `key` is the signing key that ``perdure token create --publishable`` printed; keep it on your
     server. `subject` is the name of the person in the memory and in lists of sessions. `now_s` is

@@ -121,7 +121,7 @@ async def compact_session(
     session_id: SessionId,
     data: JSONBody[Focus],
 ) -> Response[SessionView]:
-    """Summarise older messages in the context; the log keeps them.
+    """Summarize older messages in the context; the log keeps them.
 
     Answers 409 with the code `nothing_to_compact` if a summary could replace no messages.
     """
