@@ -1,4 +1,4 @@
-"""Compute the ids of perdure's entries in files of other programs, always the same for an entry."""
+"""Compute the ids that perdure's entries have in other programs' files: one entry, one id."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _TOOL_RESULT = b'"tool_result"'  # each result of a message becomes a record of 
 
 
 def record_digest(entry: str, ordinal: int = 0, attempt: int = 0) -> bytes:
-    """Return a digest for record number `ordinal` of `entry`; each `attempt` gives another one."""
+    """Return a digest for record number `ordinal` of `entry`; it differs for each `attempt`."""
     return hashlib.sha256(f"{entry} {ordinal} {attempt}".encode()).digest()
 
 
 def written_id(entry: EntryId, ordinal: int = 0, attempt: int = 0) -> str:
-    """Return an id for record number `ordinal` of `entry`; each `attempt` gives another one."""
+    """Return an id for record number `ordinal` of `entry`; it differs for each `attempt`."""
     return record_digest(entry, ordinal, attempt).hex()[:_DIGITS]
 
 

@@ -17,7 +17,8 @@ import msgspec
 
 LEVELS = 250
 """Maximum nesting of a line that any reader accepts. The interpreter allows 1,000 nested calls. A
-writer in Python needs two or three calls for each level of a line, and its callers need some, too.
+writer in Python needs two or three calls for each level of a line, and the callers of the writer
+need some, too.
 """
 
 TOO_DEEP = "it is nested too deeply"
@@ -30,14 +31,15 @@ _decode = msgspec.json.Decoder().decode
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-"""Some programs start a file with it; it only states that the file is UTF-8."""
+"""Some programs start a file with this mark, which only states that the file is UTF-8."""
 
 
 class Line(msgspec.Struct, frozen=True, gc=False):
     """One line of a file, without its LF.
 
     `number` is the number of the line, counted from 1. `offset` is the position of the line in
-    bytes. `is_ended` is False for a last line without an LF, which may still be in progress.
+    bytes. `is_ended` is False for a last line without an LF: a program may still be writing this
+    line.
     """
 
     number: int

@@ -77,8 +77,8 @@ class Media:
 def unknown_part(item: object) -> UnknownPart:
     """Return `item` as a part of an unknown type, without top-level signatures.
 
-    Media bytes are removed from the part, because no log accepts them; the stored original of the
-    import contains them.
+    Media bytes are removed from the part, because no log accepts them; these bytes are in the
+    stored original of the import.
     """
     fields = fields_of(item)
     if fields is not None:

@@ -44,7 +44,8 @@ async def answer_question(
 ) -> Entry:
     """Append `answer` to `question`, which the entry `asking` contains, if the question is open.
 
-    Shape: the result is the answer's entry, or the earlier one if the same answer was given before.
+    Shape: the result is the answer's entry, or the earlier entry if the same answer was given
+    before.
     Durable: all changes are stored when this returns. Raises: AlreadyAnswered, QuestionClosed.
     """
     new = new_side(answer, asking.id)
@@ -76,7 +77,7 @@ async def answer_question(
 
 
 async def _is_acted_on(store: SessionStore, asking: Entry, question: Question) -> bool:
-    """Whether the question's turn or program is in force on this machine; imported ones are not."""
+    """Whether the question's turn or program has effect on this machine: False if imported."""
     if question.topic == PROGRAM:
         return await is_in_force(store, asking)
     return (await authority_of(store, asking.stream)).turn is None

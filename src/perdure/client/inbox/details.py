@@ -54,7 +54,7 @@ async def _arguments(log: LogReader, asked: OpenQuestion) -> Mapping[str, object
 
 
 def _whole_diff(question: Question, args: Mapping[str, object]) -> str | None:
-    """Return the whole diff of a file tool's call, if the file has not changed since then."""
+    """Return the whole diff of a file tool's call; None if the file changed after the question."""
     bound = question.bound or {}
     if MASK in bound.get("file", ""):
         return None

@@ -86,7 +86,7 @@ class FlowAnswerer:
     async def answer(self, question: EntryId, answer: str, *, by: str, note: str | None) -> Entry:
         """Answer the question with the id `question`, for which the flow waits.
 
-        Shape: the result is the appended entry, or the earlier one if `by` gave the same answer
+        Shape: the result is the appended entry, or the earlier entry if `by` gave the same answer
         before.
         Durable: all changes are stored when this returns. Raises: AlreadyAnswered if another answer
         was given before; FlowRefusal if the flow does not wait for the answer; InvalidEntry if the
@@ -112,7 +112,7 @@ class FlowAnswerer:
             return committed.entries[0][0]
 
     async def _settled(self, question: EntryId, answer: str, by: str) -> Entry:
-        """Return the earlier entry if it contains this answer. Raises: the errors of `answer`."""
+        """Return the entry that answered before, if it has this answer. Raises: as `answer`."""
         flow = self._journal.flow
         log = [(entry, body_of(entry)) for entry in await self._store.entries(flow)]
         settled = settled_by(await self._journal.state(), question, log)

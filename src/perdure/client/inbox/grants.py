@@ -24,7 +24,7 @@ from perdure.stores.protocol import Commit, Write
 from perdure.stores.session_store import SessionStore
 
 NOTE = "allowed for the flow"
-"""The note in the answers that a change of the consent gives."""
+"""The note in answers that were given by a change of the consent, not by a person."""
 
 
 async def change_consent(
@@ -33,7 +33,7 @@ async def change_consent(
     clock: Clock,
     decide: Callable[[FlowState], Sequence[ConsentChanged]],
 ) -> FlowState:
-    """Append the changes that `decide` returns, and the answers that they give to open questions.
+    """Append the changes from `decide`, and answers to the open questions whose calls they allow.
 
     Durable: all changes are stored when this returns. Raises: any error that `decide` raises; in
     this case, nothing is appended.
@@ -86,7 +86,7 @@ async def _freed(
     at: int,
     but: StreamId | None = None,
 ) -> list[Write]:
-    """Return the answers that `changes` give to roles' questions, except in the session `but`."""
+    """Return answers to roles' questions whose calls `changes` allow, except in session `but`."""
     consent = state.consent
     for change in changes:
         consent = consent_after(consent, change, at)

@@ -1,4 +1,4 @@
-"""Questions that a program asks outside a turn, until an answer or the program closes them."""
+"""Questions that a program asks outside a turn; an answer or the program itself closes them."""
 
 from __future__ import annotations
 

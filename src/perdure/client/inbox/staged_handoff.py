@@ -22,11 +22,11 @@ from perdure.stores.session_store import SessionStore
 async def require_as_staged(
     store: SessionStore, journal: Journal, clock: Clock, node: str | None
 ) -> None:
-    """Reject the approval of `node`'s handoff if a file changed; None means the only handoff.
+    """Reject the approval of `node`'s handoff if a file changed; `node` None: the only handoff.
 
     If a file changed, the handoff is staged again with the current content of its files, and a new
-    question is asked. Files that are not on this machine are not compared; the role then receives
-    the staged content.
+    question is asked. If the files are not on this machine, they are not compared, and the next
+    role receives the staged content.
     Raises: FlowRefusal if a file changed.
     """
     while True:

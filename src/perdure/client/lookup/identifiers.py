@@ -1,4 +1,4 @@
-"""Find sessions, flows, questions and entries by an id, or its beginning, that a person typed."""
+"""Find sessions, flows, questions and entries by the (beginning of an) id that a person typed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from perdure.stores.session_store import SessionStore
 
 
 async def find_stream(store: SessionStore, prefix: str) -> StreamId:
-    """Return the session or flow with the id `prefix`, or the only one whose id begins with it.
+    """Return the session or flow with the id `prefix`, or the only one whose id begins so.
 
     Raises: SessionNotFound, AmbiguousId.
     """

@@ -59,7 +59,7 @@ def intended_address(typed: str) -> str | None:
 
 
 def near_address(address: str) -> str | None:
-    """Return the existing store's address that `address`, which has no store, probably means.
+    """Return the address of an existing store that is probably meant by the wrong `address`.
 
     ``sqlite:///tmp/x.db`` is a relative path, ``sqlite:////tmp/x.db`` an absolute one. Returns None
     if no store exists at the probable address.

@@ -79,7 +79,7 @@ async def _is_added(
     subject: str | None,
     agent: str | None,
 ) -> bool:
-    """Store `new`, or return False if it is stored already, even by a concurrent call."""
+    """Store `new`; return False if the fact is stored already, even by a concurrent call."""
     said = (new.text, agent, new.valid_from, new.valid_to)
     if subject not in there:
         there[subject] = await _there(store, subject)
@@ -103,7 +103,7 @@ async def _is_added(
 
 
 class _There:
-    """The facts of a subject, and the head of their log at the time when they were read."""
+    """The facts of a subject, and the head that the log of these facts had when they were read."""
 
     def __init__(self, head: int, said: set[_Said]) -> None:
         self.head = head

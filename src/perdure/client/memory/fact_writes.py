@@ -55,7 +55,7 @@ class NewFact(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _KnownFact(msgspec.Struct, frozen=True):
-    """A fact as stored, and the state of its stream when it was read."""
+    """A fact as stored, and the state that its stream had when the fact was read."""
 
     stored: StoredFact
     state: StreamState
@@ -66,7 +66,7 @@ class _KnownFact(msgspec.Struct, frozen=True):
 
 
 def source_ids(source: Entry | str | Sequence[Entry | str] | None) -> tuple[EntryId, ...]:
-    """Return the ids of the entries `source`, without duplicates."""
+    """Return the ids of the entries in `source`, without duplicates."""
     given = [] if source is None else [source] if isinstance(source, Entry | str) else source
     return tuple(dict.fromkeys(EntryId(e.id if isinstance(e, Entry) else e) for e in given))
 
@@ -163,7 +163,7 @@ async def _fact_under(
 ) -> EntryId | None:
     """Return the fact that an earlier call with `key` returned; None if `key` was not used.
 
-    The returned fact may have been forgotten since. Raises: IdempotencyMismatch.
+    The returned fact may have been forgotten since that call. Raises: IdempotencyMismatch.
     """
     named = (each.about for each in notes if each.kind == FactsReceived.kind)
     again = [_named_again(fact) for fact in dict.fromkeys(named) if fact is not None]
@@ -202,8 +202,8 @@ def _repeated_fact(notes: Sequence[Entry], body: FactRemembered) -> StoredFact |
 def _is_repeated(known: StoredFact, body: FactRemembered) -> bool:
     """Return whether `body` has the same content as the newest version of `known`.
 
-    A fact that is remembered without sources must not be erased together with the sources of a
-    known fact.
+    The result is False if only `known` has sources: erasing these sources would erase the fact, but
+    a fact that is remembered without sources must stay.
     """
     newest = known.versions[-1]
     return (bool(body.sources) or not newest.sources) and _is_same(newest.body, body)
@@ -379,7 +379,7 @@ async def _remembered(
 
 
 async def _require_sources(store: SessionStore, sources: Iterable[EntryId]) -> tuple[_Source, ...]:
-    """Return the entries with the ids `sources`, after checking that they exist.
+    """Return the entries whose ids are `sources`, after checking that the entries exist.
 
     Raises: EntryNotFound if an entry does not exist or was erased.
     """
@@ -396,7 +396,7 @@ async def _require_sources(store: SessionStore, sources: Iterable[EntryId]) -> t
 async def require_alive(
     store: SessionStore, outside: Outside, fact: EntryId, sources: tuple[EntryId, ...]
 ) -> None:
-    """Forget `fact`, and raise an error, if one of `sources` was erased while the fact was stored.
+    """Forget `fact`, and raise an error, if a source was erased while `fact` was being stored.
 
     An erasure that begins after this check finds the fact in the store. Raises: EntryNotFound.
     """

@@ -97,8 +97,8 @@ class Memory:
         """Return the texts and facts that match `question`, best first (see docs/guides/memory.md).
 
         The call finds messages of users, assistants and tools on every branch, summaries of
-        episodes, and facts that are true now; `kinds` selects among these. The score of a text
-        includes its neighbours in the session and, with an embedder (`with_embedder`), its meaning.
+        episodes, and facts that are true now; `kinds` selects among these. A text's score includes
+        that of its neighbours in the session and, with an embedder (`with_embedder`), its meaning.
         With `sessions`, only these sessions and the facts from them are searched; `without`
         excludes sessions. With `agent`, only this agent's sessions and facts are searched; with the
         scope "agent", for every subject. `scope` "namespace" searches all subjects. `knowledge_of`
@@ -158,10 +158,10 @@ class Memory:
         `source` are the entries (or ids) that state the fact: if all are erased, so is the fact.
         `agent` limits the fact to one agent. The fact is true from `valid_from` until `valid_to`; a
         time without a zone is local. If a stored fact has the same text, agent, `said_by` and
-        times, the call adds the `source` and returns that fact, like a repeated call with its
-        `idempotency_key`. Durable: everything is stored on return. Raises: SecretPasted for text
-        like a credential; EntryNotFound if a source does not exist; WrongArgument; LimitExceeded;
-        IdempotencyMismatch; Unsupported in a store of session files.
+        times, the call adds `source` to that fact and returns it. A repeated call with the same
+        `idempotency_key` returns the first call's fact. Durable: stored on return. Raises:
+        SecretPasted for text like a credential; EntryNotFound if a source does not exist;
+        WrongArgument; LimitExceeded; IdempotencyMismatch; Unsupported in a store of session files.
         """
         require_subject(subject)
         return await fact_writes.remember_once(
@@ -221,8 +221,8 @@ class Memory:
     ) -> list[Fact]:
         """List the facts of a scope that are valid now, newest first.
 
-        `include_past` adds facts that are not valid yet, or no longer. Forgotten facts are never
-        listed. `after` is a fact of an earlier list, or its `cursor`: the list continues after it.
+        `include_past` adds facts that were or will be valid. Forgotten facts are never listed. The
+        list begins after `after`, a fact of an earlier list or its `cursor`.
         Raises: ValueError when `limit` is negative; WrongArgument for a scope without its agent.
         """
         amount("limit", limit)
@@ -303,7 +303,7 @@ class Memory:
         """List the episodes of a scope, the latest end first.
 
         With `session`, only its episodes are listed, whatever its subject. `before` selects
-        episodes that ended earlier; `after`, an episode or its `cursor`, continues an earlier list.
+        episodes that ended earlier. The list begins after `after`, an episode or its `cursor`.
         Raises: SessionNotFound; ValueError if `limit` is negative; WrongArgument for a bad scope.
         """
         amount("limit", limit)
@@ -349,7 +349,7 @@ def _new_fact(
 async def _recorded(
     store: SessionStore, within: MemoryFilter, session: str | None
 ) -> list[Episode]:
-    """Return the episodes of `session`, whatever its subject; without it, those of a scope."""
+    """Return the episodes of `session`, whatever its subject; without `session`, of `within`."""
     if session is None:
         entries = await store.notes_of_all(_EPISODE_KINDS)
         chosen = within.subject if within.name == "subject" else None

@@ -48,7 +48,10 @@ MOST_FILES = 10_000
 _MOST_PASSAGES = 5_000
 
 _IDS = "knowledge-"
-"""Prefix of the ids of sessions that contain files. Listing by id prefix uses an index."""
+"""Prefix of the ids of sessions that contain files.
+
+A list of sessions by id prefix uses an index.
+"""
 
 _DEEPEST = 64
 """Maximum depth below a knowledge folder at which folders are read."""

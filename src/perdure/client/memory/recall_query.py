@@ -78,7 +78,7 @@ def _asked(text: str, now: int) -> Question:
 
 
 async def _sessions_of(store: SessionStore, agent: str) -> frozenset[str]:
-    """Return the sessions whose newest agent is `agent`, and the sessions of its knowledge."""
+    """Return the sessions whose newest agent is `agent`, and the sessions with its knowledge."""
     notes = await store.notes_of_all((SessionStarted.kind, AgentBound.kind))
     by_session: dict[str, list[Entry]] = {}
     for note in notes:

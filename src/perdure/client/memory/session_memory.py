@@ -47,7 +47,7 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 _QUESTION = 2_000
-"""The question of a recall is at most this many characters from the start of the message."""
+"""A recall uses at most this many characters, from the start of the message, as its question."""
 
 
 class SessionMemory:

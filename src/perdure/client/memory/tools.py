@@ -42,7 +42,7 @@ _MOST_HITS, _MOST_READ = 10, 30
 """Maximum number of hits in one result, and maximum number of messages of a session."""
 
 _LOOKED_AT = 4
-"""Hits that are first read for each wanted hit, because some belong to other subjects."""
+"""Number of hits that are read first for each wanted hit: some hits belong to other subjects."""
 
 _MOST_CHARACTERS = 1_200
 """Maximum number of characters of one message in a result."""
@@ -238,7 +238,7 @@ class _Calls:
         return header.subject
 
     async def _source(self, call: ToolCall) -> EntryId | None:
-        """Return the user's newest message, as source of a fact; erasing it erases the fact."""
+        """Return the user's newest message as a fact's source; erasing it also erases the fact."""
         store, session = self._memory.backend, StreamId(call.session_id)
         leaf = (await store.state(session)).leaf
         newest = await store.branch(session, leaf, limit=_NEWEST, kind=MESSAGE)

@@ -1,7 +1,7 @@
 """`perdure.record`: record the calls of an existing OpenAI or Anthropic client as a session.
 
-The `send` of the client's HTTP client is wrapped. Every model call is therefore recorded, sync or
-async, streamed or not, and the program gets its responses unchanged.
+The method `send` of the client's HTTP client is wrapped. The wrapper records every model call, sync
+or async, streamed or not, and the program gets its responses unchanged.
 """
 
 from __future__ import annotations
@@ -54,12 +54,14 @@ def record(
     """Record the model calls of `client`, an OpenAI or Anthropic client, in a session of `store`.
 
     Without a `store` the default store is used: ``$PERDURE_STORE``, or a file in the user data
-    directory. The client is used as before: chat completions, responses and messages, streamed or
-    not. Messages that a request repeats are stored once; if a repeated message differs, the session
-    branches. A later recording with the same `session_id` continues the session. An async client
-    accepts a store of `perdure.open` or of `perdure.blocking.open`; a sync client accepts a store
-    of `perdure.blocking.open`. Headers, keys and the tools' definitions are not stored.
-    Durable: the request is stored before it is sent, the answer after the program has read it.
+    directory. The program uses the client as before: chat completions, responses and messages,
+    streamed or not. Messages that a request repeats are stored once; if a repeated message differs,
+    the session branches. A later recording with the same `session_id` continues the session. An
+    async client accepts a store of `perdure.open` or of `perdure.blocking.open`; a sync client
+    accepts a store of `perdure.blocking.open`. Headers, keys and the tools' definitions are not
+    stored.
+    Durable: the request is stored before the request is sent, the answer after the program has read
+    the answer.
     Shape: the returned object is the recording; `close` or the end of a ``with`` block stops it.
     Copies of the client that share its connections (`with_options`) are recorded, too.
     Raises: WrongArgument for an unsupported client, and for a client that is already recorded.
@@ -179,7 +181,7 @@ class Recording:
         self._portal.call(work)
 
     def _told(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run `work`, which records; if it fails, the program still gets the response."""
+        """Run the recording coroutine `work`; if it fails, the program still gets the response."""
         try:
             self._call(work)
         except Exception as error:  # noqa: BLE001 - see above
@@ -193,7 +195,7 @@ class Recording:
             await asyncio.to_thread(self._portal.call, work)
 
     async def _told_async(self, work: Coroutine[Any, Any, None]) -> None:
-        """Like `_told`; if the call is cancelled, even repeatedly, its end is still recorded."""
+        """Like `_told`; the end of a call is recorded even if the call is cancelled repeatedly."""
         try:
             await finished(self._call_async(work))
         except Exception as error:  # noqa: BLE001 - see above

@@ -1,4 +1,4 @@
-"""Append recorded calls to a session; the session branches where a request differs.
+"""Append recorded calls to a session; it branches where a request differs from its messages.
 
 Each request repeats the conversation. Digests identify the messages that the session already
 contains. Only new messages are appended, after the last known message.

@@ -28,7 +28,7 @@ _MAX_ITEMS = 10_000
 class StreamedResponse:
     """Collects the events of one response.
 
-    `fields` is the response so far; `error` is the provider's error message if it ended the
+    `fields` is the response so far; `error` is the provider's error message, if an error ended the
     response early.
     """
 

@@ -45,9 +45,9 @@ async def copied_entries(store: SessionStore, info: SessionInfo) -> int:
 
 
 async def _was_invoked(store: SessionStore, session: StreamId) -> bool:
-    """Return whether a call opened `session`, and it is not a forked copy with the same origin.
+    """Return whether a call opened `session`; False for a forked copy, which can have this origin.
 
-    Only the first entry is read, because a long session may have invoked many agents.
+    Only the first entry is read, because a long session may contain many starts of agents.
     """
     first = await store.entries(session, limit=1)
     return bool(first) and first[0].kind == SessionStarted.kind

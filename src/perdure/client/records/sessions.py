@@ -44,10 +44,10 @@ async def newest_sessions(
 async def sessions_with_open_turn(
     store: SessionStore, scope: SessionScope
 ) -> list[tuple[SessionInfo, str | None]]:
-    """Return sessions with an open turn and the live process that runs it, newest activity first.
+    """Return sessions with an open turn, each with the live process that runs the turn.
 
-    The process is None if no process has the lease, or if the process with the lease is certainly
-    dead.
+    Shape: newest activity first. The process is None if no process has the lease, or if the process
+    with the lease is certainly dead.
     """
     found = [
         (turn.info, None if turn.holder is None or is_gone(turn.holder) else turn.holder)

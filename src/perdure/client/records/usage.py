@@ -144,8 +144,8 @@ class Tallies:
 
     Each call reads only entries that were appended since the previous call.
 
-    With `prices`, a call whose cost is not in the log gets a computed cost: from `prices`, or else
-    from the public price list.
+    With `prices`, a call whose cost is not in the log gets a computed cost; the price comes from
+    `prices`, or else from the public price list.
     """
 
     def __init__(self, store: SessionStore, prices: Mapping[str, Price] | None = None) -> None:
@@ -193,7 +193,7 @@ class Tallies:
         *,
         cwd: str | None = None,
     ) -> list[ActivityTotal]:
-        """Count the events of each day or hour, in order of time; omit those without events."""
+        """Count the events of each day or hour, in order of time; omit times without events."""
         begin, end = _ms_or_none(since), _ms_or_none(until)
         groups: dict[str, tuple[_Count, set[StreamId]]] = {}
         async for info in self._sessions(None, cwd, begin):

@@ -34,7 +34,7 @@ _FIELDS = (
     ("day of the week", 0, 7, _DAYS),
 )
 _YEARS = 9
-"""Years that are searched, because two leap days can be eight years apart."""
+"""Number of years that are searched: two leap days can be eight years apart."""
 
 
 class Recurring(ShortRepr, frozen=True, metaclass=NamedParameters):
@@ -63,15 +63,15 @@ class Recurring(ShortRepr, frozen=True, metaclass=NamedParameters):
 
     @property
     def key(self) -> str:
-        """A short name of this message and its times; equal values have the same name."""
+        """A short name of this recurring message; equal messages and times give the same name."""
         content = msgspec.json.encode((self.cron, self.message, self.timezone))
         return hashlib.blake2b(content, digest_size=4).hexdigest()
 
     def next_after(self, at: int) -> int:
         """Return the first time after `at`. Units: Unix milliseconds.
 
-        If the clock shows a time twice, only the first occurrence counts. If the clock skips a
-        time, the time is moved forward by the skipped interval.
+        If the clock shows a time twice, only the first occurrence counts. A time that the clock
+        skips is moved forward by the length of the skipped interval.
         Raises: WrongArgument if there is no such time.
         """
         zone = _zone(self.timezone)

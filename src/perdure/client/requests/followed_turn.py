@@ -22,8 +22,8 @@ from perdure.stores.wakeups import change
 class FollowedTurn:
     """A turn of another process: the turn that answers `request`, or that began at seq `turn`.
 
-    The object remembers every entry that it has read, so you can cancel `ended` and call it again.
-    While the turn waits for a person, the session is marked as waiting in this process, too. With
+    The object remembers every entry that it has read, so you can cancel `ended` and call `ended`
+    again. While the turn waits for a person, this process also marks the session as waiting. With
     `is_told`, the program's `on_wait` is called with the question, because no other program shows
     the question of a requested turn.
     """

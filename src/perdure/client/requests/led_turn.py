@@ -12,7 +12,7 @@ from perdure.engine.turns.state import TurnState
 from perdure.errors import InvalidTransition, LeaseHeld
 
 LOOK_S = 0.5
-"""Pause between two checks that a followed turn still runs."""
+"""Pause between two checks whether a followed turn still runs."""
 
 
 async def continue_or_follow(turns: SessionTurns, signals: Signals, turn: int) -> TurnState:
@@ -42,7 +42,7 @@ async def continue_or_follow(turns: SessionTurns, signals: Signals, turn: int) -
 
 
 async def _followed(followed: FollowedTurn, claim: Claim) -> TurnState | None:
-    """Return the state of the turn after it has ended; None if no process runs it any more."""
+    """Return the turn's state after its end; None if no process runs the turn any more."""
     ending = asyncio.ensure_future(followed.ended())
     try:
         while True:

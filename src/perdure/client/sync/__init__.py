@@ -1,1 +1,1 @@
-"""The same library without async: thin handles, and one event loop that runs on its own thread."""
+"""perdure without async: thin handles, and one event loop that runs on its own thread."""

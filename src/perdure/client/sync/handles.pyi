@@ -863,8 +863,8 @@ class Memory(Handle[AsyncMemory]):
         """Return the texts and facts that match `question`, best first (see docs/guides/memory.md).
 
         The call finds messages of users, assistants and tools on every branch, summaries of
-        episodes, and facts that are true now; `kinds` selects among these. The score of a text
-        includes its neighbours in the session and, with an embedder (`with_embedder`), its meaning.
+        episodes, and facts that are true now; `kinds` selects among these. A text's score includes
+        that of its neighbours in the session and, with an embedder (`with_embedder`), its meaning.
         With `sessions`, only these sessions and the facts from them are searched; `without`
         excludes sessions. With `agent`, only this agent's sessions and facts are searched; with the
         scope "agent", for every subject. `scope` "namespace" searches all subjects. `knowledge_of`
@@ -909,10 +909,10 @@ class Memory(Handle[AsyncMemory]):
         `source` are the entries (or ids) that state the fact: if all are erased, so is the fact.
         `agent` limits the fact to one agent. The fact is true from `valid_from` until `valid_to`; a
         time without a zone is local. If a stored fact has the same text, agent, `said_by` and
-        times, the call adds the `source` and returns that fact, like a repeated call with its
-        `idempotency_key`. Durable: everything is stored on return. Raises: SecretPasted for text
-        like a credential; EntryNotFound if a source does not exist; WrongArgument; LimitExceeded;
-        IdempotencyMismatch; Unsupported in a store of session files.
+        times, the call adds `source` to that fact and returns it. A repeated call with the same
+        `idempotency_key` returns the first call's fact. Durable: stored on return. Raises:
+        SecretPasted for text like a credential; EntryNotFound if a source does not exist;
+        WrongArgument; LimitExceeded; IdempotencyMismatch; Unsupported in a store of session files.
         """
 
     def correct(
@@ -954,8 +954,8 @@ class Memory(Handle[AsyncMemory]):
     ) -> list[Fact]:
         """List the facts of a scope that are valid now, newest first.
 
-        `include_past` adds facts that are not valid yet, or no longer. Forgotten facts are never
-        listed. `after` is a fact of an earlier list, or its `cursor`: the list continues after it.
+        `include_past` adds facts that were or will be valid. Forgotten facts are never listed. The
+        list begins after `after`, a fact of an earlier list or its `cursor`.
         Raises: ValueError when `limit` is negative; WrongArgument for a scope without its agent.
         """
 
@@ -1017,7 +1017,7 @@ class Memory(Handle[AsyncMemory]):
         """List the episodes of a scope, the latest end first.
 
         With `session`, only its episodes are listed, whatever its subject. `before` selects
-        episodes that ended earlier; `after`, an episode or its `cursor`, continues an earlier list.
+        episodes that ended earlier. The list begins after `after`, an episode or its `cursor`.
         Raises: SessionNotFound; ValueError if `limit` is negative; WrongArgument for a bad scope.
         """
 
@@ -1038,8 +1038,9 @@ class Schedule(Handle[AsyncSchedule]):
         agent's settings require.
         Durable: all changes are stored when this returns.
         Raises: SessionNotFound if the session does not exist; LimitExceeded if the text is too
-        long; WrongArgument if the session's agent is not in force on this machine; FlowRefusal if
-        the session belongs to a role and its flow is not completed.
+        long; WrongArgument if the session has no agent that is in force on this machine, for
+        example after an import; FlowRefusal if the session belongs to a role of a flow that is not
+        completed.
         """
 
     def cancel(self, message: str) -> None:

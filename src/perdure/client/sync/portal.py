@@ -33,8 +33,8 @@ class Portal:
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` in the loop and return its result.
 
-        Raises: the errors of `work`; StoreUnavailable after the portal is closed; RuntimeError if
-        it is called on the loop's own thread, because it would deadlock.
+        Raises: the errors of `work`; StoreUnavailable after the portal is closed; RuntimeError for
+        a call on the loop's own thread, because such a call would deadlock.
         """
         call = _Call(work)
         try:
@@ -73,7 +73,7 @@ class Portal:
                 self.call(_close(iterator))
 
     def closes(self, close: Close) -> None:
-        """Register `close`; it is awaited before the loop ends, and must end the present tasks."""
+        """Register `close`, awaited before the loop ends; it must end the tasks that run now."""
         self._thread.closers.append(close)
         self._thread.kept |= self.run(_others)
 
@@ -116,7 +116,7 @@ class _Call(Generic[T]):
         return self._task.result()
 
     def cancel(self) -> None:
-        """Cancel the coroutine; if no loop has received it yet, it ends at once."""
+        """Cancel the coroutine; a coroutine that no loop has received yet ends at once."""
         if self._loop is None:
             self._end()
             return
@@ -151,7 +151,8 @@ class _LoopThread:
         self.kept: set[asyncio.Task[Any]] = set()
         """Tasks that the closers end, for example the tasks of a connection pool.
 
-        They are not cancelled here, because such a task may end only its current job and continue.
+        The portal does not cancel these tasks, because a task of a pool that is cancelled may end
+        only its current job and continue.
         """
         self.is_closed = False
         self._process = OwnProcess("the store")

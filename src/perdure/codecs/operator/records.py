@@ -39,7 +39,7 @@ from perdure.session.messages import (
 from perdure.session.notes import Label, LeafMoved, SessionInfoChanged
 
 CONTEXT = "context"
-"""A role that Operator does not have; models receive such messages as the user's."""
+"""A role that Operator does not have; models receive messages with this role as user messages."""
 
 _COSTS = ("input", "output", "cache_read", "cache_write")
 
@@ -143,7 +143,7 @@ def _message_record(message: Message, entry: Entry, ordinal: int, writing: Write
 
 
 def _usage(usage: Usage) -> Fields:
-    """Return `usage` as Operator writes it; of the costs, only the total is known and set."""
+    """Return `usage` as Operator writes it; only the total cost is known, so only it is set."""
     counts = {name: getattr(usage, name) for name in TOKENS}
     return {**counts, "cost": {**dict.fromkeys(_COSTS, 0.0), "total": dollars(usage)}}
 

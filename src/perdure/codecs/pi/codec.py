@@ -1,8 +1,9 @@
 """pi's session files as a `Codec`.
 
 pi has no record that moves the leaf: it continues from the last record. Side records of perdure
-therefore have the leaf as their parent, and pi finds the branch from the last record. JSON is
-written as JavaScript writes it, so that pi does not change perdure's lines when it rewrites a file.
+have the leaf as their parent, so that pi finds the right branch if a side record is the last
+record. JSON is written as JavaScript writes it, so that pi does not change perdure's lines when it
+rewrites a file.
 """
 
 from __future__ import annotations

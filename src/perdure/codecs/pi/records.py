@@ -186,7 +186,7 @@ def _block(part: Part, writing: WriteContext) -> list[Fields]:
 
 
 def is_image(part: MediaPart) -> bool:
-    """Whether `part` is an image; pi would also send any other media as an image."""
+    """Whether `part` is an image; if other media were written, pi would send them as images."""
     return part.mime_type.startswith("image/")
 
 
@@ -201,7 +201,7 @@ def is_written(part: Part, role: str) -> bool:
 
 
 def usage(usage: Usage) -> Fields:
-    """Return `usage` as pi writes it; of the costs, only the total is known and set."""
+    """Return `usage` as pi writes it; only the total cost is known, so only it is set."""
     counts = (
         usage.input_tokens,
         usage.output_tokens,
