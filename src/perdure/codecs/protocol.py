@@ -1,9 +1,9 @@
 """The contract of a codec: it converts entries to the records of another program's files, and back.
 
-A codec writes the records that this program (the "tool") would have written for an entry. If the
-other program has no record type for an entry, a ``custom`` record contains the body of the entry.
-The other programs preserve ``custom`` records and never show them to a model. A codec does not
-depend on files or stores; its callers insert the records into a file.
+A codec writes the records that the other program (the "tool") would have written for an entry. If
+the other program has no record type for an entry, a ``custom`` record contains the body of the
+entry. The other programs preserve ``custom`` records and never show them to a model. A codec does
+not depend on files or stores; its callers insert the records into a file.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Said(msgspec.Struct, frozen=True):
 
     `references` contains the fields of the body that refer to an entry; in `body` itself, these
     fields are None. `meta` is the metadata that the source program added to the message in the
-    record. If only the raw record is stored, `unknown` or `malformed` is the reason.
+    record. If only the raw record is stored, `unknown` or `malformed` contains the reason.
     """
 
     body: Message | TreeBody | SideBody
@@ -76,9 +76,9 @@ class Codec(msgspec.Struct, frozen=True):
     tool has a record that moves the leaf; otherwise the tool continues from the last record.
     `oldest_version` is the oldest file version that the tool does not rewrite; nothing is appended
     to older files. `most_header_bytes` is the maximum length of a file's first line; the tool skips
-    files with a longer one. `file_name` returns the name of a session's file from its time and id.
-    `header` returns the first record, made from id, time, working directory and the file of the
-    parent. `records` returns the records for an entry, at least one, in the order of the file.
+    files with a longer first line. `file_name` returns the name of a session's file from its time
+    and id. `header` returns the first record, made from id, time, working directory and the file of
+    the parent. `records` returns the records for an entry, at least one, in the order of the file.
     `title` returns the record that names the session. `custom` returns a record with the given type
     and data, which is never part of a context. `placed` returns a record with its id, parent and
     time inserted in the tool's own order. `line` returns a record as a line without its line end,
@@ -181,13 +181,13 @@ def _kept_contents(handles: tuple[str, ...], writing: WriteContext) -> dict[str,
 
 
 def reference(name: str, fields: Fields, key: str) -> tuple[tuple[str, str], ...]:
-    """Return the body field `name` with the record id at `key`; empty if there is no id."""
+    """Return a pair: the body field `name`, and the record id at `key`; empty if there is no id."""
     target = name_in(fields, key)
     return () if target is None else ((name, target),)
 
 
 def unknown_record(format: str, fields: Fields, envelope: Collection[str]) -> Said:
-    """Return an unknown record as an entry of its branch, with all its fields except `envelope`."""
+    """Return an unknown record as an entry of its branch; fields in `envelope` are omitted."""
     kind = text_in(fields, "type") or "record"
     data = {key: value for key, value in fields.items() if key not in envelope}
     return Said(Custom(f"{format}:{kind}", data), unknown=f"{kind!r} is stored without effect")

@@ -56,7 +56,7 @@ class SharedRecords(msgspec.Struct, frozen=True):
     """Reads the records of the tool `format` whose types pi and Operator share.
 
     `usage_of` reads the usage in a record. `shown` maps the type of a ``custom_message`` record to
-    its message's role, which the tool does not have.
+    the role of its message; the tool itself does not have this role.
     """
 
     format: str
@@ -65,7 +65,7 @@ class SharedRecords(msgspec.Struct, frozen=True):
     shown: Mapping[str, Role]
 
     def said_by(self, readers: Mapping[str, Reader], fields: Fields, media: Media) -> Said:
-        """Return the content of the record `fields`; an unknown type only extends its branch."""
+        """Return the content of the record `fields`; an unknown record only extends its branch."""
         read = readers.get(text_in(fields, "type") or "")
         said = None if read is None else read(fields, media)
         return unknown_record(self.format, fields, self.keys.envelope) if said is None else said
@@ -104,7 +104,7 @@ class SharedRecords(msgspec.Struct, frozen=True):
         return Said(body, references=reference("from_id", fields, keys.from_id))
 
     def compaction(self, fields: Fields, retained: tuple[Message, ...] | None = None) -> Said:
-        """Return the content of a ``compaction`` record, with the messages that it `retained`."""
+        """Return the content of a ``compaction`` record; `retained` are the messages it kept."""
         files, keys = object_in(fields, "details") or {}, self.keys
         body = Compaction(
             summary=text_in(fields, "summary") or "",

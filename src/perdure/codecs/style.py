@@ -1,7 +1,7 @@
-"""JSON with another program's number format, so that rewriting its file changes nothing.
+"""JSON with another program's number format, so that a rewritten file of the program is equal.
 
-Except for numbers, msgspec writes the same JSON as all supported programs. How a format spells
-numbers is a `Style`; this module does not depend on any format.
+Except for numbers, msgspec writes the same JSON as all supported programs. A `Style` describes how
+a format spells numbers; this module does not depend on any format.
 """
 
 from __future__ import annotations

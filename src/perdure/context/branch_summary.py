@@ -1,7 +1,8 @@
 """Summarize an abandoned branch: make the request for the summary, and its text.
 
 The summarized entries are those after the common ancestor, up to the abandoned leaf, in path order.
-A compaction among the summarized entries does not end their range: its summary is summarized, too.
+A compaction among the summarized entries does not end the range: the summary of the compaction is
+summarized, too.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from perdure.session.messages import Message, user
 
 MAX_OUTPUT_TOKENS = 2_048
 SUMMARY_ENTERS_BELOW = 0.9
-"""A summary that exceeds the budget is included if less than this share is used so far."""
+"""A summary that exceeds the budget is included if less than this share of it is used so far."""
 
 
 class _Told(msgspec.Struct, frozen=True):

@@ -53,7 +53,7 @@ class Context(ShortRepr, frozen=True):
 
 
 class Trim(msgspec.Struct, frozen=True):
-    """The remaining messages, the number of omitted entries, and the remaining tokens.
+    """The remaining messages, the number of omitted entries, and the remaining messages' tokens.
 
     `first` is the first message of the oldest remaining exchange, if older exchanges were omitted;
     `spared` counts the entries of the pinned messages that remain from omitted exchanges.
@@ -161,7 +161,7 @@ def text_only(messages: Sequence[ContextMessage]) -> tuple[ContextMessage, ...]:
 
     A turn is completed when it has an answer with text and without tool calls. The user messages
     and the answer of a completed turn remain. The usage reported with the answer of a completed
-    turn is removed, because it counted messages that are now omitted.
+    turn is removed, because this usage counted messages that are now omitted.
     """
     over = end_of_turns(messages)
     return (*texts_in(messages[:over]), *messages[over:])
@@ -212,7 +212,7 @@ def trim_history(
     pins: frozenset[EntryId],
     max_messages: int | None = None,
 ) -> Trim:
-    """Return `messages` without the oldest exchanges, so that the others fit the limits.
+    """Return `messages` without the oldest exchanges, so that the remaining messages fit.
 
     The first `pinned` messages always remain. Entries in `pins` remain even if their exchange is
     omitted. `max_messages` limits the messages after the first `pinned` ones, but the newest
@@ -253,8 +253,8 @@ def _factor(
 
     If all messages fit according to their estimates, the newest reported usage corrects the sum of
     the estimates. If the messages do not all fit, the usage reported between two answers corrects
-    the estimates of the messages between them. Messages that are too old to be sent therefore do
-    not influence the factor.
+    the estimates of the messages between them. With this rule, messages that are too old to be sent
+    do not influence the factor.
     """
     room, more, later, between = budget_tokens, 0, 0, 0
     for at in range(len(messages) - 1, -1, -1):
@@ -285,7 +285,7 @@ def _correction(reported: int, estimated: int) -> float:
 def _first_that_fits(
     starts: Sequence[int], sizes: Sequence[int], budget: float, pinned: int
 ) -> int:
-    """Return the first of `starts` from which on all messages fit; the last one if none fits."""
+    """Return the first of `starts` from which all messages fit; if none fits, the last start."""
     left = sum(sizes)
     at = pinned
     for start in starts:

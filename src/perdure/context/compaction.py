@@ -2,8 +2,8 @@
 
 This module only plans. ``summary`` converts a plan to requests, and the replies to a text; the
 engine appends the ``compaction``. After a compaction, every message of the current context is
-either kept or part of the summary. A later compaction therefore never loses a message that an
-earlier compaction kept.
+either kept or part of the summary, so a later compaction never loses a message that an earlier
+compaction kept.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class CompactionPlan(msgspec.Struct, frozen=True):
 class _Cut(msgspec.Struct, frozen=True):
     """Where a compaction cuts: `at` is the start of the kept part.
 
-    `turn` is the start of the turn that `at` splits, if it splits one.
+    `turn` is the start of the turn that `at` splits; None if `at` splits no turn.
     """
 
     at: int
@@ -196,8 +196,9 @@ def _messages(shown: Sequence[Shown]) -> tuple[Message, ...]:
 class LeftContext(ShortRepr, frozen=True):
     """What a compaction removed from the context.
 
-    Shape: `entries` are the removed entries from root to leaf; `roles` counts their messages,
-    `tool_calls` the calls in them. `pinned` are the entries that remain because they are pinned.
+    Shape: `entries` are the removed entries from root to leaf; `roles` counts the messages of these
+    entries by role, `tool_calls` the tool calls in these messages. `pinned` are the entries that
+    remain because they are pinned.
     Units: `tokens_before` and `tokens_after` are the size of the whole context, as the compaction
     stores it.
     """

@@ -175,7 +175,7 @@ def _position(entries: Sequence[Entry], wanted: Entry | None) -> int:
 
 
 def _first_undone_after(window: ContextWindow, at: int) -> int:
-    """Return the position from which on answers may have had less context than there is now."""
+    """Return the position from which on answers may have been given with less context than now."""
     if not window.undone:
         return len(window.entries)
     if window.earlier and window.undone - {entry.id for entry in window.entries}:

@@ -19,7 +19,7 @@ from perdure.session.notes import Pin
 
 
 def pins_of(notes: Iterable[Entry]) -> frozenset[EntryId]:
-    """Return the pinned entries; of the `notes` on an entry, in log order, the last one counts."""
+    """Return the pinned entries; for each entry, the last of its `notes` in log order decides."""
     pinned: set[EntryId] = set()
     for note in notes:
         if note.kind != Pin.kind or note.about is None or note.is_erased:
@@ -35,7 +35,7 @@ def pins_of(notes: Iterable[Entry]) -> frozenset[EntryId]:
 def with_pins(
     window: ContextWindow, path: Sequence[Entry], pins: frozenset[EntryId]
 ) -> ContextWindow:
-    """Return `window` with the pinned entries of `path`, the branch that ends with `window`.
+    """Return `window` with the pinned entries of `path`; this branch ends with `window`.
 
     Shape: entries of `pins` that are not on this branch are omitted.
     """
@@ -69,7 +69,7 @@ def _with_partners(path: Sequence[Entry], pins: frozenset[EntryId]) -> frozenset
 
 
 def results_without_call(entries: Sequence[Entry], pins: frozenset[EntryId]) -> list[EntryId]:
-    """Return the pinned `entries` with a tool result whose call comes before all `entries`."""
+    """Return those pinned `entries` that have a tool result whose call precedes all `entries`."""
     found: list[EntryId] = []
     for place, entry in enumerate(entries):
         called = _results_in(readable(entry)) if entry.id in pins else frozenset[str]()
@@ -83,10 +83,10 @@ def results_without_call(entries: Sequence[Entry], pins: frozenset[EntryId]) -> 
 
 
 def has_partners(near: Sequence[Placed], pins: frozenset[EntryId], end: int) -> bool:
-    """Return True if `near`, parts of a branch, contains the calls and results of `pins`.
+    """Return True if the parts `near` of a branch contain the calls and results of `pins`.
 
-    The branch is known from the depth `end` on. The results of a call come after it and before the
-    next answer; the search ends when every call has a result.
+    The branch is known from the depth `end` on. The results of a call come after the call and
+    before the next answer; the search ends when every call has a result.
     """
     pieces: list[list[Placed]] = []
     for each in near:

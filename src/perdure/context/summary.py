@@ -4,7 +4,7 @@ There is one request for the history and, if the cut is inside a turn, another r
 of that turn. The request for the history and the request for the start of the turn are independent
 of each other. If a request does not fit into the model's window, the history and the start of the
 turn are divided into parts, with one request for each part. Each request quotes the summary of the
-parts before it. The engine calls the model, rejects unusable replies, and appends the compaction.
+earlier parts. The engine calls the model, rejects unusable replies, and appends the compaction.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PREFIX_SHARE = 0.625
 MOST_PARTS = 16
 """Maximum number of requests for one summary; the middle of a longer conversation is omitted."""
 LEAST_PART_TOKENS = 100
-"""If a window has less room for a part, summaries are not divided into parts."""
+"""If the model's window has less room than this for a part, summaries are not divided."""
 
 
 def summary_requests(
@@ -41,7 +41,7 @@ def summary_requests(
 
     `focus` names details that the summary must preserve.
     Shape: one or two requests: first for the history, then for the turn prefix. If there is no
-    history to summarize, there is no request for it, and the previous summary stays unchanged.
+    history to summarize, the history has no request, and the previous summary stays unchanged.
     """
     requests: list[ModelRequest] = []
     if plan.history:
@@ -55,7 +55,7 @@ def summary_requests(
 
 
 def summary_request(model: str, text: str, max_output_tokens: int | None) -> ModelRequest:
-    """Return a request for a summary, whose prompt is `text`."""
+    """Return a request with the prompt `text` for a summary."""
     return ModelRequest(
         model=model,
         messages=(user(text),),

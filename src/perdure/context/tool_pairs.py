@@ -113,7 +113,7 @@ class Calls(msgspec.Struct, frozen=True):
     repeats: Mapping[str, int] = {}
 
     def and_then(self, later: Calls) -> Calls:
-        """Return the calls of these messages and of `later` ones, paired after them."""
+        """Return these calls together with the calls `later`, which were paired after these."""
         return Calls(
             answered=self.answered.but_for(later.owed).and_also(later.answered),
             owed=frozenset(id for id in self.owed if id not in later.answered) | later.owed,
@@ -127,7 +127,7 @@ NO_CALLS = Calls()
 
 
 class CallIds:
-    """The ids of two sets of calls, without merging them."""
+    """The ids of two sets of calls; the sets are not merged."""
 
     def __init__(self, earlier: Ids, later: Ids) -> None:
         self._earlier = earlier
@@ -170,7 +170,7 @@ def repair_pairs(messages: Sequence[ContextMessage]) -> tuple[ContextMessage, ..
     signature of reasoning. Without its signature, Anthropic rejects reasoning and Google ignores
     it; OpenAI's chat format has no place for reasoning. Roles ``system`` and ``context`` become
     user messages.
-    Shape: roles user, assistant and tool; adjacent messages may have the same role.
+    Shape: the roles are user, assistant and tool; adjacent messages may have the same role.
     """
     whole = pair_after(messages)
     assert whole is not None  # there is no earlier message that a result could belong to
@@ -186,8 +186,8 @@ def pair_after(
     """Return `messages` in the form of `repair_pairs`; `before` are the calls before them.
 
     `follower` is the next message, if there is one.
-    Shape: the result is None if one of the messages is a result for a call in `before`, because an
-    earlier message then changes.
+    Shape: the result is None if one of the messages is a result for a call in `before`, because
+    this result changes an earlier message.
     """
     pieces = [piece for each in messages for piece in _pieces(each)]
     answers = _answers_of(pieces, before)
@@ -277,7 +277,7 @@ def _pieces_of_answer(message: Message, source: EntryId | None) -> Iterator[_Pie
 class _Answers(msgspec.Struct, frozen=True):
     """`results` maps the position of an answer, and then the index of a call in it, to the result.
 
-    `taken` are the positions of results that answer a call, or that repeat such a result.
+    `taken` are the positions of results that answer a call, or that repeat the result of a call.
     `answered` and `owed` are the ids of the calls, as in `Calls`.
     """
 
@@ -368,7 +368,7 @@ def _tool_message(
 
 
 def _sendable_result(call: ToolCallPart, result: ToolResultPart | None) -> ToolResultPart:
-    """Return `result` as the answer to `call`; for None, one that says the outcome is unknown."""
+    """Return `result` as the answer to `call`; None becomes a result with an unknown outcome."""
     if result is None:
         return ToolResultPart(call.id, prompts.CALL_INTERRUPTED, is_error=True, name=call.name)
     text = result.text if result.text.strip() else prompts.NO_OUTPUT

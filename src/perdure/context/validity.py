@@ -27,7 +27,8 @@ def valid_history(messages: Sequence[ContextMessage]) -> tuple[ContextMessage, .
     """Return `messages` made valid for every provider; empty only if nothing in them can be sent.
 
     Shape: the module's docstring lists the rules. The history may end with the assistant. A request
-    for an answer must end with the user, so its caller appends a user message first.
+    for an answer must end with the user, so the caller of this function appends a user message
+    first.
     """
     return alternating(repair_pairs(messages))
 

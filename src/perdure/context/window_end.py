@@ -1,7 +1,7 @@
 """Build a context within a budget from the end of a window.
 
 `build_context` of the whole window defines the correct result. The end of the window gives the same
-context if it contains more than the budget or `max_messages`, the call of each result, and all
+context if this end contains more messages than the limits allow, the call of each result, and all
 pinned entries. The result can differ only in the ids of tool calls: if an id occurs twice, it is
 changed only if both messages were read.
 """
@@ -46,8 +46,8 @@ def context_of_end(
     """Build a context from `window`, the end of a longer window; None if more must be read.
 
     `pins` contains the ids of the pinned entries of all branches. `near` contains the pinned
-    entries of this branch that precede the first user question in `window`. It also contains the
-    tool calls and results that belong to these entries. The other arguments are the same as for
+    entries of this branch that precede the first user question in `window`. `near` also contains
+    the tool calls and results that belong to these entries. The other arguments are the same as for
     `build_context`.
     """
     end = from_question(window)

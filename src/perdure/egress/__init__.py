@@ -1,1 +1,1 @@
-"""Outgoing HTTP: every request of a tool, a server or an endpoint goes through here."""
+"""Outgoing HTTP: all requests of tools, and to MCP servers and embedders, use this package."""

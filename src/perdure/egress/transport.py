@@ -74,9 +74,9 @@ class PinnedBackend(httpcore2.AsyncNetworkBackend):
         await self._backend.sleep(seconds)
 
     async def _addresses(self, host: str, port: int) -> list[str]:
-        """Return the distinct addresses of `host`, all checked.
+        """Return the distinct addresses of `host`, after checking all of them.
 
-        Raises: EgressDenied if an address is not open; ``httpcore2.ConnectError`` without an
+        Raises: EgressDenied if an address is not open; ``httpcore2.ConnectError`` if there is no
         address.
         """
         name = host.strip("[]")
@@ -109,7 +109,7 @@ class _Stream(httpx2.AsyncByteStream):
 
 
 class PinnedTransport(httpx2.AsyncBaseTransport):
-    """An HTTP transport with pinned connections only.
+    """An HTTP transport whose connections go only to checked addresses.
 
     A request raises EgressDenied for a forbidden destination, or an error of `httpcore2`.
     """
@@ -157,7 +157,7 @@ class PinnedTransport(httpx2.AsyncBaseTransport):
 
 @cache
 def _usual_trust() -> ssl.SSLContext:
-    """Return the trusted certificates, which are loaded only once, because this takes 20 ms."""
+    """Return the trusted certificates; they are loaded only once, because loading takes 20 ms."""
     return httpx2.create_ssl_context(trust_env=False)
 
 

@@ -42,9 +42,10 @@ async def with_episode(
 ) -> tuple[NewEntry, ...]:
     """Return `entries`; if they end the session, add the session's episode to them.
 
-    `entries` are about to be appended after the entry with seq `head`. Without a ``session_ended``
-    among them, they are returned unchanged. The commit of the returned entries must expect `head`
-    as the stream's head. `info` describes the session; if it is None, it is read from the store.
+    `entries` are about to be appended after the entry with seq `head`. If `entries` contain no
+    ``session_ended``, they are returned unchanged. The commit of the returned entries must expect
+    `head` as the stream's head. `info` describes the session; if it is None, it is read from the
+    store.
     Units: `at`, the time of the commit, is Unix milliseconds.
     """
     place = next((n for n, new in enumerate(entries) if new.kind == SessionEnded.kind), None)

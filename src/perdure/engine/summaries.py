@@ -1,7 +1,7 @@
 """Summarize the context or an abandoned branch, on request between two turns.
 
-Each summary is one model call under its own lease. The intent and outcome of the call are logged
-like those of a turn.
+Each summary is one model call under a lease of its own. The intent and outcome of the call are
+logged like those of a turn.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ async def compact(
 async def summarise_branch(
     environment: Environment, terms: Terms, target: EntryId | None, focus: str | None
 ) -> BranchSummary | None:
-    """Summarize the branch that a move to `target` leaves; return None if it has no messages.
+    """Summarize the branch that a move to `target` leaves; None if the branch has no messages.
 
     Raises: LeaseHeld if another process runs a turn; TurnOpen if a turn is open; TurnFailed if the
     model returned no usable summary.
@@ -137,7 +137,7 @@ def _failed(error: ModelError) -> TurnFailed:
 async def _ready(
     environment: Environment, leadership: LeaseHolder, expected_head: int | None = None
 ) -> StreamState:
-    """Return the session's state, ready for a summary. Reopens an ended session.
+    """Return the session's state for a summary, after reopening the session if it had ended.
 
     Raises: HeadConflict if the head is not `expected_head`.
     """
@@ -185,7 +185,7 @@ async def _record_intent(
 async def _append(
     environment: Environment, lease: Lease, *entries: NewEntry, expected_head: int | None = None
 ) -> tuple[Entry, ...]:
-    """Append at the current head: only writes that expect a head count as this user's own writes.
+    """Append at the current head: only a write that expects a head counts as this user's own write.
 
     Raises: HeadConflict if `expected_head` is given and is not the head.
     """

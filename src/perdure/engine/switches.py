@@ -1,9 +1,10 @@
 """Find the switches of the model and of the thinking level that are in force on a branch.
 
-A switch from an imported file is history only: the agent that is bound to the session here has its
-own model. Some file formats record switches of the model, and others only the model of each answer.
-If imported switches counted, the model with which a session continues would depend on the file
-format. An imported file may also continue a session that was first written here.
+A switch from an imported file is history only: the agent that is bound to the session on this
+machine has its own model. Some file formats record switches of the model, and others only the model
+of each answer. If imported switches counted, the model with which a session continues would depend
+on the file format. An imported file may also continue a session that was first written on this
+machine.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ class Switches:
 async def _newest_own(log: LogReader, switch: Entry) -> Entry | None:
     """Return the newest switch that was not imported, on the branch that ends with `switch`.
 
-    If another program has continued the file, the branch also contains its later switches.
+    If another program has continued the file, the branch also contains that program's later
+    switches.
     """
     found: Entry | None = switch
     while found is not None and not await _is_before_agent(log, found):
@@ -62,7 +64,7 @@ async def _newest_own(log: LogReader, switch: Entry) -> Entry | None:
 
 
 async def _is_before_agent(log: LogReader, switch: Entry) -> bool:
-    """Whether `switch` was imported before an agent was bound here."""
+    """Whether `switch` was imported before an agent was bound on this machine."""
     stream = switch.stream
     state = await log.state(stream)
     notes = await log.notes(stream, (*_BINDINGS, SessionReceived.kind))

@@ -23,7 +23,7 @@ _TURNING = frozenset({CompactionUndone.kind, ContentErased.kind, LeafMoved.kind,
 """Side entries that may change the window."""
 
 _FIRST_REACH, _MOST_REACH = 4, 256
-"""Numbers of entries that are read around a pin to find its calls and results: first, maximum."""
+"""Entries that are read around a pin to find its calls and results: first number, maximum."""
 
 
 LONG = 2**20
@@ -54,7 +54,7 @@ async def pinned_window(
 async def near_pins(
     log: LogReader, stream: StreamId, window: ContextWindow, pins: frozenset[EntryId]
 ) -> tuple[Placed, ...] | None:
-    """Return the pinned entries before `window` on its branch, with entries that belong to them.
+    """Return the pinned entries before `window` on its branch, with their calls and results.
 
     Shape: the entries are in order; other entries may be between them. The result is None if the
     whole branch must be read to find all pinned entries.
@@ -99,7 +99,7 @@ class FollowedWindow:
 
     @property
     def leaf(self) -> EntryId | None:
-        """The end of the branch after all followed entries; None if unknown or empty."""
+        """The end of the branch after all followed entries; None if unknown or if there is none."""
         return None if self._conversation is None else self._leaf
 
     async def settings(self) -> BranchState:

@@ -864,7 +864,7 @@ class Memory(Handle[AsyncMemory]):
 
         The call finds messages of users, assistants and tools on every branch, summaries of
         episodes, and facts that are true now; `kinds` selects among these. A text's score includes
-        that of its neighbours in the session and, with an embedder (`with_embedder`), its meaning.
+        its neighbours' words in the session and, with an embedder (`with_embedder`), its meaning.
         With `sessions`, only these sessions and the facts from them are searched; `without`
         excludes sessions. With `agent`, only this agent's sessions and facts are searched; with the
         scope "agent", for every subject. `scope` "namespace" searches all subjects. `knowledge_of`

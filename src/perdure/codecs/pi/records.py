@@ -108,7 +108,7 @@ def _record(entry: Entry, body: Body, writing: WriteContext) -> Fields | None:
 
 
 def _messages(message: Message, entry: Entry, writing: WriteContext) -> list[Fields]:
-    """Return the messages of pi for `message`: one message for each tool result."""
+    """Return `message` as messages of pi; each tool result becomes a message of its own."""
     if message.role == "assistant":
         name = message.model or writing.model(entry.id)
         return [answer(message, entry.at, name, writing)]

@@ -13,7 +13,7 @@ BASH = "bash_execution"
 """Custom type that perdure gives to a shell command that the user ran."""
 
 LEAF_MARKER = "perdure.leaf"
-"""Custom type of the record that moves the leaf to its parent."""
+"""Custom type of the record that moves the leaf to the record's parent."""
 
 MOST_HEADER_BYTES = 512
 """Number of bytes that pi reads of a file to check whether it is a session."""

@@ -1,1 +1,1 @@
-"""A context that grows with its branch: one request reuses the work done for the previous one."""
+"""A context that grows with its branch: a request reuses the work done for the request before."""

@@ -29,7 +29,7 @@ from perdure.session.ledger import History
 from perdure.session.messages import Message, Part, ToolResultPart
 
 MOST_OPEN = 3
-"""Every request processes the open messages again; if more than this are open, some are settled."""
+"""Each request processes the open messages again; above this number, some of them are settled."""
 
 
 class Conversation(msgspec.Struct, frozen=True):

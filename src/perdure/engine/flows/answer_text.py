@@ -16,7 +16,8 @@ from perdure.session.messages import Message, TextPart
 class AnswerText(msgspec.Struct, frozen=True):
     """The text of an answer.
 
-    `is_cut` is True if the answer is incomplete; the session's next message then continues it.
+    `is_cut` is True if the answer is incomplete; in this case, the session's next message continues
+    the answer.
     """
 
     text: str = ""

@@ -2,8 +2,8 @@
 
 The journal reads only new entries that other processes have appended, so the cost does not depend
 on the length of the log. Each decision is based on a state of the flow, and is appended only if the
-flow is still in this state. If another process appended first, the decision is made again. The
-first attempt can therefore use the cached state.
+flow is still in this state. If another process appended first, the decision is made again, so the
+first attempt can use the cached state.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from perdure.stores.protocol import Commit, Write
 from perdure.stores.session_store import SessionStore
 
 Decide = Callable[[FlowState], Sequence[SideBody]]
-"""Returns the entries to append to a flow in a given state; raises an error if none are allowed."""
+"""Returns the entries to append to a flow in a given state, or raises an error to append nothing.
+"""
 
 
 class Journal:

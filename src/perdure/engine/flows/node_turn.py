@@ -52,7 +52,7 @@ class NodeClaimLost(Exception):
 class FlowContext:
     """The objects that all turns of a flow share.
 
-    `drawing` reads the files that define the flow's graph; it is None if they cannot be edited.
+    `drawing` reads the files that define the flow's graph; None if these files cannot be edited.
     """
 
     journal: Journal

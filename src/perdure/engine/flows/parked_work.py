@@ -30,7 +30,7 @@ class ParkedWork:
         """Maps each node or role that this process could not begin to the failed attempt."""
 
     def is_unable(self, state: FlowState, work: Work | RoleWork) -> bool:
-        """Return whether this process already failed to begin `work`, and nothing has changed."""
+        """Return whether this process failed to begin `work`, and nothing changed since then."""
         return self._unable.get(work.target) == _attempt(state, work)
 
     async def park(self, state: FlowState, body: Parked) -> None:

@@ -94,7 +94,7 @@ class FlowRunner:
             await self._suspend(woken)
 
     async def _something(self, woken: asyncio.Task[int | None]) -> None:
-        """Wait until a role has ended, the flow has changed, or a session may have become free."""
+        """Wait until a role's task has ended, the flow changed, or a session may be free again."""
         waiting: list[asyncio.Future[Any]] = [woken, *self._tasks.values()]
         timer: asyncio.Task[None] | None = None
         if self._elsewhere:
@@ -136,7 +136,7 @@ class FlowRunner:
     # ------------------------------------------------------------ one pass
 
     async def _redrawn(self, state: FlowState) -> FlowState:
-        """Return `state` with the graph that its files define now; ignore an unusable graph."""
+        """Return `state` with the graph in the flow's files now; ignore an unusable graph."""
         drawing = self._ground.drawing
         if drawing is None or state.run.improvement_phase is not None:
             return state
@@ -249,7 +249,7 @@ class FlowRunner:
         message: str | None,
         repair: RepairAsked | None = None,
     ) -> None:
-        """Run a turn that begins with `message`, and its repairs. None continues the open turn."""
+        """Run a turn that begins with `message`, and its repairs; None continues the open turn."""
         while True:
             last_answer = partial(self._roles.last_answer, part.session)
             turn = NodeTurn(self._ground, part, last_answer, repair)

@@ -1,8 +1,8 @@
 """The hook points, and the answers that each point accepts.
 
 Every class defines the name of the point (as in Operator), the types of answers that it accepts,
-and whether it is a guard. If a hook of a guard fails, the action is blocked; other failing hooks
-are skipped. `changes` maps a type of answer to a field of the point. An answer of this type
+and whether the point is a guard. If a hook of a guard fails, the action is blocked; other failing
+hooks are skipped. `changes` maps a type of answer to a field of the point. An answer of this type
 replaces the field, and the next hook receives the new value. After an answer of any other type, no
 further hook runs.
 """
@@ -115,9 +115,9 @@ class ToolAsked(HookPoint, frozen=True):
 
 
 class ToolAnswered(HookPoint, frozen=True):
-    """A tool has run, or its result was supplied.
+    """A tool has run, or a hook has supplied its result.
 
-    If a hook answers with a `ToolOutput`, it replaces the result.
+    If a hook answers with a `ToolOutput`, this output replaces the result.
 
     `outcome` is the outcome of the run. If the tool raised an error or timed out, `output` is the
     text for the model. This point is not reached for a call that a hook blocked.

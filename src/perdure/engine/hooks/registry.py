@@ -29,7 +29,7 @@ else:
     points = Later("perdure.engine.hooks.points")
 
 Hook = Callable[[Any], Any]
-"""A plain or async function. It receives the point, and returns an answer, or None for none."""
+"""A plain or async function. It receives the point; it returns an answer, or None for no answer."""
 
 P = TypeVar("P", bound="points.HookPoint")
 
@@ -94,7 +94,7 @@ class Hooks:
     async def ask(self, point: P) -> tuple[P, object]:
         """Run the hooks; return the point with their changes, and the final answer.
 
-        Each hook gets its own copy of the point's data, so it can change the data only with an
+        Each hook gets its own copy of the point's data, so a hook can change the data only with an
         answer.
         Shape: the answer is a `Block`, a value of a type that the point accepts, or None.
         """
@@ -120,8 +120,8 @@ C = TypeVar("C", bound="Hook | None")
 def checked_callback(callback: C, argument: str, point: str | None = None) -> C:
     """Return `callback` if it can be called with one argument; None is allowed.
 
-    For the error, `argument` is the name of the argument that contained the callback, and `point`
-    is the hook point, if `callback` is a hook.
+    The error message names `argument`, the argument that contained the callback, and the hook point
+    `point`, if `callback` is a hook.
 
     Raises: WrongArgument if `callback` cannot be called with one argument.
     """

@@ -46,7 +46,7 @@ class HookedModels:
         return self._models.info(model)
 
     def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
-        """Call the model with `request` as changed by the hooks; without hooks, call it directly.
+        """Call the model with `request` as changed by the hooks; without hooks, unchanged.
 
         Raises: ModelRefused if a hook blocks the call; ModelError if the model call fails.
         """

@@ -47,7 +47,7 @@ def chosen_cluster_report() -> ClusterReport | None:
 
 
 def told_models(models: ModelClient, observer: Observer) -> ModelClient:
-    """Return a client that reports requests to `observer`, or `models` without OpenTelemetry."""
+    """Return a client that reports requests to `observer`; without OpenTelemetry, `models`."""
     if _SPANS not in sys.modules:
         return models
     listener = cast("Any", observer.observer if isinstance(observer, Isolated) else observer)
@@ -69,7 +69,7 @@ def chosen_observer(
 ) -> Observer:
     """Return the observer for this program's sessions.
 
-    `has_content` is whether spans contain message content; if it is None, the environment variable
+    If `has_content`, spans contain message content; if it is None, the environment variable
     `CONTENT` decides.
     """
     if _API not in sys.modules:

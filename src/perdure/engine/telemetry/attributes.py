@@ -111,12 +111,12 @@ def error_of(happened: Input | None) -> str | None:
 
 
 def shown_message(message: Message) -> str:
-    """Return `message` in the conventions' form, with secrets masked and long texts cut."""
+    """Return `message` in the form of OpenTelemetry, with secrets masked and long texts cut."""
     return shown_messages((message,))
 
 
 def shown_messages(messages: Sequence[Message]) -> str:
-    """Return `messages` in the conventions' form, with secrets masked.
+    """Return `messages` in the form of the OpenTelemetry conventions, with secrets masked.
 
     Shape: the result is a JSON list of at most `MAX_CONTENT` characters. The list contains the
     newest messages, after one message that states how many are omitted. If a single message is too
@@ -145,7 +145,7 @@ def shown_instructions(text: str) -> str:
 
 
 def shown_tools(tools: Sequence[ToolDeclaration]) -> str:
-    """Return as many of the request's tool declarations as fit, in the conventions' form."""
+    """Return as many of the request's tool declarations as fit, in the form of OpenTelemetry."""
     shown: list[str] = []
     room = MAX_CONTENT
     for tool in tools:

@@ -1,4 +1,4 @@
-"""All names that perdure passes to OpenTelemetry: first those of the conventions, then its own.
+"""All names that perdure passes to OpenTelemetry: the names of the conventions, then its own.
 
 The OpenTelemetry conventions are not stable yet; if they change, this file changes.
 Source: OpenTelemetry semantic conventions for generative AI, as of 1.42, and their new repository
@@ -40,7 +40,7 @@ ERROR_TYPE: Final = "error.type"
 HTTP_METHOD: Final = "http.request.method"
 HTTP_ROUTE: Final = "http.route"
 HTTP_STATUS: Final = "http.response.status_code"
-"""The HTTP names are from the HTTP conventions and describe requests to the server."""
+"""The HTTP names are from the HTTP conventions and describe requests to perdure's server."""
 
 INSTRUCTIONS: Final = "gen_ai.system_instructions"
 TOOL_DEFINITIONS: Final = "gen_ai.tool.definitions"

@@ -107,7 +107,7 @@ class SpanObserver:
         self._turns.record(self._clock.steady_s() - started_s, labels)
 
     def models(self, models: ModelClient) -> ModelClient:
-        """Return `models` with their requests reported on the spans of their calls."""
+        """Return a client that reports the requests to `models` on the spans of the calls."""
         return ToldModels(
             models,
             self._clock,
@@ -237,4 +237,4 @@ def _mark(span: Span, error: str | None) -> None:
 
 
 def _ignore(_: Input) -> None:
-    """Ignore the event, because waiting has no span."""
+    """Ignore the outcome of a wait, because waiting has no span."""

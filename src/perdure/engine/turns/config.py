@@ -109,14 +109,14 @@ class MemoryConfig(ShortRepr, frozen=True, metaclass=NamedParameters):
     Each turn recalls up to `semantic_top_k` facts and `episodic_top_k` texts of earlier sessions of
     the same subject. `max_working_tokens` limits the size of a request, which consists of
     instructions, tools, recalled texts (at most a quarter), history (its newest exchanges) and the
-    new message. If it is None, the model's window is the limit. `extractor` finds facts in each
-    session that ended. The value of `extractor` is "model" (the agent's own model), or an object or
-    async function of the program (`perdure.types.Extractor`). For an extractor that is an object or
-    function, a stored snapshot contains "program". `knowledge` are folders of Markdown and text
-    files; turns recall their passages. A relative folder is resolved in the session's working
-    folder. With `embedder`, turns also recall by meaning: ``static:FOLDER``, ``minilm:FOLDER``,
-    PROVIDER:MODEL, or an object of the program (`perdure.types.Embedder`), for which a stored
-    snapshot contains "program".
+    new message. If `max_working_tokens` is None, the model's window is the limit. `extractor` finds
+    facts in each session that ended. The value of `extractor` is "model" (the agent's own model),
+    or an object or async function of the program (`perdure.types.Extractor`). For an extractor that
+    is an object or function, a stored snapshot contains "program". `knowledge` are folders of
+    Markdown and text files; turns recall their passages. A relative folder is resolved in the
+    session's working folder. With `embedder`, turns also recall by meaning: ``static:FOLDER``,
+    ``minilm:FOLDER``, PROVIDER:MODEL, or an object of the program (`perdure.types.Embedder`), for
+    which a stored snapshot contains "program".
     """
 
     max_working_tokens: Annotated[int, Meta(ge=1)] | None = None
@@ -165,7 +165,7 @@ class WorkingLimit(msgspec.Struct, frozen=True):
 
     @property
     def is_compacted(self) -> bool:
-        """Whether the history is compacted; a summary would fill most of a very small one."""
+        """Whether the history is compacted: not if a summary would fill most of its small limit."""
         return self.history >= _LEAST_COMPACTED
 
 
@@ -210,7 +210,7 @@ class PermissionCheck(Protocol):
 
     @property
     def decision(self) -> Decision:
-        """What to do with the call: run it, never run it, ask a person, or first read `bound`."""
+        """What happens with the call: run it, never run it, ask a person, or first read `bound`."""
         ...
 
     @property
@@ -234,7 +234,7 @@ class PermissionCheck(Protocol):
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The possible answers; if empty: "allow", "deny" and, if there is a `grant`, "always"."""
+        """The possible answers; empty means "allow", "deny" and, if `grant` is set, "always"."""
         ...
 
     @property

@@ -1,7 +1,7 @@
 """Derive the effect that a runner has to perform from a turn's state.
 
-At most one effect of a turn, such as a model call, is unfinished at any time. Running tools counts
-as one effect, even if several tools run in parallel.
+At most one effect of a turn, such as a model call, is unfinished at any time. Several tools that
+run in parallel count as one effect.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class Scales:
 
 
 class Cooldowns:
-    """Providers that asked this process to pause the requests of all its sessions."""
+    """Providers that asked for a pause, which applies to all sessions of this process."""
 
     def __init__(self) -> None:
         self._until: dict[str, int] = {}
@@ -132,7 +132,7 @@ class Delegation(Protocol):
     async def invoke(
         self, call: ToolCall, agent: str, said: str, *, is_aborted: Callable[[], bool]
     ) -> ToolOutput:
-        """Return the answer of `agent` to the message `said`, from the session of `call`.
+        """Send the message `said` from the session of `call` to `agent`; return its answer.
 
         Durable: the session is opened once, however often the call is repeated. If the call is
         cancelled and `is_aborted` returns True, the agent's turn is aborted; otherwise the turn
@@ -193,12 +193,12 @@ class Environment:
 
     `owner` is the name of this process, shown to other processes that find the session in use;
     `is_gone` returns whether the process with a given name is certainly dead. `invoked_by` are the
-    sessions whose turns wait for the turn of this session; `person_waits` records which of them
+    sessions whose turns wait for the turn of this session; `person_waits` records which sessions
     wait for a person. `permissions` limits the access of tools, and `vault` contains named secrets.
     `delegation` lets tools invoke other agents; None if there are no other agents. `frame_of`
     returns the texts around the summary of a ``node`` compaction.
-    Units: `lease_ttl_ms` is in milliseconds. A session stays blocked for this time after its
-    process died without notice.
+    Units: `lease_ttl_ms` is in milliseconds. A session stays blocked for this time after the
+    process of its turn died without notice.
     """
 
     stream: StreamId

@@ -1,7 +1,7 @@
 """The lease of a session during a turn: acquire it, renew it in time, release it.
 
-If the store supports it, a turn acquires its lease in its first commit and releases the lease in
-its last commit, so that the lease needs no extra commits.
+If the store supports this, the first commit of a turn acquires the lease and the last commit
+releases it, so that the lease needs no extra commits.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ async def led_elsewhere(claim: Claim) -> LeaseHeld | None:
 
 
 def led_by_other(claim: Claim, state: StreamState) -> LeaseHeld | None:
-    """If another process holds the lease in `state`, return an error that names it; else None."""
+    """If another process holds the lease in `state`, return an error that names it, else None."""
     lease = state.lease
     if lease is None or lease.owner == claim.owner or claim.is_gone(lease.owner):
         return None
@@ -233,9 +233,9 @@ class LeaseHolder:
     async def _reporting_dead_holder(
         self, taken: Callable[[str | None], Coroutine[Any, Any, T]]
     ) -> T:
-        """Return the result of `taken`, which acquires the lease, also from a holder that is dead.
+        """Return the result of `taken`, which acquires the lease even if a dead process holds it.
 
-        `taken` receives the name of the dead holder, or None. A cancelled caller still waits for
+        `taken` receives the name of the dead process, or None. A cancelled caller still waits for
         the result, because a lease that was acquired must be released.
         """
         self._is_taking = True

@@ -4,8 +4,8 @@ Rule 1: this module and the modules of this package that it imports make every d
 next step of a turn. None of the modules that make decisions reads a clock, a disk or a network.
 Rule 2: a step of the machine only returns log entries and performs no effect. The effect to perform
 follows from the state after the entries of the step (``effects.effect_of``). After a crash, the log
-alone therefore determines what the process does next. Rule 3: an outcome and the next intent are in
-one step, and therefore in one commit.
+alone determines what the process does next. Rule 3: an outcome and the next intent are in one step,
+and therefore in one commit.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def step(
     at: int,
     bounds: Mapping[int, Bound] = _NO_BOUNDS,
 ) -> Step:
-    """Return the step that follows from the input `happened`. `bounds` is as in `Scribe`.
+    """Return the step that follows from the input `happened`. For `bounds`, see `Scribe`.
 
     Units: `at` is Unix milliseconds.
     Raises: InvalidTransition if `happened` is not allowed in the phase of the state; Unexamined if

@@ -19,20 +19,20 @@ Happened = Callable[[Input], None]
 
 
 class Observer(Protocol):
-    """Receives turns and effects as they begin and end. It raises nothing."""
+    """Receives turns and effects as they begin and end. An observer raises no errors."""
 
     def turn(
         self, config: TurnConfig, state: TurnState, happened: Input
     ) -> AbstractContextManager[TurnEnded]:
         """Observe a turn from `state` on.
 
-        The caller passes the last state to the function that it gets, unless the turn ends with an
-        error.
+        The context manager yields a function. The caller passes the last state of the turn to this
+        function, unless the turn ends with an error.
         """
         ...
 
     def effect(self, config: TurnConfig, effect: Effect) -> AbstractContextManager[Happened]:
-        """Observe one effect. The caller passes the outcome to the function that it gets."""
+        """Observe one effect. The caller passes the outcome to the function that is yielded."""
         ...
 
 

@@ -1,7 +1,7 @@
 """Read the state of the newest turn from the log, for example to continue an open turn.
 
 A turn writes the state that it inherits to its ``turn_started``, and all other state to its
-entries. Only the newest turn is therefore read, whatever the length of the log.
+entries, so only the newest turn is read, whatever the length of the log.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ async def idle_state(store: LogReader, stream: StreamId) -> StreamState:
 class IdleState(msgspec.Struct, frozen=True):
     """State of a session without an open turn; if `has_ended`, a turn must reopen the session.
 
-    If they were read with the state, `page` contains the newest entries up to `head`, and `pins`
-    contains the side entries of kind ``pin``.
+    `page` contains the newest entries up to `head`, and `pins` the side entries of kind ``pin``, if
+    these entries were read together with the state.
     """
 
     head: int
@@ -87,7 +87,7 @@ class IdleState(msgspec.Struct, frozen=True):
 
 
 class Recollection:
-    """Cache of the state that a session's turns need, so that it is not read for each turn."""
+    """Cache of the state that a session's turns need; without it, every turn would read it."""
 
     def __init__(self, store: LogReader, stream: StreamId, history: History = "full") -> None:
         self._store = store

@@ -1,8 +1,8 @@
 """Requests for turns: programs append a request, and workers answer it.
 
 A request is open until a ``turn_started`` or ``turn_refused`` refers to it. Only the owner of the
-session's lease appends the entries that close a request. Before it appends, the owner checks that
-the request is still open at the current head.
+session's lease appends the entries that close a request. Before the owner appends such an entry, it
+checks that the request is still open at the current head.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ STOPPED = ("aborted", "the request was stopped before a worker began it")
 _CLOSING = (TurnStarted.kind, TurnRefused.kind)
 
 FEW = 32
-"""Number of entries read at once: usually, few follow a request.
+"""Number of entries read at once: usually, only few entries follow a request.
 
-If there are more, only entries of the wanted kinds are read.
+If more entries follow, only entries of the wanted kinds are read.
 """
 
 
@@ -138,7 +138,7 @@ async def break_turn(claim: Claim, reason: str) -> None:
 async def requested_stop(
     store: LogReader, stream: StreamId, turn: int, request: int | None
 ) -> TurnStopRequested | None:
-    """Return the newest stop request for the turn begun at seq `turn`, or for its request."""
+    """Return the newest stop request for the turn begun at seq `turn`, or for `request`."""
     after = turn if request is None else min(turn, request)
     about = {entry_id(stream, turn), entry_id(stream, after)}
     found = await store.entries(stream, after=after, kind=TurnStopRequested.kind)
@@ -146,7 +146,7 @@ async def requested_stop(
 
 
 async def stop_of_turn(store: LogReader, stream: StreamId, turn: int) -> TurnStopRequested | None:
-    """Return the newest request to stop the turn at seq `turn`, or the request that it answers."""
+    """Return the newest stop request for the turn at seq `turn`, or for the request it answers."""
     (begun,) = await store.entries(stream, after=turn - 1, limit=1)
     request = None if begun.about is None else entry_place(begun.about)[1]
     return await requested_stop(store, stream, turn, request)

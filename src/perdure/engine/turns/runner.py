@@ -2,8 +2,8 @@
 
 The runner itself decides nothing. Each step is one commit at the head for which it was computed. If
 other writers appended entries in between, the runner folds these entries into its state and
-computes the step again. The runner stops when its lease is lost. An outcome that arrives later is
-logged as a ``late_outcome``.
+computes the step again. The runner stops when its lease is lost. An outcome that arrives after the
+loss of the lease is logged as a ``late_outcome``.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class StopRequest:
         self._cuts = 0
 
     def ask(self, *, is_cancel: bool = False) -> None:
-        """End the turn as soon as its effect can be cancelled; `is_cancel` ends it as cancelled."""
+        """End the turn once its effect can be cancelled; with `is_cancel`, it ends as cancelled."""
         self.is_asked = True
         self.is_cancel = self.is_cancel or is_cancel
         if self._performing is not None and self._performing.cancel():
@@ -106,8 +106,8 @@ class StopRequest:
     async def uncut(self, effect: Awaitable[T]) -> T | None:
         """Return the outcome of `effect`; None if a stop request cancelled it.
 
-        The turn's task performs the effect. A cancellation of the task is caught here if it targets
-        only the effect.
+        The turn's task performs the effect. If this task is cancelled only to stop the effect,
+        `uncut` catches the cancellation.
         Raises: CancelledError if the turn itself is cancelled.
         """
         task = asyncio.current_task()
@@ -128,7 +128,7 @@ class StopRequest:
         return None if self.has_cut else happened
 
     async def _uncancel(self, task: asyncio.Task[Any]) -> None:
-        """Undo the cancellation of the turn's task that stopped its effect."""
+        """Undo the cancellation that stopped the effect, in the turn's task."""
         while self._cuts:
             self._cuts -= 1
             task.uncancel()
@@ -260,7 +260,7 @@ class TurnRunner:
     async def _decide(self, state: TurnState, happened: Input, at: int) -> Step:
         """Return the step after `happened`.
 
-        If the step needs facts to which an approval is bound, they are read first.
+        If the step needs facts to which an approval is bound, these facts are read first.
         """
         bounds: dict[int, Bound] = {}
         while True:
@@ -311,7 +311,7 @@ class TurnRunner:
     # ------------------------------------------------------------ effects
 
     async def _outcome_of(self, effect: Effect, state: TurnState) -> Input:
-        """Perform `effect`, unless the turn is aborted before or during it.
+        """Perform `effect`, unless the turn is aborted before or during the effect.
 
         Raises: the errors of the store and of the session. Any other error ends the turn as broken.
         """

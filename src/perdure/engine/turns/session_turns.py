@@ -194,10 +194,10 @@ class SessionTurns:
                 return self._known.left
 
     async def lost_turn(self, signals: Signals, seq: int | None = None) -> TurnState:
-        """Resume the turn of a process that died; with `seq`, only the turn that has this seq.
+        """Resume the turn of a process that died; with `seq`, only the turn that began at `seq`.
 
         Raises: LeaseHeld if the process of the turn is alive; InvalidTransition if no turn is open,
-        or if the open turn has another seq than `seq`.
+        or if the open turn began at another seq than `seq`.
         """
         await self._load_models()
         async with leading(self.environment.claim, stopping=signals.stopping) as leadership:

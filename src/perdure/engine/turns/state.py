@@ -67,7 +67,7 @@ class OpenCall(msgspec.Struct, frozen=True):
     """A model call without an outcome in the log; in the phase BACKOFF, the call to repeat.
 
     `tries` counts the attempts with the current model, and `attempt` counts all attempts of the
-    call. `next_link` is the index in the chain of the model for the next attempt.
+    call. `next_link` is the chain index of the model for the next attempt.
     """
 
     seq: int
@@ -101,11 +101,11 @@ class TurnState(msgspec.Struct, frozen=True):
     """A session's open turn.
 
     Shape: `head` is the seq of the last entry that the state includes. `pending` are the tool calls
-    of the last answer that have no result yet, in order. They begin with the running calls: first
-    `open_tool`, then the parallel calls in `beside`. `lost` maps the idempotency key of a pending
-    call to the number of its lost runs. `awaits` is the id of the message that the previous entry
-    announced. `queued` are entries from other writers that wait to be adopted. `ran` counts the
-    session's turns that called a model, including this turn after its first call. `parked` maps
+    of the last answer that have no result yet, in order. `pending` begins with the running calls:
+    first `open_tool`, then the parallel calls in `beside`. `lost` maps the idempotency key of a
+    pending call to the number of its lost runs. `awaits` is the id of the message that the previous
+    entry announced. `queued` are entries from other writers that wait to be adopted. `ran` counts
+    the session's turns that called a model, including this turn after its first call. `parked` maps
     each paused provider to the end of its pause (Unix milliseconds). `renewed` are the providers
     whose key was renewed. `granted` are the grants with which tools can act without asking a
     person. `recalled` are the texts recalled from memory. `refused_answers` counts the answers that

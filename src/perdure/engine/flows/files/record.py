@@ -45,7 +45,7 @@ class RecordFolder:
         return {name: self._find(name) for name in names}
 
     def texts(self, paths: Iterable[str]) -> dict[str, str]:
-        """Map each of the canonical `paths` to its text, or to a notice if it cannot be read."""
+        """Map each of the canonical `paths` to the file's text, or to a notice if unreadable."""
         return {path: self._text(path) for path in paths}
 
     def _text(self, path: str) -> str:

@@ -22,7 +22,7 @@ FOLDER = f"{DOCS}/skills"
 FILE = "SKILL.md"
 """The file of a skill.
 
-It is sent to the model in every turn of its role; put large content in other files.
+This file is sent to the model in every turn of its role; put large content in other files.
 """
 
 LONGEST_DESCRIPTION = 1024

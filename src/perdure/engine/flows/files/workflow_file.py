@@ -61,7 +61,7 @@ def read_workflow(text: str, name: str) -> WorkflowFile:
 
 
 def graph_of(record: WorkflowFile, name: str, canonical: WorkflowFile | None = None) -> Graph:
-    """Return the graph of `record`; fields that it lacks come from `canonical`.
+    """Return the graph of `record`; fields that are missing in `record` come from `canonical`.
 
     Raises: InvalidWorkflow if the graph cannot be run.
     """

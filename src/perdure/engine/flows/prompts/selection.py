@@ -12,7 +12,7 @@ Choose what this task needs and nothing else. Answer with the one line you are a
 word, no code fence, no reason."""
 
 LONGEST_ROLE = 4_000
-"""Maximum characters of a role's own document that a selector sees; it needs no more."""
+"""Maximum characters of a role's own document that a selector sees; a selector needs no more."""
 
 
 def selection_message(

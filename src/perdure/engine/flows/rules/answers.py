@@ -93,7 +93,7 @@ def configure_role(
 def check_offered(choice: Choice, offers: kinds.Offers) -> None:
     """Check that `offers` contain `choice`.
 
-    Raises: InvalidEntry if they do not contain it.
+    Raises: InvalidEntry if `offers` do not contain `choice`.
     """
     if choice.model is not None and choice.model not in offers.models:
         known = ", ".join(offers.models) or "none"
@@ -105,7 +105,7 @@ def check_offered(choice: Choice, offers: kinds.Offers) -> None:
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """The chosen configuration of a role; None keeps the value from its agent and its own files."""
+    """The chosen configuration of a role; None keeps the value from the role's agent and files."""
 
     model: str | None = None
     skills: tuple[str, ...] | None = None

@@ -60,7 +60,7 @@ def _order(graph: Graph, edges: list[FlowEdge]) -> Graph:
 
 
 def _nearest(graph: Graph) -> dict[str, str]:
-    """Map node ids to role instances, using only the node of each role nearest to the start."""
+    """Map node ids to role instances; of each role, only the node nearest to the start is used."""
     depths: dict[str, int] = {}
     level, depth = list(sources_of(graph)), 0
     while level:

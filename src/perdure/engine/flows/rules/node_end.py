@@ -1,7 +1,7 @@
 """Decide the effect of a finished turn on its flow: exactly one new entry in the flow's log.
 
-The end of a turn and its effect on the flow are therefore in one commit, and no crash can separate
-them. An unusable result is returned to the agent a few times; then a person decides.
+The end of a turn and its effect on the flow are in one commit, so no crash can separate them. An
+unusable result is returned to the agent a few times; then a person decides.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def why_parked(ended: Ended) -> tuple[AwaitingReason, str]:
 
 
 def unless_stopped(state: FlowState, ended: Ended, *targets: str) -> Ended:
-    """Return `ended`; if a person requested to stop one of `targets`, return an abort."""
+    """Return `ended`, or an abort if a person requested to stop one of `targets`."""
     if not any(target in state.stopping for target in targets):
         return ended
     return msgspec.structs.replace(ended, end="aborted", detail=STOPPED, is_denied=False)

@@ -168,8 +168,8 @@ def _is_joining(state: FlowState, node: FlowNode) -> bool:
 def deliverable(state: FlowState, id: str) -> tuple[str, ...]:
     """Return the keys of the handoffs that are ready for node `id` and may be delivered.
 
-    If this node handed work back to a predecessor that has not received it yet, the handoffs of
-    this predecessor are excluded, because the predecessor will withdraw them.
+    If this node handed work back to a predecessor that has not received this work yet, the handoffs
+    of the predecessor are excluded, because it will withdraw these handoffs.
     """
     receiving = state.run.receiving_handoff
     keys: list[str] = []

@@ -1,7 +1,7 @@
 """The signal of an agent at the end of its turn: YAML in a fenced block tagged ``handoff``.
 
-Only the last block tagged ``handoff`` is used, because an agent may quote the form before it uses
-it. An invalid block is a `Fault` whose message tells the agent how to correct it.
+Only the last block tagged ``handoff`` is used, because an agent may quote an example of the block
+before the real one. An invalid block is a `Fault` whose message tells the agent how to correct it.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def signal_in(text: str) -> Signal | Fault:
 def _last_block(text: str) -> str | None:
     """Return the lines of the last block that is opened and closed; None if there is none.
 
-    Each line is read once, because the closing lines that follow each line are computed first.
+    The closing lines that follow each line are computed first, so each line is read only once.
     """
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     longest = _longest_closings(lines)

@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 async def answer_wait(
     environment: Environment, asked: PendingQuestion, head: int
 ) -> Woken | Expired:
-    """Wait for entries after seq `head` about the question `asked`, or until it expires.
+    """Wait for an entry after seq `head` about the question `asked`, or for the question's expiry.
 
     During the wait, this session and the sessions that wait for it are marked as waiting for a
     person. When the wait begins, a line is written to the program's log and `person_waits.on_wait`

@@ -224,7 +224,7 @@ class AnswerCall:
         return partial if partial is not None and partial.parts else None
 
     async def _prompt(self) -> tuple[Prompt, Trimmed | None]:
-        """Return the messages to send, and a record of what is left out of them.
+        """Return the messages to send, and a record of the messages that are left out.
 
         Raises: ContextOverflow if the messages exceed the agent's memory limit, or if messages
         would be left out although they can be compacted.

@@ -49,7 +49,7 @@ async def summarise(
 ) -> Summarised | NothingToSummarise | CallFailed:
     """Let the model summarize the messages that can leave the context of the session's branch.
 
-    A summary that is too short counts as a failed call: the context then stays unchanged.
+    A summary that is too short counts as a failed call, which leaves the context unchanged.
     `is_asked` is True if the hooks have already accepted the summary before an earlier attempt.
     Units: `around` is the size of the session's instructions and tools in unscaled tokens;
     `left_microcents` is what the calls may cost together (`money_left`); None means no limit.
@@ -156,7 +156,7 @@ class _SummaryWriting:
         )
 
     async def _folded(self, parts: SummaryParts) -> str:
-        """Summarize part after part, each with the summary so far; return the compaction's text."""
+        """Summarize each part with the summary of earlier parts; return the compaction's text."""
         summary = self._plan.previous_summary
         for part in parts.texts:
             summary = await self._reply(parts.request(part, summary))
@@ -280,7 +280,7 @@ def _kept_count(plan: CompactionPlan, window: ContextWindow) -> int:
 def _measured(
     summarised: Summarised, window: ContextWindow, around: float, scale: float
 ) -> Summarised:
-    """Return `summarised` with the token size of the next request, by building its context.
+    """Return `summarised` with the tokens of the next request, counted by building its context.
 
     Units: `around` is the size of instructions and tools in unscaled tokens.
     """

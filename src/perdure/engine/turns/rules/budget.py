@@ -60,8 +60,8 @@ def overrun_of(
 def _summary_usage(called: ModelCalled, config: TurnConfig) -> Usage:
     """Return the maximum usage of the summary call `called`, even if it is written in parts.
 
-    Each part except the first also quotes the summary of the parts before it. A summary can need
-    more if the provider's window is smaller than expected; `require_affordable` stops it.
+    Each part except the first also quotes the summary of the earlier parts. A summary can need more
+    if the provider's window is smaller than expected; `require_affordable` stops such a summary.
     """
     tokens, window, calls = called.tokens_estimated or 0, config.window_tokens, 1
     is_of_branch = called.call == 0 and called.reason is None  # always one request

@@ -1,8 +1,8 @@
 """Write the entries of a step, and apply each entry to the state when it is written.
 
-Every decision of a step is therefore based on the state that the log will have, and the resulting
-state always equals the state computed from the entries. The ids of new entries are known in
-advance, because the runner appends the entries only at the expected position (``expected_head``).
+Every decision of a step is based on the state that the log will have, and the resulting state
+always equals the state computed from the entries. The ids of new entries are known in advance,
+because the runner appends the entries only at the expected position (``expected_head``).
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class Scribe:
 
 
 def _sign(body: SideBody, state: TurnState) -> SideBody:
-    """Return `body` with the agent, model or attempt, because a reader may see only this entry."""
+    """Add the agent, model or attempt to `body`, because a reader may see only this entry."""
     replace = msgspec.structs.replace
     match body:
         case ModelCalled() | Question(topic="approval"):

@@ -274,7 +274,7 @@ def _spend_as_told(scribe: Scribe, answer: Answer, config: TurnConfig) -> None:
 def _run_as_told(
     scribe: Scribe, asked: PendingQuestion, answer: Answer, config: TurnConfig
 ) -> None:
-    """Start exactly the call that the question shows, or tell the model that it was denied."""
+    """Start exactly the call that the question shows, or tell the model of the denial."""
     call = scribe.state.pending[0]
     question = asked.question
     is_same = (call.id, args_hash(call.args)) == (question.call_id, question.args_hash)
