@@ -1,7 +1,7 @@
 """Files of JSON lines: split them and read each line, even an invalid one.
 
 Invariant: the bytes between two LFs are one line, regardless of their content (CR, U+2028 and
-U+0085 are data). Joining the lines of a file with LF therefore gives the original file. This module
+U+0085 are data). Joining the lines of a file with LF gives the original file again. This module
 does not depend on one particular session format.
 """
 
@@ -62,7 +62,7 @@ class ReadLine(msgspec.Struct, frozen=True, gc=False):
 
 
 def lines_of(content: bytes) -> Iterator[Line]:
-    """Yield the lines of a file. A final LF ends the last line and starts no new one."""
+    """Yield the lines of a file. A final LF ends the last line and starts no new line."""
     offset, number = 0, 0
     while offset < len(content):
         found = content.find(b"\n", offset)

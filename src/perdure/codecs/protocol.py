@@ -160,7 +160,7 @@ def custom_body(format: str, custom_type: str, data: object) -> Custom | Importe
 
 
 def base64_of(part: MediaPart, writing: WriteContext) -> str | None:
-    """Return the content of `part` as base64; None if the content is not stored here."""
+    """Return the content of `part` as base64; None if the content is not in this store."""
     content = writing.blob(part.handle)
     return None if content is None else b64encode(content).decode()
 

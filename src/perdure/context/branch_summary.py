@@ -24,7 +24,7 @@ from perdure.session.messages import Message, user
 
 MAX_OUTPUT_TOKENS = 2_048
 SUMMARY_ENTERS_BELOW = 0.9
-"""A summary that exceeds the budget is included if less than this share of it is used so far."""
+"""A summary over the budget is included if less than this share of the budget is used so far."""
 
 
 class _Told(msgspec.Struct, frozen=True):

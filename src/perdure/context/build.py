@@ -77,12 +77,13 @@ def build_context(
 ) -> Context:
     """Return the context of `window`.
 
-    `model` is the model to be called; by default the branch's current one. Reasoning is never part
-    of a context (`tool_pairs.repair_pairs` explains why), so it never reaches another provider.
-    With `history` "text_only", only the questions and the answers of completed turns remain; the
-    current turn keeps its tool calls. With a budget, whole exchanges are omitted, oldest first,
-    until the rest fits. The compaction's summary, pinned entries and the newest exchange always
-    remain. `max_messages` also omits whole exchanges; the summary and pinned messages do not count.
+    `model` is the model to be called; by default the current model of the branch. Reasoning is
+    never part of a context (`tool_pairs.repair_pairs` explains why), so it never reaches another
+    provider. With `history` "text_only", only the questions and the answers of completed turns
+    remain; the current turn keeps its tool calls. With a budget, whole exchanges are omitted,
+    oldest first, until the rest fits. The compaction's summary, pinned entries and the newest
+    exchange always remain. `max_messages` also omits whole exchanges; the summary and pinned
+    messages do not count.
     Units: `budget_tokens` is in tokens, as estimated with `scale`.
     """
     assert not window.earlier  # `window_end` handles windows read with a limit
@@ -253,8 +254,8 @@ def _factor(
 
     If all messages fit according to their estimates, the newest reported usage corrects the sum of
     the estimates. If the messages do not all fit, the usage reported between two answers corrects
-    the estimates of the messages between them. With this rule, messages that are too old to be sent
-    do not influence the factor.
+    the estimates of the messages between them. Messages that are too old to be sent do not
+    influence the factor.
     """
     room, more, later, between = budget_tokens, 0, 0, 0
     for at in range(len(messages) - 1, -1, -1):

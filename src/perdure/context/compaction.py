@@ -1,9 +1,9 @@
 """Decide when to compact, and where to cut between the part to summarize and the part to keep.
 
-This module only plans. ``summary`` converts a plan to requests, and the replies to a text; the
-engine appends the ``compaction``. After a compaction, every message of the current context is
-either kept or part of the summary, so a later compaction never loses a message that an earlier
-compaction kept.
+This module only plans a compaction. ``summary`` converts a plan to requests, and the replies to a
+text; the engine appends the ``compaction``. After a compaction, every message of the current
+context is either kept or part of the summary, so a later compaction never loses a message that an
+earlier compaction kept.
 """
 
 from __future__ import annotations
@@ -266,7 +266,7 @@ def _cut(
 
 
 def _enough_from(shown: Sequence[Shown], keep_recent_tokens: int, scale: float) -> int | None:
-    """Return the last position from which `keep_recent_tokens` remain; None if there are fewer."""
+    """Return the last position from which `keep_recent_tokens` remain; None if fewer exist."""
     total = 0
     for position in range(len(shown) - 1, -1, -1):
         message = shown[position].message
@@ -287,7 +287,7 @@ def _candidates(shown: Sequence[Shown], retained: Sequence[Message]) -> list[int
 
 
 def _between_call_and_result(shown: Sequence[Shown], retained: Sequence[Message]) -> list[bool]:
-    """Return for each position whether a cut there would separate a tool call from its result."""
+    """Return for each position whether a cut at it would separate a tool call from its result."""
     asked = {call.id: -1 for message in retained for call in _calls(message)}
     steps = [0] * (len(shown) + 1)
     for position, each in enumerate(shown):

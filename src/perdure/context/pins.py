@@ -1,7 +1,7 @@
 """Pinned entries: they remain in a context unchanged, even if other entries are dropped.
 
 A pinned result includes its call, and a pinned call includes its results, because providers reject
-a call or a result alone.
+a call without its result and a result without its call.
 """
 
 from __future__ import annotations

@@ -320,7 +320,7 @@ def _round(answer: _Answer, results: dict[int, _Result]) -> _Round:
 
     Calls of an interrupted answer are dropped unless they have a result, because calls without a
     result never ran. Calls of a complete answer are always sent; a call without a result gets a
-    generated one.
+    generated result.
     """
     is_whole = answer.message.stop_reason not in CUT_SHORT
     numbers = [n for n in range(len(answer.calls)) if is_whole or n in results]

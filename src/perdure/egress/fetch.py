@@ -20,7 +20,7 @@ from perdure.errors import EgressError
 async def fetch(
     asked: HttpRequest, *, resolve: Resolve = resolve_host, trust: ssl.SSLContext | None = None
 ) -> HttpResponse:
-    """Send a request; read the response up to the size limit. Redirects are not followed.
+    """Send a request, and read the response up to the size limit; do not follow redirects.
 
     Raises: EgressDenied before anything is sent; EgressError if no response came. No error message
     of this function contains the destination.

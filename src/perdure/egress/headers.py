@@ -36,7 +36,7 @@ def sendable(wanted: Mapping[str, str]) -> dict[str, str]:
     """Return only the headers of `wanted` that may be sent, in the same order.
 
     A value with a line break or NUL is dropped, never repaired. If a name occurs in several
-    spellings, the first one is sent.
+    spellings, only the first header is sent.
     """
     kept: dict[str, str] = {}
     seen: set[str] = set()

@@ -1,4 +1,4 @@
-"""Record a session's episode in the commit that ends the session, or later if it is missing.
+"""Record a session's episode in the commit that ends the session; add missing episodes later.
 
 The end of a session and its episode are in one commit, so no crash can separate them. If another
 program or an older version ended a session, the episode is missing. The next process that opens the

@@ -20,7 +20,7 @@ from perdure.stores.session_store import SessionStore
 
 
 async def find_stream(store: SessionStore, prefix: str) -> StreamId:
-    """Return the session or flow with the id `prefix`, or the only one whose id begins so.
+    """Return the session or flow `prefix`, or the only one whose id begins with `prefix`.
 
     Raises: SessionNotFound, AmbiguousId.
     """
@@ -113,7 +113,7 @@ def stream_asking(question: str) -> StreamId | None:
 
 
 def find_id(prefix: str, ids: Iterable[str]) -> str | None:
-    """Return the id that equals `prefix`, or the only one beginning with it.
+    """Return the id that equals `prefix`, or the only id that begins with `prefix`.
 
     Raises: AmbiguousId.
     """

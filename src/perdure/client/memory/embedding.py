@@ -52,7 +52,7 @@ _vectors: dict[bytes, array[float]] = {}
 """Cached vectors of facts and summaries; the key is a digest of the model and the text."""
 
 _FAR = 2_048
-"""After this many entries without a text to embed, the position reached is stored anyway."""
+"""The reached position is also stored after this many entries without a text to embed."""
 
 
 async def resolved(embedder: Embedder | EmbedderName) -> Embedder:

@@ -265,8 +265,8 @@ async def _commit_correction(
     """Commit `new` as the newest version of `known`. Raises: HeadConflict; IdempotencyMismatch.
 
     A version without sources gets the sources of the newest version. When a correction is repeated
-    with the same key, the newest version can have other sources than at the first call. The search
-    for an earlier commit with the idempotency key `key` therefore also tries the sources of earlier
+    with the same key, the newest version can have other sources than at the first call, so the
+    search for an earlier commit with the idempotency key `key` also tries the sources of earlier
     versions.
     """
     versions = known.stored.versions

@@ -34,7 +34,7 @@ class Wanted(NamedTuple):
 
 
 class Statements:
-    """The facts and summaries that a recall may find. A call of `beside` ranks them."""
+    """The facts and summaries that a recall may find. A call of `beside` ranks these statements."""
 
     def __init__(
         self, question: Question, found: Sequence[Fact | Summary], near: Sequence[float | None]

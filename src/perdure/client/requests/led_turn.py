@@ -18,9 +18,10 @@ LOOK_S = 0.5
 async def continue_or_follow(turns: SessionTurns, signals: Signals, turn: int) -> TurnState:
     """Return the state of the turn that began at seq `turn`, after the turn has ended.
 
-    This process runs the turn, or follows it if it is already running. While this process follows
-    the turn, `signals` names the other process, or the task in this process, that runs the turn. If
-    the process that runs the turn dies or suspends it, this process continues the turn.
+    This process runs the turn, or follows the turn if something else already runs it. While this
+    process follows the turn, `signals` names the other process, or the task in this process, that
+    runs the turn. If the process that runs the turn dies or suspends it, this process continues the
+    turn.
     """
     environment = turns.environment
     followed = FollowedTurn(environment, signals, turn=turn, is_told=False)

@@ -38,10 +38,16 @@ DENIED: Failure = "not_approved"
 """Failure of a turn that ended because a person denied a tool call."""
 
 Checks = Callable[[], Awaitable[tuple[str, ...]]]
-"""Returns the problems of the project as sentences. It is called before a flow is closed."""
+"""Returns the problems of the project as sentences.
+
+The function is called before a flow is closed.
+"""
 
 LastAnswer = Callable[[], Awaitable[AnswerText]]
-"""Returns the last answer in the session. It is called for a turn that another process began."""
+"""Returns the last answer in the session.
+
+The function is called for a turn that another process began.
+"""
 
 
 class NodeClaimLost(Exception):

@@ -18,7 +18,7 @@ COMPLETED = "completed"
 """The code of a request whose flow is completed."""
 
 REPLACED = "replaced"
-"""The code of a request that a later one replaced."""
+"""The code of a request that was replaced by a later request."""
 
 _KINDS = (FlowRequested.kind, FlowRequestClosed.kind)
 

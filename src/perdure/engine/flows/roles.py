@@ -83,5 +83,5 @@ class Roles(Protocol):
         ...
 
     async def stop(self, session: StreamId) -> None:
-        """Abort the turn that runs in this process; do nothing if no turn runs here."""
+        """Abort the session's turn if it runs in this process; otherwise do nothing."""
         ...

@@ -34,7 +34,8 @@ from perdure.session.ids import StreamId
 
 Wakes = Callable[[], AsyncIterator[int | None]]
 """Returns an iterator that yields at least once after every entry that any process appends to the
-flow after the call. It yields the seq of the newest known entry, or None if the seq is unknown.
+flow after the call. The iterator yields the seq of the newest known entry, or None if the seq is
+unknown.
 """
 
 LEAST_WAIT_S = 0.05

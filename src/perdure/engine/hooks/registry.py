@@ -29,7 +29,10 @@ else:
     points = Later("perdure.engine.hooks.points")
 
 Hook = Callable[[Any], Any]
-"""A plain or async function. It receives the point; it returns an answer, or None for no answer."""
+"""A plain or async function.
+
+The function receives the point, and returns an answer, or None for no answer.
+"""
 
 P = TypeVar("P", bound="points.HookPoint")
 

@@ -76,7 +76,10 @@ def of_tool(started: ToolStarted) -> Attributes:
 
 
 def of_usage(usage: Usage | None) -> Attributes:
-    """Return the attributes for the usage of a call or a turn. Input tokens include cached ones."""
+    """Return the attributes for the usage of a call or a turn.
+
+    Input tokens include cached tokens.
+    """
     if usage is None:
         return {}
     found: Attributes = {

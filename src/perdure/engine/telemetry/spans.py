@@ -48,7 +48,7 @@ from perdure.session.messages import Usage
 
 
 class SpanObserver:
-    """Reports turns and effects to the program's telemetry providers, or to the given ones."""
+    """Reports turns and effects to the program's telemetry providers, or to the given providers."""
 
     def __init__(
         self,

@@ -295,10 +295,10 @@ class TurnConfig(msgspec.Struct, frozen=True):
     `fallbacks` follow. `cost` and `judge` are pure functions of their arguments. With
     `ends_when_denied`, a denied tool call ends the turn; otherwise the model continues without the
     call.
-    Units: `window_tokens` is the model's context window in tokens. If it is None (unknown), the
-    context is compacted only after the provider rejects a request as too large. `working` limits
-    the size of the turn's requests, as set in the agent's memory. `output_problem` returns what is
-    wrong with the text of an answer, or None.
+    Units: `window_tokens` is the model's context window in tokens. If `window_tokens` is None
+    (unknown), the context is compacted only after the provider rejects a request as too large.
+    `working` limits the size of the turn's requests, as set in the agent's memory. `output_problem`
+    returns what is wrong with the text of an answer, or None.
     """
 
     agent: str

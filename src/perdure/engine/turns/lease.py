@@ -255,8 +255,8 @@ class LeaseHolder:
     def _is_left(self, owner: str) -> bool:
         """Return whether `owner` no longer needs its lease.
 
-        This is the case if the owner is a dead process, or is this process but runs no turn of the
-        session.
+        The result is True if the owner is a dead process, or is this process but runs no turn of
+        the session.
         """
         claim = self._claim
         if owner != claim.owner:
@@ -303,7 +303,7 @@ async def leading(
 ) -> AsyncGenerator[LeaseHolder]:
     """Acquire the session's lease at the start of the block and release it at the end.
 
-    If `is_begun` is False, the block's first commit acquires the lease instead.
+    If `is_begun` is False, the first commit in the block acquires the lease, not its start.
 
     `stopping` receives requests from other chats in this process to end the turn.
     Raises: LeaseHeld if another process holds the lease.

@@ -68,7 +68,7 @@ class Step(msgspec.Struct, frozen=True):
     """The result of applying one input to the state of a turn.
 
     Shape: `entries` are appended in one commit at the previous ``state.head``; `state` is the state
-    after them. If `entries` is empty, the state does not change.
+    after these entries. If `entries` is empty, the state does not change.
     """
 
     state: TurnState

@@ -178,7 +178,7 @@ class TurnRunner:
             return await self._commit_step(state, begin)
 
     async def run(self, state: TurnState, happened: Begin | Lost) -> TurnState:
-        """Run a turn from `state` to its end: a turn that just began, or one of a dead process.
+        """Run a turn from `state` to its end: a turn that just began, or a dead process's turn.
 
         Raises: LeaseLost if another process took over the session; StoreBehind if the store lost
         entries of the turn; StoreError if the store fails; the errors that `companion` raises.
@@ -394,7 +394,7 @@ def _seq_of(effect: Effect) -> int:
 
 
 async def _is_cut(environment: Environment, effect: Effect) -> bool:
-    """Flush the live events of `effect`; return whether the turn was cancelled meanwhile.
+    """Flush the live events of `effect`; return whether the turn was cancelled during the flush.
 
     If the turn was cancelled, the outcome of the effect is recorded before the turn stops, because
     the effect may have cost money.

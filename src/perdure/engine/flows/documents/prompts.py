@@ -36,7 +36,7 @@ def task_message(
 ) -> str:
     """Return the first message of `node`.
 
-    `answers` maps the agent nodes among the result of `nodes_named` to their answers.
+    `answers` contains the answer of each agent node in the result of `nodes_named`.
     Raises: ConfigError if a placeholder in the prompt has no value.
     """
     template = _template(node)

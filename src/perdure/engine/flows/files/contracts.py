@@ -1,4 +1,4 @@
-"""The contracts: texts that every role of a flow receives. They are versioned package data."""
+"""The contracts: texts that every role of a flow receives. Contracts are versioned package data."""
 
 from __future__ import annotations
 

@@ -46,7 +46,10 @@ class GraphFile:
         self._stamps: tuple[_Stamp, _Stamp] | None = None
         self._drawn = Drawn(None)
         self._known: tuple[Graph, Graph] | None = None
-        """The last graph read, and the flow's graph that equals it. They are compared only once."""
+        """The last graph read, and the flow's graph that equals it.
+
+        These two graphs are compared only once.
+        """
 
     def now(self, graph: Graph | None = None) -> Drawn:
         """Read the files, and return the result. The call blocks while it checks two files.

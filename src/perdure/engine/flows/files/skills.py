@@ -29,7 +29,7 @@ LONGEST_DESCRIPTION = 1024
 
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _KNOWN = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
-"""The valid keys of front matter. All keys but the first two are for other programs and ignored."""
+"""The valid keys of front matter. All except the first two are for other programs and ignored."""
 
 
 class SkillShelf:

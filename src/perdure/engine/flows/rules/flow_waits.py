@@ -35,10 +35,10 @@ class FlowWait(ShortRepr, frozen=True, omit_defaults=True):
     """A wait for a person.
 
     `target` is the node that waits. In the improvement phase, and if the session of a role asks,
-    `target` is the role instead. `target` is None if the flow itself waits. If there are no
-    `choices`, the answer is free text. `question` is the id of the wait in the inbox; `session` is
-    the role's session, if the session asks instead of the flow. `offers` are the values from which
-    a role's configuration can be chosen.
+    `target` is the role instead of the node. `target` is None if the flow itself waits. If there
+    are no `choices`, the answer is free text. `question` is the id of the wait in the inbox;
+    `session` is the role's session, if the session asks instead of the flow. `offers` are the
+    values from which a role's configuration can be chosen.
     Units: `asked_at` is Unix milliseconds.
     """
 

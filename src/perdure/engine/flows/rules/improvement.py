@@ -36,8 +36,8 @@ class RoleWork(msgspec.Struct, frozen=True):
 def order_by_graph(graph: Graph) -> Graph:
     """Return a review order in which each role follows all roles that it handed work to.
 
-    A role instance has the position of its node nearest to the start. Paths through its other nodes
-    stay connected.
+    A role instance has the position of its node nearest to the start. Paths through the other nodes
+    of the instance stay connected.
     """
     kept = _nearest(graph)
     edges = {(edge.source, edge.target) for edge in graph.edges}

@@ -46,8 +46,8 @@ def reply(
     """Give the reply `text` to `target`, a node or a role instance.
 
     Without `target`, the reply goes to the only node or role that waits for a person. If no node or
-    role waits for a person, the reply goes to the only one that waits for a handoff. `lost`
-    contains the roles that cannot continue, with the reason for each.
+    role waits for a person, the reply goes to the only node or role that waits for a handoff.
+    `lost` contains the roles that cannot continue, with the reason for each.
     Raises: FlowRefusal if nothing waits for a reply, if several wait and `target` is not given, if
     the target already has a reply, if its role cannot continue, or if `text` is empty.
     """

@@ -71,7 +71,7 @@ def smaller_block(
     scale: float,
     most: int | None,
 ) -> str | None:
-    """Return as much of `block` as fits beside `prompt` into `most` tokens; `texts` made `block`.
+    """Return as much of `block` (made of `texts`) as fits beside `prompt` into `most` tokens.
 
     Pinned messages, a summary, and the tool calls of the newest turn are always in a prompt. If the
     limit is the model's window, recalled texts are also shortened to leave room for the history,

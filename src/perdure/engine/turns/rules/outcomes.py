@@ -213,7 +213,7 @@ def _model_finished(
 def _end_or_go_without(
     scribe: Scribe, call: OpenCall, error: ModelError, config: TurnConfig
 ) -> None:
-    """End the turn after the last attempt; if only a summary failed, go on without the summary."""
+    """End the turn after the last attempt; if only a summary failed, continue without one."""
     if call.purpose == "summary":
         call_model(scribe, config)  # the context is trimmed instead
         return
