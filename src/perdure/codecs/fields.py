@@ -84,7 +84,7 @@ def texts_in(fields: Fields, key: str) -> tuple[str, ...]:
 
 
 def time_in(fields: Fields, key: str) -> int | None:
-    """Return the time at `key`, an ISO 8601 text or milliseconds, as Unix milliseconds.
+    """Return the time at `key`, given as ISO 8601 text or milliseconds, in Unix milliseconds.
 
     Shape: a text without an offset is taken as UTC.
     """
@@ -96,7 +96,7 @@ def time_in(fields: Fields, key: str) -> int | None:
 
 
 def seconds_in(fields: Fields, key: str) -> int | None:
-    """Return the time at `key`, a number of seconds, as Unix milliseconds."""
+    """Return the number of seconds at `key` as Unix milliseconds."""
     number = number_in(fields, key)
     return round(number * 1000) if number is not None and _is_exact(number * 1000) else None
 

@@ -33,7 +33,7 @@ def record_id(index: int) -> str:
 
 
 def message_id(entry: str, ordinal: int = 0) -> str:
-    """Return the id, a UUID of version 4, of the message in record number `ordinal` of `entry`."""
+    """Return the UUID (version 4) of the message in record number `ordinal` of `entry`."""
     digits = record_digest(entry, ordinal).hex()
     variant = "89ab"[int(digits[16], 16) % 4]
     last = f"4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:32]}"

@@ -107,7 +107,7 @@ def _decode_bounded(content: bytes) -> object:
 
 
 def is_too_deep(content: bytes, value: object) -> bool:
-    """Whether `content`, the JSON of `value`, is nested more than `LEVELS` deep."""
+    """Whether `value`, whose JSON is `content`, is nested more than `LEVELS` deep."""
     if len(content) <= 2 * LEVELS or content.count(b"[") + content.count(b"{") <= LEVELS:
         return False
     layer: list[object] = [value] if isinstance(value, dict | list) else []

@@ -132,7 +132,7 @@ def context_of(window: ContextWindow, said: Emitted, trim: Trim, model: str | No
 
 
 def _left_out(window: ContextWindow, said: Emitted, trim: Trim) -> tuple[int, int]:
-    """Return the number of entries omitted before `trim.first`, and of pieces skipped after it."""
+    """Return two numbers: entries omitted before `trim.first`, and pieces skipped after it."""
     assert trim.first is not None
     places = {entry.id: place for place, entry in enumerate(window.entries)}
     place = places.get(trim.first.entry_id, 0) if trim.first.entry_id else 0
@@ -286,7 +286,7 @@ def _correction(reported: int, estimated: int) -> float:
 def _first_that_fits(
     starts: Sequence[int], sizes: Sequence[int], budget: float, pinned: int
 ) -> int:
-    """Return the first of `starts` from which all messages fit; if none fits, the last start."""
+    """Return the first of `starts` from which on the messages fit; the last if none does."""
     left = sum(sizes)
     at = pinned
     for start in starts:

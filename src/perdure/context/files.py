@@ -1,4 +1,4 @@
-"""Find the files that a conversation read and changed, to list them in its summary."""
+"""Find the files that a conversation read and changed, for the lists of files in its summary."""
 
 from __future__ import annotations
 

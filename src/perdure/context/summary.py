@@ -41,7 +41,8 @@ def summary_requests(
 
     `focus` names details that the summary must preserve.
     Shape: one or two requests: first for the history, then for the turn prefix. If there is no
-    history to summarize, the history has no request, and the previous summary stays unchanged.
+    history to summarize, there is no request for the history, and the previous summary stays
+    unchanged.
     """
     requests: list[ModelRequest] = []
     if plan.history:
@@ -167,7 +168,7 @@ def _prompt(text: str, instructions: str, focus: str | None, previous: str | Non
 
 
 def summary_text(plan: CompactionPlan, replies: Sequence[str]) -> str:
-    """Return the summary made from `replies`, the answers to the requests of `summary_requests`.
+    """Return the summary made from `replies` to the requests of `summary_requests`.
 
     Shape: the text begins with the summary of the history. For a split turn, ``---``, a heading and
     the summary of the turn's start follow. The text ends with the lists of files.
@@ -191,7 +192,7 @@ def summary_length(text: str) -> int:
 
 
 def is_usable_summary(text: str) -> bool:
-    """Return True if `text`, a single reply, can replace the summarized messages.
+    """Return True if the single reply `text` can replace the summarized messages.
 
     The text must have at least `MIN_SUMMARY_CHARACTERS`, not counting white space and lists of
     files. A summary with fewer characters would remove the conversation from the context without

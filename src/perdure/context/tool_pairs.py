@@ -341,7 +341,7 @@ def _is_superseded(each: _Round, follower: _Piece | None) -> bool:
 
 
 def _messages_of(each: _Round, ids: _CallIds) -> Iterator[ContextMessage]:
-    """Yield the answer and its results; texts precede calls, as Anthropic rejects the reverse."""
+    """Yield the answer and its results; texts precede calls, because Anthropic requires this."""
     calls = tuple(
         ToolCallPart(ids.sendable(call.id), sendable_name(call.name), call.args)
         for call in each.calls

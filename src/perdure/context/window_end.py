@@ -43,7 +43,7 @@ def context_of_end(
     model: str | None = None,
     max_messages: int | None = None,
 ) -> Context | None:
-    """Build a context from `window`, the end of a longer window; None if more must be read.
+    """Build a context from the end `window` of a longer window; None if more must be read.
 
     `pins` contains the ids of the pinned entries of all branches. `near` contains the pinned
     entries of this branch that precede the first user question in `window`. `near` also contains

@@ -46,7 +46,7 @@ async def with_episode(
     ``session_ended``, they are returned unchanged. The commit of the returned entries must expect
     `head` as the stream's head. `info` describes the session; if it is None, it is read from the
     store.
-    Units: `at`, the time of the commit, is Unix milliseconds.
+    Units: `at` is the time of the commit in Unix milliseconds.
     """
     place = next((n for n, new in enumerate(entries) if new.kind == SessionEnded.kind), None)
     if place is None:

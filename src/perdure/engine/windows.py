@@ -156,7 +156,7 @@ class FollowedWindow:
         return _conversation_of(window, self._history)
 
     def follow(self, entries: Iterable[Entry]) -> None:
-        """Add `entries`, the next entries of the stream; the window may have to be read again."""
+        """Add the stream's next `entries`; the window may have to be read again."""
         for entry in entries:
             if self._conversation is None:
                 return

@@ -42,7 +42,7 @@ async def answer_in(writer: SessionWriter, question: EntryRef, answer: Answer) -
 async def answer_question(
     store: SessionStore, clock: Clock, asking: Entry, question: Question, answer: Answer
 ) -> Entry:
-    """Append `answer` to `question`, which the entry `asking` contains, if the question is open.
+    """Append `answer` to the question in the entry `asking`, if the question is open.
 
     Shape: the result is the answer's entry, or the earlier entry if the same answer was given
     before.
@@ -90,7 +90,7 @@ async def _closing(store: SessionStore, asking: Entry) -> Entry | None:
 
 
 def _same(first: Entry, id: EntryId, question: Question, given: Answer) -> Entry:
-    """Return `first`, the entry that closed the question `id`, if it contains the answer `given`.
+    """Return the entry `first`, which closed the question `id`, if it has the answer `given`.
 
     Raises: AlreadyAnswered, QuestionClosed.
     """

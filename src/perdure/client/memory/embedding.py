@@ -146,7 +146,7 @@ class MeasuredEmbedder:
 class TextVectors:
     """The vectors of one embedder in a store.
 
-    Units: `timeout_s`, the limit for a batch of texts, is in seconds.
+    Units: `timeout_s` is the limit for a batch of texts, in seconds.
     """
 
     def __init__(
@@ -172,7 +172,7 @@ class TextVectors:
         return meaning
 
     async def nearness(self, meaning: Meaning, texts: Sequence[str]) -> list[float | None]:
-        """Return the cosine between a question and each of `texts`, which are not in the index.
+        """Return the cosine between a question and each of `texts`, for texts outside the index.
 
         The vectors of `texts` are kept only in the memory of this process. A call computes at most
         `STATEMENTS` new vectors, beginning with the last of `texts`; for texts without a vector the
@@ -194,7 +194,7 @@ class TextVectors:
         return similarities.cosines(meaning, known)
 
     async def follow(self, model: VectorModel, most: int | None = None) -> int:
-        """Compute vectors for about `most` texts that have none; return the number.
+        """Compute vectors for about `most` texts that have none; return the number of vectors.
 
         Durable: the vectors of each batch of texts are stored before the next batch begins.
         Raises: EmbedderUnavailable if the embedder fails; StoreReadOnly if the store is read-only;

@@ -31,7 +31,7 @@ class RecalledPiece(ShortRepr, frozen=True, kw_only=True):
     """A text that a turn recalled; `text` is None if the text is erased or out of scope.
 
     `words` are the words that occur both in the text and in the message of the turn. `why` names
-    the reasons for the recall; it is empty for a fact.
+    the reasons for the recall; `why` is empty for a fact.
     Shape: `score` is None for a fact.
     """
 

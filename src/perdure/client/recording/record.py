@@ -51,7 +51,7 @@ def record(
     title: str | None = None,
     subject: str | None = None,
 ) -> Recording:
-    """Record the model calls of `client`, an OpenAI or Anthropic client, in a session of `store`.
+    """Record the model calls of an OpenAI or Anthropic `client` in a session of `store`.
 
     Without a `store` the default store is used: ``$PERDURE_STORE``, or a file in the user data
     directory. The program uses the client as before: chat completions, responses and messages,
@@ -93,7 +93,7 @@ def record(
 
 
 def _default_store(portal: Portal) -> Store:
-    """Open the default store on the loop of `portal`, which closes it when the program ends."""
+    """Open the default store on the loop of `portal`; the end of the program closes the store."""
 
     async def opened() -> Store:
         return await open_store(default_address(os.environ, sys.platform))

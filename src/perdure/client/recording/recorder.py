@@ -42,7 +42,7 @@ class Recorder:
         self._responses: dict[str, EntryId] = {}
 
     async def begin(self, request: RecordedRequest) -> EntryId | None:
-        """Append the new messages of `request`; return the id of its last message.
+        """Append the new messages of `request`; return the id of the request's last message.
 
         Durable: all changes are stored when this returns.
         """

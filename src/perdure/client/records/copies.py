@@ -64,7 +64,7 @@ async def has_parent(store: SessionStore, info: SessionInfo) -> bool:
 
 
 async def _has_original(copy: Entry, originals: AsyncIterator[Entry]) -> bool:
-    """Advance `originals` to the message that `copy` repeats; return False if none is found."""
+    """Advance `originals` to the message that `copy` repeats; return False if there is none."""
     async for original in originals:
         if original.at == copy.at and readable(original) == readable(copy):
             return True

@@ -1,4 +1,4 @@
-"""Continue the open turn of a session, or follow it while it runs somewhere else."""
+"""Continue the open turn of a session, or follow the turn while it runs somewhere else."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ async def continue_or_follow(turns: SessionTurns, signals: Signals, turn: int) -
 
     This process runs the turn, or follows the turn if something else already runs it. While this
     process follows the turn, `signals` names the other process, or the task in this process, that
-    runs the turn. If the process that runs the turn dies or suspends it, this process continues the
-    turn.
+    runs the turn. If the process that runs the turn dies or suspends the turn, this process
+    continues it.
     """
     environment = turns.environment
     followed = FollowedTurn(environment, signals, turn=turn, is_told=False)

@@ -990,9 +990,9 @@ class Memory(Handle[AsyncMemory]):
     ) -> ImportedFacts:
         """Remember the facts of a file of JSON lines: text, subject, agent, from, to.
 
-        `subject` and `agent` apply to lines that name none. Facts that are already stored are not
-        stored again. An invalid line does not stop the import: `ImportedFacts.problems` lists such
-        lines. Durable: all facts are stored when this returns. Raises: FormatError if the file
+        `subject` and `agent` apply to lines without these fields. Facts that are already stored are
+        not stored again. An invalid line does not stop the import: `ImportedFacts.problems` lists
+        such lines. Durable: all facts are stored when this returns. Raises: FormatError if the file
         cannot be read; LimitExceeded if it is too large; Unsupported in a store of session files.
         """
 

@@ -151,8 +151,8 @@ class _LoopThread:
         self.kept: set[asyncio.Task[Any]] = set()
         """Tasks that the closers end, for example the tasks of a connection pool.
 
-        The portal does not cancel these tasks, because a task of a pool that is cancelled may end
-        only its current job and continue.
+        The portal does not cancel these tasks, because a cancelled task of a pool may end only its
+        current job and continue.
         """
         self.is_closed = False
         self._process = OwnProcess("the store")

@@ -45,7 +45,7 @@ _COSTS = ("input", "output", "cache_read", "cache_write")
 
 
 def seconds(at: int) -> float:
-    """Return the time `at`, in milliseconds, as seconds, which Operator uses."""
+    """Convert the time `at` from milliseconds to seconds, the unit in Operator's files."""
     return at / 1000
 
 
@@ -202,7 +202,7 @@ def _medium(part: MediaPart, writing: WriteContext) -> Fields:
 
 
 def is_medium(part: MediaPart) -> bool:
-    """Whether Operator has a kind of block for the media `part`, an image or audio."""
+    """Whether Operator has a kind of block for the media `part`: true for images and audio."""
     return part.mime_type.startswith(("image/", "audio/"))
 
 

@@ -45,7 +45,7 @@ def message_of(fields: Fields, media: Media) -> Message | CustomMessage | None:
 
 
 def custom_message_of(fields: Fields, media: Media) -> CustomMessage | None:
-    """Return an extension's message, from a ``custom_message`` entry or a message of this role."""
+    """Return an extension's message, from a ``custom_message`` entry or message."""
     parts = content_of(fields, media)
     if parts is None:
         return None

@@ -36,10 +36,10 @@ class Conversation(msgspec.Struct, frozen=True):
     """The messages of a window: `settled` ones no longer change, `open` ones still can.
 
     `tail` contains the `open` messages after their tool calls were paired with results; `sizes`
-    contains the sizes of its messages. `leaf` is the end of the branch, `state` its inherited
-    state. `is_fresh` is true if usage that is reported from now on is valid for the context. `pins`
-    and `pinned` are copied from the window. `pinned_calls` are the ids of pinned tool calls; a
-    later result of a pinned call is pinned, too.
+    contains the sizes of the messages in `tail`. `leaf` is the end of the branch, `state` its
+    inherited state. `is_fresh` is true if usage that is reported from now on is valid for the
+    context. `pins` and `pinned` are copied from the window. `pinned_calls` are the ids of pinned
+    tool calls; a later result of a pinned call is pinned, too.
     """
 
     leaf: EntryId | None

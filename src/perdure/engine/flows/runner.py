@@ -59,8 +59,7 @@ class FlowRunner:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         """Maps each role instance to its running task; each role has one session."""
         self._elsewhere: dict[str, float] = {}
-        """Maps each role instance whose session another process runs to the time of the next try.
-        """
+        """Role instance whose session another process runs -> the time of the next attempt."""
         self._order = ImprovementFile(ground.record.folder)
         self._parked_work = ParkedWork(ground.journal)
 

@@ -123,8 +123,8 @@ C = TypeVar("C", bound="Hook | None")
 def checked_callback(callback: C, argument: str, point: str | None = None) -> C:
     """Return `callback` if it can be called with one argument; None is allowed.
 
-    The error message names `argument`, the argument that contained the callback, and the hook point
-    `point`, if `callback` is a hook.
+    The error message names the callback's argument (`argument`) and the hook point of a hook
+    (`point`).
 
     Raises: WrongArgument if `callback` cannot be called with one argument.
     """

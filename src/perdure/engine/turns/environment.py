@@ -62,7 +62,7 @@ class Cooldowns:
         self._until: dict[str, int] = {}
 
     def learn(self, parked: Mapping[str, int]) -> None:
-        """Add the pauses that a turn has learned. Units: Unix milliseconds, by provider."""
+        """Add the pauses that a turn learned, as provider -> end in Unix milliseconds."""
         for provider, until in parked.items():
             self._until[provider] = max(until, self._until.get(provider, 0))
 

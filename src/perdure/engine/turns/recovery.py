@@ -117,7 +117,7 @@ class Recollection:
         return IdleState(state.head, state.leaf, state.info.turns, has_ended, page, pins)
 
     async def so_far(self, head: int, page: Sequence[Entry] = ()) -> TurnState:
-        """Return the state up to `head`, the seq of the last entry, for a new turn.
+        """Return the state for a new turn; `head` is the seq of the last entry.
 
         Read only the entries that others have appended since the last turn. `page` contains the
         newest entries up to `head`, if they were already read.

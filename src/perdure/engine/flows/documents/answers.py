@@ -18,7 +18,8 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 def kept_answer(record: Path, path: str, text: str) -> Found | None:
     """Write `text` to the file `path` of the record folder; return None if the text is blank.
 
-    An older file is replaced atomically. The function does not write through links. Blocks.
+    An older file is replaced atomically. The function does not write through links. The call
+    blocks.
     """
     if not text.strip():
         return None

@@ -101,7 +101,7 @@ class GraphFile:
 
 
 def drawn_graph(text: str, name: str, project: Path | None) -> Graph:
-    """Return the graph in `text`, the content of the file `name`.
+    """Return the graph in the content `text` of the file `name`.
 
     Fields that the nodes lack come from the workflow file in the folder `project`.
 

@@ -24,7 +24,7 @@ RECORD_FILE = "record.yaml"
 
 
 def write_record_file(record: Path, name: str | None, summary: str | None) -> None:
-    """Write ``record.yaml`` into the folder `record`, unless it exists. Blocks.
+    """Write ``record.yaml`` into the folder `record`, unless it exists. The call blocks.
 
     Raises: ConfigError if the file cannot be written.
     """
@@ -33,7 +33,7 @@ def write_record_file(record: Path, name: str | None, summary: str | None) -> No
 
 
 def write_improvement_file(record: Path, order: Graph) -> None:
-    """Write ``improvement.yaml`` into the folder `record`. Blocks.
+    """Write ``improvement.yaml`` into the folder `record`. The call blocks.
 
     Raises: ConfigError if the file cannot be written.
     """

@@ -179,7 +179,7 @@ def _request_repair(state: FlowState, node: str, fault: Fault) -> SideBody:
 
 
 def is_worn_out(state: FlowState, subject: str) -> bool:
-    """Return whether `subject`, a node or a role, has used all its attempts at a repair."""
+    """Return whether the node or role `subject` has used all its attempts at a repair."""
     asked = state.repairs.get(subject)
     return asked is not None and asked.attempt >= MOST_REPAIRS
 

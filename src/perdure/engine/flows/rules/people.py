@@ -1,7 +1,7 @@
 """Decisions of people in a flow: replies, approvals, consents, and how the roles review the flow.
 
 Each function returns the effect of the decision, or rejects the decision if the flow does not wait
-for it. The function is called again for every attempt to append, so a late reply never answers
+for it. The same function is called again for every attempt to append, so a late reply never answers
 another question.
 """
 
@@ -43,7 +43,7 @@ def reply(
     target: str | None = None,
     lost: Mapping[str, str] = MappingProxyType({}),
 ) -> HumanReplied:
-    """Give the reply `text` to `target`, a node or a role instance.
+    """Give the reply `text` to the node or role instance `target`.
 
     Without `target`, the reply goes to the only node or role that waits for a person. If no node or
     role waits for a person, the reply goes to the only node or role that waits for a handoff.
@@ -128,7 +128,7 @@ def _because(state: FlowState, target: str) -> str:
 
 
 def stop(state: FlowState, by: str, target: str) -> StopAsked:
-    """Request the end of the turn of `target`, a node or a role instance.
+    """Request the end of the turn of the node or role instance `target`.
 
     If a selector runs for the role, the end of the selector's turn is requested.
     Raises: FlowRefusal if no turn of `target` runs.

@@ -58,7 +58,7 @@ def runnable(state: FlowState) -> tuple[Work, ...]:
 
 
 def _busy_nodes(state: FlowState) -> dict[str, set[str]]:
-    """Return the nodes of each role instance that run or wait for a person."""
+    """Map each role instance to its nodes that run or wait for a person."""
     occupied: dict[str, set[str]] = {}
     for id in (*state.run.running_nodes, *state.run.awaiting_human_nodes):
         waiting = state.run.awaiting_human_nodes.get(id)

@@ -81,7 +81,7 @@ class Fault(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=64)  # the text is parsed twice: for its paths, and for its signal
 def signal_in(text: str) -> Signal | Fault:
-    """Parse the signal in `text`, the answer of a turn."""
+    """Parse the signal in the answer `text` of a turn."""
     block = _last_block(text)
     if block is None:
         return Fault(

@@ -178,7 +178,7 @@ class _SummaryWriting:
 
 
 def require_usable(model: str, summary: str) -> None:
-    """Raise SummaryTooShort if `summary`, a reply of `model`, cannot replace messages."""
+    """Raise SummaryTooShort if the reply `summary` of `model` cannot replace messages."""
     length = summary_length(summary)
     if length < MIN_SUMMARY_CHARACTERS:
         raise SummaryTooShort(model, length, MIN_SUMMARY_CHARACTERS)

@@ -178,7 +178,7 @@ def answer_usage(
 def summary_counted(
     outcome: SummaryOutcome, model: str, tokens: int | None, config: TurnConfig
 ) -> SummaryOutcome:
-    """Return `outcome`, the result of a summary call, with its usage priced or estimated.
+    """Return the outcome of a summary call, with the usage priced or estimated.
 
     `tokens` is the estimated size of the request.
     """

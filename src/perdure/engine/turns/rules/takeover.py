@@ -68,7 +68,7 @@ def nothing_lost(scribe: Scribe, happened: inputs.Lost, config: TurnConfig) -> N
 
 
 def lost_ready(scribe: Scribe, happened: inputs.Lost | inputs.Woken, config: TurnConfig) -> None:
-    """Continue after the process died between two steps, or a question was withdrawn."""
+    """Continue after the process died between two steps, or after a question was withdrawn."""
     go_on(scribe, config)
 
 
