@@ -112,7 +112,10 @@ class FlowAnswerer:
             return committed.entries[0][0]
 
     async def _settled(self, question: EntryId, answer: str, by: str) -> Entry:
-        """Return the entry that answered before, if it has this answer. Raises: as `answer`."""
+        """Return the entry of the earlier answer, if that answer is the same.
+
+        Raises: as `answer`.
+        """
         flow = self._journal.flow
         log = [(entry, body_of(entry)) for entry in await self._store.entries(flow)]
         settled = settled_by(await self._journal.state(), question, log)

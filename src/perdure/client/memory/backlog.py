@@ -29,7 +29,7 @@ class Backlog:
         self._tasks: dict[VectorModel, asyncio.Task[None]] = {}
 
     def wake(self, embedder: Embedder, dimension: int) -> None:
-        """Compute the missing vectors of all texts, unless this is already running."""
+        """Compute the missing vectors of all texts, unless this computation is already running."""
         model = VectorModel(embedder.model, dimension)
         task = self._tasks.get(model)
         if task is None or task.done():

@@ -333,7 +333,7 @@ async def facts_in(store: SessionStore, scope: MemoryFilter) -> list[Fact]:
 
 
 async def own_notes(store: SessionStore, session: str, kinds: Sequence[str]) -> list[Entry]:
-    """Return the side entries of `kinds` in the session's own log, without entries of its origin.
+    """Return the side entries of `kinds` in the session's own log, not in the log of its origin.
 
     Raises: SessionNotFound.
     """

@@ -862,17 +862,17 @@ class Memory(Handle[AsyncMemory]):
     ) -> list[hits.MemoryHit]:
         """Return the texts and facts that match `question`, best first (see docs/guides/memory.md).
 
-        The call finds messages of users, assistants and tools on every branch, summaries of
-        episodes, and facts that are true now; `kinds` selects among these. A text's score includes
-        its neighbours' words in the session and, with an embedder (`with_embedder`), its meaning.
-        With `sessions`, only these sessions and the facts from them are searched; `without`
-        excludes sessions. With `agent`, only this agent's sessions and facts are searched; with the
-        scope "agent", for every subject. `scope` "namespace" searches all subjects. `knowledge_of`
-        adds the knowledge folders of an agent and, like `agent`, excludes facts of other agents.
-        numpy (extra ``memory``) makes recalls in a large store several times faster, with the same
-        hits. Raises: SearchIndexDamaged; Unsupported; EmbedderUnavailable; ConfigError if the
-        embedder is not set up; WrongArgument for an empty question, a subject with a wider scope,
-        or the scope "agent" without an agent; ValueError if `limit` is negative.
+        Finds messages of users, assistants and tools on all branches, summaries of episodes, and
+        facts that are true now; `kinds` selects among these. A text's score also counts the words
+        near it in the session and, with an embedder (`with_embedder`), its meaning. With
+        `sessions`, only these sessions and the facts from them are searched; `without` excludes
+        sessions. With `agent`, only this agent's sessions and facts are searched; with the scope
+        "agent", for every subject. `scope` "namespace" searches all subjects. `knowledge_of` adds
+        the knowledge folders of an agent and, like `agent`, excludes facts of other agents. numpy
+        (extra ``memory``) makes recalls in a large store several times faster, with the same hits.
+        Raises: SearchIndexDamaged; Unsupported; EmbedderUnavailable; ConfigError if the embedder is
+        not set up; WrongArgument for an empty question, a subject with a wider scope, or the scope
+        "agent" without an agent; ValueError if `limit` is negative.
         """
 
     def with_embedder(self, embedder: Embedder | EmbedderName | None) -> Memory:

@@ -2,7 +2,7 @@
 
 Any number of threads can call at the same time. If Ctrl-C interrupts a call, the call is cancelled
 in the loop. The loop ends when the portal is closed or garbage-collected, or the program exits;
-running calls then raise StoreUnavailable.
+calls that still run raise StoreUnavailable.
 """
 
 from __future__ import annotations

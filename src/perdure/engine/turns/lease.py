@@ -79,7 +79,7 @@ def led_by_other(claim: Claim, state: StreamState) -> LeaseHeld | None:
 def _lease_held(
     claim: Claim, owner: str, until: int, waiting: LeaseHolder | None = None
 ) -> LeaseHeld:
-    """Return the error for a lease of `owner`; it says whether the owner is this same process.
+    """Return the error for a lease of `owner`; the error says whether this process is the owner.
 
     `waiting` is the holder that did not get the lease.
     """

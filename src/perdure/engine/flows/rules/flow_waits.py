@@ -97,7 +97,7 @@ def _waits(state: FlowState) -> Iterator[FlowWait]:
 def _is_configured(state: FlowState, waiting: AwaitingHuman) -> bool:
     """Return whether the model and the skills of a waiting role are chosen already.
 
-    In this case, the role waits only for a process that continues it.
+    If both are chosen, the role waits only for a process that continues the role.
     """
     return waiting.reason == "role-configuration" and waiting.role in state.roles
 
