@@ -1,7 +1,7 @@
 """Calls functions of the program, and turns anything they raise into an ordinary error.
 
 A callback may raise CancelledError without being cancelled, or an exception that is not an
-`Exception`. Without this module, these errors of a callback would look like a stopped turn, and the
+`Exception`. Without this module, both errors of a callback would look like a stopped turn, and the
 turn would stay open.
 """
 

@@ -28,8 +28,8 @@ async def free_id(backend: SessionStore, stream: StreamId, *, is_reused: bool) -
     """Free the id `stream` of an erased session if `is_reused`; otherwise the id remains taken.
 
     Returns the epoch of the erased session's leases, or 0 if the store does not know the session.
-    Raises: SessionExists if the session was erased, `is_reused` is False, and the store itself
-    cannot detect this.
+    Raises: SessionExists if `is_reused` is False, the session was erased, and the store itself
+    cannot detect the erasure.
     """
     if is_reused:
         with suppress(SessionNotFound):
@@ -49,7 +49,7 @@ async def free_flow_ids(
     `sessions` are the ids that the new flow needs in addition to its own id.
     Shape: a dict with the lease epoch of each erased stream; None if `is_reused` is False and one
     of the ids belongs to an erased session or flow.
-    Raises: SessionExists if one of these ids cannot be used. If SessionExists is raised, no id is
+    Raises: SessionExists if one of the ids cannot be used. If SessionExists is raised, no id is
     freed.
     """
     erased: list[StreamId] = []
@@ -173,7 +173,7 @@ async def erase_fact(
     *,
     by: str | None,
 ) -> Certificate:
-    """Erase `entries` of a memory stream and append `notes`, atomically; `state` is its state.
+    """Atomically erase `entries` of the memory stream with the state `state`, and append `notes`.
 
     Raises: HeadConflict if the head of the stream changed.
     """

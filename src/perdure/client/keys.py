@@ -1,6 +1,6 @@
 """Find the key of a store.
 
-The key is the argument, or else comes from ``$PERDURE_KEY``, or else from the file
+The key comes from the argument, or else from ``$PERDURE_KEY``, or else from the file
 ``$PERDURE_KEY_FILE``. If a configured key cannot be read, an error is raised; perdure never tries
 to open the store without the key. The keyring of the operating system is used only for a store that
 turns out to be encrypted (`keyring_keys`). No error message contains a key.
@@ -50,7 +50,7 @@ class Keyring(Protocol):
 def configured_key(
     given: bytes | str | StoreKey | None, environment: Mapping[str, str], address: str
 ) -> StoreKey | None:
-    """Return the key `given`, or the key that the environment sets; None without either.
+    """Return the key `given`, or else the key that the environment sets; None if there is no key.
 
     Raises: WrongArgument if `given` is not a key; KeyMissing if the key in the environment is
     missing or invalid, or is in a file that other users can read.
@@ -114,7 +114,7 @@ def _key_in(text: str, place: str, address: str) -> StoreKey:
 
 
 def canonical(address: str) -> str:
-    """Return the store's name in a keyring: its address with the absolute path of its file."""
+    """Return a store's name in a keyring: the address with the absolute path of the file."""
     if not address.startswith(_SQLITE):
         return address
     return _SQLITE + str(Path(address.removeprefix(_SQLITE)).resolve())
@@ -170,7 +170,7 @@ def forget_key(user: str) -> None:
 
 
 def _keyring() -> Keyring | None:
-    """Return the module ``keyring`` if it is installed and a keyring can work here."""
+    """Return the module ``keyring`` if it is installed and this system has a usable keyring."""
     try:
         return cast("Keyring | None", usable_keyring())
     except Exception:  # noqa: BLE001 - not installed, or it fails to find any backend

@@ -1,7 +1,7 @@
 """`perdure.open`: open the store at an address.
 
-A table maps the scheme of the address to the module of a backend. A program therefore loads only
-the backend that it uses, and this package imports no backend.
+A table maps the scheme of the address to the module of a backend, so a program loads only the
+backend that it uses. This package imports no backend.
 """
 
 from __future__ import annotations
@@ -148,11 +148,11 @@ def open(
     ``postgresql://user@host/database``, ``routes:///file`` or ``memory:``. Without an address,
     perdure opens ``$PERDURE_STORE``, or a file in the user data directory. `key` is 32 bytes or 64
     hexadecimal digits; without it `perdure.client.keys` searches for one. With `is_trusted` False,
-    sessions and flows keep their permissions and open turns only if this user's perdure wrote them.
-    docs/guides/trust.md explains how to trust a store (``perdure store trust``). A call waits at
-    most `lock_timeout_s` for a lock that another process has. After `lock_timeout_s`, the call
-    raises StoreLocked (a StoreUnavailable), which names the process that has the lock. Units:
-    seconds.
+    the permissions and open turns of a session or flow apply only if this user's perdure wrote the
+    session or flow. docs/guides/trust.md explains how to trust a store (``perdure store trust``). A
+    call waits at most `lock_timeout_s` for a lock that another process has. After `lock_timeout_s`,
+    the call raises StoreLocked (a StoreUnavailable), which names the process that has the lock.
+    Units: seconds.
     Raises: NotAsyncio outside an asyncio event loop; ConfigError for an invalid address;
     WrongArgument for an invalid key; Unsupported for a `key` if the backend has no encryption. A
     store that cannot be opened is not changed; the error is NotAStore, StoreTooNew, StoreTooOld,

@@ -1,8 +1,8 @@
 """Unique names of processes, used to recognize the leases of dead processes.
 
 A name identifies a process by host, process namespace, pid and start time. If a process is on
-another machine, or a part of its name is missing, its state is unknown. The lease of such a process
-can only be taken over after it has expired.
+another machine, or a part of its name is missing, its state is unknown. The lease of a process
+whose state is unknown can be taken over only after the lease has expired.
 """
 
 from __future__ import annotations

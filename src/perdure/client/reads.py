@@ -87,8 +87,8 @@ def program_question(entry: Entry) -> OpenQuestion | None:
 class SessionReader:
     """The log of one session, and its state as of the last read.
 
-    The methods from `path` to `find` implement the methods of `Session` with the same names, which
-    are documented there.
+    The methods from `path` to `find` implement methods of `Session` that have the same names;
+    `Session` documents them.
     """
 
     def __init__(self, backing: SessionStorage, state: StreamState) -> None:
@@ -189,7 +189,10 @@ class SessionReader:
         return await self._labelled(prefix) or await self.log.find_entry(self.id, prefix)
 
     async def _labelled(self, label: str) -> EntryId | None:
-        """Return the entry with this label, or None. Raises: AmbiguousId if several have it."""
+        """Return the entry with this label, or None.
+
+        Raises: AmbiguousId if several entries have it.
+        """
         found = [entry for entry, text in (await self.labels()).items() if text == label]
         if len(found) > 1:
             own = f"{self.id}/"

@@ -111,7 +111,7 @@ class Session:
 
     @property
     def head(self) -> int:
-        """The newest seq that this handle read or appended (not those of turns); -1 if none."""
+        """The newest seq that this handle read or appended, not counting turns; -1 if none."""
         return self._reader.state.head
 
     @property
@@ -141,7 +141,7 @@ class Session:
 
     @property
     def entry_ids(self) -> Mapping[EntryId, EntryId]:
-        """A map from each entry of the origin to its copy, on a handle that `fork` returned.
+        """A map from each entry of the origin to its copy, set if `fork` returned this handle.
 
         In a store whose forks share entries under the same ids, the mapping is empty.
         """
@@ -205,9 +205,9 @@ class Session:
         newest_first: bool = False,
         limit: int | None = None,
     ) -> AsyncIterator[Entry]:
-        """Iterate over the session's own log in order, or from the head back with `newest_first`.
+        """Iterate over the session's own log in order; with `newest_first`, from the head back.
 
-        It starts after the entry with seq `after`: with `newest_first`, at the next older entry.
+        The first entry is the next one after seq `after`; with `newest_first`, the next older one.
         `kind` selects one kind, including side entries; `limit` is the maximum number of entries.
         Raises: ValueError when `after` is less than -1, or `limit` negative.
         """
@@ -226,11 +226,11 @@ class Session:
     def watch(self, after: int | None = None) -> watches.Watch:
         """Watch the events after seq `after` (default: after `head`), and continue with new ones.
 
-        Shape: the watch yields the durable events of all processes, without gap or repetition. It
-        also yields live events and snapshots of open calls of this process; on PostgreSQL, of all
-        processes. The watch ends when the store closes. Raises: ValueError when `after` is less
-        than -1. The first step raises WrongArgument (a ValueError) if `after` is past the newest
-        seq, because `after` then belongs to another log.
+        Shape: the watch yields the durable events of all processes, without gap or repetition. The
+        watch also yields live events and snapshots of open calls of this process; on PostgreSQL, of
+        all processes. The watch ends when the store closes. Raises: ValueError when `after` is less
+        than -1. The watch's first step raises WrongArgument (a ValueError) if `after` is past the
+        newest seq, because `after` then belongs to another log.
         """
         amount("after", after, least=EMPTY)
         head = self.head
@@ -298,8 +298,8 @@ class Session:
         """Append `items` atomically as a chain of entries after `parent`.
 
         Media given as bytes are stored beside the log; the entry contains a handle. Durable: all
-        items are stored when this returns; a part of them is never stored. The items of a draft are
-        stored only with its first assistant message.
+        items are stored when this returns; the items are never stored only in part. The items of a
+        draft are stored only with its first assistant message.
         Shape: for one item, its entry; for several items, a list of entries in the same order.
         Raises: EntryNotFound; InvalidEntry; WrongArgument for an invalid item; LimitExceeded for a
         message over `InputLimits.message_bytes`.
@@ -338,7 +338,7 @@ class Session:
         return await self._writer.append(items, options, idempotency_key)
 
     async def note(self, note: Note, /, *, about: EntryRef | None = None) -> Entry:
-        """Add `note` about an entry, or about the session; `notes` lists them.
+        """Add `note` about an entry, or about the session; the method `notes` lists all notes.
 
         A note is a side entry: it never moves the leaf, and no context contains it. Durable:
         everything is stored on return. Raises: EntryNotFound; WrongArgument if data is not JSON.
@@ -381,7 +381,7 @@ class Session:
         return await self._writer.note(SessionInfoChanged(title=title_of(title)))
 
     async def uncompact(self, compaction: EntryRef | None = None) -> Entry | None:
-        """Undo `compaction` (default: the one in effect): its entries return to the context.
+        """Undo `compaction` (default: the one in effect): hidden entries return to the context.
 
         Shape: None when the compaction was already undone. Raises: EntryNotFound if the entry does
         not exist; InvalidEntry if there is no compaction to undo.
@@ -411,9 +411,9 @@ class Session:
 
         The inbox lists the question until it is answered or withdrawn; `answer_to` returns the
         answer. Without `choices`, the answer is a text. The inbox shows the arguments of the tool
-        call `call` with secrets masked. On request, it shows the complete arguments if the entry
-        `about` contains the call. Durable: everything is stored on return. Raises: EntryNotFound;
-        WrongArgument for an invalid question; FlowRefusal for a flow.
+        call `call` with secrets masked. On request, the inbox shows the complete arguments if the
+        entry `about` contains the call. Durable: everything is stored on return. Raises:
+        EntryNotFound; WrongArgument for an invalid question; FlowRefusal for a flow.
         """
         return await program_questions.ask(self._writer, text, choices, call, about)
 
@@ -566,8 +566,8 @@ class Session:
         """Export the session, to the file `path` if `path` is given.
 
         The format "perdure" contains everything, and `Store.import_files` restores it. Markdown and
-        workflows contain one branch, the other formats all branches; `leaf` selects the branch that
-        ends there, and `all_branches` selects every branch. `redact` replaces "secrets", "paths" or
+        workflows contain one branch, the other formats all branches; `leaf` selects one branch by
+        its end, and `all_branches` selects every branch. `redact` replaces "secrets", "paths" or
         both in the exported text. `dialect` is the dialect of a workflow. `Exported.warnings` lists
         the data that the format cannot represent. A draft is stored first. Durable: the file is
         complete when this returns. Only the owner of the file can read it. Raises: PathExists,
@@ -615,8 +615,8 @@ class Session:
         The call also erases labels, tool call records, summaries and search texts that repeat the
         bodies, media without another reference, and the stored original of an import. Contexts skip
         the erased entries. `forks` applies to shared entries: "refuse" raises an error, "keep"
-        retains them in the forks, "erase" erases them there, too. The erasure cannot be undone;
-        copies elsewhere stay. Durable: all is erased on return. `by` names the requester
+        retains them in the forks, "erase" erases them in the forks, too. The erasure cannot be
+        undone; copies elsewhere stay. Durable: all is erased on return. `by` names the requester
         (docs/guides/erasure.md). Raises: EntryNotFound; InvalidEntry unless all are conversation
         entries, notes or labels of this session; SessionHasForks; TurnOpen; Erased; Unsupported.
         """

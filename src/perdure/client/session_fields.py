@@ -30,7 +30,7 @@ def require_header(
 
 
 def require_text(name: str, text: str | None) -> None:
-    """Raises: WrongArgument if `text`, the argument named `name`, has a NUL or a lone surrogate."""
+    """Raises: WrongArgument for the argument `name` if `text` has a NUL or a lone surrogate."""
     fault = None if text is None else _fault(text)
     if fault is not None:
         raise WrongArgument(f"{name} cannot hold {fault}: remove it", argument=name)

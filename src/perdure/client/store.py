@@ -112,7 +112,7 @@ class Store:
     """One namespace of a store, made by `perdure.open` and closed at the end of its ``async with``.
 
     Runtimes and tools use `backend`, `outside` and `bus`; programs do not need them. All sessions
-    opened here share `bus`, so live events reach all watchers (on PostgreSQL, in every process).
+    of this handle share `bus`, so live events reach all watchers (on PostgreSQL, in every process).
     """
 
     def __init__(self, backend: SessionStore, outside: Outside, bus: LiveBus | None = None) -> None:
@@ -209,8 +209,8 @@ class Store:
         """Return the session with the complete id `session`, or the session of a session file.
 
         A string is always an id; a `pathlib.Path` is always a file. The file belongs to a `jsonl:`
-        store, or it was imported into this store (the session then contains what was imported). A
-        link to a session file opens its session, unless the link is in the folder of the store.
+        store or was imported into this store (the session then has the imported entries). A link to
+        a session file opens its session, unless the link is in the folder of the store.
         Raises: SessionNotFound (or its subclass NotImported) if the session or file does not exist;
         Erased if it was erased; FormatError if the file cannot be read.
         """
@@ -314,12 +314,12 @@ class Store:
 
         Filters: `cwd` (folder), `subject`, `metadata` (each value must match), `status`,
         `id_prefix` and `source` (imports of one program, such as "claude-code", or "perdure" for
-        its own sessions). `after`, a session of an earlier list or its `cursor`, continues that
-        list. The status "interrupted" selects sessions with an open turn that no process runs: its
-        process died, or it was suspended. With "interrupted", only sessions with an open turn are
-        read. `subject`, `metadata` and `source` have no index: the call reads sessions, newest
-        first, until `limit` of them match. Raises: ValueError when `limit` is negative or too large
-        for a store; WrongArgument for an invalid `after`.
+        its own sessions). `after` (a session of an earlier list, or its `cursor`) continues that
+        list. The status "interrupted" selects sessions with an open turn that no process runs,
+        because the turn's process died or the turn was suspended. With "interrupted", only sessions
+        with an open turn are read. `subject`, `metadata` and `source` have no index: the call reads
+        sessions, newest first, until `limit` of them match. Raises: ValueError when `limit` is
+        negative or too large for a store; WrongArgument for an invalid `after`.
         """
         amount("limit", limit)
         require_subject(subject)
@@ -356,12 +356,12 @@ class Store:
         """Search every branch of every session for `text`, best first (see docs/guides/search.md).
 
         A hit must match every given filter: one of `roles`, one of `sessions` (complete ids), one
-        of `tools`. Its time is at or after `since` and before `until`; a time without a zone is
-        local time. With `on_branch`, it must be on the current branch of its session (True) or not
-        (False). An empty list as a filter matches nothing. In a store without an index,
-        `on_progress` is called with (entries searched, all entries). Raises: InvalidQuery;
-        SearchIndexDamaged; SessionNotFound; Unsupported; ValueError if `limit` is negative or too
-        large for a store.
+        of `tools`. The time of a hit is at or after `since` and before `until`; a time without a
+        zone is local time. With `on_branch` True, a hit must be on the current branch of its
+        session; with False, on another branch. An empty list as a filter matches nothing. In a
+        store without an index, `on_progress` is called with (entries searched, all entries).
+        Raises: InvalidQuery; SearchIndexDamaged; SessionNotFound; Unsupported; ValueError if
+        `limit` is negative or too large for a store.
         """
         amount("limit", limit)
         query = SearchQuery(
@@ -582,13 +582,13 @@ class Store:
 
         The deletion cannot be undone; backups, exports and other copies are not changed
         (`Certificate.copies`). `forks` applies if the session has forks: "refuse" raises an error,
-        "keep" retains the entries they share, "erase" erases the forks, too. With `subject` or
-        `everything`, forks are always erased. `by` names the requester in the certificate;
-        docs/guides/erasure.md lists the removed data. With `expected_head`, a session is erased
-        only if its head is unchanged. Durable: the erasure is stored when this returns; after a
-        crash, the next open of the store completes it. Raises: SessionNotFound; SessionHasForks;
-        HeadConflict; Unsupported if the store cannot erase; ValueError unless exactly one of
-        `session`, `subject` and `everything` is given.
+        "keep" retains the entries that the forks share, "erase" erases the forks, too. With
+        `subject` or `everything`, forks are always erased. `by` names the requester in the
+        certificate; docs/guides/erasure.md lists the removed data. With `expected_head`, a session
+        is erased only if its head is unchanged. Durable: the erasure is stored when this returns;
+        after a crash, the next open of the store completes it. Raises: SessionNotFound;
+        SessionHasForks; HeadConflict; Unsupported if the store cannot erase; ValueError unless
+        exactly one of `session`, `subject` and `everything` is given.
         """
         if [session is not None, subject is not None, everything].count(True) != 1:
             raise WrongArgument("erase exactly one of session, subject and everything=True")
@@ -615,7 +615,7 @@ class Store:
     async def verify(self, on_progress: Callable[[int, int], None] | None = None) -> Verification:
         """Check every hash, parent and count; change nothing.
 
-        `on_progress` gets (done, all steps).
+        `on_progress` is called with (finished steps, all steps).
         """
         return await verification.verify_backend(self.backend, on_progress)
 

@@ -2,8 +2,8 @@
 
 The folder ``perdure/trust`` in the user's data folder has three files. The file ``key`` contains 32
 secret bytes, which perdure stores nowhere else. The file ``endorsed`` contains a digest of each
-trusted entry without a mark of that key. The file ``stores`` lists the trusted stores with times,
-for people to read. The page docs/decisions/0017 explains this design.
+trusted entry that has no mark made with this key. The file ``stores`` lists the trusted stores with
+times, for people to read. The page docs/decisions/0017 explains this design.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class TrustFolder:
         self._endorsed: tuple[int, frozenset[str]] | None = None
 
     def marks(self, *, is_trusted: bool, makes_key: bool = True) -> Marks:
-        """Return the `Marks` of a store; if no key exists, marking the first entry creates it.
+        """Return the `Marks` of a store; if no key exists, the first entry to be marked creates it.
 
         If the key cannot be created, only this process recognizes the entries that it has written.
         With `makes_key` False, no key is created; while there is no key, no entry is recognized.

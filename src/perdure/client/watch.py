@@ -1,9 +1,9 @@
 """Watch a log: durable events without gap or repetition, merged with live events.
 
-Durable events are read from the log by seq or position; a wake-up from the store only starts the
-next read. Live events come from the `LiveBus` of this process, which also gets the events of other
-processes if the store forwards them. Live events of a call come after the entry that opens the
-call, and before the entry that closes it.
+Durable events are read from the log by seq or position; a wake-up from the store does no more than
+start the next read. Live events come from the `LiveBus` of this process, which also gets the events
+of other processes if the store forwards them. Live events of a call come after the entry that opens
+the call, and before the entry that closes it.
 """
 
 from __future__ import annotations
@@ -246,7 +246,7 @@ class _Elsewhere:
             await self._relay.catch_up(_calls_in(page, _MODEL_ENDS), is_last=is_last)
 
     def take(self, page: _Page, *, is_last: bool) -> None:
-        """Process `page` after its events were emitted; `is_last`: it has the newest entries."""
+        """Process `page` after its events were emitted; `is_last` if it has the newest entries."""
         relay = self._relay
         if relay is None:
             return
@@ -285,9 +285,10 @@ def _calls_in(page: _Page, kinds: frozenset[str]) -> list[tuple[StreamId, int]]:
 
 
 class _Wakes:
-    """Waits, for one watch, for wake-ups of the store and for live events.
+    """Waits for wake-ups of the store and for live events, on behalf of one watch.
 
-    One task serves the whole watch, because a task for each wake-up would cost more than an event.
+    One task serves the whole watch, because a task for each wake-up would cost more than the event
+    itself.
     """
 
     def __init__(self, changes: AsyncIterator[None], live: Subscription) -> None:
@@ -308,7 +309,7 @@ class _Wakes:
     def have_come(self) -> bool:
         """Whether there was a change or an end that `take` or `have_ended` has not reported yet.
 
-        Such a change or end also ends the wait for live events.
+        A change or end that was not reported yet also ends the wait for live events.
         """
         return self._is_due or self._task.done()
 
@@ -334,10 +335,10 @@ class _Order:
     """Buffers live events until they can be merged with the durable events.
 
     The opening of a call is committed before its first live event, and the last live event is
-    published before the end of the call is committed. A read of the log therefore contains the
-    opening of every call whose live events were buffered before the read (`_ready`). If a live
-    event was buffered after the read, the read may lack the opening of its call (`_late`). An event
-    in `_late` may still belong before the end of a call that the read contains.
+    published before the end of the call is committed. Because of this order, a read of the log
+    contains the opening of every call whose live events were buffered before the read (`_ready`).
+    If a live event was buffered after the read, the read may lack the opening of its call
+    (`_late`). An event in `_late` may still belong before the end of a call that the read contains.
     """
 
     def __init__(self, watch: Watch) -> None:

@@ -167,7 +167,7 @@ async def serve_store(
 async def _runtime_of(
     factory: str, store: Store, idle_s: float | None
 ) -> AsyncGenerator[tuple[Runtime, str]]:
-    """Yield the runtime of `factory` or of the settings, and a text on when idle sessions end."""
+    """Yield the runtime of `factory` or the settings, and a text about the end of idle sessions."""
     made = await made_by(factory, store) if factory else configured(store, idle_s)
     told = "sessions never end as idle (--idle-minutes 0)."
     if factory and isinstance(made, Runtime):
@@ -181,7 +181,7 @@ async def _runtime_of(
 
 
 def configured(store: Store, idle_s: float | None = None) -> Runtime:
-    """Return the runtime of ``perdure serve`` in this folder, without MODULE:FACTORY.
+    """Return the runtime that ``perdure serve`` uses in this folder if MODULE:FACTORY is not given.
 
     Raises: ConfigError; InvalidAgentFile.
     """

@@ -42,7 +42,7 @@ class Draining(Protocol):
         ...
 
     def stop(self) -> None:
-        """End all connections and tasks that would keep the process running."""
+        """End all connections and tasks that keep the process from ending."""
         ...
 
 
@@ -81,7 +81,7 @@ class Wanted(msgspec.Struct, frozen=True):
         return self.names if self.host in LOOPBACK else (*self.names, self.host)
 
     def address(self, port: int) -> str:
-        """Return the URL for a browser: that of the proxy, if the proxy's name is known."""
+        """Return the URL for browsers: the proxy's if its name is known, else this server's."""
         if self.is_proxied and self.names:
             return f"https://{self.names[0]}"
         scheme = "http" if self.certificate is None else "https"

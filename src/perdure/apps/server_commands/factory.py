@@ -1,4 +1,4 @@
-"""MODULE:FACTORY names a function of a program that returns a runtime or a list of agents."""
+"""MODULE:FACTORY names a program's function; the function returns a runtime or a list of agents."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def made_by(factory: str, store: Store) -> Runtime | list[Agent]:
 
 @contextmanager
 def _of_program(factory: str) -> Generator[None]:
-    """Raises: ConfigError in place of any error of the program that `factory` names."""
+    """Raises: ConfigError if the program that `factory` names raises any error."""
     try:
         yield
     except PerdureError:
@@ -63,7 +63,8 @@ def _of_program(factory: str) -> Generator[None]:
 def _function(module: str, name: str) -> Callable[[Store], Any]:
     """Return the function `name` of `module`.
 
-    Raises: ConfigError if the module or the function does not exist; the errors of the import.
+    Raises: ConfigError if the module or the function does not exist; any error that the import of
+    the module raises.
     """
     folder = str(Path.cwd())  # as `python -m` does
     if sys.path[0] != folder:

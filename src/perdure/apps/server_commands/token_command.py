@@ -226,7 +226,7 @@ def _record(now: int, role: Role, days: float | None, origins: tuple[str, ...]) 
 
 
 def _origins(given: list[str], agent: str | None, *, is_publishable: bool) -> tuple[str, ...]:
-    """Return the origins of a publishable token. Raises: UsageMistake."""
+    """Return the origins of a publishable token. Raises: UsageMistake for invalid options."""
     if not is_publishable:
         if given:
             raise UsageMistake("--origin belongs to --publishable")

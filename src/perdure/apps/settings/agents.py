@@ -58,9 +58,9 @@ def agents_here(start: Path, environment: Mapping[str, str]) -> tuple[FoundAgent
 
 
 def chosen_agent(named: str, found: Sequence[FoundAgentFile], allowed: Permissions) -> Chosen:
-    """Return the agent `named`: a file, or an id among `found`.
+    """Return the agent `named`; `named` is a file name, or the id of an agent in `found`.
 
-    `allowed` are the user's permissions for a project's agent.
+    `allowed` are the permissions that the user gives to a project's agent.
     Raises: AgentNotFound if no agent has this id; InvalidAgentFile if the file has errors.
     Raises: ConfigError if an id is not unique, or if a project's agent would start programs.
     """

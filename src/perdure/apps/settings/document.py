@@ -1,8 +1,8 @@
 """The keys of a settings file, the layers that may set them, and their defaults.
 
-A project's file comes with a cloned repository. For this reason, a project's file can only set the
-project's namespace and restrict the user's permissions. A project's file cannot choose a model or a
-store, because that would send data elsewhere, and it cannot allow commands, hosts or spending.
+A project's file comes with a cloned repository, so the file can only set the project's namespace
+and restrict the user's permissions. A project's file cannot choose a model or a store, because that
+would send data elsewhere, and it cannot allow commands, hosts or spending.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def commands_and_hosts(commands: tuple[str, ...], domains: tuple[str, ...]) -> P
 
 
 def search_permissions(endpoint: str) -> Permissions:
-    """Return permissions for the search engine at `endpoint`; a local one may use http.
+    """Return permissions for the search engine at `endpoint`; a local engine may use http.
 
     Raises: ConfigError for an invalid address.
     """
@@ -300,4 +300,4 @@ OF_PROJECTS: Mapping[str, str] = {
     "chat.turn_cap": "at most: it can only be lowered",
     "chat.max_cost_microcents": "at most: it can only be lowered",
 }
-"""Maps a key that a project may set to the reason."""
+"""Maps each key that a project may set to the reason why a project may set it."""

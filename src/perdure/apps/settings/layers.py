@@ -1,4 +1,4 @@
-"""The effective settings: each key from the layer with the highest priority.
+"""The effective settings: for each key, the value from the layer with the highest priority.
 
 From the lowest to the highest priority, the layers are: built-in values, the user's file, the
 project's file, the environment, the command line. If a project can only restrict a key, the
@@ -58,7 +58,7 @@ class Explained(msgspec.Struct, frozen=True):
 
 
 class FaultyServer(msgspec.Struct, frozen=True):
-    """An invalid MCP server in a settings file; each of `faults` contains its line number."""
+    """An invalid MCP server in a settings file; each fault in `faults` includes its line number."""
 
     name: str
     file: Path
@@ -79,7 +79,7 @@ class Layer(msgspec.Struct, frozen=True):
 
 
 class Configuration:
-    """The layers of settings for a process with `environment` in the folder `start`.
+    """The layers of settings for a process that runs in the folder `start` with `environment`.
 
     If `is_lenient`, invalid MCP servers are left out; `faulty_servers` contains them.
     Raises: InvalidSettings, which lists every error of a file with its line; ConfigError if a file
@@ -183,7 +183,7 @@ class Configuration:
 
 
 def _nearer(key: str, now: Said, before: Said) -> tuple[Said, Said]:
-    """Return the effective value of `key`, then the other value."""
+    """Return `now` and `before` in order of priority: first the value of `key` that applies."""
     if now.source != "project" or key not in AT_MOST:
         return now, before
     if AT_MOST[key](before.value, now.value) == now.value:

@@ -1,7 +1,7 @@
 """The MCP servers of the user's settings and agent files.
 
-An MCP server of a project's agent comes with a cloned repository. Such a server is listed, but it
-can be used only by naming the agent's file.
+An MCP server of a project's agent comes with a cloned repository. For this reason, the server of a
+project's agent is listed, but it can be used only by naming the agent's file.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SETTINGS = "settings"
 
 
 class ServerNotFound(ConfigError):
-    """No MCP server has that name. `known` lists the valid server names."""
+    """No MCP server has the requested name. `known` lists the valid server names."""
 
     code = "mcp_server_not_found"
 
@@ -89,7 +89,10 @@ def server_named(name: str, known: Sequence[Known]) -> Known:
 
 
 def without_servers(agents: Sequence[Agent], names: Collection[str]) -> list[Agent]:
-    """Return `agents` without the servers `names`. Raises: ServerNotFound."""
+    """Return `agents` without the servers in `names`.
+
+    Raises: ServerNotFound for an unknown name.
+    """
     known = {_name_of(each) for agent in agents for each in agent.mcp_servers}
     for name in names:
         if name not in known:

@@ -18,7 +18,7 @@ from perdure.yaml.typed_reader import read_as
 def faults_in(
     data: Mapping[str, object], text: str, person_file: Path, *, is_project: bool
 ) -> tuple[str, ...]:
-    """Return the errors of `data`, including keys that a project may not set if `is_project`.
+    """Return the errors of `data`; if `is_project`, also keys that a project may not set.
 
     `data` was read from the TOML `text`. `person_file` is the user's settings file, which may set
     all keys.
@@ -42,7 +42,7 @@ def faults_in(
 
 
 def faulty_servers(data: Mapping[str, object], text: str) -> dict[str, tuple[str, ...]]:
-    """Return the invalid MCP servers of `data`, read from the TOML `text`, with reasons."""
+    """Return the invalid MCP servers in `data` with reasons; `data` comes from the TOML `text`."""
     found: dict[str, tuple[str, ...]] = {}
     for key, node in _servers(nodes_of(data, text)):
         nodes = YamlReader()

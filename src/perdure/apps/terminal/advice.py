@@ -65,7 +65,10 @@ ADVICE: Mapping[str, str] = {
     "used: {reason}; correct it (`perdure mcp list` shows its source) and try "
     "`perdure mcp test {server}`, or `perdure chat --without-mcp {server}` does without it",
 }
-"""Text of the library -> text of the command line. Fields in braces become facts of the error."""
+"""Maps texts of the library to texts of the command line.
+
+Facts of the error replace the fields in braces.
+"""
 
 IN_CHAT: Mapping[str, str] = {
     "choose another with `perdure chat -m MODEL` (-m scripted:echo works offline)": "/model NAME "
@@ -80,7 +83,7 @@ IN_CHAT: Mapping[str, str] = {
     "name one with -m PROVIDER:NAME, in $PERDURE_MODEL, or as chat.model in your settings": "/new "
     "and /model PROVIDER:NAME choose one",
 }
-"""Text of the command line -> text for a chat, where the command is typed."""
+"""Maps texts of the command line to texts for a chat, where the user types commands."""
 
 
 def with_commands(
@@ -88,9 +91,9 @@ def with_commands(
     facts: Mapping[str, object] | None = None,
     commands: Mapping[str, str] = ADVICE,
 ) -> str:
-    """Return the library's message `text` with its calls replaced by `commands`.
+    """Return the library's message `text`, with commands in place of calls; `commands` maps them.
 
-    Advice that needs a value missing in `facts` is not changed.
+    If `facts` lacks a value that an advice needs, the advice is not changed.
     """
     known = {name: str(value) for name, value in (facts or {}).items()}
     for call, command in commands.items():
@@ -106,7 +109,7 @@ def message_of(error: PerdureError) -> str:
 
 
 def report_of(error: PerdureError) -> str:
-    """Return the message of `error`; if it reports several errors of a file, one line for each."""
+    """Return the message of `error`; for several errors of a file, it has one line for each."""
     if not isinstance(error, InvalidAgentFile | InvalidSettings | InvalidWorkflow):
         return message_of(error)
     if len(error.faults) == 1:

@@ -20,7 +20,7 @@ _alike = re.compile(
     "[\u0131\u0251-\u02af\u0370-\u058f\u13a0-\u13ff\u1d00-\u1d7f\uab30-\uabbf\uff21-\uff5a"
     "\U0001d400-\U0001d7ff]"
 )
-"""Letters that may look like plain Latin ones: Greek, Cyrillic and others, special Latin forms."""
+"""Letters that may look like plain Latin letters: Greek, Cyrillic, others, and special forms."""
 
 BAR = "    | "
 MORE = "    ["
@@ -151,7 +151,7 @@ _only_hash = re.compile(r"(\d+ bytes, blake2b-256 )?[0-9a-f]{64}")
 _inode = re.compile(r" \(inode \d+\)$")
 
 _HASHED = frozenset({"content", "after", "permissions"})
-"""Facts that may be mere hashes: of content that other lines show, or of the agent's rules."""
+"""Facts that may be only hashes: of content that other lines show, or of the agent's rules."""
 
 
 def _is_repeated(value: object, diff: str) -> bool:

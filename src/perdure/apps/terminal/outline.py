@@ -1,9 +1,9 @@
 """Rows of a session's tree in drawing order; in large trees, runs of rows are folded.
 
 The current branch is in the first column. Every other branch is drawn further right, above the
-entry with which the current branch continues. For this reason, the leaf is in the last row, and
-indentation shows how deeply branches are nested, not how long they are. The functions are pure and
-do not recurse, so branches can have any length.
+entry with which the current branch continues. This drawing order puts the leaf into the last row,
+and indentation shows how deeply branches are nested, not how long they are. The functions are pure
+and do not recurse, so branches can have any length.
 
 Shape: a run consists of consecutive rows that need not stay visible (`_is_kept`). Rows outside of
 runs are folded only in branches that are nested too deeply.

@@ -68,7 +68,7 @@ def _fill_gaps() -> None:
 
 
 def width() -> int:
-    """Return the width of a line in cells: $COLUMNS, or else that of the terminal, or else 100."""
+    """Return the width of a line in cells: $COLUMNS, or else the terminal's width, or else 100."""
     return max(shutil.get_terminal_size((WIDTH_WITHOUT_TERMINAL, 24)).columns, NARROWEST)
 
 

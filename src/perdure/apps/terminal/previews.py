@@ -1,4 +1,4 @@
-"""Format an entry on one line: its role, and the beginning of its content.
+"""Formats an entry on one line: the entry's role, and the beginning of the entry's content.
 
 Shape: a preview is plain text without control characters. An unreadable entry has a preview, too:
 no entry of a log makes this module raise an error.

@@ -53,7 +53,7 @@ NOT_IN_FORCE: Mapping[Withheld, str] = {
     "imported": "it was imported",
     "unknown": "your perdure did not write it, or entries of it were erased",
 }
-"""Reasons why the settings that came with a session are not in force here."""
+"""Reasons why the settings that came with a session are not in force on this machine."""
 
 
 class ReportedExport(msgspec.Struct, frozen=True):
@@ -74,8 +74,8 @@ class Report(msgspec.Struct, frozen=True):
     include it. `branches` is the number of branch ends in the tree. `spent` is the usage of the
     calls in the session's own log. `earlier` is the number of entries of the branch that come
     before the entries in `branch`. If `newest` is given, `branches` counts only the branch ends
-    among the `newest` newest entries of the tree. With `is_context_larger`, the context has more
-    tokens than the report states.
+    among the `newest` newest entries of the tree. If `is_context_larger` is True, the context has
+    more tokens than the report states.
     """
 
     info: SessionInfo
@@ -165,10 +165,10 @@ async def _context_of(
 
 
 async def cut_answer(session: Session, store: SessionStore, last: Entry | None) -> str | None:
-    """Return the text of the partial answer that follows `last`, the end of the branch, or None.
+    """Return the text of the partial answer after `last`, or None; `last` is the end of the branch.
 
-    The partial answer may belong to the open turn: its process was killed, or is still receiving
-    the answer. For a damaged turn, the result is None.
+    The partial answer may belong to the open turn: the turn's process was killed, or is still
+    receiving the answer. For a damaged turn, the result is None.
     """
     try:
         turn = await open_turn(store, session.id)
@@ -359,7 +359,7 @@ def _facts(report: Report) -> list[tuple[str, str]]:
 
 
 def _agent_facts(report: Report) -> Iterator[tuple[str, str]]:
-    """Return a line on the agent in force; `_authority_facts` has the other settings."""
+    """Return a line on the agent in force; `_authority_facts` reports the other settings."""
     if report.tools is None or report.authority.withheld is not None:
         return
     instructions = "no instructions" if report.system_prompt is None else "instructions"

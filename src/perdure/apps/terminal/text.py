@@ -26,7 +26,7 @@ _LONGEST_ECHO = 200
 _ECHO_START = 60
 
 _LOOKED_AT = 4
-"""To find a line that fits, read at most this many times its width of a long text."""
+"""The part of a long text that is read to fill one line, as a multiple of the line's width."""
 
 
 def whole(text: str) -> str:
@@ -66,7 +66,7 @@ def _is_plain(text: str) -> bool:
 
 
 def clip(text: str, width: int) -> str:
-    """Cut `text` to at most `width` cells, with an ellipsis in the last one."""
+    """Cut `text` to at most `width` cells; if it is cut, the last cell contains an ellipsis."""
     if width <= 0:
         return ""
     if cell_len(text) <= width:

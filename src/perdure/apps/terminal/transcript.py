@@ -29,8 +29,7 @@ def transcript_lines(
 ) -> Iterator[str]:
     """Return `entries` of the tree of `session` in full, separated by blank lines.
 
-    Entries in `before` are not shown; they contain the tool calls of results that do not name their
-    tool.
+    Entries in `before` are not shown; they contain tool calls whose results do not name the tool.
     """
     bodies = map(_read, chain(before, entries))
     names = tool_names(body for body in bodies if isinstance(body, Message))

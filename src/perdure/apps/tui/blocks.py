@@ -31,7 +31,7 @@ from perdure.apps.tui.text import diff_content, hanging, plain, shown
 _TITLE_CELLS = 200
 _FOCUSED = "reverse bold underline"  # without colours nothing is left of "reverse"
 _RESULT_LINES = 400
-"""Maximum number of lines of an unfolded call's result; `perdure sessions read` prints all."""
+"""Maximum number of result lines of an unfolded call; `perdure sessions read` prints all lines."""
 
 
 class SaidBlock(Static):
@@ -42,7 +42,7 @@ class SaidBlock(Static):
         self._item = item
 
     def on_mount(self) -> None:
-        """In inline mode (for screen readers), mark the message with a sign: it has no border."""
+        """In inline mode (for screen readers), mark the message with a sign instead of a border."""
         if self.app.is_inline:  # pyright: ignore[reportUnknownMemberType] - of any app
             self.update(plain(f"> {self._item.text}"))
 
@@ -179,7 +179,7 @@ class ThoughtBlock(FoldBlock):
 
 
 class CallBlock(FoldBlock):
-    """A tool call with its outcome and duration; unfolded, with arguments, result and diff."""
+    """A tool call, its outcome and duration; if unfolded, also its arguments, result and diff."""
 
     def __init__(self, item: Call) -> None:
         super().__init__()

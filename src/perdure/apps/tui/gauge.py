@@ -40,7 +40,7 @@ class Numbers(msgspec.Struct, frozen=True):
 
 
 def numbers_after(known: Numbers, event: AnyEvent) -> Numbers:
-    """Return `known` updated by `event`: calls add tokens and cost, and set the state of a turn."""
+    """Return `known` updated by `event`: the tokens, the cost and the turn's state may change."""
     if not isinstance(event, Event):
         return known
     if known.state and (state := _state_after(event)):

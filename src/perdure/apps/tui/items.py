@@ -63,7 +63,7 @@ class Call:
 
 @dataclass(eq=False)
 class Remark:
-    """A line that is not part of the conversation, or the text of an entry of another kind."""
+    """A line that is not part of the conversation, or the text of an entry that is no message."""
 
     text: str
 

@@ -92,7 +92,7 @@ class ScreenDisplay:
                 self.input.composer.focus()
 
     def _rows_for_questions(self) -> int:
-        """Return the terminal's rows, plus two in inline mode, where the panel has no border."""
+        """Return the terminal's height in rows, plus 2 in inline mode (its panel has no border)."""
         return self._program.size.height + 2 * self._program.is_inline
 
     async def show_tree(self, chat: Chat) -> None:

@@ -32,7 +32,7 @@ MOST_LISTED = 200
 
 _PREVIEWED = 6
 _WRAPPED = 20
-"""Cells of the preview that may stay empty where its last message is wrapped."""
+"""Cells that may stay empty in the preview, because its last message is broken between words."""
 
 _TIME_CELLS = 18
 

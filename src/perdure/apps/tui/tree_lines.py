@@ -41,7 +41,7 @@ class TreeLines(OptionList):
         self._found: list[EntryId] = []
 
     def draw_state(self, state: TreeState, width: int) -> None:
-        """Draw `state`, with the same entry selected."""
+        """Draw `state`; the same entry stays selected."""
         at = self._selected()
         self.state = state
         self._visible = visible(state)

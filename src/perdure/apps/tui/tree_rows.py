@@ -16,7 +16,7 @@ _SEARCHED_CELLS = 2_000
 
 
 class TreeState(msgspec.Struct, frozen=True):
-    """All rows of a tree, the rows that are `shown` inside runs, and the `closed` branches."""
+    """All rows of a tree. `shown` are visible rows inside runs, `closed` are folded branches."""
 
     rows: tuple[Row, ...]
     shown: frozenset[EntryId] = frozenset()
@@ -82,7 +82,7 @@ def _branch_end(rows: Sequence[Row], start: int) -> int:
 
 
 def unfolded(state: TreeState, at: Visible) -> TreeState:
-    """Return `state` with the line `at` unfolded: with its closed branch or hidden rows shown."""
+    """Return `state` after showing the closed branch or the hidden rows of the line `at`."""
     if isinstance(at.line, Row):
         return msgspec.structs.replace(state, closed=state.closed - {at.line.entry.id})
     if at.line.is_branch:

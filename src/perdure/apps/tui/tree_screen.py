@@ -189,7 +189,7 @@ class TreeScreen(ModalScreen[str | None]):
     # ------------------------------------------------------------ labels and search
 
     def action_ask(self, what: str) -> None:
-        """Ask for a label, or for a text to find; "" closes the text field."""
+        """Ask for a label or a text to find, as `what` says; `what` "" closes the text field."""
         if what == "label" and self.lines.entry is None:
             return
         self._asks = what

@@ -30,7 +30,7 @@ class AbsentWorkers:
     async def noticed(
         self, limits: LimitService, begun: asyncio.Future[int]
     ) -> AsyncGenerator[None]:
-        """Check for workers if the turn does not begin in time; leaving the context stops this."""
+        """Check for workers if the turn does not begin in time and the context is not left."""
         check = asyncio.ensure_future(self._check(limits, begun))
         try:
             yield

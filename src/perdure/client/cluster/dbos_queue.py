@@ -47,13 +47,13 @@ CONNECT_S = 10
 RECONNECT_S = 0.1
 
 STALLED_MS = 1_500
-"""The server ends a transaction that is idle for longer than this: others wait for its rows.
+"""The server ends a transaction that is idle longer than this: other transactions need its rows.
 
 During the launch, the limit is `LAUNCHING_MS`.
 """
 
 LAUNCHING_MS = 30_000
-"""The limit of an idle transaction in a launch: it is not retried, but delays other launches."""
+"""Limit of an idle transaction in a launch: a launch is not retried, but delays other launches."""
 
 _LAUNCH = (20_584, 0)
 """The key of the advisory lock that a worker has during its launch."""
@@ -172,7 +172,7 @@ class DbosQueue:
 
     @contextmanager
     def _alone(self) -> Generator[None]:
-        """Block the launch of other workers in this context.
+        """While inside the context, block the launch of other workers.
 
         The lock that DBOS takes does not work behind a connection pooler.
         """
@@ -297,7 +297,7 @@ def listen_to(dbos: Any, queues: list[str]) -> None:
 
 
 def keep_queues(dbos: Any, queues: Mapping[str, Any]) -> None:
-    """Let `dbos` use the settings in `queues`, by name.
+    """Let `dbos` use the queue settings in `queues`, whose keys are queue names.
 
     Without this call, `dbos` would read the settings from the database before each poll.
 

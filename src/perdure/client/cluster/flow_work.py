@@ -94,7 +94,7 @@ class FlowWork:
         return ended
 
     async def give_up(self, work: Work, losses: int) -> str:
-        """Make the nodes that run or would begin next wait for a person: `losses` workers died."""
+        """Make the running (or else the next) nodes wait for a person: `losses` workers died."""
         reason = (
             f"{losses} workers died while they ran this flow, so this work is not tried again; "
             "look at their logs, then reply to continue"

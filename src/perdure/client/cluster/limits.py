@@ -27,7 +27,7 @@ RENEW_S = 1.0
 AGAIN_S = 1.0
 """The time after which a waiting turn first checks whether its work has ended meanwhile.
 
-Also the longest sleep of a waiting model request, because the limits may have changed.
+This is also the longest sleep of a waiting model request, because the limits may change.
 """
 
 OVER_S = 10.0
@@ -79,10 +79,10 @@ class Slots:
     async def held(
         self, work: Work, store: SessionStore, is_over: Callable[[], Awaitable[bool]]
     ) -> AsyncGenerator[bool]:
-        """Wait until the limits permit the turn of `work`; inside the context, it has its slot.
+        """Wait until the limits permit the turn of `work`; inside the context, the turn has a slot.
 
-        The context yields True if a limit is set, so that the turn may have waited for its slot.
-        The wait also ends when `is_over` returns True, because no work is left then.
+        The context yields True if a limit is set, because the turn may then have waited for its
+        slot. The wait also ends when `is_over` returns True, because no work is left then.
         Raises: TurnSuspended if the worker stops; SessionNotFound if the session does not exist;
         StoreError if the store fails; the errors of `is_over`.
         """
@@ -256,7 +256,7 @@ class PacedModels:
         return self._models.info(model)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
-        """Wait until the limits let the request be sent, then call the model."""
+        """Wait until the limits permit the request, then call the model."""
         await self._pace.permitted(subjects_of(self._namespace, request.model))
         deltas = self._models.stream(request)
         try:

@@ -65,15 +65,15 @@ PARK_S = 1.0
 """How long a turn that waits for a person keeps its slot, to continue after a quick answer."""
 
 _AGAIN = (LeaseHeld, LeaseLost, RequestAnswered, StoreUnavailable, TurnOpen)
-"""Errors after which work is checked again: another process writes to the session, perhaps a
-process that was declared dead and whose turn continues here.
+"""Errors after which work is checked again, because another process writes to the session. This may
+be a process that was declared dead and whose turn continues in this process.
 """
 
 _log = logging.getLogger(__name__)
 
 
 class _WaitsForPerson(Exception):
-    """The turn of the session waits for a person, and no longer runs here."""
+    """The turn of the session waits for a person, and no longer runs in this process."""
 
 
 class _LeftOpen(Exception):
@@ -266,7 +266,7 @@ class Performer:
         return bool(await awaited_sessions(self._store, work.stream, now))
 
     async def _obey_stops(self, work: Work, turn: Turn, request: int | None) -> None:
-        """Stop `turn`, which answers `request`, if an entry of another process requests a stop."""
+        """Stop `turn` if an entry of another process requests a stop; `turn` answers `request`."""
         changes, is_due = self._store.changes(work.stream), False
         while turn.is_running:
             await asyncio.sleep(STOP_LOOK_S)
@@ -301,7 +301,8 @@ class Performer:
     async def _still_open(self, work: Work, request: OpenRequest) -> OpenRequest:
         """Return `request` as it is now.
 
-        Raises: RequestAnswered if another process closed it; the turn for it may still be open.
+        Raises: RequestAnswered if another process closed the request; the request's turn may still
+        be open.
         """
         found = await self._open_request(work)
         if found is None:
@@ -332,7 +333,7 @@ class Performer:
 
 
 async def end_tasks(*tasks: asyncio.Task[None]) -> None:
-    """Cancel `tasks`, repeatedly: a store read can replace the cancel by its own error.
+    """Cancel `tasks` repeatedly: a read of the store can replace a cancellation by an error.
 
     Raises: CancelledError if the caller was cancelled, but only after all tasks have ended.
     """

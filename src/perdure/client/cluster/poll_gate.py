@@ -23,7 +23,7 @@ _THREAD = "queue-worker-"
 
 
 class PollGate:
-    """Controls the waits of the threads that poll the queues in `queues`, which may change."""
+    """Controls the waits of the threads that poll the queues in `queues`; the queues may change."""
 
     def __init__(self, queues: Collection[str], ask: Ask, interval_s: float) -> None:
         self._queues = queues

@@ -1,6 +1,6 @@
 """Queue requests and turns that are in the log and can continue, but are in no queue.
 
-Waiting work for a version of perdure that no worker runs any more is changed to work for this
+If work waits for a version of perdure that no worker runs any more, it is changed to work for this
 version.
 
 Each worker repeats this queueing and changing of work every few seconds. Queueing work twice is
@@ -27,7 +27,7 @@ from perdure.session.notes import Question
 from perdure.stores.cluster.protocol import ACTIVE, Work
 
 MAX_ATTEMPTS = 5
-"""If the work of a request ended this often without an answer, it is not queued again."""
+"""If a request's work ended this number of times without an answer, it is not queued again."""
 
 _TRIED = (
     f"workers tried {MAX_ATTEMPTS} times to begin this turn, and each time the work ended without "
@@ -86,7 +86,7 @@ class Recovery:
                 await refuse_request(self._host.claim(work.stream), work.request, *GIVEN_UP)
 
     async def _open_turns(self) -> None:
-        """Queue the turns of workers that no process runs and that do not wait for a person."""
+        """Queue each worker turn that no process runs and that does not wait for a person."""
         now = self._host.store.outside.clock.now_ms()
         waiting = {
             entry.stream
@@ -106,7 +106,7 @@ class Recovery:
 
 
 def _next(attempts: list[Work], states: Mapping[str, str]) -> Work | None:
-    """Return the first attempt that was never queued; None while one is queued or runs."""
+    """Return the first attempt that was never queued; None while an attempt is queued or runs."""
     if not ACTIVE.isdisjoint(states.values()):
         return None
     return next((each for each in attempts if each.id not in states), None)

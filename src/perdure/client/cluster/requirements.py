@@ -1,6 +1,7 @@
 """Requirements of work: an agent or the agents of a flow, with tools of the same schemas.
 
-Work with equal requirements shares a queue, so a worker can do all work of a queue or none.
+Work with equal requirements shares a queue, so a worker can do either all work of a queue or none
+of it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`DbosRunner`: turns are queued on the store's PostgreSQL, and workers run them.
 
-The request is an entry of the session, committed before it is queued. A request is therefore never
-lost, whatever happens to the queue: if only the log contains a request, workers queue it again.
+A request is an entry of the session, and is committed before it is queued. No request is lost, even
+if the queue is lost: if only the log contains a request, workers queue it again.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def cluster_of(store: SessionStore) -> ClusterService:
 async def _place(store: SessionStore, due_at: int | None) -> AsyncGenerator[str | None]:
     """Yield the key of a place in the queue, for the commit of a request.
 
-    For a scheduled message the key is None: it needs no worker yet.
+    For a scheduled message the key is None, because the message needs no worker yet.
     """
     cluster = cluster_of(store)
     if due_at is not None:
@@ -198,7 +198,7 @@ async def priority_of(log: LogReader, work: Work) -> Priority:
 async def _followed(
     environment: Environment, signals: Signals, followed: FollowedTurn
 ) -> TurnState:
-    """Return the state of the ended turn; pass a stop requested here on to the worker, once."""
+    """Return the state of the ended turn; if this process requests a stop, tell the worker once."""
     if not signals.stopping.is_asked:
         state = await signals.stopping.uncut(followed.ended())
         if state is not None:

@@ -2,8 +2,8 @@
 
 The log contains all planned messages: a ``turn_requested`` with a due time waits in its session.
 The session for an agent's next recurring message has an id computed from the agent, the expression
-and the time. If several processes plan the same time, only one session with one request is
-therefore created.
+and the time. Because of this id, several processes that plan the same time create only one session
+with one request.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ LOOK_S = 1.0
 """How often the scheduler looks for messages that are due."""
 
 _MOST_USED_TIMES = 100
-"""The most times of a cron expression that one pass tries if each was used or cancelled before."""
+"""The most times of a cron expression that a pass tries to find one not used and not cancelled."""
 
 _LONGEST_AGENT_ID = 100
 """The most characters of an agent's id in a session id; 28 are left for the rest."""

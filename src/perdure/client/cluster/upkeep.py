@@ -1,7 +1,8 @@
 """Maintenance of one namespace by workers: retention, the search index, vectors of texts.
 
-The store assigns each task to one worker at a time, and assigns it again only after a while.
-If that worker dies, another worker continues, because each task commits its work in small steps.
+The store assigns each task to one worker at a time, and assigns it again only after a while. If the
+worker of a task dies, another worker continues the task, because each task commits its work in
+small steps.
 """
 
 from __future__ import annotations

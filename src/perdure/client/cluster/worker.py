@@ -154,11 +154,11 @@ class Worker:
             raise
 
     def _session(self, work: Work) -> asyncio.Lock:
-        """Return the lock of the session: its work can be assigned again while it runs here.
+        """Return the session's lock: work that runs here can be assigned to this worker again.
 
         Work is assigned a second time if other workers declare this worker dead although it is
-        alive. In this case, the first run completes the turn, and the second run finds it
-        completed.
+        alive. If work is assigned twice, the first run completes the turn, and the second run finds
+        it completed.
         """
         return self._sessions.setdefault((work.namespace, work.stream), asyncio.Lock())
 
@@ -180,7 +180,7 @@ class Worker:
         await asyncio.to_thread(liveness.stop)
 
     async def _hand_over(self) -> None:
-        """Queue the work that has begun here again; wait while the store cannot be reached."""
+        """Queue again the work that has begun here; wait while the store cannot be reached."""
         while True:
             try:
                 await self._cluster.requeue(self.id, await self._cluster.begun(self.id))
@@ -232,8 +232,8 @@ class Worker:
     async def _claims_without_run(self, before: set[Work]) -> set[Work]:
         """Return the work that is claimed for this worker and does not run here.
 
-        Work that was already in the earlier list `before` is queued again, because the reply to its
-        claim was lost.
+        If work that does not run was already in the earlier list `before`, the reply to its claim
+        was lost, so the work is queued again.
         """
         begun = await self._cluster.begun(self.id)
         missing = {work for work in begun if work not in self._running}
@@ -247,7 +247,7 @@ class Worker:
 
         Every worker does this. If several workers end idle sessions at once, only the first commit
         at the checked head ends a session, and the lease of the facts decides which worker extracts
-        them.
+        the facts.
         """
         while True:
             for runtime in self._runtimes.values():

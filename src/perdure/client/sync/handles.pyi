@@ -109,7 +109,7 @@ class Session(Handle[AsyncSession]):
 
     @property
     def head(self) -> int:
-        """The newest seq that this handle read or appended (not those of turns); -1 if none."""
+        """The newest seq that this handle read or appended, not counting turns; -1 if none."""
 
     @property
     def leaf(self) -> EntryId | None:
@@ -133,7 +133,7 @@ class Session(Handle[AsyncSession]):
 
     @property
     def entry_ids(self) -> Mapping[EntryId, EntryId]:
-        """A map from each entry of the origin to its copy, on a handle that `fork` returned.
+        """A map from each entry of the origin to its copy, set if `fork` returned this handle.
 
         In a store whose forks share entries under the same ids, the mapping is empty.
         """
@@ -183,9 +183,9 @@ class Session(Handle[AsyncSession]):
         newest_first: bool = False,
         limit: int | None = None,
     ) -> Iterator[Entry]:
-        """Iterate over the session's own log in order, or from the head back with `newest_first`.
+        """Iterate over the session's own log in order; with `newest_first`, from the head back.
 
-        It starts after the entry with seq `after`: with `newest_first`, at the next older entry.
+        The first entry is the next one after seq `after`; with `newest_first`, the next older one.
         `kind` selects one kind, including side entries; `limit` is the maximum number of entries.
         Raises: ValueError when `after` is less than -1, or `limit` negative.
         """
@@ -202,11 +202,11 @@ class Session(Handle[AsyncSession]):
     def watch(self, after: int | None = None) -> Watch:
         """Watch the events after seq `after` (default: after `head`), and continue with new ones.
 
-        Shape: the watch yields the durable events of all processes, without gap or repetition. It
-        also yields live events and snapshots of open calls of this process; on PostgreSQL, of all
-        processes. The watch ends when the store closes. Raises: ValueError when `after` is less
-        than -1. The first step raises WrongArgument (a ValueError) if `after` is past the newest
-        seq, because `after` then belongs to another log.
+        Shape: the watch yields the durable events of all processes, without gap or repetition. The
+        watch also yields live events and snapshots of open calls of this process; on PostgreSQL, of
+        all processes. The watch ends when the store closes. Raises: ValueError when `after` is less
+        than -1. The watch's first step raises WrongArgument (a ValueError) if `after` is past the
+        newest seq, because `after` then belongs to another log.
         """
 
     def labels(self) -> dict[EntryId, str]:
@@ -258,8 +258,8 @@ class Session(Handle[AsyncSession]):
         """Append `items` atomically as a chain of entries after `parent`.
 
         Media given as bytes are stored beside the log; the entry contains a handle. Durable: all
-        items are stored when this returns; a part of them is never stored. The items of a draft are
-        stored only with its first assistant message.
+        items are stored when this returns; the items are never stored only in part. The items of a
+        draft are stored only with its first assistant message.
         Shape: for one item, its entry; for several items, a list of entries in the same order.
         Raises: EntryNotFound; InvalidEntry; WrongArgument for an invalid item; LimitExceeded for a
         message over `InputLimits.message_bytes`.
@@ -288,7 +288,7 @@ class Session(Handle[AsyncSession]):
         """
 
     def note(self, note: Note, /, *, about: EntryRef | None = None) -> Entry:
-        """Add `note` about an entry, or about the session; `notes` lists them.
+        """Add `note` about an entry, or about the session; the method `notes` lists all notes.
 
         A note is a side entry: it never moves the leaf, and no context contains it. Durable:
         everything is stored on return. Raises: EntryNotFound; WrongArgument if data is not JSON.
@@ -321,7 +321,7 @@ class Session(Handle[AsyncSession]):
         """
 
     def uncompact(self, compaction: EntryRef | None = None) -> Entry | None:
-        """Undo `compaction` (default: the one in effect): its entries return to the context.
+        """Undo `compaction` (default: the one in effect): hidden entries return to the context.
 
         Shape: None when the compaction was already undone. Raises: EntryNotFound if the entry does
         not exist; InvalidEntry if there is no compaction to undo.
@@ -347,9 +347,9 @@ class Session(Handle[AsyncSession]):
 
         The inbox lists the question until it is answered or withdrawn; `answer_to` returns the
         answer. Without `choices`, the answer is a text. The inbox shows the arguments of the tool
-        call `call` with secrets masked. On request, it shows the complete arguments if the entry
-        `about` contains the call. Durable: everything is stored on return. Raises: EntryNotFound;
-        WrongArgument for an invalid question; FlowRefusal for a flow.
+        call `call` with secrets masked. On request, the inbox shows the complete arguments if the
+        entry `about` contains the call. Durable: everything is stored on return. Raises:
+        EntryNotFound; WrongArgument for an invalid question; FlowRefusal for a flow.
         """
 
     def answer_to(self, question: EntryRef) -> Answer | None:
@@ -464,8 +464,8 @@ class Session(Handle[AsyncSession]):
         """Export the session, to the file `path` if `path` is given.
 
         The format "perdure" contains everything, and `Store.import_files` restores it. Markdown and
-        workflows contain one branch, the other formats all branches; `leaf` selects the branch that
-        ends there, and `all_branches` selects every branch. `redact` replaces "secrets", "paths" or
+        workflows contain one branch, the other formats all branches; `leaf` selects one branch by
+        its end, and `all_branches` selects every branch. `redact` replaces "secrets", "paths" or
         both in the exported text. `dialect` is the dialect of a workflow. `Exported.warnings` lists
         the data that the format cannot represent. A draft is stored first. Durable: the file is
         complete when this returns. Only the owner of the file can read it. Raises: PathExists,
@@ -494,8 +494,8 @@ class Session(Handle[AsyncSession]):
         The call also erases labels, tool call records, summaries and search texts that repeat the
         bodies, media without another reference, and the stored original of an import. Contexts skip
         the erased entries. `forks` applies to shared entries: "refuse" raises an error, "keep"
-        retains them in the forks, "erase" erases them there, too. The erasure cannot be undone;
-        copies elsewhere stay. Durable: all is erased on return. `by` names the requester
+        retains them in the forks, "erase" erases them in the forks, too. The erasure cannot be
+        undone; copies elsewhere stay. Durable: all is erased on return. `by` names the requester
         (docs/guides/erasure.md). Raises: EntryNotFound; InvalidEntry unless all are conversation
         entries, notes or labels of this session; SessionHasForks; TurnOpen; Erased; Unsupported.
         """
@@ -550,8 +550,8 @@ class Store(Handle[AsyncStore]):
         """Return the session with the complete id `session`, or the session of a session file.
 
         A string is always an id; a `pathlib.Path` is always a file. The file belongs to a `jsonl:`
-        store, or it was imported into this store (the session then contains what was imported). A
-        link to a session file opens its session, unless the link is in the folder of the store.
+        store or was imported into this store (the session then has the imported entries). A link to
+        a session file opens its session, unless the link is in the folder of the store.
         Raises: SessionNotFound (or its subclass NotImported) if the session or file does not exist;
         Erased if it was erased; FormatError if the file cannot be read.
         """
@@ -629,12 +629,12 @@ class Store(Handle[AsyncStore]):
 
         Filters: `cwd` (folder), `subject`, `metadata` (each value must match), `status`,
         `id_prefix` and `source` (imports of one program, such as "claude-code", or "perdure" for
-        its own sessions). `after`, a session of an earlier list or its `cursor`, continues that
-        list. The status "interrupted" selects sessions with an open turn that no process runs: its
-        process died, or it was suspended. With "interrupted", only sessions with an open turn are
-        read. `subject`, `metadata` and `source` have no index: the call reads sessions, newest
-        first, until `limit` of them match. Raises: ValueError when `limit` is negative or too large
-        for a store; WrongArgument for an invalid `after`.
+        its own sessions). `after` (a session of an earlier list, or its `cursor`) continues that
+        list. The status "interrupted" selects sessions with an open turn that no process runs,
+        because the turn's process died or the turn was suspended. With "interrupted", only sessions
+        with an open turn are read. `subject`, `metadata` and `source` have no index: the call reads
+        sessions, newest first, until `limit` of them match. Raises: ValueError when `limit` is
+        negative or too large for a store; WrongArgument for an invalid `after`.
         """
 
     def search(
@@ -653,12 +653,12 @@ class Store(Handle[AsyncStore]):
         """Search every branch of every session for `text`, best first (see docs/guides/search.md).
 
         A hit must match every given filter: one of `roles`, one of `sessions` (complete ids), one
-        of `tools`. Its time is at or after `since` and before `until`; a time without a zone is
-        local time. With `on_branch`, it must be on the current branch of its session (True) or not
-        (False). An empty list as a filter matches nothing. In a store without an index,
-        `on_progress` is called with (entries searched, all entries). Raises: InvalidQuery;
-        SearchIndexDamaged; SessionNotFound; Unsupported; ValueError if `limit` is negative or too
-        large for a store.
+        of `tools`. The time of a hit is at or after `since` and before `until`; a time without a
+        zone is local time. With `on_branch` True, a hit must be on the current branch of its
+        session; with False, on another branch. An empty list as a filter matches nothing. In a
+        store without an index, `on_progress` is called with (entries searched, all entries).
+        Raises: InvalidQuery; SearchIndexDamaged; SessionNotFound; Unsupported; ValueError if
+        `limit` is negative or too large for a store.
         """
 
     def import_files(
@@ -810,13 +810,13 @@ class Store(Handle[AsyncStore]):
 
         The deletion cannot be undone; backups, exports and other copies are not changed
         (`Certificate.copies`). `forks` applies if the session has forks: "refuse" raises an error,
-        "keep" retains the entries they share, "erase" erases the forks, too. With `subject` or
-        `everything`, forks are always erased. `by` names the requester in the certificate;
-        docs/guides/erasure.md lists the removed data. With `expected_head`, a session is erased
-        only if its head is unchanged. Durable: the erasure is stored when this returns; after a
-        crash, the next open of the store completes it. Raises: SessionNotFound; SessionHasForks;
-        HeadConflict; Unsupported if the store cannot erase; ValueError unless exactly one of
-        `session`, `subject` and `everything` is given.
+        "keep" retains the entries that the forks share, "erase" erases the forks, too. With
+        `subject` or `everything`, forks are always erased. `by` names the requester in the
+        certificate; docs/guides/erasure.md lists the removed data. With `expected_head`, a session
+        is erased only if its head is unchanged. Durable: the erasure is stored when this returns;
+        after a crash, the next open of the store completes it. Raises: SessionNotFound;
+        SessionHasForks; HeadConflict; Unsupported if the store cannot erase; ValueError unless
+        exactly one of `session`, `subject` and `everything` is given.
         """
 
     def erasures(self) -> list[Certificate]:
@@ -825,7 +825,7 @@ class Store(Handle[AsyncStore]):
     def verify(self, on_progress: Callable[[int, int], None] | None = None) -> Verification:
         """Check every hash, parent and count; change nothing.
 
-        `on_progress` gets (done, all steps).
+        `on_progress` is called with (finished steps, all steps).
         """
 
     def info(self) -> StoreInfo:
