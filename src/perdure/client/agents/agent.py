@@ -88,9 +88,12 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits = Limits()
     """The most turns of a session and rounds of a turn; a turn that exceeds a limit fails."""
     retry: RetryPolicy | None = None
-    """How often `model` is called until it succeeds. None: three times, or once with fallbacks."""
+    """How often `model` is called at most if calls fail.
+
+    None: three times, or once with fallbacks.
+    """
     compaction: CompactionSettings = CompactionSettings()
-    """When older messages are summarized, and how many recent ones stay as they are."""
+    """When older messages are summarized, and how many recent messages stay unchanged."""
     memory: MemoryConfig | None = None
     """What each turn recalls from earlier sessions (docs/guides/memory.md). None: nothing."""
     queue_mode: QueueModes = "one-at-a-time"
@@ -120,8 +123,8 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     first_byte_timeout_s: TimeoutS | None = None
     """The seconds that the provider has for the first byte of an answer.
 
-    After this time, the model is called again, or the next fallback is called. None: 60, and 600
-    with thinking on.
+    After this time, the model is called again, or the next fallback is called. None: 60 seconds, or
+    600 with thinking on.
     """
     stream_idle_timeout_s: TimeoutS | None = None
     """The seconds that the provider has for each further byte. None:
@@ -152,24 +155,26 @@ class Agent(AgentSettings, Generic[OutputT], frozen=True, metaclass=NamedParamet
     id: str
     """The name of the agent in sessions, commands and flows: a-z, 0-9 and single hyphens."""
     tools: Tools = ()
-    """Its tools: functions, `ToolSpec`s, or names of built-in tools."""
+    """The agent's tools: functions, `ToolSpec`s, or names of built-in tools."""
     fallbacks: Iterable[str | Fallback] = ()
     """Models, by name or as `Fallback`, that are called in order if `model` fails."""
     mcp_servers: Iterable[str | McpServer] = ()
-    """`McpServer`s, or names that the runtime knows. Starting or resuming a session adds their
-    tools."""
+    """`McpServer`s, or names that the runtime knows.
+
+    Starting or resuming a session adds the servers' tools.
+    """
     hooks: Hooks | None = None
     """Functions that observe or change the agent's turns; they run after the hooks of the store.
 
-    They are not stored.
+    The hooks are not stored.
     """
     recurring: Iterable[Recurring] = ()
     """Messages that each start a new session at times given by cron (docs/guides/schedules.md).
 
-    They are not stored in sessions.
+    The `Recurring` objects are not stored in sessions.
     """
     output: OutputType[OutputT] = None
-    """The type of its answers: a dataclass, msgspec.Struct, TypedDict or pydantic model.
+    """The type of the agent's answers: a dataclass, msgspec.Struct, TypedDict or pydantic model.
 
     The model has to correct an answer that does not fit the type; `Reply.output` is the value of a
     valid answer (docs/guides/turns.md).
@@ -228,8 +233,8 @@ class Agent(AgentSettings, Generic[OutputT], frozen=True, metaclass=NamedParamet
         """Return the agent with only the named tools and commands, and with a narrower scope.
 
         An argument that is None changes nothing.
-        Raises: ConfigError if the agent lacks a tool or permission, because a session can only
-        restrict its agent.
+        Raises: ConfigError if the agent lacks a named tool or permission, because a session can
+        only restrict its agent.
         """
         agent = self
         if tools is not None:
@@ -255,7 +260,7 @@ class Agent(AgentSettings, Generic[OutputT], frozen=True, metaclass=NamedParamet
 
     @takes_declared
     def system_prompt(self, workspace: Workspace) -> str | None:
-        """Return the instructions with each ``{{ctx.name}}`` replaced once, from `workspace`.
+        """Return the instructions; each ``{{ctx.name}}`` is replaced once by its `workspace` value.
 
         Returns None if the instructions are blank. A reference to a secret is not replaced, and a
         warning is logged.
@@ -281,7 +286,7 @@ class Agent(AgentSettings, Generic[OutputT], frozen=True, metaclass=NamedParamet
 
 
 def _resolve_tools(tools: Tools) -> tuple[ToolSpec | Callable[..., Any], ...]:
-    """Return `tools` with each name replaced by the built-in tool.
+    """Return `tools` with each name replaced by the built-in tool of that name.
 
     Built-in tools that are not named are not loaded.
     """

@@ -1,8 +1,8 @@
 """Finds the agent that a session's turns use (the agent in force), or binds one.
 
 Every binding is stored as an entry. A session of this user continues with the agent with which it
-was started. Imported sessions get an agent that the caller gives. In an untrusted store, the same
-applies to sessions that this user's perdure did not write.
+was started. Imported sessions get an agent that the caller gives. In an untrusted store, sessions
+that this user's perdure did not write also get an agent that the caller gives.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ class Bindings:
         added and recorded.
 
         The added tools come from the agent that the runtime has now. If `given` is a different
-        agent, nothing is recorded, because it only restricts its own chat.
+        agent, nothing is recorded, because `given` only restricts its own chat.
         Raises: AgentNotFound if the runtime has no such agent; McpUnavailable if a server does not
         start; TurnOpen if a turn is open; HeadConflict if another writer appended first.
         """

@@ -137,21 +137,21 @@ class Chat(Generic[OutputT]):
         The turn runs in the folder of the session, even if another handle changed it. From this
         message on, `active_file`, `selection` and `variables` change the workspace, and with it
         ``{{ctx.name}}`` in the instructions and tool descriptions. A file without a selection
-        clears the selection; the file "" clears the file. A selection alone activates its own file.
+        clears the selection; the file "" clears the file. A selection alone makes its file active.
         With `at` (time or Unix milliseconds), the message waits in the log until then;
         `Turn.stored` returns once it cannot be lost. Among turns that wait for workers, those with
         a higher `priority` begin first; turns of one session stay in order. With `while_waiting`
-        "raise", awaiting or iterating the turn raises Waiting once it waits for a person. The turn
-        stays open: answer its question and await it again. With `idempotency_key`, the message
+        "raise", awaiting or iterating the turn raises Waiting once the turn waits for a person. The
+        turn stays open: answer its question and await it again. With `idempotency_key`, the message
         waits in the log while the session has another turn. A repeated call, even by another
         process, follows the first call's turn. Raises: InvalidTransition while a turn of this
-        handle runs (use `steer` or `follow_up`), or after the handle was closed; LeaseHeld while
-        `turn` runs in another process (`Turn.held`). The turn raises LeaseHeld if another process
-        has begun a turn; TurnOpen if one was interrupted (`Runtime.resume` continues it);
+        handle runs (use `steer` or `follow_up`), or if the handle is closed; LeaseHeld while `turn`
+        runs in another process (`Turn.held`). The turn raises LeaseHeld if another process has
+        begun a turn; TurnOpen if a turn was interrupted (`Runtime.resume` continues it);
         TurnFailed; and, before any write, QueueFull if too many turns wait for workers. The call
-        raises SecretPasted for a credential in a variable or, if the agent refuses it, in the
-        message (over 64 kB: by the turn). The call raises WrongArgument for an empty message, a
-        selection outside `active_file`, or the variable ``working_dir``.
+        raises SecretPasted for a credential in a variable or, if the agent refuses credentials, in
+        the message (if over 64 kB, the turn raises it). The call raises WrongArgument for an empty
+        message, a selection outside `active_file`, or the variable ``working_dir``.
         """
         due_at = None if at is None else due_at_of(at)
         is_later = due_at is not None or idempotency_key is not None
@@ -186,9 +186,9 @@ class Chat(Generic[OutputT]):
     ) -> Entry:
         """Add a message to the running turn; the model gets it with its next call.
 
-        If the turn has just ended, the message becomes an ordinary message. `expected_head`
-        prevents this. Messages are stored in the order of the calls, even if `send` has not stored
-        its message yet. Raises: HeadConflict; WrongArgument for a message without text and media.
+        If the turn has just ended, the message becomes an ordinary message, unless `expected_head`
+        no longer matches. Messages are stored in the order of the calls, even if `send` has not
+        stored its message yet. Raises: HeadConflict; WrongArgument for an empty message.
         """
         async with _screened(self._order, said, self.agent.on_pasted) as (message, contents):
             appended = await self.session.append_many(
@@ -302,7 +302,7 @@ class Chat(Generic[OutputT]):
     ) -> Entry | None:
         """Continue from `entry` (None: before the root), as `Session.branch` does.
 
-        With `with_summary`, the model summarises the abandoned messages; `focus` names details.
+        With `with_summary`, the model summarises abandoned messages; `focus` is as in `compact`.
         Shape: None if `entry` is already the leaf. Raises: like `compact` and `Session.branch`.
         """
         _require_idle(self, self._host, "branch")
@@ -419,8 +419,8 @@ async def steer_open(
 ) -> Entry | None:
     """Add a message to the open turn, which will answer it; return None if no turn is open.
 
-    None is also possible while the chat seems to run: its turn may have ended, or another process
-    may be compacting the session.
+    The result can be None even while the chat seems to run, because its turn may have ended, or
+    another process may be compacting the session.
     """
     while (state := await store.state(chat.id)).open_turn is not None:
         with suppress(HeadConflict):
@@ -459,7 +459,7 @@ async def _id_of(session: Session, entry: EntryRef | None) -> EntryId | None:
 async def _screened(
     order: CallOrder, said: Said | InFlightMessage, policy: PastePolicy
 ) -> AsyncGenerator[tuple[Message, tuple[bytes, ...]]]:
-    """Yield the message and its media when the calls before it are stored.
+    """Yield the message and its media once the earlier calls have stored their messages.
 
     Raises: SecretPasted if the message contains a credential and `policy` refuses credentials.
     """

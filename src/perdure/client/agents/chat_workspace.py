@@ -118,7 +118,7 @@ class ChatWorkspace:
             self._unrecorded.clear()
 
     async def follow(self, head: int) -> None:
-        """Use the workspace of the session as of its newest entry `head`."""
+        """Use the workspace of the session as of its newest entry, which has the seq `head`."""
         if head <= self._seen:
             return
         store, stream = self._running.environment.store, self._running.environment.stream

@@ -124,7 +124,7 @@ def _folder_text(folder: str) -> str:
 
 
 def _as_of_today(agent: Agent, today: Agent) -> Agent:
-    """Return `agent` with the timeouts of its current version, `today`; sessions store none."""
+    """Return `agent` with the timeouts of its current version `today`; sessions store none."""
     return msgspec.structs.replace(
         agent,
         first_byte_timeout_s=today.first_byte_timeout_s,

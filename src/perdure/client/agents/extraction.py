@@ -1,8 +1,8 @@
 """Extracts facts from sessions that ended, in the background, once for each end of a session.
 
-The commit that ends a session records that facts are due; the commit of the facts records that they
-are captured. A crash between the commit that ends a session and the commit of its facts therefore
-loses no facts, and no fact is stored twice.
+The commit that ends a session records that facts are due; the commit of the facts records that the
+facts are captured. Because of these records, a crash between the commit that ends a session and the
+commit of its facts loses no facts, and no fact is stored twice.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ else:
 _log = logging.getLogger(__name__)
 
 _LONGEST_S = 600.0
-"""The most time to extract the facts of one episode, because closing a runtime waits for them."""
+"""The most time to extract one episode's facts, because closing a runtime waits for this work."""
 
 _PROBLEM = 500
 """The most characters that are stored of the reason of a failure."""
@@ -85,7 +85,7 @@ class Extraction:
         self._is_asked = False
 
     def know(self, agent: Agent) -> None:
-        """Register `agent`: if it has an extractor, the extractor runs after its sessions end."""
+        """Register `agent`; its extractor, if there is one, runs after the agent's sessions end."""
         extractor = None if agent.memory is None else agent.memory.extractor
         if extractor is not None and extractor != "program":
             self._agents[agent.id] = agent

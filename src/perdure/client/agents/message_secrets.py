@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 def message_of(said: Said, policy: PastePolicy = "warn") -> Message:
-    """Return `said` as a message, scanned for credentials under `policy`; a warning is logged.
+    """Return `said` as a message, scanned for credentials; `policy` ``warn`` logs a warning.
 
     A long message is not scanned here: `screen_message` scans it before it is stored.
     Raises: SecretPasted if `policy` is ``refuse``; WrongArgument for a message of another role, for

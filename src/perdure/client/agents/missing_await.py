@@ -1,4 +1,4 @@
-"""Raises a clear error for a missing ``await``: coroutines have a method `send` like chats."""
+"""Raises a clear error for a missing ``await``: coroutines, like chats, have a method `send`."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ def _explained(
 def _mark_as_coroutine_function(function: Callable[..., Any]) -> None:
     """Let mocks and frameworks see that `function` has to be awaited.
 
-    On Python 3.11, only `asyncio.iscoroutinefunction` returns True, which is what `unittest.mock`
-    uses; `inspect.iscoroutinefunction` has no such mark there.
+    On Python 3.11, only `asyncio.iscoroutinefunction`, which `unittest.mock` uses, returns True;
+    `inspect.iscoroutinefunction` supports no mark in that version.
     """
     if sys.version_info >= (3, 12):
         inspect.markcoroutinefunction(function)

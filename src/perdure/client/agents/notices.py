@@ -22,7 +22,7 @@ from perdure.session.printable import reveal
 _log = logging.getLogger(__name__)
 
 OnQuestion = Callable[[OpenQuestion], Awaitable[object] | object]
-"""Called with each question that a turn begins to wait for; a plain or an async function."""
+"""A plain or async function that is called with each question that a turn begins to wait for."""
 
 _FAILED = "on_question failed for %s with %s; the question stays open, and Store.answer answers it"
 

@@ -1,7 +1,7 @@
 """Runners run turns and flows, in this process or in other processes that take queued work.
 
-A `Runner` is given the turns of one session, and a message. Every runner writes the turn to the
-log; `TurnState` is computed from the entries of the turn.
+A `Runner` receives the object that runs a session's turns, and a message. Every runner writes the
+turn to the log; `TurnState` is computed from the entries of the turn.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class NewTurn:
     """A message that begins a turn; `contents` are the bytes of the media in the message.
 
     `follow` applies the session's settings up to a given entry. `record` stores the workspace
-    changes of a message before the message is stored. If the message has a key, `record_keyed`
-    stores the changes after the message. The turn does not begin before the time `due_at`. Among
-    waiting turns, those with a higher `priority` begin first. A message with the same `key` as an
-    earlier message counts as the same message. Units: Unix milliseconds.
+    changes of a message before the message is stored. For a message with a key, `record_keyed`
+    stores the workspace changes once the message is stored. The turn does not begin before the time
+    `due_at`. Among waiting turns, those with a higher `priority` begin first. A message with the
+    same `key` as an earlier message counts as the same message. Units: Unix milliseconds.
     """
 
     message: Message

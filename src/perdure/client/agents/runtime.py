@@ -55,21 +55,21 @@ class Runtime:
     """Runs turns of sessions in one store.
 
     `agents` can be started by id, and resumed sessions get the tools of these agents. `models` is
-    the client for all models (default: by provider, from the environment). `prices`, by model name
-    (or ``provider:*``), override every price list. `budget` and each field of `limits` that is not
-    the default override those of the agents. `renew_credentials` is called for another key if a
-    provider rejects the current key, at most once a turn. Agents may use `mcp_servers` by name; the
-    servers stop with the runtime. Sessions without a message for `idle_timeout_s` are closed by
-    `end_idle` and when they are resumed. `has_traced_content` adds message texts to traces (None:
-    $PERDURE_OTEL_CONTENT). `on_question` is called with each `OpenQuestion` that a turn here waits
-    for, while the turn waits, and again if the turn is resumed unanswered. The question stays open
-    if `on_question` raises. With `runner` "workers", processes of `perdure worker` run turns and
-    flows; None: $PERDURE_RUNNER, or "embedded". `Flows` uses the attribute `host`. A closed Runtime
-    runs no turn. Leaving the ``async with`` block of a Runtime waits for running turns, but never
-    for people: a turn that waits for a person is suspended. If the block raises, all running turns
-    are suspended. Another Runtime can resume suspended turns. Raises: ConfigError if two agents
-    have the same id, or for "workers" if the store is not on PostgreSQL; WrongArgument for a bad
-    name in prices, and for callbacks with a wrong signature.
+    the client for all models (default: the providers that the environment configures). `prices`, by
+    model name (or ``provider:*``), override every price list. `budget` and each field of `limits`
+    that is not the default override those of the agents. `renew_credentials` is called for another
+    key if a provider rejects the current key, at most once a turn. Agents may use `mcp_servers` by
+    name; the servers stop with the runtime. Sessions without a message for `idle_timeout_s` are
+    closed by `end_idle` and when they are resumed. `has_traced_content` adds message texts to
+    traces (None: $PERDURE_OTEL_CONTENT). `on_question` is called with each `OpenQuestion` that a
+    turn here waits for, while the turn waits, and again if the turn is resumed unanswered. The
+    question stays open if `on_question` raises. With `runner` "workers", processes of `perdure
+    worker` run turns and flows; None: $PERDURE_RUNNER, or "embedded". `Flows` uses the attribute
+    `host`. A closed Runtime runs no turn. Leaving the ``async with`` block of a Runtime waits for
+    running turns, but never for people: a turn that waits for a person is suspended. If the block
+    raises, all running turns are suspended. Another Runtime can resume suspended turns. Raises:
+    ConfigError if two agents have the same id, or for "workers" if the store is not on PostgreSQL;
+    WrongArgument for a bad name in prices, and for callbacks with a wrong signature.
     """
 
     def __init__(  # noqa: PLR0913 - each is an option of its own, and all are named
@@ -182,11 +182,11 @@ class Runtime:
         permanently: folder, file tools and instructions. Variables, file and selection that
         `workspace` omits stay unchanged; its scope can only restrict. A session without an agent in
         force needs the argument `agent`, and the agent is recorded. No agent is in force in imports
-        and, in an untrusted store, in sessions that this user's perdure did not write. In both
-        cases, the stored agent can only restrict the new agent, an open turn ends as interrupted,
-        and the session runs in `workspace` (default: the current folder). Durable: a move to
-        another workspace is stored when this returns. Raises: SessionNotFound; ConfigError if no
-        agent is given and none is in force, or for more permissions than the agent has;
+        and, in an untrusted store, in sessions that this user's perdure did not write. If no agent
+        is in force, the stored agent can only restrict the new agent, an open turn ends as
+        interrupted, and the session runs in `workspace` (default: the current folder). Durable: a
+        move to another workspace is stored when this returns. Raises: SessionNotFound; ConfigError
+        if no agent is given and none is in force, or for more permissions than the agent has;
         McpUnavailable if a server of its tools is missing; TurnOpen if the session would move
         during a turn; FlowRefusal for the session of a role until its flow is completed.
         """
@@ -225,10 +225,10 @@ class Runtime:
     async def grant(self, session: str, agent: Agent | str, *, by: str) -> None:
         """Give a session the permissions and tools of `agent` from the next turn on, and record it.
 
-        Only this call extends a session's permissions; its instructions and model stay. `by` names
-        the person who decides. Durable: everything is stored on return. Raises: SessionNotFound;
-        TurnOpen if a turn is open; ConfigError if `agent` is unknown; McpUnavailable if an MCP
-        server does not start.
+        Only this call extends a session's permissions; the session's instructions and model stay.
+        `by` names the person who decides. Durable: everything is stored on return. Raises:
+        SessionNotFound; TurnOpen if a turn is open; ConfigError if `agent` is unknown;
+        McpUnavailable if an MCP server does not start.
         """
         await self._bindings.grant((await self._store.open(session)).id, self.host.agent(agent), by)
 

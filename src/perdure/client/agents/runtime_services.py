@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 class Host:
     """The services of one runtime. `Runtime` explains the arguments.
 
-    Raises: ConfigError if two agents have the same id; WrongArgument if a callback has another
+    Raises: ConfigError if two agents have the same id; WrongArgument if a callback has a wrong
     signature.
     """
 
@@ -132,7 +132,7 @@ class Host:
         return self.agents[agent]
 
     def require_open(self, wanted: str) -> None:
-        """Raises: InvalidTransition if the runtime was closed; `wanted` is the call."""
+        """Raises: InvalidTransition if the runtime was closed; `wanted` names the call."""
         if self.is_closed:
             raise InvalidTransition("closed", wanted, is_of_runtime=True)
 
@@ -273,7 +273,7 @@ _OFFERED = "perdure.tools.mcp.server_tools"
 
 
 class Servers:
-    """The MCP servers of a runtime: agents may name those in `known`; `vault` has their secrets.
+    """The MCP servers of a runtime: agents may name servers in `known`; `vault` has the secrets.
 
     Raises: ConfigError if two servers have the same name.
     """

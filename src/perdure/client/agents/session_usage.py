@@ -113,7 +113,7 @@ async def end_if_idle(store: Store, state: StreamState, timeout_s: float | None)
 
 
 async def ending(store: Store, timeout_s: float | None) -> list[StreamId]:
-    """Return the sessions that `expire_or_end` may close: idle, or with open questions.
+    """Return the sessions that `expire_or_end` may close: idle ones, and ones with open questions.
 
     No other session can have an expired question.
     """

@@ -90,7 +90,8 @@ _CUT_OFF = {
 }
 """Log lines for a turn that ran when the event loop ended, by whether its message is stored.
 
-They are no warnings, because Python prints warnings on stderr, where a fault must print nothing.
+The lines are not logged as warnings, because Python prints warnings on stderr, where a fault must
+print nothing.
 """
 
 _log = logging.getLogger(__name__)
@@ -157,7 +158,7 @@ class Turn(Generic[OutputT]):
 
     @property
     def held(self) -> LeaseHeld | None:
-        """The error that names the other process that runs the turn; None if there is none.
+        """The error that names the other process that runs the turn; None if no other does.
 
         This process follows the turn that the other process runs: you can await it and iterate over
         its durable events, but you cannot abort it. If the process that runs the turn dies, the

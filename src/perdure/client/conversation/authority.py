@@ -42,7 +42,7 @@ else:
     workspaces = Later("perdure.client.conversation.workspace")
 
 _COMMIT = 64
-"""The most entries that a turn's commit can have for its mark to be found."""
+"""The most entries of a turn's commit; if a commit has more, its mark is not found."""
 
 _TURN_NOTES = (
     *(TurnStarted.kind, TurnFinished.kind, Interrupted.kind),
@@ -201,7 +201,7 @@ async def _turn_withheld(
 
 
 def _are_own(store: LogReader, told: Sequence[Entry], entries: Sequence[Entry]) -> bool:
-    """Whether the user's perdure wrote all of `told`, which are among `entries`."""
+    """Whether this user's perdure wrote all entries in `told`; `entries` contains them, too."""
     own = marks_of(store).own_among(entries)
     return all(entry.seq in own for entry in told)
 

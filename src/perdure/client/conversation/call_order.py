@@ -43,7 +43,7 @@ class CallOrder:
 
     @asynccontextmanager
     async def place(self) -> AsyncGenerator[None]:
-        """Run the block after earlier calls and before later ones."""
+        """Run the block after earlier calls and before later calls."""
         own: Written = running_loop().create_future()
         before = self.take(own)
         try:

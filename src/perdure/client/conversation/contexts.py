@@ -34,7 +34,8 @@ else:
     windows = Later("perdure.engine.windows")
 
 _FIRST_READ, _READ_MORE = 64, 4
-"""How many entries a context within a budget reads first, and the factor per further read."""
+"""How many entries a context within a budget reads first, and the growth factor of each next read.
+"""
 
 
 async def context_of(writer: SessionWriter, budget_tokens: int | None) -> build.Context:
@@ -80,7 +81,7 @@ async def _context_of_end(
     shaping: agent_binding.ContextSettings,
     budget_tokens: int | None,
 ) -> build.Context | None:
-    """Build the context from the end of the branch at `leaf`; None if all of it is needed."""
+    """Build the context from the end of the branch at `leaf`; None if it needs the whole branch."""
     log, id, limit = writer.reader.log, writer.reader.id, _FIRST_READ
     pinned = await pins_of(writer.reader)
     while True:

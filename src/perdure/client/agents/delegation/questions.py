@@ -1,4 +1,4 @@
-"""Questions of invoked agents; the agent that invoked them also waits for the answers."""
+"""Questions of invoked agents; the invoking agent also waits for the answers."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Restricts an invoked agent by its parent, and a session's agent by its current version.
 
 Pure. A child never has more tools, permissions or budget than its parent, so no agent gains
-permissions by invoking another one. A session never gets more than the agent that it is resumed
-with.
+permissions by invoking another one. A session never gets more rights than the agent with which it
+is resumed.
 """
 
 from __future__ import annotations
@@ -80,14 +80,14 @@ def _allowed(these: Permissions, others: Permissions) -> Iterator[str]:
 
 
 def _globs(child: tuple[str, ...], parent: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the globs that both contain; `ANY_COMMAND` in one includes all globs of the other."""
+    """Return the globs in both `child` and `parent`; `ANY_COMMAND` includes all of the other's."""
     if ANY_COMMAND in parent:
         return child
     return parent if ANY_COMMAND in child else tuple(glob for glob in child if glob in parent)
 
 
 def _roots(child: Permissions, parent: Permissions) -> tuple[str, ...]:
-    """Return the folders that both can access; ``full`` gives access to every folder."""
+    """Return the folders that both `child` and `parent` can access; ``full`` means every folder."""
     if parent.scope == "full":
         return child.roots
     if child.scope == "full":
@@ -96,7 +96,7 @@ def _roots(child: Permissions, parent: Permissions) -> tuple[str, ...]:
 
 
 def resumed_agent(kept: Agent, today: Agent) -> Agent:
-    """Restrict `kept`, the agent of a session, to `today`, the agent that resumes the session.
+    """Restrict a session's agent `kept` to the agent `today` that resumes the session.
 
     The result has the tools of `today`, so the session runs only their current code.
     """
@@ -113,7 +113,7 @@ def resumed_agent(kept: Agent, today: Agent) -> Agent:
 
 
 def missing_version(snapshot: Mapping[str, object], today: Agent, tools: ToolRegistry) -> str:
-    """Return the parts of `today`, the agent as it is now, that a session with `snapshot` lacks.
+    """Return the parts of the current agent `today` that a session with `snapshot` lacks.
 
     `tools` contains the tools of `today`. Shape: "" if only tools are missing that were added
     later.
@@ -135,7 +135,7 @@ def missing_version(snapshot: Mapping[str, object], today: Agent, tools: ToolReg
 
 
 def local_agent(today: Agent, snapshot: Mapping[str, object] | None) -> Agent:
-    """Restrict `today`, the current agent, by the snapshot of a session with no agent in force.
+    """Restrict the current agent `today` by the snapshot of a session with no agent in force.
 
     A snapshot that cannot be read, or was never valid here, restricts nothing.
     """
@@ -159,7 +159,7 @@ def _same(child: Mapping[str, str], parent: Mapping[str, str]) -> dict[str, str]
 
 
 def child_budget(own: Budget, parent: Budget, limit: int, spent: Spending) -> Budget | None:
-    """Return the budget of an invoked agent: the rest of its parent's, or its own if that is lower.
+    """Return an invoked agent's budget: the rest of its parent's budget, or its own if lower.
 
     `limit` is the current limit of the parent (0: no limit). The part of the budget that the child
     does not spend stays with the parent. Returns None if nothing of the budget is left.

@@ -39,7 +39,7 @@ _NOT_YET: Mapping[str, str] = {
     "output_schema": "perdure checks no output of agents; take it out, or say it in system_prompt",
 }
 _PROVIDERS: Mapping[str, str] = {"gemini": "google"}
-"""Relavium's names of providers that have a different name in perdure, and the names here."""
+"""Maps Relavium's names of providers to perdure's names, where the two differ."""
 
 _KEYS: Mapping[str, str] = {"max_output_tokens": "max_tokens", "instructions": "system_prompt"}
 """The key in a file for each field of an agent, if the names differ."""
