@@ -88,7 +88,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits = Limits()
     """The most turns of a session and rounds of a turn; a turn that exceeds a limit fails."""
     retry: RetryPolicy | None = None
-    """How often `model` is called at most if calls fail.
+    """How often `model` is tried at most.
 
     None: three times, or once with fallbacks.
     """

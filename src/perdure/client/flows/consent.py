@@ -63,7 +63,7 @@ def consent_judge(
 
 
 def _asking(ruling: Ruling, spec: ToolSpec, call: ToolCallPart, permissions: Permissions) -> Ruling:
-    """Return `ruling` with the grant that a person can choose, and the modes that would not ask."""
+    """Return `ruling` with the grant that a person can choose, and the modes that do not ask."""
     is_hidden = ruling.bound is not None and ruling.bound.is_hidden
     bound = Bound(is_hidden=is_hidden)
     would = {

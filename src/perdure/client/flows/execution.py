@@ -1,4 +1,4 @@
-"""Run one flow with its roles in sessions, once or until it is completed."""
+"""Runs one flow, whose roles work in sessions, once or until the flow is completed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from perdure.session.flows.run import FlowState
 
 
 class Execution:
-    """Runs the flows of one store; `equipment` has the agents, models and hooks of their roles."""
+    """Runs flows of one store; `equipment` has the agents, models and hooks of the flows' roles."""
 
     def __init__(self, host: Host, equipment: Equipment, waker: Waker | None = None) -> None:
         self.equipment = equipment
@@ -64,7 +64,7 @@ class Execution:
             raise FlowRefusal(journal.flow, told, role=role) from None
 
     def _roles(self, journal: Journal, state: FlowState) -> tuple[FlowContext, RoleTurns]:
-        """Return the shared context of the flow's turns, and its roles."""
+        """Return the shared context of the flow's turns, and the flow's roles."""
         ground, library = place_of(state).ground(journal)
         turns = RoleTurns
         if state.document is not None:  # its document is in the log and cannot be edited elsewhere

@@ -72,7 +72,7 @@ class Feeds:
     async def log_of_all(
         self, roles: Iterable[str], points: Mapping[str, FeedPoint]
     ) -> list[tuple[str, tuple[Entry, object]]]:
-        """Return the entries of all `roles`, each after its point in `points`, ordered by time."""
+        """Return the entries of `roles` after each role's point in `points`, ordered by time."""
         logs = [await self._log_of(role, points.get(role, FeedPoint(role))) for role in roles]
         return sorted((said for log in logs for said in log), key=lambda said: said[1][0].at)
 
@@ -107,8 +107,9 @@ class RoleFeed:
     Each read begins where the previous read ended. `Flow.feed` returns a feed.
 
     ``await feed.read()`` returns new and changed items; ``async for item in feed`` yields them and
-    waits for more until the flow is completed or the store closed. If an item has the id of an
-    earlier item, it replaces that item, because it has more text or now has an outcome.
+    waits for more until the flow is completed or the store closed. If a new item has the id of an
+    earlier item, it replaces the earlier item, because the new one has more text or now has an
+    outcome.
     """
 
     def __init__(
@@ -125,7 +126,7 @@ class RoleFeed:
 
     @property
     def cursor(self) -> str:
-        """The position of this feed; pass it to `Flow.feed` in any process to continue there."""
+        """The position of this feed; any process can pass it to `Flow.feed` to continue from it."""
         return encode_point(self._point)
 
     async def read(self, limit: int | None = None) -> tuple[FeedItem, ...]:

@@ -1,8 +1,7 @@
 """The handle of one flow: read its state, record decisions, run it.
 
 A decision applies to the newest state of the flow, and is rejected if the flow does not wait for
-that decision. Several processes can therefore record decisions at once, and any process can run the
-flow.
+that decision, so several processes can record decisions at once. Any process can run the flow.
 """
 
 from __future__ import annotations
@@ -292,9 +291,9 @@ def _offered(state: FlowState, role: str) -> Iterator[str]:
 async def check_grant(
     store: SessionStore, equipment: Equipment, state: FlowState, tool: GrantedTool, name: str
 ) -> None:
-    """Reject a grant of `name`, an exact command or a tool, if no role of the flow can use it.
+    """Reject a grant of the exact command or tool `name` if no role of the flow can use it.
 
-    If the agent of a role is unknown in this process, the role is assumed to be able to use it.
+    If the agent of a role is unknown in this process, the role is assumed to be able to use `name`.
     Raises: ConfigError.
     """
     argv = words_of(name) if tool == "bash" else ()

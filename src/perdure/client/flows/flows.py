@@ -230,7 +230,7 @@ class Flows:
         besides: Sequence[SideBody],
         blobs: tuple[bytes, ...] = (),
     ) -> Flow:
-        """Create the flow whose log begins with `started`, followed by the bodies `besides`."""
+        """Create the flow whose log begins with `started`, followed by the bodies in `besides`."""
         at, title = self._store.outside.clock.now_ms(), started.graph.name
         header = StreamHeader(flow, at, kind="flow", cwd=started.workspace_root, title=title)
         entries = tuple(new_side(body) for body in (started, *besides))
@@ -244,7 +244,8 @@ class Flows:
     async def outputs(self, flow: str) -> dict[str, object]:
         """Return the outputs of a document flow by output node; {} while there are none.
 
-        Shape: each output is a text, or a mapping by node if the output has several nodes.
+        Shape: each output is a text, or a mapping by node if the output node has several previous
+        nodes.
         Raises: FlowNotFound.
         """
         return await outputs_of(self._store.backend, await self.state(flow))
@@ -262,8 +263,8 @@ class Flows:
         the workspace. If the record folder of an imported flow is missing, its record is written
         below ``.perdure/records``. `settings` replace the stored settings if they differ. Raises:
         FlowNotFound if there is no such flow; FlowRefusal if the workspace or the record folder of
-        the flow is not on this machine, or came from a received file: then pass a folder as
-        `workspace`.
+        the flow is not on this machine, or came from a received file; in these cases, pass a folder
+        as `workspace`.
         """
         found = await self._require_flow(flow)
         self._equipment.check_settings(settings)

@@ -176,7 +176,7 @@ def record_in(state: FlowState, workspace: Path) -> Path:
 
 
 def relocation_bodies(state: FlowState, workspace: Path, record: Path) -> tuple[SideBody, ...]:
-    """Return the entries that bind a flow to `workspace`; empty if it is already bound to it.
+    """Return the entries that bind a flow to `workspace`; empty if the flow is already bound to it.
 
     Raises: FlowRefusal when the record folder is not in `workspace`.
     """

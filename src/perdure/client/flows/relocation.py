@@ -106,7 +106,7 @@ def _own(state: FlowState, record: Path) -> None:
 
 
 def _restored(state: FlowState, workspace: Path, contents: Mapping[str, bytes]) -> Path:
-    """Write missing files of the imported record to `workspace`; return their folder."""
+    """Write missing files of the imported record to `workspace`; return the record folder."""
     flow = state.run.flow_id
     if not workspace.is_dir():
         raise FlowRefusal(flow, f"there is no folder {workspace}; name the workspace of the flow")

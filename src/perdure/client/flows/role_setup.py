@@ -36,7 +36,7 @@ from perdure.session.ledger import InterruptPolicy
 class Equipment:
     """The agents, models and hooks that a program provides for roles. `Flows` describes the fields.
 
-    `agents` contains the agents of its runtime, by id.
+    `agents` contains the agents of the program's runtime, by id.
     """
 
     models: ModelClient
@@ -95,7 +95,7 @@ class Equipment:
     ) -> None:
         """Reject tools that `role` lacks; the tools of an unknown agent are not checked.
 
-        `begun_with` are the tools of the role at the start of its session; None before the session.
+        `begun_with` are the tools of the role at the start of its session; None before this start.
         Raises: ConfigError, which lists the role's tools.
         """
         if begun_with is None:
@@ -122,7 +122,7 @@ def agent_for(agents: Mapping[str, Agent], role: str) -> Agent | None:
 def undecided_for(
     state: FlowState, role: str, models: Sequence[str], shelf: SkillShelf
 ) -> Undecided:
-    """Return the choices that `role` still needs before it can begin; `models` are offered.
+    """Return the choices that `role` still needs before it can begin; `models` can be chosen.
 
     Blocks.
     Raises: ConfigError for a skill that cannot be read.

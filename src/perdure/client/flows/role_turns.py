@@ -75,7 +75,7 @@ from perdure.stores.session_store import SessionStore
 Setup = tuple[str, RoleConfiguration | None]
 """The workspace folder and the configuration of a role.
 
-The role's turns depend on both, and on the first entry of the session.
+The role's turns depend on this folder and configuration, and on the session's first entry.
 """
 
 LATEST = 8
@@ -421,7 +421,7 @@ async def binding_of_role(
 
 
 async def has_ended_foreign_turn(host: Host, session: StreamId) -> bool:
-    """Interrupt the open turn if it is imported or not trusted here; return whether this was so.
+    """Interrupt the open turn if it is imported or not trusted here; return whether it was.
 
     Raises: LeaseHeld while a process runs the turn.
     """

@@ -1,10 +1,10 @@
 """Selectors: models that choose the model and skills of a role, each in its own session.
 
-The session and its entry in the flow's log begin in one commit. The id of the selector's session is
-computed from flow, role and number. After a crash, the process that resumes the flow computes the
-same session id, so it finds the selector's session and does not open a second one. The selector's
-choice is read from the log of its session. Like the session of a role, the selector's session is
-hidden in lists, and is erased or retained together with the flow.
+One commit creates a selector's session and the entry about it in the flow's log. The id of the
+selector's session is computed from flow, role and number. After a crash, the process that resumes
+the flow computes the same session id, so it finds the selector's session and does not open a second
+one. The selector's choice is read from the log of its session. Like the session of a role, the
+selector's session is hidden in lists, and is erased or retained together with the flow.
 """
 
 from __future__ import annotations

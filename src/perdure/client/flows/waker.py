@@ -32,7 +32,7 @@ class _Waiting:
     def wake(self, newest: int | None) -> None:
         """Wake the task that waits.
 
-        An unknown seq (None) replaces a known seq until it is reported.
+        An unknown seq (None) replaces a known seq, and stays until it is reported.
         """
         if not self.moved.is_set() or self.newest is not None:
             self.newest = newest

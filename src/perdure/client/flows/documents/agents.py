@@ -65,7 +65,7 @@ def _faults_of(located: LocatedWorkflow, ref: str, error: ConfigError) -> Iterat
 
 
 def _wider(located: LocatedWorkflow, agents: Mapping[str, Agent]) -> Iterator[DocumentFault]:
-    """Return an error for each tool of a node that its agent lacks; MCP tools are unknown here."""
+    """Return an error for each tool of a node that the agent lacks; MCP tools are not checked."""
     for node in located.workflow.nodes:
         if not isinstance(node, AgentNode) or node.agent_ref not in agents:
             continue
