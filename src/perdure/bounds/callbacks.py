@@ -1,8 +1,8 @@
 """Calls functions of the program, and turns anything they raise into an ordinary error.
 
 A callback may raise CancelledError without being cancelled, or an exception that is not an
-`Exception`. Without this module, both errors of a callback would look like a stopped turn, and the
-turn would stay open.
+`Exception`. Without this module, a CancelledError or non-`Exception` that a callback raises would
+look like a stopped turn, and the turn would stay open.
 """
 
 from __future__ import annotations

@@ -189,7 +189,7 @@ async def erase_fact(
 async def erase_subject(
     backend: SessionStore, outside: Outside, subject: str, by: str | None
 ) -> Certificate:
-    """Erase all sessions of `subject`, their forks, and the sessions of agents they invoked."""
+    """Erase all sessions of `subject`, their forks, and the sessions of agents invoked in them."""
     asked = _request(outside, "subject", subject, by)
     certificate = await without_scratch(backend, await backend.retention.erase(asked))
     return msgspec.structs.replace(certificate, subject=subject)

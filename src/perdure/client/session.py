@@ -208,7 +208,7 @@ class Session:
         """Iterate over the session's own log in order; with `newest_first`, from the head back.
 
         The first entry is the next one after seq `after`; with `newest_first`, the next older one.
-        `kind` selects one kind, including side entries; `limit` is the maximum number of entries.
+        `kind` selects one kind, also of side entries; `limit` is the maximum number of entries.
         Raises: ValueError when `after` is less than -1, or `limit` negative.
         """
         return self._reader.entries(after, kind, newest_first=newest_first, limit=limit)
@@ -245,7 +245,7 @@ class Session:
         """Resolve `prefix` as id, seq, alias, label or beginning of an id, tried in this order.
 
         A label must be complete. The seq of an origin's entry is written ``↑3``. All other methods
-        require complete ids. Digits alone are a seq. Raises: EntryNotFound, AmbiguousId.
+        require complete ids. Digits alone are read as a seq. Raises: EntryNotFound, AmbiguousId.
         """
         return await self._reader.find(prefix)
 

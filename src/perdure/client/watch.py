@@ -364,7 +364,7 @@ class _Order:
         self._late = [event for event in events if self._is_open(event)]
 
     def merge_page(self, page: _Page, *, is_last: bool) -> Iterator[AnyEvent]:
-        """Merge the events of `page` with live ones; move the cursor with each entry."""
+        """Merge the events of `page` with live events; move the cursor with each entry."""
         for positioned, (*firsts, last) in page:
             entry = positioned.entry
             if entry.kind in _CLOSES and entry.about is not None:

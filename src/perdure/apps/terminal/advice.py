@@ -91,7 +91,7 @@ def with_commands(
     facts: Mapping[str, object] | None = None,
     commands: Mapping[str, str] = ADVICE,
 ) -> str:
-    """Return the library's message `text`, with commands in place of calls; `commands` maps them.
+    """Return the message `text` with calls replaced by commands; `commands` maps calls to commands.
 
     If `facts` lacks a value that an advice needs, the advice is not changed.
     """

@@ -85,8 +85,8 @@ def approval_lines(asked: Approval, *, limit: int | None = FEW_LINES) -> Iterato
 def past_call_lines(arguments: Mapping[str, object]) -> Iterator[str]:
     """Return all `arguments` of a past call as lines; an edit of a text is shown as a diff.
 
-    The result is empty if no argument has several lines and the call is no edit, because one line
-    of JSON is enough for such a call.
+    The result is empty for a call that is no edit and has only arguments of one line, because one
+    line of JSON is enough.
     """
     changes = _changes(arguments)
     if not any(diff for _, diff in changes) and not any(
@@ -111,7 +111,7 @@ _BEFORE_AND_AFTER = (
 
 
 def _changes(arguments: Mapping[str, object]) -> list[tuple[Mapping[str, object], str]]:
-    """Return, for each change in a call, its other arguments and a diff of the replaced text."""
+    """For each change in a call, return the arguments that are not in its diff, and the diff."""
     several = arguments.get("edits")
     listed = cast("list[object]", several) if isinstance(several, list) else []
     parts = [_change(cast("Mapping[str, object]", x)) for x in listed if isinstance(x, Mapping)]

@@ -77,7 +77,7 @@ class Composer(TextArea):
     async def _on_key(self, event: events.Key) -> None:
         """Handle keys in the order in which they were typed.
 
-        Textual's key bindings would change the order of the keys.
+        Textual's key bindings are not used, because they would change the order of the keys.
         """
         actions = {
             "enter": self.action_submit,
@@ -148,7 +148,7 @@ class Composer(TextArea):
         self.insert_text(event.text)
 
     def insert_text(self, text: str) -> None:
-        """Insert `text` at the cursor; attach it instead if it is too long to edit."""
+        """Insert `text` at the cursor; if it is too long to edit, attach it."""
         text = safe(text.replace("\r\n", "\n").replace("\r", "\n"))
         if len(text) > LONG_PASTE:
             self.post_message(self.PastedLong(text))

@@ -135,7 +135,7 @@ class Gauge(Static):
         self.update(plain(line))
 
     def hint(self, text: str, seconds: float = 0.0) -> None:
-        """Show `text` instead of the numbers for some seconds; it covers no messages."""
+        """Show `text` instead of the numbers for some seconds; this hint covers no messages."""
         self._hint = text
         if self._ending is not None:
             self._ending.stop()

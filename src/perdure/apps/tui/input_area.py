@@ -149,8 +149,8 @@ class InputArea(Vertical):
 
         Returns False if no list of completions is open.
 
-        The composer calls this directly while it handles the key, because a Textual message would
-        arrive after later keys.
+        The composer calls this method directly while it handles the key, because a Textual message
+        would arrive after later keys.
         """
         if self.offers is None:
             return False

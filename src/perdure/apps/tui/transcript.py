@@ -235,7 +235,7 @@ def _calls_in(entry: Entry) -> tuple[set[str], set[str]]:
 async def _items_of(session: Session, entries: Sequence[Entry], fold: ItemFold) -> list[Item]:
     """Return the items for stored `entries`, with the outcomes of their tool calls.
 
-    The log also contains outcomes from other branches; they are left out.
+    Outcomes from other branches, which the log also contains, are left out.
     """
     own = {entry.id: entry.seq for entry in entries if entry.stream == session.id}
     outcomes: list[Entry] = []

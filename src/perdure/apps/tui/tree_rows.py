@@ -95,7 +95,7 @@ def unfolded(state: TreeState, at: Visible) -> TreeState:
 def folded_at(state: TreeState, at: Visible) -> TreeState:
     """Return `state` after closing the branch of the line `at`.
 
-    If the line is not on a side branch, the run of rows around it is folded instead.
+    If the line is not on a side branch, only the run of rows around the line is folded.
     """
     if not isinstance(at.line, Row):
         return state

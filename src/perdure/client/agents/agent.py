@@ -97,9 +97,9 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     memory: MemoryConfig | None = None
     """What each turn recalls from earlier sessions (docs/guides/memory.md). None: nothing."""
     queue_mode: QueueModes = "one-at-a-time"
-    """Whether the messages that wait for a turn reach it one by one or together."""
+    """Whether the messages that wait for a turn reach the turn one by one or together."""
     max_output_tokens: Annotated[int, Meta(ge=1)] | None = None
-    """The longest answer that the model may write, in tokens. None: the limit of its provider."""
+    """The longest answer that the model may write, in tokens. None: the provider's limit."""
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
     """The sampling temperature, 0 to 2. None: the default of the provider."""
     restart_on_cut: bool = False

@@ -184,7 +184,7 @@ class Chat(Generic[OutputT]):
     async def steer(
         self, said: Said | InFlightMessage, *, expected_head: int | None = None
     ) -> Entry:
-        """Add a message to the running turn; the model gets it with its next call.
+        """Add a message to the running turn; the model gets the message with the next call.
 
         If the turn has just ended, the message becomes an ordinary message, unless `expected_head`
         no longer matches. Messages are stored in the order of the calls, even if `send` has not
@@ -374,7 +374,7 @@ def _require_idle(chat: Chat, host: Services, wanted: str, *, is_later: bool = F
 async def _unless_rejected(
     work: TurnWork, take_back: Callable[[], None], signals: Signals
 ) -> TurnState:
-    """Run `work`; call `take_back` if its message is rejected."""
+    """Run `work`; call `take_back` if the message of `work` is rejected."""
     try:
         return await work(signals)
     except (SecretPasted, LeaseHeld, QueueFull):

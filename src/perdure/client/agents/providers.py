@@ -56,8 +56,8 @@ def default_models(
 ) -> ModelRouter:
     """Return a client of all models that `environment` and `keyring` give access to.
 
-    ``scripted:`` works offline; all other providers are listed in `models.catalogue`. A provider's
-    library is loaded, and its key is looked up, at its first call.
+    ``scripted:`` works offline; all other providers are listed in `models.catalogue`. At the first
+    call of a provider, its library is loaded and its key is looked up.
     """
 
     def scripted() -> ModelClient:

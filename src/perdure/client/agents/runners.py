@@ -32,7 +32,10 @@ if TYPE_CHECKING:
     from perdure.client.agents.agent import Agent
 
 RunnerName = Literal["embedded", "workers"]
-"""``embedded``: turns run in this process. ``workers``: processes of `perdure worker` run them."""
+"""``embedded``: turns run in this process.
+
+``workers``: processes of `perdure worker` run the turns.
+"""
 
 RUNNER = "PERDURE_RUNNER"
 """The environment variable that names the runner of runtimes without the argument `runner`."""
@@ -113,7 +116,7 @@ class Runner(Protocol):
         agents: Iterable[Agent],
         at: int,
     ) -> int | None:
-        """Request that workers complete `flow` as `wanted` specifies; it may also use `agents`.
+        """Request that workers complete `flow` as `wanted` says; `flow` may also use `agents`.
 
         Returns the seq of the open request; None if flows run in this process. Durable: the request
         is stored on return.
@@ -142,7 +145,7 @@ class EmbeddedRunner:
     """
 
     def require(self, store: SessionStore) -> None:
-        """Accept every store, because its turns run in this process."""
+        """Accept every store, because all turns run in this process."""
 
     async def new_turn(self, turns: SessionTurns, new: NewTurn, signals: Signals) -> TurnState:
         environment = turns.environment

@@ -57,7 +57,7 @@ class Runtime:
     `agents` can be started by id, and resumed sessions get the tools of these agents. `models` is
     the client for all models (default: the providers that the environment configures). `prices`, by
     model name (or ``provider:*``), override every price list. `budget` and each field of `limits`
-    that is not the default override those of the agents. `renew_credentials` is called for another
+    that is not the default override the agents' values. `renew_credentials` is called for another
     key if a provider rejects the current key, at most once a turn. Agents may use `mcp_servers` by
     name; the servers stop with the runtime. Sessions without a message for `idle_timeout_s` are
     closed by `end_idle` and when they are resumed. `has_traced_content` adds message texts to

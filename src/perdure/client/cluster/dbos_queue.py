@@ -226,8 +226,8 @@ class DbosQueue:
     def _connected(self, conninfo: str, *, has_pooler: bool) -> psycopg.Connection:
         """Connect to the server; after the launch, wait while the server is unavailable.
 
-        DBOS itself would wait longer after each try, and notice the return of the server up to a
-        minute late.
+        Without this method, DBOS would wait longer after each try, and notice the return of the
+        server up to a minute late.
         """
         while True:
             try:

@@ -43,8 +43,8 @@ _log = logging.getLogger(__name__)
 class _Turn:
     """A turn of this worker.
 
-    `subjects` are its namespace, model and provider, to which limits apply; empty if no limit was
-    known when the turn began.
+    `subjects` are the turn's namespace, model and provider, to which limits apply; empty if no
+    limit was known when the turn began.
     """
 
     work: Work

@@ -65,8 +65,8 @@ PARK_S = 1.0
 """How long a turn that waits for a person keeps its slot, to continue after a quick answer."""
 
 _AGAIN = (LeaseHeld, LeaseLost, RequestAnswered, StoreUnavailable, TurnOpen)
-"""Errors after which work is checked again, because another process writes to the session. This may
-be a process that was declared dead and whose turn continues in this process.
+"""Errors after which work is checked again, because another process writes to the session, perhaps
+a process that was declared dead and whose turn continues in this process.
 """
 
 _log = logging.getLogger(__name__)
@@ -81,7 +81,7 @@ class _LeftOpen(Exception):
 
 
 class Performer:
-    """Does the work of one namespace in its runtime."""
+    """Does the work of one namespace in the namespace's runtime."""
 
     def __init__(self, runtime: Runtime, slots: Slots, report: ClusterReport | None = None) -> None:
         self._runtime = runtime
@@ -157,7 +157,7 @@ class Performer:
             return await self._run(work, request)
 
     async def _is_over(self, work: Work) -> bool:
-        """Whether `work` has no open turn or request, or its stop was requested."""
+        """Whether `work` has no open turn or request, or a stop of it was requested."""
         turn = (await self._store.state(work.stream)).open_turn
         if turn is not None:
             return await stop_of_turn(self._store, work.stream, turn) is not None

@@ -1,9 +1,9 @@
 """Let a thread of DBOS poll its queue only while the queue has work.
 
-DBOS polls each queue on a thread of its own, which takes 3 ms of CPU each time. With this module,
-one thread of perdure polls all queues in one statement, and the threads of DBOS wait for that
-thread. Each DBOS thread waits on the event that ends the thread; this module replaces the `wait` of
-that event. A thread that this module does not recognise waits as DBOS intends.
+DBOS polls each queue on a thread of its own, and each poll takes 3 ms of CPU. With this module, one
+thread of perdure polls all queues in one statement, and the threads of DBOS wait for that thread.
+Each DBOS thread waits on the event that ends the thread; this module replaces the `wait` of that
+event. A thread that this module does not recognise waits as DBOS intends.
 """
 
 from __future__ import annotations

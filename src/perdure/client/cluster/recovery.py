@@ -35,7 +35,7 @@ _TRIED = (
 )
 
 GIVEN_UP = ("work_failed", _TRIED)
-"""The code and text that reject a request whose work ended without an answer each time."""
+"""The error code and text for a request whose work ended without an answer each time."""
 
 
 class Recovery:

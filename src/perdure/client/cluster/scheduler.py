@@ -2,8 +2,8 @@
 
 The log contains all planned messages: a ``turn_requested`` with a due time waits in its session.
 The session for an agent's next recurring message has an id computed from the agent, the expression
-and the time. Because of this id, several processes that plan the same time create only one session
-with one request.
+and the time. Several processes that plan the same time compute the same id, so they create only one
+session with one request.
 """
 
 from __future__ import annotations

@@ -421,7 +421,7 @@ async def binding_of_role(
 
 
 async def has_ended_foreign_turn(host: Host, session: StreamId) -> bool:
-    """Interrupt the open turn if it is imported or not trusted here; return whether it was.
+    """Interrupt the open turn if it is imported or untrusted; return whether it was interrupted.
 
     Raises: LeaseHeld while a process runs the turn.
     """

@@ -38,7 +38,7 @@ class RoleFeed(Handle[AsyncRoleFeed]):
 
     @property
     def cursor(self) -> str:
-        """The position of this feed; pass it to `Flow.feed` in any process to continue there."""
+        """The position of this feed; any process can pass it to `Flow.feed` to continue from it."""
 
     def read(self, limit: int | None = None) -> tuple[FeedItem, ...]:
         """Return the items that are new or changed since the last read (about `limit`, if given).
@@ -245,7 +245,8 @@ class Flows(Handle[AsyncFlows]):
     def outputs(self, flow: str) -> dict[str, object]:
         """Return the outputs of a document flow by output node; {} while there are none.
 
-        Shape: each output is a text, or a mapping by node if the output has several nodes.
+        Shape: each output is a text, or a mapping by node if the output node has several previous
+        nodes.
         Raises: FlowNotFound.
         """
 
@@ -262,8 +263,8 @@ class Flows(Handle[AsyncFlows]):
         the workspace. If the record folder of an imported flow is missing, its record is written
         below ``.perdure/records``. `settings` replace the stored settings if they differ. Raises:
         FlowNotFound if there is no such flow; FlowRefusal if the workspace or the record folder of
-        the flow is not on this machine, or came from a received file: then pass a folder as
-        `workspace`.
+        the flow is not on this machine, or came from a received file; in these cases, pass a folder
+        as `workspace`.
         """
 
     def state(self, flow: str) -> FlowState:

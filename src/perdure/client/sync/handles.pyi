@@ -186,7 +186,7 @@ class Session(Handle[AsyncSession]):
         """Iterate over the session's own log in order; with `newest_first`, from the head back.
 
         The first entry is the next one after seq `after`; with `newest_first`, the next older one.
-        `kind` selects one kind, including side entries; `limit` is the maximum number of entries.
+        `kind` selects one kind, also of side entries; `limit` is the maximum number of entries.
         Raises: ValueError when `after` is less than -1, or `limit` negative.
         """
 
@@ -216,7 +216,7 @@ class Session(Handle[AsyncSession]):
         """Resolve `prefix` as id, seq, alias, label or beginning of an id, tried in this order.
 
         A label must be complete. The seq of an origin's entry is written ``↑3``. All other methods
-        require complete ids. Digits alone are a seq. Raises: EntryNotFound, AmbiguousId.
+        require complete ids. Digits alone are read as a seq. Raises: EntryNotFound, AmbiguousId.
         """
 
     def questions(self) -> list[OpenQuestion]:
@@ -1067,7 +1067,7 @@ class Turn(Handle[AsyncTurn[OutputT]], Generic[OutputT]):
 
     @property
     def held(self) -> LeaseHeld | None:
-        """The error that names the other process that runs the turn; None if there is none.
+        """The error that names the other process that runs the turn; None if no other does.
 
         This process follows the turn that the other process runs: you can await it and iterate over
         its durable events, but you cannot abort it. If the process that runs the turn dies, the
@@ -1154,21 +1154,21 @@ class Chat(Handle[AsyncChat[OutputT]], Generic[OutputT]):
         The turn runs in the folder of the session, even if another handle changed it. From this
         message on, `active_file`, `selection` and `variables` change the workspace, and with it
         ``{{ctx.name}}`` in the instructions and tool descriptions. A file without a selection
-        clears the selection; the file "" clears the file. A selection alone activates its own file.
+        clears the selection; the file "" clears the file. A selection alone makes its file active.
         With `at` (time or Unix milliseconds), the message waits in the log until then;
         `Turn.stored` returns once it cannot be lost. Among turns that wait for workers, those with
         a higher `priority` begin first; turns of one session stay in order. With `while_waiting`
-        "raise", awaiting or iterating the turn raises Waiting once it waits for a person. The turn
-        stays open: answer its question and await it again. With `idempotency_key`, the message
+        "raise", awaiting or iterating the turn raises Waiting once the turn waits for a person. The
+        turn stays open: answer its question and await it again. With `idempotency_key`, the message
         waits in the log while the session has another turn. A repeated call, even by another
         process, follows the first call's turn. Raises: InvalidTransition while a turn of this
-        handle runs (use `steer` or `follow_up`), or after the handle was closed; LeaseHeld while
-        `turn` runs in another process (`Turn.held`). The turn raises LeaseHeld if another process
-        has begun a turn; TurnOpen if one was interrupted (`Runtime.resume` continues it);
+        handle runs (use `steer` or `follow_up`), or if the handle is closed; LeaseHeld while `turn`
+        runs in another process (`Turn.held`). The turn raises LeaseHeld if another process has
+        begun a turn; TurnOpen if a turn was interrupted (`Runtime.resume` continues it);
         TurnFailed; and, before any write, QueueFull if too many turns wait for workers. The call
-        raises SecretPasted for a credential in a variable or, if the agent refuses it, in the
-        message (over 64 kB: by the turn). The call raises WrongArgument for an empty message, a
-        selection outside `active_file`, or the variable ``working_dir``.
+        raises SecretPasted for a credential in a variable or, if the agent refuses credentials, in
+        the message (if over 64 kB, the turn raises it). The call raises WrongArgument for an empty
+        message, a selection outside `active_file`, or the variable ``working_dir``.
         """
 
     def recover(self, turn: int | None = None) -> Turn[OutputT]:
@@ -1180,11 +1180,11 @@ class Chat(Handle[AsyncChat[OutputT]], Generic[OutputT]):
         """
 
     def steer(self, said: Said | InFlightMessage, *, expected_head: int | None = None) -> Entry:
-        """Add a message to the running turn; the model gets it with its next call.
+        """Add a message to the running turn; the model gets the message with the next call.
 
-        If the turn has just ended, the message becomes an ordinary message. `expected_head`
-        prevents this. Messages are stored in the order of the calls, even if `send` has not stored
-        its message yet. Raises: HeadConflict; WrongArgument for a message without text and media.
+        If the turn has just ended, the message becomes an ordinary message, unless `expected_head`
+        no longer matches. Messages are stored in the order of the calls, even if `send` has not
+        stored its message yet. Raises: HeadConflict; WrongArgument for an empty message.
         """
 
     def follow_up(self, said: Said | InFlightMessage) -> Entry:
@@ -1252,7 +1252,7 @@ class Chat(Handle[AsyncChat[OutputT]], Generic[OutputT]):
     ) -> Entry | None:
         """Continue from `entry` (None: before the root), as `Session.branch` does.
 
-        With `with_summary`, the model summarises the abandoned messages; `focus` names details.
+        With `with_summary`, the model summarises abandoned messages; `focus` is as in `compact`.
         Shape: None if `entry` is already the leaf. Raises: like `compact` and `Session.branch`.
         """
 
@@ -1325,11 +1325,11 @@ class Runtime(Handle[AsyncRuntime]):
         permanently: folder, file tools and instructions. Variables, file and selection that
         `workspace` omits stay unchanged; its scope can only restrict. A session without an agent in
         force needs the argument `agent`, and the agent is recorded. No agent is in force in imports
-        and, in an untrusted store, in sessions that this user's perdure did not write. In both
-        cases, the stored agent can only restrict the new agent, an open turn ends as interrupted,
-        and the session runs in `workspace` (default: the current folder). Durable: a move to
-        another workspace is stored when this returns. Raises: SessionNotFound; ConfigError if no
-        agent is given and none is in force, or for more permissions than the agent has;
+        and, in an untrusted store, in sessions that this user's perdure did not write. If no agent
+        is in force, the stored agent can only restrict the new agent, an open turn ends as
+        interrupted, and the session runs in `workspace` (default: the current folder). Durable: a
+        move to another workspace is stored when this returns. Raises: SessionNotFound; ConfigError
+        if no agent is given and none is in force, or for more permissions than the agent has;
         McpUnavailable if a server of its tools is missing; TurnOpen if the session would move
         during a turn; FlowRefusal for the session of a role until its flow is completed.
         """
@@ -1349,10 +1349,10 @@ class Runtime(Handle[AsyncRuntime]):
     def grant(self, session: str, agent: Agent | str, *, by: str) -> None:
         """Give a session the permissions and tools of `agent` from the next turn on, and record it.
 
-        Only this call extends a session's permissions; its instructions and model stay. `by` names
-        the person who decides. Durable: everything is stored on return. Raises: SessionNotFound;
-        TurnOpen if a turn is open; ConfigError if `agent` is unknown; McpUnavailable if an MCP
-        server does not start.
+        Only this call extends a session's permissions; the session's instructions and model stay.
+        `by` names the person who decides. Durable: everything is stored on return. Raises:
+        SessionNotFound; TurnOpen if a turn is open; ConfigError if `agent` is unknown;
+        McpUnavailable if an MCP server does not start.
         """
 
     def on(self, name: HookName, hook: Hook, *, is_guard: bool | None = None) -> Callable[[], None]:

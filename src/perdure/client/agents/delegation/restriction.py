@@ -80,7 +80,7 @@ def _allowed(these: Permissions, others: Permissions) -> Iterator[str]:
 
 
 def _globs(child: tuple[str, ...], parent: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the globs in both `child` and `parent`; `ANY_COMMAND` includes all of the other's."""
+    """Return the globs in both `child` and `parent`; `ANY_COMMAND` includes every glob."""
     if ANY_COMMAND in parent:
         return child
     return parent if ANY_COMMAND in child else tuple(glob for glob in child if glob in parent)
@@ -98,7 +98,7 @@ def _roots(child: Permissions, parent: Permissions) -> tuple[str, ...]:
 def resumed_agent(kept: Agent, today: Agent) -> Agent:
     """Restrict a session's agent `kept` to the agent `today` that resumes the session.
 
-    The result has the tools of `today`, so the session runs only their current code.
+    The result has the tools of `today`, so the session runs only the current code of the tools.
     """
     names = set(kept.registry.names)
     return msgspec.structs.replace(

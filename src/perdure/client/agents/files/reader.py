@@ -137,7 +137,7 @@ def _without_retry_on(nodes: YamlReader, node: YamlNode) -> YamlNode:
 class _Binding:
     """Converts the valid values of an agent file to an agent.
 
-    Each error has the line of its key.
+    Each error states the line of the invalid key.
     """
 
     def __init__(
