@@ -28,8 +28,8 @@ async def run_guarded(work: Awaitable[T]) -> T:
     """Await `work`, which is a call of a callback.
 
     In the main thread, KeyboardInterrupt is raised unchanged, and so is a SystemExit from a signal
-    handler. Any other SystemExit becomes an error of the callback, because `argparse` raises it for
-    arguments that it rejects.
+    handler. Any other SystemExit becomes an error of the callback, because `argparse` raises
+    SystemExit for rejected arguments.
     Raises: CancelledError if the calling task is cancelled; CallbackFailed if the callback raises
     an error that is not an `Exception`; any error of `work`.
     """

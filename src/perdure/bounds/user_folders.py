@@ -13,9 +13,9 @@ def user_folder(variable: str, default: str, environment: Mapping[str, str]) -> 
     """Return the user's folder ``perdure``; the folder may not exist.
 
     `variable` is the environment variable that names the base folder; a relative value is ignored,
-    as the specification requires. `default` is the base folder if the variable is not set, relative
-    to the home folder. If no environment variable contains the home folder as an absolute path, the
-    account's home folder is used.
+    as the specification requires. If the variable is not set, the base folder is `default`,
+    relative to the home folder. If no environment variable contains the home folder as an absolute
+    path, the account's home folder is used.
     Raises: ConfigError if there is no home folder.
     """
     chosen = environment.get(variable, "")

@@ -36,7 +36,7 @@ _WHERE_ALLOWED: Mapping[str, str] = {
     "allowed_domains": "chat.allowed_domains (or --allow-domain)",
     "approval": "chat.approval",
 }
-"""Maps a field of `Permissions` to the user's setting, and the option, that can allow it."""
+"""Maps a field of `Permissions` to the user's setting and the option that can allow the field."""
 
 
 class Chosen(msgspec.Struct, frozen=True):

@@ -1,7 +1,7 @@
 """The MCP servers of the user's settings and agent files.
 
-An MCP server of a project's agent comes with a cloned repository. For this reason, the server of a
-project's agent is listed, but it can be used only by naming the agent's file.
+An MCP server of a project's agent comes with a cloned repository, so it is listed, but can be used
+only by naming the agent's file.
 """
 
 from __future__ import annotations

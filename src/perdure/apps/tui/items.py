@@ -1,4 +1,4 @@
-"""The items of a transcript, computed from the events of a session, stored or live.
+"""The items of a transcript, computed from the stored or live events of a session.
 
 Pure. The items contain texts exactly as in the log; the widgets make them printable.
 """

@@ -85,7 +85,7 @@ class Bindings:
     ) -> None:
         """Record the session's own agent with the permissions and tools of `given`.
 
-        MCP servers that are not connected yet and are missing in `given` remain to be connected.
+        MCP servers that are not connected yet and are missing in `given` are still connected later.
         """
         place = kept_workspace(bound.workspace)
         whole = self.snapshot(await self._host.servers.equip(given, place.working_dir))
@@ -186,8 +186,8 @@ class Bindings:
 
         The added tools come from the agent that the runtime has now. If `given` is a different
         agent, nothing is recorded, because `given` only restricts its own chat.
-        Raises: AgentNotFound if the runtime has no such agent; McpUnavailable if a server does not
-        start; TurnOpen if a turn is open; HeadConflict if another writer appended first.
+        Raises: AgentNotFound if the runtime lacks the session's agent; McpUnavailable if a server
+        does not start; TurnOpen if a turn is open; HeadConflict if another writer appended first.
         """
         planned = {each["name"] for each in _planned_servers(bound)}
         if not planned:

@@ -393,7 +393,7 @@ def _in_order(work: TurnWork, before: Written | None) -> TurnWork:
 
 
 async def _ended(turn: Turn, agent: Agent, environment: Environment) -> None:
-    """Wait until `turn`, which is ending, and the turns of agents it invoked have ended."""
+    """Wait until `turn`, which is ending, and the turns of all agents it invoked have ended."""
     await turn.settled()
     if INVOKE_AGENT in agent.registry.names:
         await abandon_invoked(environment.store, environment.clock, environment.stream)

@@ -1,8 +1,8 @@
 """Claim work in the order of priority, and the work of each session in the order of requests.
 
 DBOS first selects the sessions whose work a worker takes, and applies the priority only within a
-session. For perdure, the requests of one session must stay in order. `claim_by_priority` replaces
-the SQL statement with which DBOS claims work by a single statement of perdure.
+session. For perdure, the requests of one session must stay in order. `claim_by_priority` makes DBOS
+claim work with a single SQL statement of perdure, in place of the statement of DBOS.
 """
 
 from __future__ import annotations

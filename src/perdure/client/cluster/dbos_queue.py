@@ -40,7 +40,7 @@ POLL_S = 0.05
 """How often a worker looks for work in each of its queues."""
 
 DONE_KEPT_S = 600
-"""How long records of ended work are kept, because work may be queued again by mistake."""
+"""How long records of ended work are kept, to recognize work that is queued again by mistake."""
 
 CONNECTIONS = 8
 CONNECT_S = 10

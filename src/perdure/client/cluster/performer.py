@@ -282,7 +282,7 @@ class Performer:
                     turn.abort()
 
     async def _requested_stop(self, work: Work, request: int | None) -> TurnStopRequested | None:
-        """Return the newest stop request for the open turn, which answers `request` if given."""
+        """Return the newest stop request for the open turn; the turn answers `request` if given."""
         store, kind = self._store, TurnStopRequested.kind
         if request is not None and not await store.entries(work.stream, request, 1, kind=kind):
             return None

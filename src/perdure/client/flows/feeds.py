@@ -42,7 +42,7 @@ class Feeds:
     async def read(
         self, role: str, after: FeedPoint | None = None, limit: int | None = None
     ) -> tuple[FeedPoint, tuple[FeedItem, ...]]:
-        """Return the items of `role` that changed after `after` (None: all), and the next point.
+        """Return the next point, and the items of `role` changed since `after` (None: all).
 
         With `limit`, a read returns about `limit` items, because related items stay together.
         The next read continues from the returned point.

@@ -1330,8 +1330,8 @@ class Runtime(Handle[AsyncRuntime]):
         interrupted, and the session runs in `workspace` (default: the current folder). Durable: a
         move to another workspace is stored when this returns. Raises: SessionNotFound; ConfigError
         if no agent is given and none is in force, or for more permissions than the agent has;
-        McpUnavailable if a server of its tools is missing; TurnOpen if the session would move
-        during a turn; FlowRefusal for the session of a role until its flow is completed.
+        McpUnavailable if an MCP server of the session is missing; TurnOpen if the session would
+        move during a turn; FlowRefusal for the session of a role until its flow is completed.
         """
 
     def resume_all(
