@@ -8,12 +8,12 @@ from typing import Any
 
 
 def nearest_name(name: str, names: Iterable[str]) -> str | None:
-    """Return the one of `names` that `name` probably means; None if no name is near."""
+    """Return the item of `names` that is most similar to `name`; None if none is similar enough."""
     difflib: Any = importlib.import_module("difflib")  # only errors need it
     like: list[str] = difflib.get_close_matches(name, list(names), 1)
     return like[0] if like else None
 
 
 def install_of(extra: str) -> str:
-    """Return the command that installs perdure with `extra`; it also works in a clone."""
+    """Return the command that installs perdure with `extra`, and its variant for a clone."""
     return f"pip install 'perdure[{extra}]' (from a clone: '.[{extra}]')"

@@ -11,7 +11,7 @@ from perdure.errors.usage import WrongArgument
 
 
 def is_utf8(text: str) -> bool:
-    """Return True if `text` can be encoded as UTF-8, and thus has no half of a surrogate pair."""
+    """Return True if UTF-8 can encode `text`, so it has no half of a surrogate pair."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -20,7 +20,7 @@ def is_utf8(text: str) -> bool:
 
 
 def unknown_parameter(owner: str, name: str, names: Iterable[str]) -> WrongArgument:
-    """Return the error for the keyword `name`, which is not one of the `names` of `owner`."""
+    """Return the error for the keyword `name`, which `owner` does not take; it takes `names`."""
     near = nearest_name(name, names)
     advice = f"did you mean {near!r}?" if near else f"it takes {', '.join(sorted(names))}"
     return WrongArgument(f"{owner} has no parameter {name!r}; {advice}", argument=name)
@@ -49,7 +49,7 @@ def wrong(owner: str, name: str, takes: str, given: object) -> WrongArgument:
 
 
 def _not_listed(name: str, takes: str, given: object) -> str:
-    """Describe `given`, which is not a list of values that the argument `name` accepts."""
+    """Describe the wrong value `given` of an argument for a list; `takes` says which list."""
     kind = type(given).__name__
     if isinstance(given, list | tuple | set | frozenset | dict):
         items = list(cast("Iterable[object]", given))

@@ -22,7 +22,7 @@ EndFailure = Literal[
     "content_filter",
     "internal",
 ]
-"""Why a turn that ran has failed."""
+"""Reasons why a turn that ran has failed."""
 
 TurnFailure = Literal[
     EndFailure,
@@ -37,10 +37,10 @@ TurnFailure = Literal[
     "mcp_unavailable",
     "request_refused",
 ]
-"""Why a turn or a requested summary failed.
+"""Reasons why a turn or a requested summary failed.
 
-The values from ``work_failed`` on say why no turn began for a message to be sent later or to
-workers (docs/guides/turns.md).
+The values from ``work_failed`` on are the reasons why no turn began for a message that was
+scheduled or sent to workers (docs/guides/turns.md).
 """
 
 
@@ -109,7 +109,7 @@ class TurnSuspended(EngineError):
 
 
 class QuestionText(Protocol):
-    """The fields of a question that `Waiting` shows; the object is a `perdure.types.Question`."""
+    """The fields of a question that the error `Waiting` shows; see `perdure.types.Question`."""
 
     @property
     def text(self) -> str:
@@ -128,7 +128,7 @@ class QuestionText(Protocol):
 
     @property
     def arguments(self) -> dict[str, object] | None:
-        """The arguments of the call to approve, secrets masked."""
+        """The arguments of the call to approve, with secrets masked."""
         ...
 
     @property
@@ -152,9 +152,10 @@ class AskedQuestion(Protocol):
 
 
 class Waiting(EngineError):
-    """The turn waits for a person. The turn stays open; await it again to wait for its end.
+    """The turn waits for a person. The turn stays open; await the turn again to wait for its end.
 
-    `question` is the oldest `OpenQuestion` that the turn waits for; `questions` are all of these.
+    `question` is the oldest `OpenQuestion` that the turn waits for; `questions` are all open
+    questions that the turn waits for.
     """
 
     code = "turn_waiting"
@@ -171,7 +172,7 @@ class Waiting(EngineError):
 class QueueFull(EngineError):
     """The namespace has too many turns that wait for workers; nothing was written.
 
-    Without `has_worker`, the message says that no worker runs. Units: `retry_after_s` is in
+    If `has_worker` is False, the message says that no worker runs. Units: `retry_after_s` is in
     seconds.
     """
 

@@ -31,8 +31,8 @@ class FlowExists(SessionExists):
 class FlowRefusal(EngineError):
     """The flow cannot do the operation in its current state; nothing was changed.
 
-    `role` is the affected role and `session` its session, or None. `is_waiting` is True if the flow
-    waits for something else. The message then says where to see what the flow waits for.
+    `role` is the affected role and `session` its session, or None. If `is_waiting` is True, the
+    flow waits for something, and the message says how to find out what the flow waits for.
     """
 
     code = "flow_refusal"

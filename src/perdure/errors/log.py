@@ -43,7 +43,7 @@ class FactNotFound(EntryNotFound):
 
 
 class AmbiguousId(SessionError):
-    """A prefix matches several ids, or a label several entries.
+    """A prefix matches several ids, or a label matches several entries.
 
     `told` is the complete error message if typing a longer prefix does not help.
     """

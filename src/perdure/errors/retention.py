@@ -21,8 +21,8 @@ class Erased(SessionError):
 class SessionHasForks(StoreError):
     """Forks share entries of the session; nothing was erased.
 
-    With `is_all_shared`, the request was to keep shared entries, but forks share all its entries
-    that are not already erased.
+    If `is_all_shared` is True, the caller wanted to keep shared entries, but forks share all
+    entries of the session that are not already erased.
     """
 
     code = "session_has_forks"

@@ -183,7 +183,7 @@ class StoreTooNew(StoreError):
 
 
 class StoreTooOld(StoreError):
-    """A perdure from before the first release wrote the store. The store was not changed.
+    """A version of perdure before the first release wrote the store. The store was not changed.
 
     With `can_be_copied`, ``perdure store copy`` copies the sessions of the old store into a new
     store.
@@ -299,7 +299,7 @@ class StoreLocked(StoreUnavailable):
 
 
 class StoreBehind(StoreUnavailable):
-    """The store has lost entries that this process has read, so its turn cannot continue."""
+    """The store has lost entries that this process has read, so the turn cannot continue."""
 
     code = "store_behind"
 

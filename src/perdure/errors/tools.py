@@ -59,7 +59,7 @@ class ApprovalStale(ToolError):
 
 
 class ToolLost(ToolError):
-    """The connection to the tool broke while it ran: its effect is unknown."""
+    """The connection to the tool broke while the tool ran, so the tool's effect is unknown."""
 
     code = "tool_lost"
 

@@ -26,7 +26,7 @@ CAPACITY = 1024
 """Maximum live events in a subscriber's buffer before snapshots replace them."""
 
 PROGRESS_CHARACTERS = 64 * 1024
-"""Snapshots keep at least this many last characters of tool progress, and complete answers."""
+"""A snapshot has complete answers, and at least this many last characters of tool progress."""
 
 Live = LiveEvent | Snapshot
 LiveObserver = Callable[[LiveEvent], object]
@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 
 class Relay(Protocol):
-    """Passes live events of this process to other processes, and their live events to the bus."""
+    """Passes live events from this process to others, and from other processes to the bus."""
 
     def shown(self, event: LiveEvent, epoch: int) -> None:
         """Pass on an event of this process, sent under lease `epoch`; never waits or raises."""
@@ -64,14 +64,14 @@ class Relay(Protocol):
         ...
 
     def call_elsewhere(self, stream: StreamId, of: int | None) -> None:
-        """Fetch events of another process's open call `of`; if None, of all calls in `stream`."""
+        """Fetch events of open call `of` of another process; `of` None means all in `stream`."""
         ...
 
     async def catch_up(self, calls: Sequence[tuple[StreamId, int]], *, is_last: bool) -> None:
-        """Pass the events of other processes' `calls`, which ended in the log, to the bus.
+        """Pass to the bus the events of `calls` of other processes that have ended in the log.
 
-        `is_last` is False if the log has newer entries. Without `is_last`, the bus therefore
-        receives only the events of calls that it knows as open.
+        `is_last` is False if the log has newer entries. If `is_last` is False, the bus receives
+        only the events of calls that the bus knows as open.
         """
         ...
 
@@ -208,7 +208,7 @@ class LiveBus:
         return subscription
 
     def observe(self, observer: LiveObserver) -> Callable[[], None]:
-        """Call `observer` with every event from now on; its exceptions are logged.
+        """Call `observer` with every event from now on; exceptions of `observer` are logged.
 
         Shape: the returned function ends the observation.
         """

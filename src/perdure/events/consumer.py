@@ -27,7 +27,7 @@ Told = AnyEvent | Mapping[str, object]
 
 ToldT = TypeVar("ToldT", bound=Told)
 Connect = Callable[[int], AsyncIterator[ToldT]]
-"""Opens a connection after a given seq, and yields the events until the connection ends."""
+"""Opens a connection, and yields the events after a given seq until the connection ends."""
 
 _CLOSING = frozenset(("agent:model_finished", "agent:tool_result", "agent:interrupted"))
 _STREAM = StreamId("followed")

@@ -28,7 +28,7 @@ class Gaps:
         self._last: dict[tuple[StreamId, int], int] = {}
 
     def missed_count(self, event: LiveEvent | Snapshot) -> int:
-        """Return how many live events of its call were lost before `event`; -1 for a repetition."""
+        """Return how many events of the call were lost before `event`; -1 for a repeated event."""
         key = (event.stream, event.of)
         if isinstance(event, Snapshot):
             self._last[key] = event.n

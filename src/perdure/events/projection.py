@@ -36,7 +36,7 @@ _COMPACTING: Mapping[str, str] = {"threshold": "auto-threshold", "overflow": "au
 """Reasons for automatic compactions, as reported to observers."""
 
 _PREVIEWED: Mapping[str, str] = {"fs_write": "path", "process": "command", "egress": "host"}
-"""Action of a tool -> name of the field with the action's preview in a question."""
+"""Action of a tool -> name of the event field that contains the preview of the action."""
 
 OTHER = "log:entry"
 """Type of the event for an entry that this version cannot read."""
@@ -182,7 +182,7 @@ def _model_called(body: ledger.ModelCalled) -> list[Told]:
 
 
 def turn_finished(body: ledger.TurnFinished, turn: EntryId | None) -> list[Told]:
-    """Return the events of the entry with this `body`, which ends the turn `turn`."""
+    """Return the events of the entry that ends the turn `turn`; `body` is the entry's body."""
     payload: dict[str, object] = {
         "stopReason": body.end,
         **_tokens_used(body.usage, body.model),

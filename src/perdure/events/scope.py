@@ -25,7 +25,7 @@ def scope() -> Facts:
 
 @contextmanager
 def within(**facts: str | int | None) -> Generator[None]:
-    """Add `facts` to the current scope inside the block; None adds nothing."""
+    """Add `facts` to the current scope inside the block; facts with the value None are skipped."""
     known = {name: value for name, value in facts.items() if value is not None}
     token = _facts.set({**_facts.get(), **known})
     try:

@@ -4,7 +4,7 @@ A durable `Event` is a projection of one log entry: the same log always gives th
 `LiveEvent` belongs to a call that is currently open (`of`: the seq of its ``model_called`` or
 ``tool_started``) and is not stored. The `Snapshot` after a reconnection contains the same
 information as the live events of its call. The durable event after a call also contains the
-information of its live events.
+information of the call's live events.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Event(ShortRepr, frozen=True):
 
 @cache
 def class_of(type_: str) -> type[Event]:
-    """Return the class in `perdure.event_types` of durable events with the type `type_`."""
+    """Return the class of `perdure.event_types` for durable events with the type `type_`."""
     name = type_.replace(":", "_").title().replace("_", "")
     made = msgspec.defstruct(name, (), bases=(Event,), module="perdure.event_types", frozen=True)
     return cast("type[Event]", made)

@@ -28,14 +28,15 @@ def wire(value: AnyEvent | Entry, kind: StreamKind = "session") -> dict[str, obj
 def wire(value: object, kind: StreamKind = "session") -> object: ...
 @takes_declared
 def wire(value: object, kind: StreamKind = "session") -> object:
-    """Return `value`, an event or another return value, as JSON data.
+    """Return `value` as JSON data; `value` is an event or another return value.
 
-    Shape: an event has ``type``, ``timestamp``, the fields of its payload, and ``sessionId``, or
-    ``flowId`` if `kind`, the kind of its stream, is "flow". A durable event also has
-    ``sequenceNumber``. A durable event has ``index`` unless it is the first event of its entry, and
-    ``more`` if another event of the entry follows. A live event also has ``of`` and ``n``. Any
-    other value becomes an object of its fields. The ``body`` of an entry becomes JSON too, or None
-    if it was erased. Paths and times are text, an error is its ``code``, ``message`` and facts.
+    Shape: an event has ``type``, ``timestamp``, ``sessionId`` and the fields of its payload. If
+    `kind`, the kind of the event's stream, is "flow", the event has ``flowId`` and no
+    ``sessionId``. A durable event also has ``sequenceNumber``. A durable event has ``index`` unless
+    it is the first event of its entry, and ``more`` if another event of the entry follows. A live
+    event also has ``of`` and ``n``. Any other value becomes an object of its fields. The ``body``
+    of an entry becomes JSON too, or None if it was erased. Paths and times become text; an error
+    becomes its ``code``, ``message`` and facts.
     Raises: WrongArgument for handles and other values without a JSON form.
     """
     if isinstance(value, Event | LiveEvent | Snapshot):

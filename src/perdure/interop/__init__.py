@@ -1,1 +1,1 @@
-"""Foreign formats."""
+"""Imports and exports of sessions, in perdure's own format and in those of other programs."""

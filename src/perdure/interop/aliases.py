@@ -176,11 +176,11 @@ class Traces:
     ) -> bool:
         """Return whether `items` begins with the recorded entries.
 
-        The items have their bodies. `known` maps item positions to entries. The result is True only
-        if these items come first, in the order of their entries. Each of them must have the same
-        content as its entry. They must include everything that was imported before. The newest
-        messages that perdure itself added may be missing from the file. Titles are ignored: a
-        session may be renamed.
+        All `items` have their bodies. `known` maps positions of matched items to entries. The
+        result is True only if the matched items come first, in the order of their entries. Each
+        matched item must have the same content as its entry. The matched items must include
+        everything that was imported before. The newest messages that perdure itself added may be
+        missing from the file. Titles are ignored: a session may be renamed.
         """
         known = {place: entry for place, entry in known.items() if entry not in self._titles}
         if not known:
@@ -242,7 +242,7 @@ def _digest(item: Item, known: Mapping[int, EntryId]) -> bytes | None:
 
 
 def _signed_text(kind: str, body: bytes) -> bytes:
-    """Return the part of a body that is hashed; only messages and titles have one."""
+    """Return the part of a body that is hashed; only messages and titles have such a part."""
     return hashlib.sha256(body).digest() if kind in _SIGNED else b""
 
 
@@ -290,7 +290,7 @@ async def own_entries(store: SessionStore, stream: StreamId) -> AsyncIterator[En
 async def foreign_ids(store: SessionStore, streams: Iterable[StreamId]) -> dict[str, EntryId]:
     """Map foreign ids to the entries of `streams`.
 
-    If several entries have an id, the last one wins.
+    If several entries have the same foreign id, the last entry wins.
     """
     ids: dict[str, EntryId] = {}
     for stream in streams:

@@ -44,8 +44,8 @@ class Base(msgspec.Struct, frozen=True):
     `has_own_leaf` means that perdure moved the leaf (the end of the conversation), so the import
     does not move it. `is_cut_off` means that the import of the part before `begin` was not
     completed. `opaque` are the entries of unreadable lines, by the digest of the line. The first
-    `copied_lines` lines are copies of the parent's entries. The items `left_out` are not added,
-    because the session has their content in its header.
+    `copied_lines` lines are copies of the parent's entries. The items in `left_out` are not added,
+    because the header of the session has their content.
     """
 
     stream: StreamId
@@ -72,7 +72,7 @@ class Added(msgspec.Struct):
 
 
 class ItemAppend:
-    """Adds the new items of `source`, a file called `name`, to a session in the state `base`."""
+    """Adds the new items of `source` to a session in the state `base`; `name` names the file."""
 
     def __init__(self, source: Source, name: str, base: Base, added: Added) -> None:
         self._source = source
@@ -132,10 +132,10 @@ class ItemAppend:
     def _leave_out_unread(self) -> None:
         """Leave out the parts of imported lines that an older version of perdure did not read.
 
-        If such a part were now appended below its parent, it would form a branch beside the later
-        messages. The children of a left-out part become children of the opaque entry of its line.
-        If the line has no opaque entry, the children of the part become children of the part's
-        parent.
+        If a part that was not read before were now appended below its parent, it would form a
+        branch beside the later messages. The children of a left-out part become children of the
+        opaque entry of its line. If the line has no opaque entry, the children of the left-out part
+        become children of the part's parent.
         """
         base, items, places = self._base, self._source.parsed.items, self._places
         if base.is_cut_off or not base.begin:
@@ -325,7 +325,7 @@ class _Places:
         return self._others[position] if seq == _ELSEWHERE else entry_id(self._stream, seq)
 
     def reference(self, position: int | None, first: int) -> Ref | None:
-        """Return a reference to the entry of the item at `position`; it may be in the same write.
+        """Return a reference to the entry of the item at `position`, even one in the same write.
 
         `first` is the seq of the write's first entry.
         """

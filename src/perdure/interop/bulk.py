@@ -71,7 +71,7 @@ async def import_content(
 ) -> AsyncIterator[ImportReport | PerdureError]:
     """Import the session in `content`, or each session if `content` has several.
 
-    Shape: the call yields the report of each session, or its error.
+    Shape: the call yields, for each session, the report or the error.
     Raises: the errors of `import_source`, if `content` is one session or cannot be read at all.
     """
     format = options.get("format", "auto")

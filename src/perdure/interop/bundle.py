@@ -92,7 +92,7 @@ async def _origins(store: SessionStore, fork: ForkPoint | None) -> list[StreamSt
 def _header(
     header: StreamHeader, origins: Sequence[StreamState], shared: Sequence[Entry]
 ) -> StreamHeader:
-    """Return `header` without its fork, with the inherited title and directory."""
+    """Return `header` without its fork point, but with the inherited title and directory."""
     title, cwd = None, None
     for origin in origins:
         title, cwd = origin.header.title or title, origin.header.cwd or cwd

@@ -40,7 +40,7 @@ def sessions_in(
     """Return the sessions in `content`, or the error of each unreadable session. This call blocks.
 
     Shape: the result is None if `content` is itself the file of one session.
-    Raises: FormatError if no session can be read; this error may come only when the first session
+    Raises: FormatError if no session can be read; this error may be delayed until the first session
     is requested from the generator.
     """
     start = content.read(0, _BEGINNING_BYTES)

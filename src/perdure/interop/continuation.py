@@ -106,7 +106,7 @@ async def original_of(
 def _safe_folder(cwd: str | None) -> str | None:
     """Return `cwd` if it is an absolute, printable path; otherwise return None.
 
-    Such a path cannot be read as an option of a command.
+    An absolute path cannot be mistaken for an option of a command.
     """
     if cwd is None or not cwd.isprintable():
         return None
@@ -115,7 +115,7 @@ def _safe_folder(cwd: str | None) -> str | None:
 
 
 def _is_own(entry: Entry) -> bool:
-    """Return whether perdure added `entry`, and `entry` changes the content of the next request."""
+    """Return whether `entry` changes the next request's content and was added by perdure itself."""
     if entry.kind == OPAQUE:
         return False
     changes = entry.lane == "tree" or entry.kind == LeafMoved.kind

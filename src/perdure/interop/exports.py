@@ -63,11 +63,11 @@ else:
 class ExportSelection(msgspec.Struct, frozen=True):
     """The selected content of a session to export, and the kinds of values to redact in it.
 
-    `leaf` alone selects the branch that ends there. With `has_all_branches`, everything is
-    exported. If `leaf` is given too, the branch that ends at `leaf` becomes the current branch.
-    Without `leaf` and `has_all_branches`, everything is exported; Markdown and workflows then
-    contain the current branch. `dialect` is the program that reads the workflow. Markdown can omit
-    tool calls with their results, and the instructions.
+    `leaf` alone selects the branch that ends at `leaf`. With `has_all_branches`, everything is
+    exported. If `leaf` and `has_all_branches` are given, the branch that ends at `leaf` becomes the
+    current branch. If neither is given, everything is exported, except that Markdown and workflows
+    contain only the current branch. `dialect` is the program that reads the workflow. Markdown can
+    omit tool calls with their results, and the instructions.
     """
 
     leaf: EntryId | None = None
@@ -132,7 +132,7 @@ def _export(bundle: Bundle, format: ExportFormat, selection: ExportSelection) ->
 async def note_export(
     store: SessionStore, stream: StreamId, path: str, selection: ExportSelection, at: int
 ) -> None:
-    """Record in the log of `stream` that it was exported to `path` as a workflow.
+    """Record in the log of `stream` that the session was exported to `path` as a workflow.
 
     Durable: the entry is stored when the call returns. Units: `at` is Unix milliseconds.
     """

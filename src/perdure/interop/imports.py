@@ -88,11 +88,11 @@ async def import_source(  # noqa: PLR0913 - each says how it is imported, most h
     bounds: Bounds = BOUNDS,
     again: bool = False,
 ) -> ImportReport:
-    """Read `source`, a file or its content, into `store`.
+    """Import `source` into `store`; `source` is a file or its content.
 
     `name` is the name of the source in the log, by default the file's name. `subject` is the person
     that a new session is about; an existing session keeps its own subject. `progress` is called
-    with the bytes read and in total, from another thread. `bounds` limit the memory that the import
+    with the bytes read so far and all bytes, in a thread. `bounds` limit the memory that the import
     uses. An erased session stays erased; if `again` is True, the import creates another session.
     Durable: everything is stored when the call returns. A small source is one commit. After a
     crash, a larger source is marked as ``importing``, and the same import continues it. A session
@@ -192,7 +192,7 @@ def _log_in(content: Content, bounds: Bounds) -> tuple[LogFile, int]:
 class _Work(msgspec.Struct, frozen=True):
     """The import of one source into a store. `added` counts the additions of all attempts.
 
-    `origin` is the session that the source continues, if perdure wrote its beginning.
+    `origin` is the session that the source continues, if perdure wrote the beginning of the source.
     """
 
     name: str
@@ -251,7 +251,7 @@ async def _import_once(store: SessionStore, work: _Work, clock: Clock) -> Import
 
 
 def _is_of(header: StreamHeader, parsed: ParsedSource) -> bool:
-    """Return whether the session of `header` was imported from a source of this format and id."""
+    """Return whether the session of `header` has the source format and source id of `parsed`."""
     described = fields_of((header.metadata or {}).get(IMPORT)) or {}
     return (
         header.fork is None
@@ -389,7 +389,7 @@ def _may_be_rewritten(state: StreamState, parsed: ParsedSource) -> bool:
 async def _relation(
     store: SessionStore, content: Content, originals: list[Original]
 ) -> tuple[FileRelation, Original | None]:
-    """Return how `content` relates to the newest stored version related to it, and that version.
+    """Return the relation of `content` to the newest related version in the store, and the version.
 
     Shape: the relation is also GROWN if only the end of an interrupted import is missing. A session
     may have been continued in several files of pi or Operator. In all other formats, a file can
@@ -489,8 +489,8 @@ def _nothing_new(work: _Work, stream: StreamId, relation: FileRelation) -> Impor
 def _may_advance(traces: Traces, parsed: ParsedSource, known: Mapping[int, EntryId]) -> bool:
     """Return whether the import may move the leaf; False if perdure itself has moved the leaf.
 
-    The import may move the leaf if an earlier import set it. It may also do so if the leaf is an
-    entry that was added here and exported, and that the file continues.
+    The import may move the leaf if an earlier import set the leaf. The import may also move a leaf
+    that perdure added and exported, if the file continues from it.
     """
     if traces.mover is None or traces.is_mover_imported:
         return True

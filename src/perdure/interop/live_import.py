@@ -234,7 +234,7 @@ class FolderFollower:
 
 
 def _with_log(path: Path, state: State) -> State:
-    """Return `state`, including the ``-wal`` file of a database, which has its newest commits."""
+    """Return `state` including the ``-wal`` file, which has the newest commits of a database."""
     if path.name.endswith(SUFFIX):
         return state
     try:

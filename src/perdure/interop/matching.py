@@ -4,11 +4,11 @@ The possible ids are computed only from the source, so the session of the source
 whatever other sessions exist.
 
 A file that perdure wrote for pi or Operator has the id of its session, and the ids of its records
-are derived from perdure's entry ids. Equal ids do not prove that perdure wrote a record. Each such
-record must also equal the record in a current export of the session, below the same parent. All new
-records in the file must come after the records that perdure wrote. A file that perdure wrote for
-Claude Code, Codex or opencode becomes a separate session. The parent of this session is the session
-that the mark in the file names.
+are derived from perdure's entry ids. Equal ids do not prove that perdure wrote a record. A record
+with an equal id must also equal the record in a current export of the session, below the same
+parent. All new records in the file must come after the records that perdure wrote. A file that
+perdure wrote for Claude Code, Codex or opencode becomes a separate session. The parent of this
+session is the session that the mark in the file names.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class _Said(NamedTuple):
 
 
 async def own_file_of(store: SessionStore, state: StreamState, source: Source) -> OwnFile | None:
-    """Return what the session contains of `source`; None if perdure did not write the file from it.
+    """Return what the session has of `source`; None if perdure did not write it from this session.
 
     Raises: SessionNotFound if the session does not exist.
     """
@@ -226,7 +226,7 @@ def _said(items: Iterable[Item]) -> Iterator[tuple[str, _Said]]:
 
 
 def _unplaced(body: bytes) -> bytes:
-    """Return `body` without its place in a source file; also remove the places of entries in it."""
+    """Return `body` without its place in a source file and without places of nested entries."""
     if b'"source":' not in body:
         return body
     try:

@@ -1,9 +1,9 @@
 """Export a session as a pi file: the lines of its original file, then additions in version 3.
 
 The export of an unchanged import has the same bytes as the imported file. A fork, or a session that
-was not imported from pi, is written from scratch. If some of its entries were read from a pi file,
-the records of that file are used. The warnings count the added lines, and the content that pi
-cannot express (records of calls and turns, questions to people, undone compactions).
+was not imported from pi, is written from scratch. For entries that were read from a pi file, the
+records of that file are used. The warnings count the added lines, and the content that pi cannot
+express (records of calls and turns, questions to people, undone compactions).
 """
 
 from __future__ import annotations

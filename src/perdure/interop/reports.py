@@ -60,9 +60,9 @@ class ImportReport(ShortRepr, frozen=True):
     """The result of an import.
 
     Shape: `entries` and `messages` count what this import added; they are 0 if the file had nothing
-    new. `malformed` are the numbers of the new lines that could not be read completely; `skipped`
-    is their number. `is_new` is True if the session did not exist before. `is_erased` is True if
-    the session or some of its entries were erased and remain erased.
+    new. `malformed` are the line numbers of the new lines that could not be read completely;
+    `skipped` is the count of these lines. `is_new` is True if the session did not exist before.
+    `is_erased` is True if the session or some of its entries were erased and remain erased.
     """
 
     session: StreamId
@@ -137,7 +137,7 @@ class ImportedFiles(ShortRepr, frozen=True):
 class ExportedFile(ShortRepr, frozen=True):
     """The result of exporting one session: the file, or the error.
 
-    Shape: `warnings` and `redacted` are the same as in `Exported`. Units: bytes.
+    Shape: `warnings` and `redacted` are the same as in `Exported`. Units: `size_bytes` is in bytes.
     """
 
     session: StreamId

@@ -47,11 +47,11 @@ async def restore(
     """Import the session of `log` into `store`.
 
     `subject`, if given, becomes the subject of the session. If the session was erased, nothing is
-    imported unless `again` is set; then the session gets another id.
+    imported unless `again` is set; with `again`, the session gets another id.
     Units: each commit contains about `piece_bytes` bytes of the file.
     Durable: the whole file is stored when the call returns. A session with turns is created by a
-    separate commit, because turns need its lease. After a crash between two commits, the same
-    import continues.
+    separate commit, because turns need the lease of the session. After a crash between two commits,
+    the same import continues.
     Raises: LeaseHeld if another import of the session is running. Raises FormatError if the entries
     to append do not form a valid log, or if the file was changed meanwhile. Other errors are those
     of ``SessionStore.commit``.

@@ -37,7 +37,7 @@ class Original(msgspec.Struct, frozen=True):
 
     @property
     def seqs(self) -> frozenset[int]:
-        """The seqs of the ``import_source`` entries of its parts."""
+        """The seqs of the ``import_source`` entries that refer to the parts."""
         return frozenset(part.entry.seq for part in self.parts)
 
     @property

@@ -1,4 +1,4 @@
-"""Compute the same sums as ``sums`` with numpy, for all texts of a corpus at once."""
+"""Compute the same sums as the module ``sums``, but with numpy for all texts at once."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _ASKS = bytes(cues & Cue.ASKS > 0 for cues in range(256))
 """Table for ``bytes.translate`` that gives 1 for the cues of a text that ends with a question."""
 
 _ROUNDING = 1e-9
-"""Tolerance for rounding: the best scores are added up again, in the order of ``sums``."""
+"""Tolerance for rounding: the best scores are summed again, in the same order as in ``sums``."""
 
 
 class ArraySums:

@@ -1,4 +1,4 @@
-"""Episodes: the parts of a session between its ends; the first begins at the session's start.
+"""Episodes: a session can end several times, and the part before each end is an episode.
 
 `EpisodeFold` counts the entries of an episode; `episodes_in` returns recorded episodes. No I/O.
 """
@@ -32,7 +32,7 @@ class _AgentOnly(msgspec.Struct):
 
 
 _agent_only = msgspec.json.Decoder(_AgentOnly)
-"""Decodes only the agent's id: its snapshot is long, and a recall may read thousands of them."""
+"""Decodes only the agent's id: a snapshot is long, and a recall may read thousands of them."""
 
 _BINDINGS = frozenset((each.kind, each.version) for each in (SessionStarted, AgentBound))
 
@@ -41,13 +41,13 @@ _SUMMARY = b'"summary"'
 
 
 class Episode(ShortRepr, frozen=True, kw_only=True):
-    """A part of a session between two of its ends; the first begins at the session's start.
+    """A part of a session, up to one of its ends; a session can end several times.
 
-    Shape: `id` is the id of the last entry; for a closed session, this is its ``session_ended``.
-    The history of the episode consists of the entries `first` to `last` in the log of `session`;
-    the counts cover these entries. `extraction` is the state of the extraction of facts by the
-    agent's extractor; None without an extractor. `extraction_problem` is the reason why the
-    extraction failed.
+    Shape: `id` is the id of the episode's last entry; for a closed session, this is the
+    ``session_ended`` entry. The history of the episode consists of the entries `first` to `last` in
+    the log of `session`; the counts cover these entries. `extraction` is the state of the
+    extraction of facts by the agent's extractor; None without an extractor. `extraction_problem` is
+    the reason why the extraction failed.
     Units: Unix milliseconds.
     """
 
@@ -143,7 +143,7 @@ def next_first(episodes: Iterable[Entry], before: int) -> int:
 
 
 def _seq_of(note: Entry) -> int | None:
-    """Return the seq of the entry that `note` refers to; None for one of another session.
+    """Return the seq of the entry that `note` refers to; None if it is in another session.
 
     Only a forged side entry refers to an entry of another session.
     """

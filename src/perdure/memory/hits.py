@@ -23,12 +23,13 @@ from perdure.stores.search.recall_plan import Recalled
 class Why(ShortRepr, frozen=True, omit_defaults=True):
     """The reasons why a text was recalled.
 
-    `terms` are the words of the question that the text contains. `neighbours` are those words that
-    only the neighbouring texts of the session contain. `speaker` is True if a person named in the
-    question said the text. `date` is the closeness of the text's time to the time that the question
-    names, from 0 to 1. `time` is True if the question asks for a time and the text names a time.
-    `vector` is the similarity in meaning between the question and the text with its neighbours, a
-    number from -1 to 1. `vector` is None if no embedder was used, or if the text has no vector yet.
+    `terms` are the words of the question that the text contains. `neighbours` are the words of the
+    question that only the neighbouring texts in the session contain. `speaker` is True if a person
+    named in the question said the text. `date` is the closeness of the text's time to the time that
+    the question names, from 0 to 1. `time` is True if the question asks for a time and the text
+    names a time. `vector` is the similarity in meaning between the question and the text with its
+    neighbours, a number from -1 to 1. `vector` is None if no embedder was used, or if the text has
+    no vector yet.
     """
 
     terms: tuple[str, ...] = ()
@@ -51,11 +52,11 @@ class MemoryHit(ShortRepr, frozen=True):
     `text` is the whole text of the entry. For a long entry, `text` is the best passage, which
     begins at the character `start`. `source` is the file of a passage of a knowledge folder.
     `sources` are the entries that a fact comes from; for an episode, the id of the episode, which
-    is its last entry. For a fact, `entry_id` is its id, and `session_id` is the log of the facts of
-    its subject.
-    Units: `at` is in Unix milliseconds. For a text, `at` is the time when the text was said, or
-    else stored. For a fact, `at` is the time from which the fact is true. Shape: a higher `score`
-    is better; scores are comparable within one recall only.
+    is its last entry. For a fact, `entry_id` is the id of the fact, and `session_id` is the log
+    that contains all facts about the same subject.
+    Units: `at` is in Unix milliseconds. For a text, `at` is the time when the text was said or, if
+    that is unknown, stored. For a fact, `at` is the time from which the fact is true. Shape: a
+    higher `score` is better; scores are comparable within one recall only.
     """
 
     session_id: StreamId

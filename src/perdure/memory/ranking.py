@@ -1,11 +1,11 @@
 """Rank the texts of a corpus for a question.
 
-The score of a text includes its neighbours in the session (their words, weighed by distance), the
-text alone, and its session as a whole. The score also rises if the question names the speaker of
-the text or the time of its session. The score rises if the question asks "when" and the text names
-a time, or if the previous text asks something. With an embedder, the score rises if the text is
-near to the question in meaning. The constants come from measurements
-(docs/decisions/0059-recall.md); a small change of a constant has little effect.
+The score of a text is the sum of scores for the words of three parts: the text with its neighbours
+in the session (weighed by distance), the text alone, and the whole session. The score also rises if
+the question names the speaker of the text or the time of its session. The score rises if the
+question asks "when" and the text names a time, or if the previous text asks something. With an
+embedder, the score rises if the text is near to the question in meaning. The constants come from
+measurements (docs/decisions/0059-recall.md); a small change of a constant has little effect.
 
 ``arrays`` (with numpy) and ``sums`` (without numpy and vectors) compute the sums over all texts.
 """
@@ -137,7 +137,7 @@ class Size(NamedTuple):
 
 
 class Sums(Protocol):
-    """The scores of all texts of a corpus that a scope allows."""
+    """The scores of those texts of a corpus that a scope allows."""
 
     @property
     def size(self) -> Size:
@@ -147,8 +147,8 @@ class Sums(Protocol):
     def add(self, counts: Counts, named: Mapping[int, float]) -> Having:
         """Add the counts of a class of words; return how many texts and sessions contain it.
 
-        `named` maps sessions to the weight that these words have there. In all other sessions, the
-        weight is 1.
+        `named` maps a session to the weight that the class has in this session; in sessions that
+        are not in `named`, the weight is 1.
         """
         ...
 
@@ -229,7 +229,7 @@ def saturated(form: Saturation, count: float, length: float) -> float:
 def _speakers(
     corpus: Corpus, question: Question, weight: float
 ) -> tuple[list[Spoken], dict[str, dict[int, float]]]:
-    """Return the texts of the named speakers, and the weights of their names in their sessions."""
+    """Return the texts of the named speakers, and the weight of each name in its sessions."""
     spoken: list[Spoken] = []
     named: dict[str, dict[int, float]] = {}
     known = [author for author in question.names if author in corpus.authors]

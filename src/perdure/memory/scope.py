@@ -10,7 +10,10 @@ from typing import Literal, Protocol
 import msgspec
 
 ScopeName = Literal["subject", "agent", "namespace"]
-"""``subject``: one person, or none. ``agent``: one agent, of every subject. ``namespace``: all."""
+"""``subject`` means one person or none; ``agent`` means one agent with every subject.
+
+``namespace`` means all memory of the namespace.
+"""
 
 
 class Scoped(Protocol):

@@ -35,8 +35,8 @@ class Similarity(NamedTuple):
 def similarity(corpus: Corpus, meaning: Meaning) -> Similarity | None:
     """Return the similarity of every text; 0 for a text whose vectors are missing.
 
-    Return None if all vectors are missing, or if the question's vector is 0, as a static vector of
-    unknown words is.
+    Return None if all vectors are missing, or if the question's vector is 0. The question's vector
+    is 0 if a static embedder knows no word of the question.
     """
     vectors = corpus.vectors.get(meaning.model)
     if vectors is None or not vectors.number:
@@ -63,7 +63,7 @@ def similarity(corpus: Corpus, meaning: Meaning) -> Similarity | None:
 
 
 def cosines(meaning: Meaning, vectors: Sequence[array[float] | None]) -> list[float | None]:
-    """Return the cosine between a question and each vector; None for one that is not comparable."""
+    """Return the cosine of a question with each vector; None if a vector is not comparable."""
     asked = np.array(meaning.vector, np.float32)
     found: list[float | None] = []
     for vector in vectors:

@@ -102,7 +102,7 @@ class PlainSums:
                 yield corpus.texts_of(session)
 
     def _smoothed(self, found: dict[int, float]) -> dict[int, float]:
-        """Return the frequencies `found`, each also added, weighted, to the neighbouring texts."""
+        """Return `found` with a weighted share of each frequency added to neighbouring texts."""
         corpus, smooth = self._corpus, dict[int, float](found)
         for columns, weights in ((corpus.after, BEFORE), (corpus.before, AFTER)):
             for column, weight in zip(columns, weights, strict=True):

@@ -29,8 +29,9 @@ class Provider(msgspec.Struct, frozen=True):
 
     `package` is the module that the extra `extra` installs. The key comes from the first of
     `key_variables` that is set, and the address from the first of `url_variables`. A key is
-    required only if `needs_key`, and only at `default_url`, because a server at another address may
-    need no key. `key_name` is the provider that owns the key, if it is another provider.
+    required only if `needs_key` is True and the address is `default_url`; a server at another
+    address may need no key. `key_name` is the provider that owns the key, if it is another
+    provider.
     """
 
     name: str

@@ -60,7 +60,7 @@ def find_key(
 
 
 def account_of(provider: Provider) -> str:
-    """Return the name that the provider's key has in the keyring, which is also its file name."""
+    """Return the name of the provider's key in the keyring; the key file has the same name."""
     return provider.key_name or provider.name
 
 

@@ -42,8 +42,9 @@ class PriceList:
 class ListedPrice(msgspec.Struct, frozen=True):
     """A price from the current list.
 
-    `price` is None if the list does not contain the model. It is valid for calls with up to `most`
-    tokens; larger calls have the price of another tier. `most` is None if there is no other tier.
+    `price` is None if the list does not contain the model. `price` is valid for calls with up to
+    `most` tokens; larger calls have the price of another tier. `most` is None if there is no other
+    tier.
     """
 
     price: Price | None = None
@@ -53,7 +54,8 @@ class ListedPrice(msgspec.Struct, frozen=True):
 class _KeptPrices(msgspec.Struct):
     """Cached prices that were looked up in the list.
 
-    They are valid for one state of the package and for one day, because prices may have dates.
+    The cached prices are valid for one state of the package and for one day, because prices may
+    have dates.
     """
 
     package: str
@@ -66,7 +68,7 @@ _kept = _KeptPrices("", "")
 
 @contextmanager
 def kept_prices(file: Path, day: str) -> Generator[None]:
-    """Use the prices that were looked up on `day` and cached in `file`; add new ones at the end.
+    """Use the prices that `file` caches for `day`; at the end, add new prices to `file`.
 
     The cache is useful because loading the list takes longer than the rest of a command. A file
     that cannot be read or written is not an error.

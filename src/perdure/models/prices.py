@@ -1,7 +1,7 @@
 """Compute the cost of model calls from the first source of prices that knows the model.
 
-All money is whole micro-cents (1e-8 US dollars), so sums are exact. A model without a price has no
-cost: None, never 0. This module makes no network request: a `Pricing` client uses the price list
+All money is whole micro-cents (1e-8 US dollars), so sums are exact. The cost of a model without a
+price is None, never 0. This module makes no network request: a `Pricing` client uses the price list
 that it has.
 """
 
@@ -111,7 +111,7 @@ class CostCalculator:
 
 
 def unpriced(model: str, usage: Usage) -> int | None:
-    """Return only the cost that the provider reported for a call; this is a `Cost`."""
+    """Return only the cost that the provider reported for a call; this function is a `Cost`."""
     return usage.cost_microcents
 
 

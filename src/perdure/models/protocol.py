@@ -109,7 +109,7 @@ Delta = TextDelta | ThinkingDelta | ToolCallDelta | UsageUpdate | StreamEnd
 class ModelClient(Protocol):
     """A client of language models.
 
-    It may serve many models and many calls at the same time.
+    A client may serve many models and many calls at the same time.
     """
 
     def info(self, model: str) -> ModelInfo:

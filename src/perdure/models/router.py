@@ -103,8 +103,8 @@ class ModelRouter:
     async def load(self, models: Iterable[str]) -> None:
         """Create the clients that serve `models`, in a thread: loading a library takes seconds.
 
-        A provider that is not set up raises no error in this call. The model call that needs the
-        provider raises the error.
+        A provider that is not set up raises no error in this call, but in the model call that needs
+        the provider.
         """
         for model in models:
             if model not in self._prepared:

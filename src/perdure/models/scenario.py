@@ -136,9 +136,9 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     """The answers of the model ``scripted:<name>``.
 
-    The reply is the first of `rules` whose conditions are true. If there is none, and the request
-    does not ask for a summary, the reply is an item of `sequence`; its index is the number of
-    assistant messages in the request.
+    The reply is the first of `rules` whose conditions are true. If no rule matches, and the request
+    does not ask for a summary, the reply is an item of `sequence`; the index of the item is the
+    number of assistant messages in the request.
     """
 
     name: str
@@ -152,7 +152,7 @@ class Situation(msgspec.Struct, frozen=True):
     """The facts about a request that conditions test.
 
     Shape: `results` are the tool results at the end of the request, and `result_tools` are the
-    names of their tools. Both are empty if the request ends with user text.
+    names of their tools. `results` and `result_tools` are empty if the request ends with user text.
     """
 
     answers: int
@@ -182,7 +182,7 @@ def situation_of(request: ModelRequest, answers: int | None = None) -> Situation
 
 
 def asks_summary(request: ModelRequest) -> bool:
-    """Return whether `request` asks for a compaction; then it quotes a conversation as text."""
+    """Return whether `request` asks for a compaction, and so quotes a conversation as text."""
     newest_user = _last_index(request.messages, "user")
     if newest_user != len(request.messages) - 1:
         return False
@@ -191,7 +191,7 @@ def asks_summary(request: ModelRequest) -> bool:
 
 
 def uncut(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Return `messages` without interrupted parts of answers and the requests to continue them.
+    """Return `messages` without interrupted parts of answers and without requests to continue.
 
     An answer that was interrupted and continued therefore appears once, as its last part.
     """

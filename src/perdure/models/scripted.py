@@ -1,9 +1,9 @@
 """The scripted model, which answers from scenarios without a network; the default is ``echo``.
 
 The reply to a request depends only on the request (``scenario``). The model remembers how often a
-step with a failure count has failed for each request. It also remembers counts over the beginning
-of a conversation, because every request repeats the beginning. An answer late in a conversation
-therefore takes no longer than an early one, and a new process gives the same answer.
+step with a failure count has failed for each request. The model also remembers counts over the
+beginning of a conversation, because every request repeats the beginning. An answer late in a
+conversation therefore takes no longer than an early one, and a new process gives the same answer.
 """
 
 from __future__ import annotations
@@ -349,7 +349,7 @@ def _begin_with(messages: Sequence[Message], known: Sequence[Message], upto: int
 
 
 def estimated_tokens(request: ModelRequest, heard: Heard | None = None) -> int:
-    """Estimate the tokens of `request`, whose messages have the counts `heard`, from the bytes."""
+    """Estimate the tokens of `request` from its bytes; `heard` are the counts over its messages."""
     heard = Heard().and_then(request.messages) if heard is None else heard
     total = len((request.system or "").encode())
     total += sum(len(msgspec.json.encode(tool)) for tool in request.tools)

@@ -35,7 +35,7 @@ from perdure.session.messages import (
 )
 
 INVALID_JSON = "__invalid_json__"
-"""Name of the only argument if a call's arguments are no JSON object; it contains their text.
+"""Name of the single argument that contains the text of arguments that are no JSON object.
 """
 
 MOST_TOKENS = 2**40
@@ -138,7 +138,7 @@ _CallMaker = Callable[[_Call], ToolCallPart | None]
 
 
 def _joined(pieces: list[str]) -> str:
-    """Join `pieces`, also in the list itself, so that the next call is cheap; return the text."""
+    """Return the text of `pieces`, and make it the only piece, so that the next call is cheap."""
     pieces[:] = ["".join(pieces)]
     return repair_unicode(pieces[0])
 

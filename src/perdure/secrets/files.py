@@ -16,10 +16,10 @@ NAME = (
 
 
 def word(*words: str, no: str = r"\w") -> str:
-    """Return a pattern for one of `words` that does not follow any of the characters `no`.
+    """Return a pattern for a word in `words` that follows none of the characters in `no`.
 
-    `re` finds a letter faster than a word boundary, so the pattern tests the boundary after the
-    word.
+    `re` finds a letter faster than a word boundary, so the pattern first matches the word and then
+    looks back at the character before the word.
     """
     return "|".join(f"{each}(?<!{no}{each})" for each in words)
 
@@ -37,8 +37,8 @@ BY_NAME: tuple[tuple[str, str], ...] = (
         rf"(?i)(?<=[\w.\"'-]){NAME}[\w.-]{{0,30}}[\"']\s?,\s{{0,20}}[\"']([^\s\"']{{6,200}})[\"']\s?\)",
     ),
 )
-"""Pairs of patterns. The first one occurs in every match of the second one. The second one starts
-with the name of a secret and has one group, the secret.
+"""Pairs of patterns. The first pattern of a pair occurs in every match of the second pattern. The
+second pattern starts with the name of a secret and has one group, the secret.
 """
 
 _NAMED = rf"[\w.-]{{0,60}}{NAME}[\w.-]{{0,30}}"

@@ -33,7 +33,7 @@ def usable_keyring() -> ModuleType | None:
 def _is_without_backend(platform: str, environment: Mapping[str, str]) -> bool:
     """Return whether no backend can work; on Linux, all built-in backends need a session bus.
 
-    The user may also have configured a backend that works, or installed one as a package.
+    The result is also False if the user configured a backend, or installed one as a package.
     """
     if platform != "linux" or "PYTHON_KEYRING_BACKEND" in environment:
         return False

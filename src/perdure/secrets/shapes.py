@@ -41,7 +41,7 @@ class Find(NamedTuple):
 
 
 PLACEHOLDER = r"\[[a-z]+(?:-[a-z]+)*-[0-9]+\]"
-"""Matches the replacement of a masked value, which consists of its kind and its number."""
+"""Matches the replacement of a masked value: the kind of the value and a number."""
 
 MARKED: dict[str, str] = {
     # kind: the whole key of that kind, up to its last character
@@ -66,14 +66,20 @@ MARKED: dict[str, str] = {
     ),
 }
 IGNORING_CASE = ("(?i)", "(?im)")
-"""How a case-insensitive pattern begins. The letters in such a pattern are lower case."""
+"""How a case-insensitive pattern begins.
+
+All letters in a case-insensitive pattern are lower case.
+"""
 
 BEGINS = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrtbf]))"
-"""Matches at the start of a word, also after an escaped line feed in JSON that JSON contains."""
+"""Matches at the start of a word, also after an escape such as a line feed in nested JSON."""
 
 
 def _begun(text: str) -> str:
-    """Return a pattern for `text` at the start of a word. For speed, it searches `text` first."""
+    """Return a pattern for `text` at the start of a word.
+
+    For speed, the pattern searches `text` first.
+    """
     return rf"{text}(?:(?<![A-Za-z0-9]{text})|(?<=\\[nrtbf]{text}))"
 
 
@@ -90,11 +96,11 @@ MARKED_BEGIN = (
     r"|h(?:f_|v[sbr]\.)|api_org_|n(?:pm_|tn_)|d(?:op_v1_|api[a-f0-9]|p\.)|fo1_"
     r"|S(?:G\.|K[a-f0-9]{8})|key-[a-f0-9]|lin_|PMAK-|EAA|bot[0-9]{8}|[0-9]{8,10}:AA)"
 )
-"""Matches the start of each marked key, up to the first character that other words lack."""
+"""Matches the shortest beginning of a vendor's key that ordinary words do not have."""
 
 _AFTER_OTHER = rf"(?<![A-Za-z0-9]){MARKED_BEGIN}"
 _AFTER_ESCAPE = rf"(?<=\\[nrtbf]){MARKED_BEGIN}"
-"""Matches the start of a marked key after an escape. One pattern for both is many times slower."""
+"""Matches the start of a key after an escape. One pattern for both cases is many times slower."""
 
 _TOKEN = rf"{_begun('eyJ')}[\w-]{{10,}}+(?P<rest>\.[\w-]{{10,}}(?:\.[\w-]*)?)?"
 """A match is a JSON web token if it has the group `rest`. A match without `rest` consumes its whole
@@ -106,8 +112,8 @@ _ENDS_VALUE = r"""\s"'`,;<>|\\"""
 _QUOTES = "“”„‟‘’‚‛«»‹›「」『』《》〈〉＂＇"  # noqa: RUF001, the marks of other scripts are meant
 """Typographic quotation marks.
 
-A mark at the start of a value is not part of it. Neither is a mark at the end that only punctuation
-follows.
+A mark at the start of a value is not part of the value. A mark at the end is not part of the value
+if only punctuation follows the mark.
 """
 
 _AFTER_QUOTE = ".!?:)]}…。，、；：！？）】〕"  # noqa: RUF001, the marks of other scripts are meant
@@ -229,8 +235,8 @@ _NAME_HINT = (
     r"(?:pass|pwd|secret|token|credential|key|kennwort|contrase|wachtwoord|mot[ _-]de[ _-]passe"
     r"|senha)(?=[\w.-]{0,45}+(?:\\?[\"'\]])?\s{0,3}[:=,])"
 )
-"""Matches in every name of a secret, in lower case, after which a value may follow. This is many
-times faster than searching for the names.
+"""Matches in every name of a secret, in lower case, after which a value may follow. This pattern is
+many times faster than a search for the names.
 """
 
 _BEFORE_KEY = (
@@ -240,7 +246,7 @@ _BEFORE_KEY = (
 _ENTROPIC_HINTS = ("key", "auth", "sig", "pass", "salt", "seed")
 
 ENTROPY_BITS = 3.2
-"""Minimum bits per character of a value to count as random if only its name is a hint."""
+"""A value counts as random from this many bits per character, if its name is the only hint."""
 
 
 def finds(text: str) -> Iterator[Find]:

@@ -22,7 +22,7 @@ SERVICE = "perdure"
 """The service name of perdure in the keyring."""
 
 VARIABLE = "PERDURE_SECRET_"
-"""Prefix of a secret's environment variable; its name follows in capital letters."""
+"""Prefix of a secret's environment variable; the secret's name follows in capital letters."""
 
 SHORTEST = 6
 """Shorter values are scrubbed only in plain, URL and JSON form, not in other encodings."""
@@ -33,7 +33,7 @@ Lookup = Callable[[str], str | None]
 """Returns the value of an account in the keyring, or None."""
 
 Drop = Literal["removed", "absent", "unread", "kept"]
-"""The outcome. ``unread``: the keyring could not be read; ``kept``: it refused the removal."""
+"""Outcome of a removal: ``unread`` means an unreadable keyring, ``kept`` a refused removal."""
 
 
 def in_keyring(account: str) -> str | None:
@@ -137,7 +137,7 @@ class Taint:
         return fill_references(text, self.value)
 
     def took(self, name: str, form: str) -> None:
-        """Remember `form`, another form in which the secret `name` was sent, for `scrub`."""
+        """Remember for `scrub` that the secret `name` was also sent in the form `form`."""
         self._names.setdefault(form, name)
 
     def scrub(self, text: str) -> str:

@@ -44,7 +44,7 @@ class Kind(msgspec.Struct, frozen=True):
     """The values that an annotation accepts; `words` describe them in error messages.
 
     If `fits` is None, every value is accepted. `misfit` finds the part of a value that does not
-    match: it returns the name of the part, the `Kind` that is expected there, and the part.
+    match: it returns the name of the part, the `Kind` that the part should have, and the part.
     """
 
     words: str
@@ -333,7 +333,7 @@ def takes_all_declared(known: C) -> C:
 
 
 def takes_all_declared_but(*leaving: str) -> Callable[[C], C]:
-    """Like `takes_all_declared`, but skip the parameters `leaving`, which the methods check."""
+    """Like `takes_all_declared`, but skip parameters in `leaving`; the methods check these."""
 
     def guarded(known: C) -> C:
         _guard_methods(known, leaving)

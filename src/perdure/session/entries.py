@@ -1,10 +1,11 @@
 """Entries: the immutable records of a log, and the form of an entry before it is appended.
 
-The entries of two lanes are numbered together, by one ``seq`` without gaps. *Tree* entries are the
+The entries of both lanes share one numbering, ``seq``, which has no gaps. *Tree* entries are the
 conversation: each has a parent (None at a root) and becomes the leaf, from which the conversation
 continues. *Side* entries describe the conversation, or the entry that ``about`` names, and are
-never parents. Only a side entry of kind ``leaf`` moves the leaf. Entries are always ordered by
-``seq``, never by time. ``kinds`` defines the tree kinds, ``notes`` and ``ledger`` the side kinds.
+never parents. Of the side entries, only those of kind ``leaf`` move the leaf. Entries are always
+ordered by ``seq``, never by time. ``kinds`` defines the tree kinds, ``notes`` and ``ledger`` the
+side kinds.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     def is_erased(self) -> bool:
         """Return True if the body was erased: an erased body is empty, an appended body never is.
 
-        Exception: an opaque entry can be empty from the start, and then looks like an erased entry.
+        Exception: an opaque entry that was empty from the start looks like an erased entry.
         """
         return not self.body
 

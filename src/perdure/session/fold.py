@@ -1,7 +1,7 @@
 """Fold entries into state: labels, current settings, compaction, context window.
 
 `window_of` defines which context window is correct. Stores find the same window without reading the
-whole branch; tests compare them with `window_of`.
+whole branch; tests compare each window of a store with the result of `window_of`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ContextWindow(msgspec.Struct, frozen=True):
     are the pins that are not in `entries`. Stores do not fill `pins` and `pinned`; the caller fills
     them. A window read with a limit contains only the newest `entries`. With a limit, `earlier`
     counts the entries between the hidden entries and `entries`. With a limit, `undone` also
-    contains those undone compactions that come after the compaction in force.
+    contains the undone compactions after the newest compaction that was not undone.
     """
 
     leaf: EntryId | None
@@ -65,7 +65,7 @@ def window_of(path: Sequence[Entry], undone: frozenset[EntryId] = frozenset()) -
     """Return the context window of the branch `path` (its tree entries from root to leaf).
 
     An erased compaction hides nothing. A compaction keeps nothing if its first kept entry is not on
-    the branch before the compaction; the window then starts with the compaction itself.
+    the branch before the compaction; in this case, the window starts with the compaction itself.
     """
     state = BranchState()
     for entry in path:

@@ -92,7 +92,7 @@ def entry_place(entry: str) -> tuple[StreamId, int]:
 
 
 def is_number(reference: str) -> bool:
-    """Return True if `reference` has only digits: then it is a seq, never a prefix of an id."""
+    """Return True if `reference` has only digits; a number is a seq, never a prefix of an id."""
     return reference.isascii() and reference.isdigit()
 
 
@@ -108,7 +108,7 @@ def number_of(reference: str) -> int | None:
 
 
 def blob_hash(content: bytes) -> str:
-    """Return the name under which a store has `content`: ``sha256-`` and 64 hex digits."""
+    """Return the name under which a store stores `content`: ``sha256-`` and 64 hex digits."""
     return blob_hash_of((content,))
 
 

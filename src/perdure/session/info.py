@@ -56,16 +56,17 @@ ORIGINS: Mapping[str, tuple[Origin, ...]] = {
 """Scope of a list -> the origins of the sessions in it."""
 
 IDLE_ORIGINS = tuple(origin for origin in ORIGINS["all"] if origin != "import")
-"""The origins of sessions that can end as idle."""
+"""The origins of sessions that perdure can end because they are idle."""
 
 TITLE_LENGTH = 60
 """Maximum length of the name of a session without a title.
 
-Such a name is the start of the first user message, without attached texts.
+The name of a session without a title is the start of the first user message, without attached
+texts.
 """
 
 _MASKED = 2_000
-"""Number of characters of a message that are searched for secrets before a title is cut."""
+"""Number of characters of a message that are searched for secrets before its title is cut."""
 
 _SPACE = (
     "\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
@@ -147,7 +148,7 @@ class SessionInfo(ShortRepr, frozen=True):
 
     @property
     def is_role(self) -> bool:
-        """Return True for the session of a role in the flow `parent`, but not for a fork of it."""
+        """Return True for the session of a role in the flow `parent`, but False for its forks."""
         return self.origin == "role" and self.id.startswith(f"{self.parent}__")
 
     @property
@@ -354,7 +355,7 @@ def is_command(text: str) -> bool:
 
 
 def _first_of(before: str | None, entry: Entry) -> str | None:
-    """Return the session's first text after user message `entry`; `before` is the text until then.
+    """Return a session's first text, given the text `before` and the next user message `entry`.
 
     A slash command counts only if there is no other text.
     """
@@ -454,8 +455,8 @@ def is_found(info: SessionInfo, cwd: str | None, query: str | None) -> bool:
     """Return True if `info` belongs to `cwd` and its name or id contains `query`.
 
     The match is case-insensitive. A `cwd` or `query` of None matches all sessions. Erased sessions
-    never match. The query is compared with the stored name, so the query ``[redacted]`` matches
-    only a name that is stored that way.
+    never match. The query is compared with the stored name, so the query ``[redacted]`` does not
+    match a name that is masked only for display.
     """
     if info.status == "erased" or (cwd is not None and info.cwd != cwd):
         return False

@@ -39,11 +39,11 @@ class TreeBody(msgspec.Struct, frozen=True, omit_defaults=True):
 class Compaction(TreeBody, frozen=True, omit_defaults=True):
     """A summary that replaces everything before `first_kept` in the context.
 
-    `first_kept` is None if no entry before the compaction stays in the context. `retained` contains
-    messages that stay verbatim in the context in place of the entries before the compaction (from
-    newer versions of pi). Nothing is deleted: hidden entries stay on the branch. `kept` counts the
-    messages before the compaction that stay in the context. `own_summary` is the text of the model,
-    set if `summary` also contains context added by a flow.
+    `first_kept` is None if no entry before the compaction stays in the context. `retained` (from
+    newer versions of pi) contains messages that stay verbatim in the context and replace the
+    entries before the compaction. Nothing is deleted: hidden entries stay on the branch. `kept`
+    counts the messages before the compaction that stay in the context. `own_summary` is the text
+    that the model wrote. It is set only if `summary` also contains context that a flow added.
     """
 
     kind: ClassVar[str] = "compaction"
@@ -111,9 +111,9 @@ class _TakesRawJson(type(TreeBody)):
 class Custom(TreeBody, frozen=True, omit_defaults=True, metaclass=_TakesRawJson):
     """The state of an extension; it is never in the context. `data` is any JSON value.
 
-    `raw_json` is JSON to store byte for byte, including values that Python cannot represent:
-    integers of any size, repeated keys, ``data:`` addresses. The function `raw_data` returns this
-    JSON unchanged.
+    `raw_json` is JSON to store byte for byte, including values that `data` cannot contain: integers
+    of any size, repeated keys, ``data:`` addresses. The function `raw_data` returns this JSON
+    unchanged.
     Raises: WrongArgument if `raw_json` is not JSON or contains half of a surrogate pair, which
     cannot be read back. Raises WrongArgument if both `data` and `raw_json` are given.
     """

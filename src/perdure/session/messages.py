@@ -300,7 +300,7 @@ def tool_result(
 
 
 def _check_value(value: _T, kind: type, what: str) -> _T:
-    """Return `value` if it is a `kind`; any other value could be stored, but not read or sent.
+    """Return `value` if its type is `kind`; other values could be stored, but not read or sent.
 
     Raises: WrongArgument.
     """

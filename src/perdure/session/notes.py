@@ -36,7 +36,7 @@ WithdrawalReason = Literal["aborted", "cancelled", "expired", "failed", "interru
 """How the turn of an unanswered question ended; "cancelled" if a program withdrew the question."""
 
 ALLOW_FLOW = "allow-flow"
-"""The answer that allows a call and grants its subject (a command, tool or writes) for the flow."""
+"""The answer that allows a call, and also this command, tool or writes for the whole flow."""
 
 ALLOWING = frozenset(("allow", "always", ALLOW_FLOW))
 """The answers to an approval that allow the call."""
@@ -241,7 +241,7 @@ class ContentErased(SideBody, frozen=True, omit_defaults=True):
     Shape: `ranges` are the first and last sequence numbers of the erased ranges. Entries of the
     kinds `KEPT_WHEN_ERASED` keep their bodies, because these bodies contain only the structure of
     the log. `is_whole` means that the whole session was erased and cannot continue. `certificate`
-    names the record of everything erased.
+    is the name of the record that lists everything erased.
     """
 
     kind: ClassVar[str] = "content_erased"
@@ -254,7 +254,7 @@ class ContentErased(SideBody, frozen=True, omit_defaults=True):
 
 
 KEPT_WHEN_ERASED = frozenset((LeafMoved.kind, ContentErased.kind))
-"""Kinds whose bodies survive an erasure: they contain only entry ids, and that it happened."""
+"""Kinds whose bodies survive an erasure: they contain only entry ids and facts of the erasure."""
 
 
 class NodeEntered(SideBody, frozen=True, omit_defaults=True):

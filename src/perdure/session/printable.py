@@ -41,7 +41,7 @@ def reveal(text: str) -> str:
 
 
 def json_escaped(document: str) -> str:
-    r"""Return the JSON `document` with DEL, C1 and bidi characters as ``\uXXXX``, equal in value.
+    r"""Return the JSON `document`, equal in value, with DEL, C1 and bidi characters as ``\uXXXX``.
 
     DEL, C1 and bidi characters occur only inside the strings of a document, and JSON itself escapes
     C0.

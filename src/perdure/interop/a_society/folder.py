@@ -33,7 +33,7 @@ STATE = [".a-society", "state"]
 """Path of a workspace's state folder, which has a subfolder with flow folders for each project."""
 
 SELECTORS = "selectors"
-"""The folder with the selectors' transcripts; only written, as other programs have none."""
+"""The folder with the selectors' transcripts; never read, as other programs write none."""
 
 Data = dict[str, Any]
 

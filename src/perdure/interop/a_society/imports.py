@@ -38,7 +38,7 @@ async def import_flow(
 
     `improvement` is the order in which the roles review the flow, if the review had already begun.
     If an erased stream had the id of a new stream, `above` maps this id to the epoch of the erased
-    stream. The leases of the new stream get higher epochs than that.
+    stream. The leases of the new stream get higher epochs than the erased stream had.
 
     Durable: the flow is stored when the call returns. Units: `at` is Unix milliseconds. Raises:
     SessionExists if the flow is already in the store.

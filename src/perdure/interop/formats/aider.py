@@ -66,7 +66,7 @@ def sessions_in(content: Content) -> Iterator[Content]:
 def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
     """Parse the run in `content`.
 
-    If `content` has the heading of another run, it counts as text.
+    If `content` has the heading of another run, this heading counts as text.
     """
     reader = _Reader(content)
     reader.read()

@@ -29,7 +29,7 @@ IMPORT = "import"
 REDACTED = "redacted"
 """Key in a header's metadata for the list of replacements.
 
-Also the type of the side entry that replaces an original.
+``redacted`` is also the type of the side entry that replaces an original.
 """
 
 _PATH_CHARS = 12
@@ -40,7 +40,7 @@ ItemBody = Message | TreeBody | SideBody | bytes
 
 
 class Item(msgspec.Struct, gc=False):
-    """A future entry, read from the line `number` of its source, which begins at byte `offset`.
+    """A future entry, read from line `number` of the source; the line begins at byte `offset`.
 
     `parent` and `about` are positions of items. `references` maps each field of the body that names
     an entry to the position of that entry's item. Items of the same line have different values of

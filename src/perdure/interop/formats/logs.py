@@ -32,11 +32,11 @@ _GIVING = AUTHORITY_KINDS | {Note.kind}
 
 _CHANGED = "it was changed while it was read"
 _SOME_BYTES = 64 * 1024
-"""Units: bytes of lines. The entries of about so many bytes are checked together."""
+"""Units: bytes. Entries whose lines have about this total size are checked together."""
 
 
 class LogStretch(msgspec.Struct, frozen=True):
-    """Consecutive entries, and those blobs that they reference first in the file."""
+    """Consecutive entries, and the blobs that no earlier entry of the file references."""
 
     entries: tuple[Entry, ...]
     blobs: tuple[bytes, ...]
@@ -110,7 +110,7 @@ class LogFile:
     def has_authority(self, first: int) -> bool:
         """Return whether an entry from seq `first` on could grant permissions.
 
-        This assumes that the user wrote the entry.
+        The result assumes that the user wrote the entry.
         """
         return self._last_authority >= first
 
@@ -131,7 +131,7 @@ class LogFile:
     def stretches(self, first: int, stream: StreamId, piece_bytes: int) -> Iterator[LogStretch]:
         """Yield the entries from seq `first` on, in pieces of about `piece_bytes`.
 
-        The call returns them as entries of `stream`.
+        The yielded entries belong to `stream`.
         """
         entries: list[Entry] = []
         blobs: list[bytes] = []

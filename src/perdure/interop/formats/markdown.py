@@ -150,7 +150,7 @@ class _Answer(msgspec.Struct, frozen=True):
 
 
 def _answers(transcript: Transcript, lines: Iterable[TranscriptLine]) -> dict[int, _Answer]:
-    """Map the ``id()`` of each call object to its result: the first later one with its call id."""
+    """Map the ``id()`` of each call to its result: the first later result with the same call id."""
     waiting: dict[str, Called] = {}
     found: dict[int, _Answer] = {}
     for line in lines:
@@ -285,7 +285,7 @@ def quote(text: str) -> str:
 def inert(text: str) -> str:
     """Return `text` as Markdown that ends every construct it opens, without HTML.
 
-    Its headings are lowered below the levels that perdure uses. Code stays code only if every
+    Headings of `text` are lowered below the levels that perdure uses. Code stays code only if every
     renderer reads it as code: a block whose fence starts a line, or a span that ends on the line
     where it began.
     """
@@ -314,8 +314,8 @@ def _code_length(lines: Sequence[str], at: int) -> int:
     """Return the number of lines of the fenced code that begins at line `at`; 0 if none does.
 
     Code whose fence is not indented extends to its closing fence, or to the end of the text.
-    Indented code may belong to a list item, which can end it earlier. Indented code therefore
-    counts only if it ends at the same line with and without the list.
+    Indented code may belong to a list item, and the end of the item can end the code earlier.
+    Indented code therefore counts only if it ends at the same line with and without the list.
     """
     opened = _FENCE.match(lines[at])
     if opened is None or "`" in lines[at][opened.end() :]:
@@ -348,7 +348,7 @@ def _inert_stretch(lines: Sequence[str]) -> list[str]:
 
 
 def _is_ambiguous(line: str) -> bool:
-    """Return whether a renderer could read a code span from `line` into later lines."""
+    """Return whether a renderer could read a code span from `line` to a later line."""
     if "\\`" in line or "|" in line:
         return True
     ends = [0, *(end for _, end in _code_spans(line))]

@@ -37,7 +37,7 @@ class Bundle(msgspec.Struct, frozen=True):
 
     Shape: `entries` have the seqs 0, 1, 2, … of the stream in `header`, which is never a fork.
     `aliases` maps foreign ids to entries. `stored_ids` maps entry ids of the bundle to the ids in
-    the store, if these differ. They differ for a fork and for a single branch.
+    the store, if these differ. The ids differ for a fork and for a single branch.
     """
 
     header: StreamHeader
@@ -89,7 +89,7 @@ def _lines(bundle: Bundle) -> Iterator[bytes]:
 
 
 class Named(msgspec.Struct, frozen=True):
-    """The content of a line with foreign ids of entries."""
+    """The content of a line that maps foreign ids to entries."""
 
     aliases: Mapping[str, EntryId]
 

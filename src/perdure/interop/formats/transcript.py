@@ -55,10 +55,10 @@ from perdure.session.notes import (
 
 _BRIEF_CHARS = 160
 _STATES = frozenset({"langgraph.checkpoint"})
-"""Types of custom entries that hold the serialized state of a program: named, not shown."""
+"""Types of custom entries with the serialized state of a program; only their names are shown."""
 
 STATE = "state"
-"""The role of their lines."""
+"""Role of the transcript lines for entries with the serialized state of a program."""
 
 _TOLD = frozenset(
     note.kind
@@ -72,7 +72,7 @@ _TOLD = frozenset(
         ToolFinished,
     )
 )
-"""Side entries that a transcript shows, or that are about a file and not the session."""
+"""Kinds of side entries that do not count as omitted: shown ones, and those about a file."""
 
 
 class Said(msgspec.Struct, frozen=True, tag="text"):
@@ -133,10 +133,10 @@ Piece = Said | Thought | Medium | Called | Result | Strange
 class TranscriptLine(msgspec.Struct, frozen=True, omit_defaults=True):
     """One entry of the tree.
 
-    Shape: `id` is the id in the store: a fork shares entries of other sessions. `role` is the role
-    of the message, `STATE`, or else the kind of the entry. `first_kept` is the number of the first
-    entry that a compaction keeps, or None if it keeps no earlier entries. `is_outside` means that
-    the line is never sent to a model.
+    Shape: `id` is the id in the store, which names another session if a fork shares the entry.
+    `role` is the role of the message, `STATE`, or else the kind of the entry. `first_kept` is the
+    number of the first entry that a compaction keeps, or None if it keeps no earlier entries.
+    `is_outside` means that the line is never sent to a model.
     Units: `at` is Unix milliseconds, `cost_microcents` 1e-8 US dollars.
     """
 

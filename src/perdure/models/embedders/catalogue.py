@@ -29,7 +29,7 @@ def embedder_of(
 ) -> Embedder:
     """Return the embedder `name`; a relative folder in the name is below `folder`.
 
-    For a local embedder, this reads its files.
+    If the embedder is local, the call reads the embedder's files.
     Raises: ConfigError if the name is invalid or the embedder is not available.
     """
     check_name(name)

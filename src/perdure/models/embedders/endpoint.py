@@ -35,7 +35,8 @@ class _Answer(msgspec.Struct):
 class EmbeddingEndpoint:
     """An `Embedder` that sends requests to ``{address}/embeddings``.
 
-    `is_local_open` allows an address in the local network, because the configuration names it.
+    `is_local_open` allows an address in the local network; it is for an address that the user
+    configured.
 
     Raises: ConfigError if the address is not allowed.
     """
@@ -76,7 +77,7 @@ class EmbeddingEndpoint:
     async def _answer(self, texts: Sequence[str]) -> HttpResponse:
         """Send one request.
 
-        Raises: EgressError if it fails.
+        Raises: EgressError if the request fails.
         """
         body = {"model": self._name, "input": list(texts), "encoding_format": "float"}
         headers = {"content-type": "application/json", "accept": "application/json"}

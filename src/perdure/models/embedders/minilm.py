@@ -31,7 +31,10 @@ from perdure.models.embedders.weights import (
 )
 
 Forward = Callable[[NDArray[np.int64], NDArray[np.int64]], Floats]
-"""Returns the vector of each token in a batch. Its arguments are the token ids and their mask."""
+"""Returns the vector of each token in a batch.
+
+The arguments are the token ids and the mask of the tokens.
+"""
 
 _AT_ONCE = 16
 

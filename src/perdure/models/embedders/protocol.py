@@ -31,7 +31,7 @@ class Embedder(Protocol):
         ...
 
     async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """Return a vector for each of `texts`, all of the same length."""
+        """Return a vector for each of `texts`; all vectors have the same length."""
         ...
 
 

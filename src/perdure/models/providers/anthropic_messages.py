@@ -1,7 +1,7 @@
 """A client for Anthropic's messages API.
 
 The module is imported at first use, because its SDK takes two seconds to load. Older models think
-within a token budget. For these models, the API requires that a request repeats the reasoning that
+within a token budget. For older models, the API requires that a request repeats the reasoning that
 preceded the open tool calls. If the reasoning is no longer in memory (in another process), the
 request is sent without thinking. Newer models decide themselves how much to think, and accept
 requests with or without the reasoning.
@@ -29,7 +29,7 @@ LEAST_BUDGET_TOKENS = 1024
 """The smallest budget the API accepts."""
 
 LEAST_ANSWER_TOKENS = 1024
-"""Tokens that the thinking budget must leave for the answer, because the limit covers both."""
+"""Tokens that thinking must leave for the answer: one limit covers thinking and answer."""
 
 _BUDGET_TOKENS: Mapping[ThinkingLevel, int] = {
     "minimal": LEAST_BUDGET_TOKENS,

@@ -27,7 +27,7 @@ async def ask_uncompressed(request: httpx2.Request) -> None:
 
 
 async def bound_answer(response: httpx2.Response) -> None:
-    """Reject `response` if it is compressed, and stop reading it at the limit."""
+    """Reject `response` if it is compressed, and stop reading `response` at the size limit."""
     coding = response.headers.get("content-encoding", "identity").strip().lower()
     if coding != "identity":
         await response.aclose()

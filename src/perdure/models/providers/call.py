@@ -218,7 +218,7 @@ class WireClient(ABC):
         """Return whether to send the schema of the answer to this server.
 
         Only a provider's own server is known to accept a schema; other servers may reject it. For
-        them, only the system prompt requests an answer of that form.
+        other servers, only the system prompt requests an answer in the form of the schema.
         """
         if not self._address.startswith(PROVIDERS[self.own_provider].default_url):
             return False

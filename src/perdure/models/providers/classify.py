@@ -99,9 +99,9 @@ def model_error(
 ) -> ModelError:
     """Convert `error`, raised while `model` was called at `address`, to a `ModelError`.
 
-    `has_begun` is True if part of an answer had arrived. In this case, a missing end means that the
-    answer was interrupted; otherwise, it means that there was no answer at all. `silence` is the
-    message for a read that timed out. `secrets` are removed from all texts.
+    `has_begun` is True if part of an answer had arrived. A missing end means an interrupted answer
+    if `has_begun` is True, and no answer at all if `has_begun` is False. `silence` is the message
+    for a read that timed out. `secrets` are removed from all texts.
     """
     if isinstance(error, ModelError):
         return error

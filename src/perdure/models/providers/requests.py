@@ -106,7 +106,7 @@ class _Media:
         self._sendable = sendable
 
     def content(self, part: ours.MediaPart) -> list[UserContent]:
-        """Return `part` as the request contains it: a text with its name, then its bytes."""
+        """Return `part` in the form of a request: a text with the part's name, then the bytes."""
         data = self._held.get(part.handle)
         name = _shown(part.name or "attachment")
         if data is None:

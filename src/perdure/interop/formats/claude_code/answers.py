@@ -2,9 +2,9 @@
 
 Claude Code writes each block of an answer as a separate line. In its file, the parent of a tool's
 result is the block with the call, so with two parallel calls the second call and the first result
-are siblings. The branch to the next answer would then omit a result. The import therefore makes the
-newest part of the answer the parent of each block and result. The blocks come first, then the
-results, in the order in which they were written.
+are siblings. If the import kept these parents, the branch to the next answer would omit a result.
+The import therefore makes the newest part of the answer the parent of each block and result. The
+blocks come first, then the results, in the order in which they were written.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ class Answers:
     def end_at(self, node: int | None) -> int | None:
         """Return the item that becomes the parent of the children of `node`.
 
-        This is the newest part of the answer that contains `node`, or `node` if none does.
+        The result is the newest part of the answer that contains `node`, or `node` if no answer
+        contains it.
         """
         if node is None:
             return None

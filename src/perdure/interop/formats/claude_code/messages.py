@@ -63,7 +63,7 @@ def assistant_of(record: Fields, message: Fields, parts: tuple[Part, ...]) -> Me
     The usage of the returned message counts the whole answer. Claude Code writes a block when the
     block is complete, mostly before the stop reason is known. If the stop reason is missing, it is
     derived from the content of the block. An answer in a file that perdure wrote for Claude Code
-    gets no usage, because the original session already counts it.
+    gets no usage, because the original session already counts this usage.
     """
     is_ours = text_in(message, "id") == f"{WRITTEN_HERE}{text_in(record, 'uuid')}"
     has_failed = flag_in(record, "isApiErrorMessage")

@@ -392,7 +392,7 @@ def _user(reader: Reader, record: Record, hung_on: int | None) -> int:
 def _started_agent(fields: Fields) -> Fields | None:
     """Return metadata with the session of the subagent that returned this tool result.
 
-    Return None if no subagent with its own session returned it.
+    Return None if no subagent with its own session returned the result.
     """
     session = name_in(fields, "sessionId")
     agent = name_in(object_in(fields, "toolUseResult") or {}, "agentId")

@@ -1,8 +1,8 @@
 """Read Cursor's chats: rows of ``state.vscdb``, one for each message and one for the chat.
 
 A chat lists its messages in order. Each answer, thought or tool call is a separate message. If
-Cursor is generating an answer, only the messages before it are read. Encryption keys of Cursor's
-service are removed from the row of the chat.
+Cursor is generating an answer, only the messages before this answer are read. Encryption keys of
+Cursor's service are removed from the row of the chat.
 Source: public programs that read the database, as of 2026.
 """
 

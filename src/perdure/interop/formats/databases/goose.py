@@ -214,7 +214,7 @@ class Reader(LineReader):
         return bodies
 
     def _summary(self, said: list[Part]) -> ItemBody:
-        """Convert a message from Goose to the model: a compaction's summary, or another message."""
+        """Convert a message that only the model sees: a compaction's summary or another one."""
         text = "\n\n".join(part.text for part in said if isinstance(part, TextPart))
         if self._has_hidden and text:
             self._has_hidden = False

@@ -181,7 +181,7 @@ class Reader(LineReader):
     def _id_of(self, message: Fields) -> str:
         """Return the id of `message`.
 
-        Zed gives ids only to messages of people, and removes them on edits.
+        Zed gives ids only to messages of people, and removes the id when a message is edited.
         """
         own = name_in(object_in(message, "User") or {}, "id")
         if own is not None:
@@ -276,7 +276,8 @@ def _answer_and_results(
 def _part(item: object, media: Media) -> Part:
     """Return a piece of content as a message part.
 
-    The only key of the piece is its kind. Before version 0.3.0, the field `type` is its kind.
+    The only key of the piece is the kind of the piece. Before version 0.3.0, the field `type` is
+    the kind.
     """
     fields = fields_of(item) or {}
     kind, value = next(iter(fields.items()), ("", None))

@@ -1,7 +1,7 @@
 """The index of an archive: one page that lists and searches the pages of many sessions.
 
 Like the pages of the sessions, the index loads no other file: its rows are JSON in the page. A
-script shows them as text nodes.
+script shows the rows as text nodes.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _texts_of(piece: Piece) -> Iterator[str | None]:
 
 
 def page_name(session: StreamId) -> str:
-    """Return the file name of a session's page; a hash replaces an id that is no file name."""
+    """Return the file name of a session's page; a hash replaces ids that cannot be file names."""
     if _PLAIN.fullmatch(session) and session != INDEX.removesuffix(".html"):
         return f"{session}.html"
     return f"{blob_hash(session.encode())[:_HASHED]}.html"

@@ -2,8 +2,8 @@
 
 All content of a transcript is data: JSON in the file without a single ``<``, shown as text nodes or
 as Markdown that a sanitizer cleaned. A content security policy in the page forbids every script,
-style, image, frame, form and connection that is not part of the page. Only that sanitizer may
-convert strings to markup.
+style, image, frame, form and connection that is not part of the page. Only this sanitizer of
+Markdown may convert strings to markup.
 """
 
 from __future__ import annotations

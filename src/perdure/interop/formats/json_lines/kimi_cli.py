@@ -81,7 +81,7 @@ class Reader(LineReader):
     def finish(self) -> ParsedSource:
         """Return the parsed source.
 
-        It has no session id; only the path of the file contains the id.
+        The parsed source has no session id; only the path of the file contains the id.
         """
         return self.draft.finish(SourceHeader(), self._leaf)
 
@@ -116,7 +116,7 @@ def _answer(parts: tuple[Part, ...], fields: Fields) -> Message | None:
 
 
 def _call(item: object) -> Part:
-    """Convert the tool call in `item`; without an id or name it becomes an unknown part."""
+    """Convert the tool call in `item`; a call without an id or name becomes an unknown part."""
     fields = fields_of(item) or {}
     function = object_in(fields, "function") or {}
     written = text_in(function, "arguments") or ""

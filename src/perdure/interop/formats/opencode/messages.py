@@ -71,7 +71,7 @@ def said_by_person(parts: Iterable[object], media: Media) -> Message | CustomMes
 
 
 def summary_in(parts: Iterable[object]) -> str:
-    """Return the joined text of `parts`, the parts of a compaction summary."""
+    """Return the joined text of `parts`, which are the parts of a compaction summary."""
     found = (fields_of(part) or {} for part in parts)
     return "\n\n".join(
         text

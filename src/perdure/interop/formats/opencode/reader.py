@@ -54,7 +54,7 @@ _document = msgspec.json.Decoder(_Document)
 
 
 def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
-    """Parse the export in `content`; return only malformed lines if it is invalid or truncated."""
+    """Parse the export in `content`; if it is invalid or truncated, return only malformed lines."""
     reader = _Reader(content)
     try:
         document = _document.decode(content)

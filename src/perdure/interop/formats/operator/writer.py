@@ -58,7 +58,7 @@ class SourceFile(msgspec.Struct, frozen=True):
 def is_current(content: bytes) -> bool:
     """Return whether records of version 3 can be added to the file `content`.
 
-    They can also be added after a header without a version, the form in Operator's documentation.
+    Records can also be added after a header without a version, as in Operator's documentation.
     """
     for line in lines_of(content):
         fields = fields_of(read_line(line.content).value)

@@ -3,9 +3,9 @@
 A record may name a parent that comes later in the file, is missing, or is part of a cycle. Each
 record is placed (added to the tree) once, after its parent if the record has one. While a record
 waits for its parent, only its place in the file is stored (``SourceDraft.release_line``); the
-record is read again when its parent is placed. Then `Linker.place_next` places the waiting records
-one at a time, so that the caller can process items in between. This module does not depend on a
-file format.
+record is read again when its parent is placed. `Linker.place_next` places the waiting records one
+at a time, so that the caller can process items between two of these records. This module does not
+depend on a file format.
 """
 
 from __future__ import annotations
@@ -112,9 +112,9 @@ class Linker:
     def link(self, record: Record, leaf: int | None, *, has_gap: bool) -> bool:
         """Place `record` as `add` does. A record without ids becomes a child of `leaf`.
 
-        If unreadable lines came before the record (`has_gap`), `leaf` becomes the parent if the
-        record's parent is missing. Returns True if `has_gap` is True and the record is not placed
-        yet.
+        If `has_gap` is True (unreadable lines came before the record) and the record's parent is
+        missing, `leaf` becomes the parent. Returns True if `has_gap` is True and the record is not
+        placed yet.
         """
         if has_gap:
             record.fallback = leaf

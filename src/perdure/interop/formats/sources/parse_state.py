@@ -154,8 +154,8 @@ class SourceDraft:
     ) -> int:
         """Make an item of `record`, and return its position.
 
-        The item at `hangs_on` becomes its parent, or the item that a side item is about.
-        `otherwise` is an alternative body that ``Items.choose`` can select later.
+        `hangs_on` is the position of the parent or, for a side item, of the item that the side item
+        is about. `otherwise` is an alternative body that ``Items.choose`` can select later.
         """
         known = None
         if references is not None:

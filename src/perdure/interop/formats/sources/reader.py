@@ -55,8 +55,8 @@ class Reader(Protocol):
     def take_plain(self, fields: Fields, number: int, offset: int, length: int, /) -> bool:
         """Fast path: add the line `fields` if it has the most common form, else return False.
 
-        The effect is the same as that of `take`, but the call is faster. It does not place records
-        that wait for their parents.
+        The effect is the same as that of `take`, but the call is faster. The fast path does not
+        place records that wait for their parents.
         """
         ...
 
@@ -154,7 +154,8 @@ def read_source(
 ) -> Source:
     """Read `content` once with the reader that `make` creates.
 
-    For a small source, the result has the bodies of the items; for a larger one, only their places.
+    For a small source, the result has the bodies of the items; for a larger source, it has only the
+    places of the items.
     """
     if content.length <= bounds.whole_bytes:
         content = Held(content.read(0, content.length), content.name)
