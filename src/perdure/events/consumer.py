@@ -1,9 +1,9 @@
 """State of a consumer that misses no event, although its connection may break or lose events.
 
 A consumer applies new events and skips repeated events. If an event is missing, the consumer
-reconnects and continues with the events after the seq `resume_after`. A consumer therefore applies
-every event of the log exactly once. The consumer's state is a few numbers, regardless of the
-session's length.
+reconnects and continues with the events after the seq `resume_after`. In this way, a consumer
+applies every event of the log exactly once. The consumer's state is a few numbers, regardless of
+the session's length.
 """
 
 from __future__ import annotations

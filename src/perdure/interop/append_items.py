@@ -120,7 +120,7 @@ class ItemAppend:
     def has_only_known(self) -> bool:
         """Return whether the session already has all items of the file's new part.
 
-        This is the case if the new part comes from an export of this session.
+        The session has all items if the new part comes from an export of this session.
         """
         items, known = self._source.parsed.items, self._base.known
         if self._places.has_fresh():

@@ -29,7 +29,7 @@ BYTES_AT_ONCE = 16 * 1024 * 1024
 Told = Callable[[Path, int], None]
 """A callback that gets a file's path and the number of bytes read so far.
 
-Any thread may call it.
+Any thread may call the callback.
 """
 
 

@@ -114,7 +114,7 @@ def _header(
 def _inherited_entries(shared: Sequence[Entry], *, has_originals: bool) -> list[Entry]:
     """Return the `shared` entries that a fork's bundle contains.
 
-    These are the tree entries and the side entries about them.
+    The bundle contains the tree entries and the side entries about tree entries.
     """
     tree = {entry.id for entry in shared if entry.lane == "tree"}
     kinds = {ImportSource.kind} if has_originals else set[str]()

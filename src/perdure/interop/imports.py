@@ -91,8 +91,8 @@ async def import_source(  # noqa: PLR0913 - each says how it is imported, most h
     """Import `source` into `store`; `source` is a file or its content.
 
     `name` is the name of the source in the log, by default the file's name. `subject` is the person
-    that a new session is about; an existing session keeps its own subject. `progress` is called
-    with the bytes read so far and all bytes, in a thread. `bounds` limit the memory that the import
+    that a new session is about; an existing session keeps its own subject. `progress` is called in
+    a thread with the numbers of bytes read and in total. `bounds` limit the memory that the import
     uses. An erased session stays erased; if `again` is True, the import creates another session.
     Durable: everything is stored when the call returns. A small source is one commit. After a
     crash, a larger source is marked as ``importing``, and the same import continues it. A session

@@ -398,7 +398,7 @@ class _Writer:
         return records.is_image(part) and part.handle in self._media
 
     def warnings(self) -> list[str]:
-        """Return warnings about content that the file lacks; call this after `content`."""
+        """Return warnings about content that the file lacks; call this method after `content`."""
         session, base = self._session, self._base
         held = base.ids.keys() | base.outdated
         self._lost.add(HALF, len(base.outdated))

@@ -13,7 +13,7 @@ from perdure.stores.search.index_keys import author_key
 from perdure.stores.search.vectors import VectorModel
 
 MOST_CLASSES = 48
-"""If a question has more classes of words, only the longest are used: they are the rarest."""
+"""If a question has more classes of words, only the longest (the rarest) classes are used."""
 
 _WHEN = frozenset(["when", "wann", "quand", "cuando", "quando", "wanneer"])
 _ASKING = frozenset(

@@ -1,7 +1,7 @@
 """List the known providers (address, key, and the extra that installs them); check model names.
 
 This module loads no provider's library. To use another server with the protocol of a provider, set
-that provider's ``*_BASE_URL`` to its address.
+the provider's ``*_BASE_URL`` to the address of the server.
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ class Provider(msgspec.Struct, frozen=True):
     `package` is the module that the extra `extra` installs. The key comes from the first of
     `key_variables` that is set, and the address from the first of `url_variables`. A key is
     required only if `needs_key` is True and the address is `default_url`; a server at another
-    address may need no key. `key_name` is the provider that owns the key, if it is another
-    provider.
+    address may need no key. `key_name` is the other provider that owns the key, if any.
     """
 
     name: str

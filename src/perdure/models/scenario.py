@@ -193,7 +193,7 @@ def asks_summary(request: ModelRequest) -> bool:
 def uncut(messages: Sequence[Message]) -> tuple[Message, ...]:
     """Return `messages` without interrupted parts of answers and without requests to continue.
 
-    An answer that was interrupted and continued therefore appears once, as its last part.
+    Of an answer that was interrupted and continued, only the last part remains.
     """
     asked = {place for place, message in enumerate(messages) if asks_to_go_on(message)}
     left_out = asked | {place - 1 for place in asked}

@@ -102,7 +102,7 @@ class ScriptedModel:
         return ModelInfo(model, scenario.context_window, scenario.max_output_tokens)
 
     def require(self, model: str) -> None:
-        """Check that the scenario of `model` exists. Raises: ConfigError if it does not."""
+        """Check that the scenario of `model` exists. Raises: ConfigError if not."""
         if (problem := self._problem(model)) is not None:
             raise ConfigError(problem)
 
@@ -236,7 +236,7 @@ class _Progress:
 class Heard:
     """Counts over the messages of a request, such as the number of answers.
 
-    The value is immutable: `and_then` returns a new one.
+    The value is immutable: `and_then` returns a new value.
     Units: `size_bytes` is in bytes.
     """
 

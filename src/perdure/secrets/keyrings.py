@@ -1,4 +1,4 @@
-"""Load the package ``keyring`` only if one of its backends can work here.
+"""Load the package ``keyring`` only if one of its backends can work on this machine.
 
 Loading ``keyring`` loads every backend, which takes longer than most commands.
 """
@@ -21,7 +21,7 @@ _OWN = "keyring.backends."
 
 
 def usable_keyring() -> ModuleType | None:
-    """Return the module ``keyring``; None if no keyring can work here.
+    """Return the module ``keyring``; None if no keyring can work on this machine.
 
     Raises: ImportError if the package is missing.
     """

@@ -4,7 +4,7 @@ Pure. A doubtful value counts as a secret: a false positive hides a word of a tr
 that is missed can cost the account. Each pattern runs in linear time: unbounded repetitions are
 possessive, so `re` never backtracks into them (tests/attacks/test_patterns.py). The patterns are
 text: `re` compiles each pattern at its first use and caches it. A program that never looks for
-secrets therefore compiles no pattern.
+secrets compiles no pattern.
 
 A long text is read in slices, and a pattern is tried only if the slice contains one of the
 pattern's literals. No call of `re` reads much more than a slice, so other threads can run between
@@ -100,7 +100,10 @@ MARKED_BEGIN = (
 
 _AFTER_OTHER = rf"(?<![A-Za-z0-9]){MARKED_BEGIN}"
 _AFTER_ESCAPE = rf"(?<=\\[nrtbf]){MARKED_BEGIN}"
-"""Matches the start of a key after an escape. One pattern for both cases is many times slower."""
+"""Matches the start of a key after an escape.
+
+One pattern for this and `_AFTER_OTHER` would be many times slower.
+"""
 
 _TOKEN = rf"{_begun('eyJ')}[\w-]{{10,}}+(?P<rest>\.[\w-]{{10,}}(?:\.[\w-]*)?)?"
 """A match is a JSON web token if it has the group `rest`. A match without `rest` consumes its whole

@@ -306,8 +306,8 @@ def takes_declared(function: F, *, leaving: tuple[str, ...] = ()) -> F:
     """Return a wrapper of `function` that checks all arguments against the annotations.
 
     `leaving` names parameters that the wrapper skips, because `function` checks them itself.
-    Raises: WrongArgument, before the function runs; a coroutine function raises it when it is
-    awaited.
+    Raises: WrongArgument, before the function runs; a coroutine function raises the error when it
+    is awaited.
     """
     guard = _Guard(function, leaving)
     if inspect.iscoroutinefunction(function):

@@ -39,7 +39,10 @@ class Unknown(ShortRepr, frozen=True):
 Body = Message | TreeBody | SideBody | Unknown
 
 KIND_MODULES = (kinds, notes, ledger, flow_kinds, memory_kinds)
-"""The modules that define kinds, one class per kind. Importing all of them completes `BODIES`."""
+"""The modules that define kinds, one class per kind.
+
+`BODIES` is complete when all these modules are imported.
+"""
 
 BODIES: dict[str, type[TreeBody] | type[SideBody]] = {
     body.kind: body for body in (*TreeBody.__subclasses__(), *SideBody.__subclasses__())
@@ -194,9 +197,9 @@ def line_of(entry: Entry) -> bytes:
     """Return `entry` as one line of JSON, without the line end.
 
     Shape: the header fields come first, then ``body``, which is the stored JSON itself. A body that
-    cannot be embedded byte for byte is stored as ``body_base64`` instead. It is impossible to embed
-    a body of kind ``opaque``, a body that is not JSON, or one with a line feed or surrounding
-    space. The line never contains LF, but it can contain U+2028 and U+0085.
+    cannot be embedded byte for byte is stored as ``body_base64``. It is impossible to embed a body
+    of kind ``opaque``, a body that is not JSON, or one with a line feed or surrounding space. The
+    line never contains LF, but it can contain U+2028 and U+0085.
     """
     header = _Line(
         entry.seq, entry.id, entry.lane, entry.at, entry.kind, entry.v, entry.parent_id, entry.about

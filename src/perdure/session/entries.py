@@ -27,8 +27,8 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
     Units: `at` is Unix milliseconds, the time of the event (imports keep the source's times).
     Shape: `body` is the original JSON, byte for byte, unknown fields included; `v` is the version
-    of its kind. A side entry's `about` and a tree entry's `parent_id` can refer to an entry of
-    another stream, from which this stream was forked.
+    of the entry's kind. A side entry's `about` and a tree entry's `parent_id` can refer to an entry
+    of another stream, from which this stream was forked.
     """
 
     stream: StreamId

@@ -1,8 +1,8 @@
 """Ids of streams, entries and contents.
 
 A stream id is chosen by the client or generated from time and random bytes. The id of an entry is
-its position, ``<stream>/<seq>``. Ids are therefore unique, even across forks. Ids that other
-programs gave to entries are only in a store's alias table.
+its position, ``<stream>/<seq>``. Entry ids are unique, even across forks, because they are
+positions. Ids that other programs gave to entries are only in a store's alias table.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Session names, origins and counts for lists, updated with each appended entry.
 
 A store contains one `SessionInfo` per stream and replaces it with `info_after` inside each commit.
-Lists therefore never read entries, and every backend computes the same titles and counts.
+Lists read `SessionInfo` and never entries, and every backend computes the same titles and counts.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ class ForkPoint(msgspec.Struct, frozen=True):
 
     `leaf` is the entry after which the fork continues. `leaf` None means that the fork continues
     before the root. `head` is the origin's head when the fork was made. The fork inherits the
-    labels that were set up to `head`, but no later labels. `scope` "tree" shares every branch up to
-    `head`, "path" only the branch that ends at `leaf`.
+    labels that were set up to `head`, but no later labels. If `scope` is "tree", the fork shares
+    every branch up to `head`; if `scope` is "path", it shares only the branch that ends at `leaf`.
     """
 
     stream: StreamId
@@ -444,7 +444,7 @@ def is_sought(info: SessionInfo, sought: Sought) -> bool:
 
 
 def stored_name(info: SessionInfo) -> str:
-    """Return the stored, unmasked `info.name`. Older versions stored a message's credentials in it.
+    """Return the stored, unmasked `info.name`, in which older versions stored credentials.
 
     Lists and their indexes use the stored name for searches, but never display it.
     """

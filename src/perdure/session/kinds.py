@@ -43,7 +43,8 @@ class Compaction(TreeBody, frozen=True, omit_defaults=True):
     newer versions of pi) contains messages that stay verbatim in the context and replace the
     entries before the compaction. Nothing is deleted: hidden entries stay on the branch. `kept`
     counts the messages before the compaction that stay in the context. `own_summary` is the text
-    that the model wrote. It is set only if `summary` also contains context that a flow added.
+    that the model wrote. `own_summary` is set only if `summary` also contains context that a flow
+    added.
     """
 
     kind: ClassVar[str] = "compaction"

@@ -338,7 +338,8 @@ def with_unknown_parts(body: bytes | msgspec.Raw) -> bytes:
 
     The function looks for parts in the field ``parts``, and in the ``parts`` of the messages in
     ``partial`` and ``retained``.
-    Raises: ValueError if `body` is not an object, or if one of these fields has another shape.
+    Raises: ValueError if `body` is not an object, or if ``parts``, ``partial`` or ``retained`` has
+    another shape.
     """
     fields = _raw_object.decode(body)
     if "parts" in fields:

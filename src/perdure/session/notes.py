@@ -281,7 +281,7 @@ class Queued(SideBody, frozen=True, omit_defaults=True):
     The entry stays queued until the turn's owner, or recovery, adds it to the tree (``Adopted``).
     `entry_kind`, `entry_v` and `entry_body` are the kind, version and body of the entry as
     requested. The requested parent is not stored, because the entry is appended at the leaf that is
-    current when it is adopted.
+    current when the entry is adopted.
     """
 
     kind: ClassVar[str] = "queued"
@@ -354,7 +354,7 @@ class ImportSource(SideBody, frozen=True, omit_defaults=True):
     in the file.
     Shape: `malformed` are the numbers of unreadable lines, counted from 1 in the file. `first_line`
     is the number of the first line in this piece of the file. `has_more` means that the file is
-    imported in several commits, and this is not the last one.
+    imported in several commits, and this commit is not the last one.
     """
 
     kind: ClassVar[str] = "import_source"

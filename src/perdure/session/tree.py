@@ -1,8 +1,8 @@
 """The shape of a conversation: parents, children, branches, nested nodes, turns.
 
 The functions of this module accept any set of entries. An entry is a root if it has no parent, if
-its parent is missing, or if it is the first entry of a cycle (for example, its own parent). The
-tree of a damaged or partial log therefore still contains each entry exactly once.
+its parent is missing, or if it is the first entry of a cycle (for example, its own parent). Even
+the tree of a damaged or partial log contains each entry exactly once.
 """
 
 from __future__ import annotations

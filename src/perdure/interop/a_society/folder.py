@@ -119,7 +119,7 @@ def _folders(folder: Path, looked_at: list[int]) -> list[Path]:
     """Return the folders in `folder`, sorted by name, without symbolic links.
 
     The call adds the number of items in `folder` to `looked_at[0]`.
-    Raises: LimitExceeded if this count exceeds the limit of an import.
+    Raises: LimitExceeded if `looked_at[0]` exceeds the limit of an import.
     """
     found: list[Path] = []
     try:
@@ -162,8 +162,9 @@ def record_folders(folder: Path, run: Data, readable: Readable) -> Iterator[Path
     """Yield possible record folders of the flow in `folder`: beside its state, or in a workspace.
 
     If the flow's state names a workspace that does not contain `folder`, the folder was moved or
-    received from others. perdure never reads such a workspace. Instead, it uses the workspace whose
-    state folder contains `folder`, if reading that workspace is allowed.
+    received from others. perdure never reads the workspace of a moved or received folder. Instead,
+    it uses the workspace whose state folder contains `folder`, if reading that workspace is
+    allowed.
     """
     whole = Path(os.path.realpath(folder))
     if Path(os.path.realpath(folder / RECORD)).is_relative_to(whole):

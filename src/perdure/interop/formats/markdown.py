@@ -186,7 +186,7 @@ def _entry(
 
 
 def _number(transcript: Transcript, line: TranscriptLine) -> str:
-    """Return the number of the line's entry as commands use it.
+    """Return the number of the line's entry in the form that commands accept.
 
     The number has a ``↑`` if a fork shares the entry with its origin.
     """
@@ -315,7 +315,7 @@ def _code_length(lines: Sequence[str], at: int) -> int:
 
     Code whose fence is not indented extends to its closing fence, or to the end of the text.
     Indented code may belong to a list item, and the end of the item can end the code earlier.
-    Indented code therefore counts only if it ends at the same line with and without the list.
+    Indented code counts only if it ends at the same line with and without the list.
     """
     opened = _FENCE.match(lines[at])
     if opened is None or "`" in lines[at][opened.end() :]:
@@ -396,7 +396,8 @@ def _inert_line(line: str, *, has_spans: bool) -> str:
 def _inert_text(text: str, rest: str = "") -> str:
     """Return `text` without tags, images and unsafe links; `rest` follows `text` on the line.
 
-    Characters of such markup become character references, which no renderer reads as markup.
+    Characters of tags, images and unsafe links become character references, which no renderer reads
+    as markup.
     """
 
     def _mark(found: re.Match[str]) -> str:

@@ -40,9 +40,9 @@ class SourceFormat(msgspec.Struct, frozen=True):
 
     A program may store several sessions in one file: `database` describes how a database stores
     them, and `cut` returns the sessions of another file. `file_names` are patterns of file names
-    that do not end with ``.jsonl``. `gather` returns the session of a file with such a name, or of
-    the folder of that file. `at_path` adds to the header the facts that only the path of the file
-    contains.
+    that do not end with ``.jsonl``. `gather` returns the session of a file that matches
+    `file_names`, or of the folder of that file. `at_path` adds to the header the facts that only
+    the path of the file contains.
     """
 
     title: str

@@ -1,9 +1,9 @@
 """Replace secrets and identifying paths with placeholders; equal values get equal placeholders.
 
 This module is pure and works in two passes: first, `Redactor.learn` gets every text. A value that
-is recognized in one place (``password=…``) is therefore replaced in all places. The placeholders
-are numbered in the order in which values occur in the session. The number in a placeholder reveals
-nothing about the value, whereas the hash of a short value could be used to guess it.
+is recognized in one place (``password=…``) is replaced in all places. The placeholders are numbered
+in the order in which values occur in the session. The number in a placeholder reveals nothing about
+the value, whereas the hash of a short value could be used to guess it.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ Floats = NDArray[np.float32]
 
 
 def file_in(folder: Path, patterns: tuple[str, ...], most: int) -> Path | None:
-    """Return the only match in `folder` of the first pattern that has a match.
+    """Return the only file in `folder` that matches the first of `patterns` with a match.
 
     Raises: ConfigError if several files match, or if the file is larger than `most` bytes.
     """
@@ -69,7 +69,10 @@ def tensors_in(path: Path) -> Mapping[str, NDArray[Any]]:
 
 
 def tokenizer_in(path: Path) -> Tokenizer:
-    """Return the tokenizer in a file; it cuts long texts. Raises: ConfigError if it is invalid."""
+    """Return the tokenizer in a file; it cuts long texts.
+
+    Raises: ConfigError for an invalid file.
+    """
     try:
         tokenizer: Any = Tokenizer.from_file(str(path))
         tokenizer.no_padding()

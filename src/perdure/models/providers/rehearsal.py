@@ -1,8 +1,8 @@
 """Warm up a provider's library in a thread, with a call that reaches no server.
 
-Libraries import modules at the first request and build validators at the first answer. The first
-call therefore takes some tenths of a second longer, which would block the event loop. A rehearsal
-makes one request, which is answered from memory.
+Libraries import modules at the first request and build validators at the first answer. Without a
+rehearsal, the first call would block the event loop for some tenths of a second. A rehearsal makes
+one request, which is answered from memory.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Convert requests to pydantic-ai's types, which are used only in this package.
 
 Media that the wire format does not support, or whose bytes are missing, are replaced by a line of
-text that states the reason. A conversation can therefore be sent, whatever attachments it has.
+text that states the reason. A conversation can thus be sent whatever attachments it has.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Group the parts of one answer, and find the last item of an answer and its tool results.
 
-Claude Code writes each block of an answer as a separate line. In its file, the parent of a tool's
-result is the block with the call, so with two parallel calls the second call and the first result
-are siblings. If the import kept these parents, the branch to the next answer would omit a result.
-The import therefore makes the newest part of the answer the parent of each block and result. The
-blocks come first, then the results, in the order in which they were written.
+Claude Code writes each block of an answer as a separate line. In a transcript, the parent of a
+tool's result is the block with the call, so with two parallel calls the second call and the first
+result are siblings. If the import kept these parents, the branch to the next answer would omit a
+result. To keep all results, the import makes the newest part of the answer the parent of each block
+and result. The blocks come first, then the results, in the order in which they were written.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 The records of a transcript form a tree: ``parentUuid`` is the ``uuid`` of the parent. Records of
 the conversation become entries of the tree; side chains become branches that do not contain the
 leaf. All records outside the conversation (progress, snapshots, queue operations) become
-``imported_record`` entries beside the tree. If a record outside the conversation has children,
-their parent becomes its nearest ancestor in the conversation. If nearly no record names its parent
-(in a file written by hand), the file is read as one chain.
+``imported_record`` entries beside the tree. If a record outside the conversation has children, the
+record's nearest ancestor in the conversation becomes the parent of these children. If nearly no
+record names its parent (in a file written by hand), the file is read as one chain.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class _About:
                 self._missing = [each for each in self._missing if each != key]
 
     def header(self) -> SourceHeader:
-        """Return the source's header. The session id is the first one that a record names.
+        """Return the source's header. The session id is the first id that a record names.
 
         A file that contains only the side chain of an agent becomes a separate session.
         """
@@ -257,7 +257,7 @@ class Reader:
     def _name_session(self) -> None:
         """Set the session's title to the title with the highest priority.
 
-        If several titles have this priority, the last one wins.
+        If several titles have the highest priority, the last of them wins.
         """
         named = [
             (item, list(TITLES).index(kind))
@@ -293,7 +293,7 @@ class Reader:
     def add_message(self, record: Record, hung_on: int | None) -> tuple[Part, ...] | int:
         """Return the parts of a record's message.
 
-        If the message has no content, store it as extension data and return the position of that
+        If the message has no content, store it as extension data and return the position of the new
         item.
         """
         message = object_in(record.fields, "message")

@@ -229,7 +229,10 @@ def _thoughts_of(message: Fields) -> Iterator[str]:
 
 
 def _arguments(used: Fields) -> Fields:
-    """Return the arguments of a tool call. Cursor stores them as a string that contains JSON."""
+    """Return the arguments of a tool call.
+
+    Cursor stores arguments as a string that contains JSON.
+    """
     for key in ("rawArgs", "params"):
         found = object_in(used, key) or fields_of(json_in(used, key))
         if found:

@@ -3,8 +3,8 @@
 A session is one chain of messages. After a compaction, Goose hides the older messages from the
 model and adds the summary as a message that only the model sees. perdure imports this message as a
 compaction. Notifications and requests to confirm a call are stored outside the conversation. The
-row of the session becomes the last line, because it changes with every message and an import
-compares all lines before it.
+row of the session becomes the last line, because the row changes with every message and an import
+compares all earlier lines.
 Source: ``session_manager.rs``, ``legacy.rs`` and ``message.rs`` of block/goose, as of 2026.
 """
 
@@ -214,7 +214,7 @@ class Reader(LineReader):
         return bodies
 
     def _summary(self, said: list[Part]) -> ItemBody:
-        """Convert a message that only the model sees: a compaction's summary or another one."""
+        """Convert a message that only the model sees: a compaction's summary, or other text."""
         text = "\n\n".join(part.text for part in said if isinstance(part, TextPart))
         if self._has_hidden and text:
             self._has_hidden = False

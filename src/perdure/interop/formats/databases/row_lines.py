@@ -27,8 +27,8 @@ class DatabaseFormat(msgspec.Struct, frozen=True):
     """How a program stores its sessions in a database.
 
     `tables` are the tables and columns by which perdure recognizes the database. `file_names` are
-    the possible names of its file. `ids` yields the ids of the sessions, and `lines` yields the
-    rows of one session as lines.
+    the possible names of the database file. `ids` yields the ids of the sessions, and `lines`
+    yields the rows of one session as lines.
     """
 
     tables: Mapping[str, Sequence[str]]

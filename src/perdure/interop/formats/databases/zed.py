@@ -89,7 +89,8 @@ DATABASE: Final = DatabaseFormat(
 def _document(stored: object, kind: object, name: str) -> bytes:
     """Return the JSON document of a row.
 
-    Raises: FormatError if the document cannot be read. Raises LimitExceeded if it is too large.
+    Raises: FormatError if the document cannot be read. Raises LimitExceeded if the document is too
+    large.
     """
     coded = text_in(fields_of(stored) or {}, "base64")
     data = str(stored).encode() if coded is None else b64decode(coded)

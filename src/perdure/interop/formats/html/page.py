@@ -60,7 +60,7 @@ def transcript_in(content: bytes) -> Transcript:
 
 
 def fill(template: str, texts: Mapping[str, str]) -> bytes:
-    """Return `template` with its markers, the keys of `texts`, replaced by their texts."""
+    """Return `template` with each marker replaced by a text; `texts` maps markers to texts."""
     return _MARKER.sub(lambda marker: texts[marker[1]], template).encode()
 
 
@@ -108,5 +108,5 @@ def _without_map(script: str) -> str:
 
 @cache
 def asset(name: str) -> str:
-    """Return the content of the file `name`, a part of the pages such as a script or style."""
+    """Return the content of the file `name`, for example a script or style of the pages."""
     return resources.files(_PACKAGE).joinpath(*_FOLDER, name).read_text(encoding="utf-8")

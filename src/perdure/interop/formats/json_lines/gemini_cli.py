@@ -171,7 +171,7 @@ class Reader(LineReader):
         return self._chain[at].before if at < len(self._chain) else self._leaf
 
     def _on_chain(self, message: str) -> _Told | None:
-        """Return the message if it is on the current branch."""
+        """Return the state of the message if the message is on the current branch."""
         told = self._told.get(message)
         if told is None or told.at >= len(self._chain):
             return None
@@ -182,7 +182,7 @@ class Reader(LineReader):
     def _take_message(self, record: Record, fields: Fields, *, is_moved: bool = False) -> None:
         """Read a message.
 
-        If `is_moved` is True, add it as a new message even if a message with the same id exists.
+        If `is_moved` is True, add the message as new even if a message with the same id exists.
         """
         own = name_in(fields, "id") or f"{record.line.number}:{self._ordinal}"
         kind = text_in(fields, "type")

@@ -249,7 +249,7 @@ class _Writer:
         return records.is_medium(part) and part.handle in self._media
 
     def warnings(self) -> list[str]:
-        """Return warnings about content that the file lacks; call this after `content`."""
+        """Return warnings about content that the file lacks; call this method after `content`."""
         bundle, held = self._bundle, self._in_base
         if self._base is None:
             self._lost.add_header(bundle.header)

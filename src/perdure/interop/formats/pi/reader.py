@@ -1,9 +1,9 @@
 """Read pi session files of version 1, 2 and 3 (and additions of newer pi).
 
 pi stores everything in one tree. In perdure, labels and names are side entries. If a label or name
-has children, their parent becomes its nearest ancestor in the conversation. The tree of messages is
-the same as in pi. A version 1 file has no ids: each record is the child of the record before it.
-Fields unknown to perdure remain only in the stored copy of the imported file.
+has children, its nearest ancestor in the conversation becomes the parent of these children. The
+tree of messages is the same as in pi. A version 1 file has no ids: each record is the child of the
+record before it. Fields unknown to perdure remain only in the stored copy of the imported file.
 """
 
 from __future__ import annotations

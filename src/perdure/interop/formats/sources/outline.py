@@ -1,10 +1,10 @@
 """Store the items of a source while it is read: complete items, or only their outline.
 
 A small source is read once, and its items stay in memory completely (`Whole`). A larger source is
-read twice. The first pass builds its `Outline`, which uses about sixty bytes plus the id per item,
-regardless of the length of the item's line. The second pass returns the items one by one, with
-their bodies (`PassingItems`). Later lines can change earlier items (their usage, the session's
-title); in the second pass, the outline already contains these changes.
+read twice. The first pass builds the `Outline` of the source, which uses about sixty bytes plus the
+id per item, regardless of the length of the item's line. The second pass returns the items one by
+one, with their bodies (`PassingItems`). Later lines can change earlier items (their usage, the
+session's title); in the second pass, the outline already contains these changes.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class Items(Protocol):
     def add(self, item: Item, otherwise: ItemBody | None = None) -> int:
         """Add the next item; return its position.
 
-        `otherwise` is an alternative body. The item gets this body if `choose` is called for it
-        later.
+        `otherwise` is an alternative body. The item gets the alternative body if `choose` is called
+        for the item later.
         """
         ...
 

@@ -34,7 +34,7 @@ MessageFields = tuple[Message | CustomMessage | None, int | None, Fields | None]
 ReadMessage = Callable[[Fields, Fields, Media], MessageFields]
 """Converts a message.
 
-The arguments are its record, the record's message, and the media.
+The arguments are the record, the record's message, and the media.
 """
 
 
@@ -138,7 +138,7 @@ class Linker:
     def add_below(self, record: Record, node: int | None) -> None:
         """Place `record` below the item `node`.
 
-        The records that wait for `record` can then be placed.
+        After this call, the records that wait for `record` can be placed.
         """
         record.is_placed = True
         own = self._place(record, node)

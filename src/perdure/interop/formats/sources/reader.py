@@ -72,7 +72,7 @@ class Reader(Protocol):
 class LineReader:
     """A reader without a fast path.
 
-    If a subclass sets no `linker`, it reads the records as one chain.
+    A subclass that sets no `linker` reads the records as one chain.
     """
 
     linker: Linker | None = None
