@@ -154,7 +154,7 @@ class ItemAppend:
     # -- one commit
 
     def _step(self, stretch: Stretch, at: int, create: StreamHeader | None) -> _Step | None:
-        """Return the commit that adds `stretch`, a piece of the source; None if nothing is new."""
+        """Return the commit that adds the piece `stretch` of the source; None if nothing is new."""
         fresh = list(self._fresh(stretch.items))
         piece = self._source.content.read(self._end, stretch.end - self._end)
         pieces: tuple[bytes, ...] = ()
@@ -310,7 +310,7 @@ class _Places:
         self._seqs[position] = seq
 
     def leave_out(self, position: int, parent: int | None, entry: EntryId | None) -> None:
-        """Use `entry`, or by default the entry of the item `parent`, for the item at `position`."""
+        """For the item at `position`, use `entry`, or by default the entry of the item `parent`."""
         if entry is not None:
             self._put_known(position, entry)
             return

@@ -169,7 +169,7 @@ def _new_in(bundle: Bundle, here: Sequence[Entry]) -> tuple[tuple[NewEntry, ...]
 
 
 def _known_versions(fact: StoredFact, known: dict[object, EntryId]) -> int:
-    """Return how many of the first versions of `fact` are in `known`, which the store contains."""
+    """Return how many of the first versions of `fact` are among the store's versions, `known`."""
     counts = range(len(fact.versions), 0, -1)
     return next((count for count in counts if _said(fact.versions[:count]) in known), 0)
 

@@ -65,7 +65,7 @@ class Change(msgspec.Struct, frozen=True):
 class _Seen(msgspec.Struct):
     """What the follower knows about a file.
 
-    `state` is the state of the file when it was last read, or None if it must be read again.
+    `state` is the state of the file when it was last read, or None if the file must be read again.
     `length` is the number of bytes that were read. The file is not read again before `due_s`
     (steady clock).
     """
@@ -248,7 +248,7 @@ def _with_log(path: Path, state: State) -> State:
 def histories_in(
     folder: Path, on_closed: Callable[[OSError], object] | None = None
 ) -> Iterator[Path]:
-    """Yield possible session files below `folder`, sorted; if `folder` is a file, yield it.
+    """Yield possible session files below `folder`, sorted; if `folder` is a file, yield this file.
 
     `on_closed` is called with the error of each folder that cannot be read.
     """

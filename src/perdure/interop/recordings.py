@@ -1,7 +1,7 @@
 """Find the session that was imported from a file, without importing the file.
 
-This module only reads the store. It computes the ids that the session may have in the same way as
-an import, so it finds the session even if the file was moved, has grown, or was rewritten.
+This module only reads the store. The possible ids of the session are computed as in an import, so
+the session is found even if the file was moved, has grown, or was rewritten.
 """
 
 from __future__ import annotations

@@ -156,7 +156,7 @@ class _SessionRestore:
     # -- appending
 
     async def _append(self, header: StreamHeader, state: StreamState | None) -> None:
-        """Append the entries that come after `state`; create the session first if it is None."""
+        """Append the entries after `state`; if `state` is None, create the session first."""
         self.log.check()
         first = 0 if state is None else state.head + 1
         self.is_noted = state is not None and self.log.has_authority(first)

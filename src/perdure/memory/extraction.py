@@ -52,7 +52,7 @@ class Extractor(Protocol):
     async def extract(
         self, episode: Episode, entries: Sequence[Entry], known: Sequence[Fact]
     ) -> Sequence[ExtractedFact]:
-        """Return the facts in `entries`, the messages of `episode`.
+        """Return the facts in `entries`, which are the messages of `episode`.
 
         `known` are the existing facts of the episode's subject; a known fact need not be returned
         again.
@@ -63,7 +63,7 @@ class Extractor(Protocol):
 def extraction_request(
     model: str, entries: Sequence[Entry], known: Sequence[Fact], max_output_tokens: int
 ) -> ModelRequest:
-    """Return the request that asks `model` for the facts in `entries`, an episode's messages."""
+    """Return the request that asks `model` for the facts in `entries` (messages of an episode)."""
     said = "\n\n".join(
         f"({number}) {text}" for number, entry in enumerate(entries, 1) if (text := _text_of(entry))
     )

@@ -173,7 +173,7 @@ class ScriptedModel:
         raise ModelUnavailable(request.model, f"it sent no byte for {timeout_s:g} s ({name})")
 
     def _happens(self, place: tuple[str, str, int], times: int | None) -> bool:
-        """Return whether the step at `place`, which happens at most `times` times, happens now."""
+        """Return whether the step at `place` happens now; it happens at most `times` times."""
         if times is None:
             return True
         self._happened[place] += 1

@@ -51,7 +51,7 @@ class FinalState(msgspec.Struct, frozen=True):
 
 
 def leaf_of(entries: Iterable[Entry]) -> EntryId | None:
-    """Return the leaf (the current end of the conversation) after `entries`, the complete log."""
+    """Return the leaf (the current end of the conversation); `entries` are the complete log."""
     leaf: EntryId | None = None
     for entry in entries:
         if entry.lane == "tree":

@@ -74,7 +74,7 @@ class Losses:
         self._notes: Counter[str] = Counter()
 
     def add(self, what: str, count: int = 1) -> None:
-        """Count `count` losses of `what`, a singular noun phrase such as "session field"."""
+        """Count `count` losses; `what` is a singular noun phrase such as "session field"."""
         self._counts[what] += count
 
     def add_part(self, part: object) -> None:

@@ -3,7 +3,7 @@
 This module is pure and works in two passes: first, `Redactor.learn` gets every text. A value that
 is recognized in one place (``password=…``) is replaced in all places. The placeholders are numbered
 in the order in which values occur in the session. The number in a placeholder reveals nothing about
-the value, whereas the hash of a short value could be used to guess it.
+the value, whereas the hash of a short value could be used to guess the value.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Redactor:
                 self._users.setdefault(name.lower())
 
     def learn_secret(self, value: str, kind: str) -> None:
-        """Add `value`, a known secret.
+        """Add the known secret `value`.
 
         Punctuation at the end of `value` may belong to the sentence around it and not to the
         secret.
@@ -93,7 +93,7 @@ class Redactor:
         return "".join((*pieces, text[at:]))
 
     def secret(self, value: str) -> str:
-        """Return the placeholder for `value`, a text that is completely secret."""
+        """Return the placeholder for the text `value`, which is completely secret."""
         return self._placeholder(value, Find(0, len(value), self._secrets.get(value, "secret")))
 
     def is_for(self, sort: Redaction) -> bool:

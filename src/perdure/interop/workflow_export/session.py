@@ -158,7 +158,7 @@ def context_of(bound: SessionStarted | AgentBound) -> tuple[ContextEntry, ...]:
     """Return the session's variables, and other names in its instructions, sorted by name.
 
     The values are not templates, so a space is inserted into each ``{{`` in a value. The working
-    directory is left out, because every run has its own.
+    directory is left out, because every run has its own working directory.
     """
     workspace = bound.workspace or {}
     variables = _texts(workspace.get("variables"))
@@ -176,8 +176,9 @@ def context_of(bound: SessionStarted | AgentBound) -> tuple[ContextEntry, ...]:
 def with_resolved_prompt(agent: ExportedAgent, bound: SessionStarted | AgentBound) -> ExportedAgent:
     """Return `agent` with the instructions that its model received, with all variables filled in.
 
-    Dialects without context variables need this form. If a value contains a text like
-    ``{{ctx.name}}``, a space is inserted so that a run does not replace the text.
+    Dialects without context variables need instructions with the variables filled in. If a value
+    contains a text like ``{{ctx.name}}``, a space is inserted so that a run does not replace the
+    text.
     """
     prompt = bound.system_prompt
     if prompt is None:

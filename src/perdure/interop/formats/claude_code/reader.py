@@ -136,7 +136,7 @@ class _About:
 
 
 def agent_session(session: str, agent: str) -> str:
-    """Return the id of the separate session of `agent`, a subagent that `session` started."""
+    """Return the id of the separate session of `agent`, which `session` started as a subagent."""
     return f"{session}:agent-{agent}"
 
 
@@ -282,7 +282,7 @@ class Reader:
         return node
 
     def _follow(self, fields: Fields, number: int, node: int, hung_on: int | None) -> None:
-        """Make the item `node`, which was read from the line `number`, the current end (leaf)."""
+        """Make the item `node` the current end (leaf); it was read from the line `number`."""
         is_side = fields.get("isSidechain") is True
         self._leaves[is_side].follow_line(number, node)
         if not is_side:

@@ -46,14 +46,14 @@ class Leaf:
         self._number = 0
 
     def follow(self, record: Record, node: int | None) -> None:
-        """Make `node`, the item of `record`, the leaf.
+        """Make `node` (the item of `record`) the leaf.
 
         Do nothing if a later line was already placed.
         """
         self.follow_line(record.line.number, node)
 
     def follow_line(self, number: int, node: int | None) -> None:
-        """Make `node`, the item of line `number`, the leaf.
+        """Make `node` (the item of line `number`) the leaf.
 
         Do nothing if a later line was already placed.
         """
