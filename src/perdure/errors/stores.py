@@ -209,7 +209,7 @@ class StoreTooOld(StoreError):
 
 
 class NotAStore(StoreError):
-    """The file or address is not a perdure store. It was not changed."""
+    """The file or address is not a perdure store; nothing was changed."""
 
     code = "not_a_store"
 

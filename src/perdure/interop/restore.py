@@ -69,7 +69,7 @@ async def restore(
 
 @dataclass(slots=True)
 class _SessionRestore:
-    """One import. Its counts include all attempts, since a conflict starts a new attempt."""
+    """One import. The counts include all attempts, since a conflict starts a new attempt."""
 
     store: SessionStore
     log: LogFile

@@ -45,7 +45,7 @@ def echo(request: ModelRequest) -> Reply:
 
 
 def summary_of(text: str) -> str:
-    """Return a summary of the transcript in `text` that consists of selected lines.
+    """Return a summary that consists of selected lines of the transcript in `text`.
 
     The result is deterministic.
     Shape: the summary has the same sections as every summary. `text` is a compaction's request: the

@@ -80,7 +80,7 @@ _LARGE_BYTES = 65_536
 """If a request's newest messages have at least this size, they are counted in a thread."""
 
 _MOST_ANEW = 4
-"""Number of messages at the end of a short conversation that are counted for every request."""
+"""Number of last messages of a short conversation that are counted anew for every request."""
 
 _NAME_BYTES = 6
 _encode = msgspec.json.Encoder().encode
@@ -102,7 +102,7 @@ class ScriptedModel:
         return ModelInfo(model, scenario.context_window, scenario.max_output_tokens)
 
     def require(self, model: str) -> None:
-        """Check that the scenario of `model` exists. Raises: ConfigError if not."""
+        """Raise ConfigError unless the scenario of `model` exists."""
         if (problem := self._problem(model)) is not None:
             raise ConfigError(problem)
 

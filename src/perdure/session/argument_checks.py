@@ -68,7 +68,7 @@ _MADE_BY: dict[str, str] = {
 _TEXTS = (str, bytes, bytearray)
 
 _MOST = 2**63
-"""Upper bound of stored integers: not every JSON reader accepts larger ones."""
+"""Upper bound of stored integers: not every JSON reader accepts larger integers."""
 
 _UNIONS = (types.UnionType, get_origin(Literal[1] | None))
 """The two runtime forms of ``X | Y``."""

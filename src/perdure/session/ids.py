@@ -67,7 +67,7 @@ MOST_SEQ = 2**63 - 1
 
 
 def seqs_between(count: int, after: int, before: int | None) -> range:
-    """Return the seqs of a stream with `count` entries that are greater than `after`, ascending.
+    """For a stream with `count` entries, return the seqs above `after`, in ascending order.
 
     If `before` is given, return only the seqs below `before`, in descending order.
     """

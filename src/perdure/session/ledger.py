@@ -326,10 +326,10 @@ TrimLimit = Literal["max_working_tokens", "window", "max_messages"]
 class Trimmed(SideBody, frozen=True, omit_defaults=True):
     """The context of the model call to which `about` refers lacked the oldest `dropped` messages.
 
-    `limit` is the reason for the omission. Either `MemoryConfig.max_working_tokens` or the model's
-    window limits the request to `tokens` tokens, or the agent limits the number of messages.
-    `recalled` counts the recalled texts that were left out, because they exceeded their share of
-    the request.
+    `limit` is the limit that caused the omission of these messages. Either
+    `MemoryConfig.max_working_tokens` or the model's window limits the request to `tokens` tokens,
+    or the agent limits the number of messages. `recalled` counts the recalled texts that were left
+    out, because they exceeded their share of the request.
     """
 
     kind: ClassVar[str] = "trimmed"

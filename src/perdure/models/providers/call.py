@@ -358,7 +358,7 @@ def cost_microcents(usage: RequestUsage, model_name: str, base_url: str) -> int 
 
 
 def cost_of(usage: Usage, model_name: str, base_url: str) -> int | None:
-    """Return the cost of perdure's `Usage`, as `cost_microcents` does.
+    """Return the cost of perdure's `Usage`, computed as in `cost_microcents`.
 
     The price list counts cached tokens as input, too.
     Units: the cost is in 1e-8 US dollars.

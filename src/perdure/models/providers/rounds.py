@@ -51,7 +51,7 @@ class RoundMemory:
             self._answers.popitem(last=False)
 
     def recall(self, message: Message) -> ModelResponse | None:
-        """Return the stored answer for `message`, but with the arguments of `message`; else None."""
+        """Return the stored answer for `message`, but with the arguments of `message`, or None."""
         ids = tuple(call.id for call in message.tool_calls)
         answer = self._answers.get((message.model or "", ids))
         if answer is None:

@@ -56,7 +56,7 @@ class Record(msgspec.Struct, gc=False):
 
 
 class SourceDraft:
-    """The data that was read from a source so far. Its items are added to `items`."""
+    """The data that was read from a source so far. Items are added to `items`."""
 
     def __init__(
         self, format: str, content: Content | None = None, items: Items | None = None
