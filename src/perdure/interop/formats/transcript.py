@@ -55,7 +55,7 @@ from perdure.session.notes import (
 
 _BRIEF_CHARS = 160
 _STATES = frozenset({"langgraph.checkpoint"})
-"""Types of custom entries with the serialized state of a program; only their names are shown."""
+"""Types of custom entries with the serialized state of a program; only name and size are shown."""
 
 STATE = "state"
 """Role of the transcript lines for entries with the serialized state of a program."""

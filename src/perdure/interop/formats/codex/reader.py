@@ -54,7 +54,7 @@ QUIET = frozenset(
 """Types of response items known to be irrelevant for the conversation."""
 
 APART = frozenset({"world_state", "token_usage_record"})
-"""Types of lines of Codex 0.16x and later that only repeat content of the conversation."""
+"""Types of lines of Codex 0.16x and later that add nothing to the conversation."""
 
 _METADATA = (
     *("originator", "cli_version", "source", "model_provider", "git", "forked_from_id"),

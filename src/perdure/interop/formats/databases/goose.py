@@ -214,7 +214,7 @@ class Reader(LineReader):
         return bodies
 
     def _summary(self, said: list[Part]) -> ItemBody:
-        """Convert a message that only the model sees: a compaction's summary, or other text."""
+        """Convert a message that only the model sees: a compaction summary, or another message."""
         text = "\n\n".join(part.text for part in said if isinstance(part, TextPart))
         if self._has_hidden and text:
             self._has_hidden = False
