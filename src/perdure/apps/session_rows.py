@@ -276,7 +276,8 @@ async def with_all_forks(store: Store, chosen: Iterable[StreamId]) -> list[Strea
     """Return the `chosen` sessions and all their forks, including forks of forks.
 
     A fork that is a copy records its origin only as its parent; in session files, all forks are
-    copies. Shape: each origin comes before its forks.
+    copies.
+    Shape: each origin comes before its forks.
     """
     infos = await store.backend.sessions(limit=None, scope="all")
     parents = {info.id: info.parent for info in infos if is_fork(info)}

@@ -206,8 +206,9 @@ class StoredSession:
 
         `session` must be up to date: its marker is compared with the store; without a marker, the
         time of its newest event is compared. Changes of the state of the user and the app are in
-        the same commit as the event. Durable: the change is stored when this call returns. Raises:
-        StaleSessionError.
+        the same commit as the event.
+        Durable: the change is stored when this call returns.
+        Raises: StaleSessionError.
         """
         async with self._lock:  # parallel agents of one run share `session`
             marker = marker_of(session)

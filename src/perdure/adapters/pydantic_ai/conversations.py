@@ -153,8 +153,8 @@ class Conversations:
     ) -> perdure.Session:
         """Create the session of `record`: a fork if the history begins in another session.
 
-        `new` are the first entries to append. Raises: ConversationConflict if no session contains
-        the entry that precedes `new`.
+        `new` are the first entries to append.
+        Raises: ConversationConflict if no session contains the entry that precedes `new`.
         """
         metadata = {"framework": "pydantic-ai", "conversation_id": record.conversation_id}
         before = new[0].parent_id if new else record.head_id

@@ -318,8 +318,8 @@ async def _talk(answering: AnswerOptions, wanted: Wanted, *, is_agent_named: boo
 async def _needing_model(answering: AnswerOptions) -> list[StreamId]:
     """Return the sessions that cannot be resumed because the user chose no model for them.
 
-    An imported session has no model of its own before its first turn in perdure. Raises:
-    ModelMissing if no session can be picked.
+    An imported session has no model of its own before its first turn in perdure.
+    Raises: ModelMissing if no session can be picked.
     """
     found = await answering.store.recent(None)
     needing = [each.id for each in found if each.origin == "import" and not each.turns]
@@ -447,8 +447,9 @@ def cast_for(
     """Return the agent `named` (None: the configured or default one) and the other known agents.
 
     `allowed` are the permissions of the agent; `is_permitting` is True if the command line set
-    permissions. Raises: ConfigError if the agent cannot be used; InvalidAgentFile if its file has
-    errors. Raises: UsageMistake if both the command line and the agent's file set permissions.
+    permissions.
+    Raises: ConfigError if the agent cannot be used; InvalidAgentFile if its file has errors.
+    Raises: UsageMistake if both the command line and the agent's file set permissions.
     """
     wanted: str | None = named or configuration.value("chat.agent")
     found = agents_here(Path(), environment)

@@ -23,10 +23,11 @@ async def use_inbox(store: Store, words: str, remark: Callable[[str], None]) -> 
     """List the open questions, or show or answer one, depending on `words`.
 
     Without `words`, all open questions are listed. An id alone shows the question in full; an id
-    with an answer answers the question. Raises: QuestionNotFound if no open question matches;
-    AmbiguousId if several match. Raises: AlreadyAnswered or QuestionClosed if the question is no
-    longer open; InvalidEntry if the answer does not fit. Raises: UsageMistake if the answer allows
-    a call, but the number of the question is missing.
+    with an answer answers the question.
+    Raises: QuestionNotFound if no open question matches; AmbiguousId if several match.
+    Raises: AlreadyAnswered or QuestionClosed if the question is no longer open; InvalidEntry if the
+    answer does not fit.
+    Raises: UsageMistake if the answer allows a call, but the number of the question is missing.
     """
     asked = await store.questions()
     id, _, answer = words.partition(" ")

@@ -173,7 +173,8 @@ def permissions_of(
     """Return the permissions of a new chat from the command line; the settings are the default.
 
     A command that contains ``*`` or ``?`` is a pattern. `configuration` is by default the
-    configuration of the current folder. Raises: ConfigError.
+    configuration of the current folder.
+    Raises: ConfigError.
     """
     configured = configuration or Configuration(Path(), environment)
     endpoint: str | None = configured.value("tools.search_endpoint")

@@ -199,10 +199,10 @@ class AnswerOptions:
         variables change the workspace of the session. If the session has no agent in force (for
         example because it was imported), it gets the agent `agent_id`, or the agent of this
         command, and works in `cwd` or the current folder. Only `cwd` changes the folder that lists
-        show for the session. Raises: SessionNotFound for an unknown id; ModelMissing if no model is
-        chosen; ModelNotHere if it cannot be called here; LeaseHeld if another process runs the
-        session; TurnOpen for a grant or a move during a turn; FlowRefusal for a role of an
-        uncompleted flow.
+        show for the session.
+        Raises: SessionNotFound for an unknown id; ModelMissing if no model is chosen; ModelNotHere
+        if it cannot be called here; LeaseHeld if another process runs the session; TurnOpen for a
+        grant or a move during a turn; FlowRefusal for a role of an uncompleted flow.
         """
         handle = await self.store.open(session)
         header = (await self.store.backend.state(handle.id)).header

@@ -137,8 +137,8 @@ FORMS = ("text", "json")
 def set_up_logs(environment: Mapping[str, str], stream: TextIO) -> None:
     """Write logs to `stream` if $PERDURE_LOG in `environment` says so.
 
-    By default, no logs are written, not even those of libraries. Raises: ConfigError for an unknown
-    log level or format.
+    By default, no logs are written, not even those of libraries.
+    Raises: ConfigError for an unknown log level or format.
     """
     root = logging.getLogger()
     for handler in [h for h in root.handlers if isinstance(h, _Lines | logging.NullHandler)]:

@@ -243,8 +243,8 @@ async def named_folder(store: Store, named: str | None) -> str | None:
     """Return the folder that ``--cwd`` names; None means any folder.
 
     A path that does not exist is compared with the ends of all sessions' folder paths, because
-    `sessions list` shows only these ends. Raises: UsageMistake if the path is the end of several
-    folders.
+    `sessions list` shows only these ends.
+    Raises: UsageMistake if the path is the end of several folders.
     """
     parts = PurePath(named or "").parts
     if named is None or not parts or named[0] in "/~" or parts[0] == "..":

@@ -42,12 +42,12 @@ async def copy_sessions(
     stores meanwhile. Repeating a copy continues it and adds entries that are new in the source.
     Entries keep their ids, salts, digests and hashes; forks stay references, and their origins are
     copied, too. If the target cannot store a session with the same hashes, the copy computes new
-    hashes, and the report says so. Leases and idempotency keys are not copied. Shape: each of
-    `sessions` is a complete id. Durable: each part of the copy is stored after its commit, and all
-    parts when this call returns. Raises: SessionNotFound if one of `sessions` does not exist;
-    Unsupported if a store lacks an operation that the copy needs; the errors of reading and
-    writing. The report lists sessions that are damaged, and sessions that differ between source and
-    target.
+    hashes, and the report says so. Leases and idempotency keys are not copied.
+    Shape: each of `sessions` is a complete id.
+    Durable: each part of the copy is stored after its commit, and all parts when this call returns.
+    Raises: SessionNotFound if one of `sessions` does not exist; Unsupported if a store lacks an
+    operation that the copy needs; the errors of reading and writing. The report lists sessions that
+    are damaged, and sessions that differ between source and target.
     """
     giving, taking = source.backend, target.backend
     moment = await giving.maintenance.segment_states()

@@ -76,9 +76,10 @@ async def repair_store(
     store, only `namespace` is repaired, and always into an empty store at `to`. `on_progress`
     receives the progress of each step: the check of the store, the copy, and the check of the copy.
     Durable: the repaired store is on disk when this call returns; after a kill, the store is
-    unchanged. Raises: StoreInUse if another process has the store open; StoreExists if `to` is not
-    empty; KeyMissing if there is no key; KeyWrong if `key` decrypts no page of the file;
-    ConfigError if `to` is missing or unsuitable; Unsupported if the store cannot be repaired.
+    unchanged.
+    Raises: StoreInUse if another process has the store open; StoreExists if `to` is not empty;
+    KeyMissing if there is no key; KeyWrong if `key` decrypts no page of the file; ConfigError if
+    `to` is missing or unsuitable; Unsupported if the store cannot be repaired.
     """
     address = routed(address_or_default(address, os.environ, sys.platform), namespace)
     _check_target(address, to)

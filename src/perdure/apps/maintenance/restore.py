@@ -97,12 +97,14 @@ async def restore_backup(
     commit up to the time `until`, or with the commit of the entry `until`. If a store exists at
     `address`, the call fails; if `is_forced` is True, the existing store is moved to another
     folder. If `address` is not an SQLite store, the sessions are copied into it, and its existing
-    sessions remain. Durable: the restored store is on disk when this call returns; after a kill,
-    the existing store is unchanged. Raises: BackupDamaged if the backup does not match its
-    manifest; EntryNotFound if `until` names no entry. Raises: StoreExists if a store is at
-    `address`; StoreInUse if another process has that store open; CopyConflict if a session of that
-    store differs from the backup. Raises: KeyMissing or KeyWrong if no key opens the backup; the
-    errors of `perdure.open`.
+    sessions remain.
+    Durable: the restored store is on disk when this call returns; after a kill, the existing store
+    is unchanged.
+    Raises: BackupDamaged if the backup does not match its manifest; EntryNotFound if `until` names
+    no entry.
+    Raises: StoreExists if a store is at `address`; StoreInUse if another process has that store
+    open; CopyConflict if a session of that store differs from the backup.
+    Raises: KeyMissing or KeyWrong if no key opens the backup; the errors of `perdure.open`.
     """
     address = routed(address_or_default(address, os.environ, sys.platform), namespace)
     if not address.startswith(SQLITE) and is_forced:
