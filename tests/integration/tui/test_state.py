@@ -322,7 +322,10 @@ async def test_help_opens_once_and_scrolls_in_24_rows(store: Store, tmp_path: Pa
         await seen.until(lambda: len(seen.program.screen_stack) == 1)
 
 
-async def test_hint_line_leaves_all_messages_visible(store: Store, tmp_path: Path) -> None:
+async def test_hint_line_leaves_all_messages_visible(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("perdure.apps.tui.program._LEAVE_S", 60.0)  # long enough on a busy machine
     session = await store.create(cwd=str(tmp_path))
     await session.append(user("Hi"), *(assistant(f"Line {n} {'x' * 60}") for n in range(30)))
     async with chatting(store, tmp_path, session=session.id) as seen:
