@@ -32,7 +32,7 @@ from perdure.stores.protocol import EMPTY, Commit, ErasingWrite, Lease, StreamSt
 from perdure.stores.validation import TIMES, check_form, checked_body, is_text
 
 Sees = Callable[[EntryId], bool]
-"""Returns True for the id of a tree entry that the stream sees: its own, or one its fork shares."""
+"""Returns True for the id of a tree entry that the stream sees: its own, or of its origin."""
 
 Read = Body | InvalidEntry | None
 """Result of `read_bodies` for one body; None if this version cannot read it."""
@@ -137,7 +137,7 @@ def initial_state(
     `genesis` is the ``chain.genesis_hash`` of the stream. For a fork, `shared` is the state
     inherited from the origin. `sees` tests whether the origin can see a given entry now.
     Raises: InvalidEntry if the fork's point is beyond the origin's head. Raises InvalidParent if
-    the origin did not see the fork's leaf at that point.
+    the origin did not see the fork's leaf at the point of the fork.
     """
     leaf: EntryId | None = None
     info = info_of(header)
@@ -242,7 +242,7 @@ def state_after(state: StreamState, admission: Admission, chain: bytes) -> Strea
 
 
 def with_lease(state: StreamState, owner: str | None, until: int) -> StreamState:
-    """Return `state` with the lease of `owner` until `until`; unchanged if there is no lease.
+    """Return `state` with the lease of `owner` until `until`; unchanged without owner or end.
 
     Units: Unix milliseconds.
     """

@@ -54,7 +54,7 @@ def commit_hash(before: bytes, at: int, epoch: int, lines: Iterable[bytes]) -> b
 
 
 def fingerprint(commit: Commit) -> bytes:
-    """Return the hash that an idempotency key is bound to: of all appended data except times."""
+    """Return the hash of all appended data except times; an idempotency key is bound to it."""
     asked = [
         (write.stream, [_fingerprint_fields(new) for new in write.entries])
         for write in commit.writes

@@ -180,7 +180,7 @@ class StoreCopy:
             return CopiedStream(stream, "damaged", added, reason=f"{place}{error.reason}")
 
     async def _here(self, stream: StreamId) -> StreamState | None:
-        """Return the state of the stream in the target; None if it is missing."""
+        """Return the state of the stream in the target; None if the target lacks the stream."""
         try:
             return await self._target.state(stream)
         except SessionNotFound:

@@ -7,9 +7,9 @@ The hash chain of the session begins with the commit that stores the draft, beca
 commits.
 
 A draft (a session that is not stored yet) is stored together with its first assistant message. A
-draft is stored earlier if an operation needs a stored log. Operations of this kind are a fork, an
-expected head or leaf, an idempotency key, a lease, a commit to several streams, and `flush`. An
-abandoned draft leaves nothing in the store.
+draft is stored earlier if an operation needs a stored log. The operations that need a stored log
+are a fork, an expected head or leaf, an idempotency key, a lease, a commit to several streams, and
+`flush`. An abandoned draft leaves nothing in the store.
 """
 
 from __future__ import annotations

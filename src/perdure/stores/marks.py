@@ -103,7 +103,7 @@ class _Body(Protocol):
 class TrustState(msgspec.Struct, frozen=True):
     """The current sources of trust in a store.
 
-    A result that was computed with another state can be outdated.
+    A result that was computed with another trust state can be outdated.
     """
 
     marks: Marks

@@ -27,7 +27,8 @@ MOST_SOUGHT = 8
 FEW = 64
 """Number of sessions that a query reads first.
 
-If at most this many sessions have its part, the query reads these, otherwise the newest sessions.
+If at most this many sessions have the part that a query looks up, the query reads these sessions,
+otherwise the newest sessions.
 """
 
 GROWTH = 4

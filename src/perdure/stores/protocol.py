@@ -8,7 +8,7 @@ These append rules are the same in every backend:
 
 1. A tree entry with parent ``LEAF`` gets the stream's leaf as its parent, inside the commit. Every
    appended tree entry becomes the leaf. A side entry of kind ``leaf`` makes its target the leaf.
-2. A parent must be a tree entry that the stream sees: its own, or one that its fork shares.
+2. A parent must be a tree entry that the stream sees: its own, or shared by its origin.
 3. ``seq`` is dense per stream, in commit order; a commit's entries are consecutive.
 4. While a turn is open (see `StreamState.open_turn`), only writes that carry its lease may append
    tree entries. A write without the lease stores a side entry ``queued`` instead of a tree entry,
@@ -76,7 +76,7 @@ class Write(msgspec.Struct, frozen=True, kw_only=True):
     `expected_head` (a seq; -1 means empty). The whole commit also fails if the stream is not at
     `expected_leaf` (an id; None means before the root). `lease` is the lease of the open turn, if
     the write belongs to that turn. If `taking` is given, this commit acquires the lease, and
-    `lease` must be None. The whole commit then fails under the same conditions as
+    `lease` must be None. With `taking`, the whole commit also fails under the same conditions as
     ``acquire_lease``. `is_releasing` releases the lease at the end of the commit. `taking` and
     `is_releasing` require a backend with ``leases_in_commits``; `taking` also requires a commit
     without an idempotency key. `is_received` means that the entries come from an import; they get
@@ -304,7 +304,7 @@ class LogReader(Protocol):
         ...
 
     async def entry(self, stream: StreamId, entry: EntryId) -> Entry:
-        """Return an entry that `stream` sees: its own entry, or an entry that its fork shares.
+        """Return an entry that `stream` sees: its own entry, or one that its origin shares with it.
 
         Raises: EntryNotFound, SessionNotFound.
         """
@@ -486,7 +486,7 @@ class NamespaceReader(Protocol):
         """Yield at least once after every commit by any process to `stream`; None means any stream.
 
         The iterator also yields once at its beginning, after removals and after commits made since
-        this call; several commits may cause one wake-up. Ends at `close`.
+        this call; several commits may cause one wake-up. The iterator ends at `close`.
         """
         ...
 

@@ -70,11 +70,11 @@ def stream_problems(
 ) -> Iterator[Problem]:
     """Yield every fault of the stream whose stored state is `state`.
 
-    `commits` and `entries` must be in order. `sees` checks references to entries of other streams,
-    which only a fork contains. For a fork, `origin_hash` is the hash of its origin's chain at the
-    fork (`origin_hash_of`). `shared_messages` counts the messages that a fork inherits from its
-    origin (``append_rules.ForkOrigin``). `genesis` is the stored hash before the first commit,
-    because this hash no longer follows from the incomplete header of an erased stream.
+    `commits` and `entries` must be in order. Only a fork refers to entries of other streams; `sees`
+    checks these references. For a fork, `origin_hash` is the hash of its origin's chain at the fork
+    (`origin_hash_of`). `shared_messages` counts the messages that a fork inherits from its origin
+    (``append_rules.ForkOrigin``). `genesis` is the stored hash before the first commit, because
+    this hash cannot be computed from the incomplete header of an erased stream.
     """
     stream = state.header.id
     check = _Check(state, sees, shared_messages)
@@ -277,7 +277,7 @@ class _Check:
 
 
 def moved_leaf(entry: Entry, leaf: EntryId | None) -> EntryId | None:
-    """Return the leaf after `entry`, which moves it; if the body is unreadable, return `leaf`."""
+    """Return the leaf after `entry`, which moves it; return `leaf` if the body is unreadable."""
     body = readable(entry)
     return body.target if isinstance(body, LeafMoved) else leaf
 
@@ -286,10 +286,10 @@ def info_faults(state: StreamState, computed: SessionInfo) -> Iterator[str]:
     """Yield a fault for each field of the stream's list row that differs from `computed`.
 
     `computed` comes from the entries of the stream. The counts are not compared, because
-    `stream_problems` checks them. Erased streams are skipped, because the entries behind their
-    fields are gone. Forks are skipped, because some entries behind their fields are in the origin.
-    It is no fault if `first_text` differs only because an older version stored a credential or a
-    slash command unchanged, or an attached text after the message.
+    `stream_problems` checks them. Erased streams are skipped, because the entries that their fields
+    come from are gone. Forks are skipped, because some entries that their fields come from are in
+    the origin. A different `first_text` is no fault if an older version stored it with a credential
+    or a slash command unchanged, or stored an attached text after the message.
     """
     kept = state.info
     if kept.status == "erased" or state.header.fork is not None or kept == computed:

@@ -158,7 +158,7 @@ def _description(name: str, given: str | None, function: Callable[..., Any]) -> 
 
 
 def _shown_call(args: Mapping[str, object], _: Permissions) -> Subject:
-    """Describe a call to a person who approves it, by its arguments."""
+    """Describe a call by its arguments to the person who approves it."""
     return Subject(msgspec.json.encode(args, enc_hook=fields_or_text).decode())
 
 

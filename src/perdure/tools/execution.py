@@ -88,7 +88,7 @@ def _log_failure(spec: ToolSpec, call: ToolCall, error: BaseException) -> None:
 def run_of(output: ToolOutput, instead_of: ToolRun | None = None) -> ToolRun:
     """Return a run that ended with `output`.
 
-    If it replaces a failed run `instead_of`, an error `output` keeps the outcome of that run.
+    An error `output` that replaces a failed run `instead_of` keeps the outcome of that run.
     """
     if not output.is_error:
         return ToolRun(output, "ok")
@@ -143,7 +143,10 @@ def _whole(tool: str, output: object) -> ToolOutput:
 
 
 async def _stopped(task: asyncio.Future[ToolOutput]) -> None:
-    """Cancel `task`. If it does not stop in time, stop waiting for it and ignore its result."""
+    """Cancel `task`.
+
+    If the task does not stop in time, stop waiting for the task and ignore its result.
+    """
     task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
     task.cancel()
     await asyncio.wait((task,), timeout=STOP_GRACE_S)

@@ -232,7 +232,7 @@ def _decided(
 def grant_of(tool: str, subject: Subject, bound: Bound | None = None) -> str | None:
     """Return the permission that the answer "always" gives; None if it cannot be displayed.
 
-    It allows this tool for exactly this subject.
+    The permission allows this tool for exactly this subject.
 
     Calls whose subject contains a secret, or is too long to read, need approval each time.
     """

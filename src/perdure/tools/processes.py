@@ -170,7 +170,10 @@ class _Watched(asyncio.SubprocessProtocol):
             self.closed.set_result(None)
 
     async def has_ended(self, pid: int, timeout_s: float) -> bool:
-        """Wait for the process; return True if it ends in time. Otherwise terminate it."""
+        """Wait for the process; return True if it ends in time.
+
+        If the process does not end in time, terminate it.
+        """
         await asyncio.wait((self.exited,), timeout=timeout_s)
         if self.exited.done():
             return True

@@ -57,8 +57,9 @@ class Parameters(msgspec.Struct, frozen=True):
     """The parameters of a tool.
 
     Shape: `schema` has the type object. The arguments of a call are decoded to the class
-    `arguments`. There, a missing argument is `msgspec.UNSET`, so that the default of the function
-    applies. `takes_call` means that the function has the parameter ``call``.
+    `arguments`. In an object of this class, a missing argument is `msgspec.UNSET`, so that the
+    default of the function applies. `takes_call` means that the function has the parameter
+    ``call``.
     """
 
     schema: Mapping[str, object]
@@ -202,7 +203,8 @@ def _foreign_schema(of: type) -> Schema:
 def _relaxed(node: Schema) -> Schema:
     """Return `node`, a schema from pydantic, without the keywords that providers reject.
 
-    The description states the removed constraints. The pydantic model still checks them.
+    The description states the removed constraints. The pydantic model still checks the removed
+    constraints.
     """
     found: Schema = {}
     notes: list[str] = []
@@ -351,7 +353,7 @@ class _Place(msgspec.Struct, frozen=True):
     inside: tuple[str, ...] = ()
 
     def below(self, step: str) -> _Place:
-        """Return the location of `step`, a field or the items, in a schema at this location."""
+        """Return the location of `step` (a field or the items) in a schema at this location."""
         return msgspec.structs.replace(self, path=f"{self.path}{step}".removeprefix("."))
 
     def within(self, definition: str) -> _Place:

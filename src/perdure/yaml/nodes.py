@@ -20,7 +20,7 @@ MAX_DEPTH = 50
 MAX_REPEATED = 20_000
 """Maximum number of values that aliases repeat.
 
-Without it, nested aliases could use up the memory.
+Without this limit, nested aliases could use up the memory.
 """
 
 _TAG = "tag:yaml.org,2002:"
@@ -144,14 +144,14 @@ class YamlReader:
         return ""
 
     def choice(self, node: YamlNode, choices: Collection[str]) -> str:
-        """Return the value of `node`; if it is not in `choices`, report it and return the first."""
+        """Return the value of `node`, or the first of `choices` after reporting a wrong value."""
         if node.kind == "str" and node.text in choices:
             return node.text
         self.fault(node, f"{node.text or node.kind!r} is not one of {', '.join(choices)}")
         return next(iter(choices))
 
     def whole(self, node: YamlNode, least: int = 0) -> int:
-        """Return the integer of `node`; report an error if it is none, or less than `least`."""
+        """Return the integer of `node`; report an error if it is no integer or below `least`."""
         value = self._plain(node)
         if node.kind == "int" and isinstance(value, int) and value >= least:
             return value

@@ -134,7 +134,7 @@ class _Typed:
     def value(self, node: YamlNode, wanted: inspect.Type) -> Any:
         """Convert `node` to the type `wanted`.
 
-        If it is invalid, report this; the result is then arbitrary.
+        If `node` is invalid, report an error; the result is then arbitrary.
         """
         wanted = _bare(wanted)
         if isinstance(wanted, inspect.UnionType):
@@ -267,7 +267,7 @@ def _text_fault(text: str, wanted: inspect.Type) -> str | None:
 
 
 def _bound(value: Any, wanted: inspect.Type) -> str | None:
-    """Return an error message if `value` violates a bound; a value of many digits is left out."""
+    """Return an error message, without very long values, if `value` violates a bound."""
     least, above = getattr(wanted, "ge", None), getattr(wanted, "gt", None)
     most = getattr(wanted, "le", None)
     if least is not None and value < least:
@@ -290,8 +290,8 @@ def _number_text(number: float) -> str:
 def schema_of(wanted: type[msgspec.Struct], title: str, id: str) -> dict[str, object]:
     """Return the JSON Schema of files that `read_as` reads as `wanted`.
 
-    Shape: the schema follows draft 2020-12. It omits rules that types cannot express (for example
-    two settings that exclude each other).
+    Shape: the schema follows draft 2020-12. The schema omits rules that types cannot express (for
+    example two settings that exclude each other).
     """
     schema = msgspec.json.schema(wanted)
     named: dict[str, object] = {

@@ -4,8 +4,8 @@ The flow's log records the start, the handoffs and the returns of the role; the 
 session records the reasoning, text and actions of the role. A feed is computed entry by entry, from
 the flow's log and from the log of the role's session. A feed is never stored, and no item is
 dropped. An item changes only while it is the newest item (text is added to it) or is pending (it
-has no outcome yet). A reader with a `FeedPoint` can therefore continue from that point, over any
-number of pages. Reading a feed in pages gives the same items as reading it at once.
+has no outcome yet). A reader can continue from a `FeedPoint`, over any number of pages. Reading a
+feed in pages gives the same items as reading it at once.
 """
 
 from __future__ import annotations
@@ -124,7 +124,8 @@ def merge_logs(
     """Merge the log of a flow and the log of a role's session by time.
 
     Entries of one commit have the same time. Among entries of the same time, a claim comes before
-    the turn that it starts. The flow's entries about the end of a turn come after that end.
+    the turn that it starts. The flow's entries about the end of a turn come after the session's
+    entries about that end.
     """
     i = j = 0
     is_turn_due = False

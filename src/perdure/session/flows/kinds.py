@@ -76,7 +76,7 @@ class FlowStarted(SideBody, frozen=True, omit_defaults=True):
     agent and files, ``ask`` asks a person before the role starts, ``auto`` lets a selector choose.
     `skills_configuring` states how the role's skills are chosen, if that differs from
     `configuring`. `feedback`, `initialization_mode` and the two version fields describe the flow
-    for the feedback at its end.
+    for the feedback at the flow's end.
     """
 
     kind: ClassVar[str] = "flow_started"
@@ -100,7 +100,7 @@ class RunSettings(SideBody, frozen=True, omit_defaults=True):
     """The settings with which a program runs the flow, to be reused at the next run.
 
     `scenario` is an absolute path. If `commands` is empty, any command can be allowed for roles.
-    The newest settings entry replaces all earlier ones, if this user's perdure wrote the entry.
+    The newest settings entry that this user's perdure wrote replaces all earlier ones.
     """
 
     kind: ClassVar[str] = "flow_settings"
@@ -135,9 +135,9 @@ class WorkflowChanged(SideBody, frozen=True):
 class NodeClaimed(SideBody, frozen=True, omit_defaults=True):
     """A node starts, or resumes, work in the session of its role.
 
-    `delivered` are keys of edges: the message to the node contains the artifacts sent along them.
-    `superseded` are the keys of the node's own forward handoffs that the claim withdraws. `text` is
-    the person's reply that this claim consumes.
+    `delivered` are keys of edges: the message to the node contains the artifacts sent along these
+    edges. `superseded` are the keys of the node's own forward handoffs that the claim withdraws.
+    `text` is the person's reply that this claim consumes.
     """
 
     kind: ClassVar[str] = "node_claimed"
@@ -249,9 +249,9 @@ class HandoffDeclined(SideBody, frozen=True, omit_defaults=True):
 
 
 class RepairAsked(SideBody, frozen=True, omit_defaults=True):
-    """A message tells an agent what was wrong at the end of its turn; `attempt` counts from 1.
+    """A message tells an agent what was wrong when its turn ended; `attempt` counts from 1.
 
-    `node` is the id of the node; in the review, it is the role. The next turn starts with
+    `node` is the id of the node; in the review, `node` is the role. The next turn starts with
     `message`.
     """
 
@@ -416,7 +416,7 @@ class NeededAgent(ShortRepr, frozen=True, omit_defaults=True):
 class FlowRequested(SideBody, frozen=True, omit_defaults=True):
     """A program requests workers to run the flow.
 
-    A ``flow_request_closed`` entry about this request ends it. `agents` are the agents of the
+    The request ends with a ``flow_request_closed`` entry about it. `agents` are the agents of the
     flow's roles. `folders` are the flow's workspace and record folder, which the worker must have.
     `offered` and `on_interrupt` are the options of the program's `Flows`.
     """

@@ -19,7 +19,10 @@ from perdure.session.kinds import Compaction
 from perdure.session.messages import Message, TextPart, ThinkingPart, ToolResultPart
 
 Exchange = dict[str, object]
-"""A message in A-Society's format. Shape: the key ``role``, and the keys of such messages."""
+"""A message in A-Society's format.
+
+Shape: the key ``role``, and the keys of messages with that role.
+"""
 
 
 class NodeContext(msgspec.Struct, frozen=True, rename="camel"):

@@ -229,11 +229,11 @@ class Declined(ShortRepr, frozen=True):
 class FlowState(msgspec.Struct, frozen=True, dict=True):
     """A `FlowRun` with additional state for decisions.
 
-    `start` are the first nodes of the flow, as far as no claim has started them yet. `sessions`
-    maps a role instance to the stream of its session. `repairs` maps a node to its newest repair
-    request; a turn of the node that ends without such a request removes it. During the review, the
-    keys of `repairs` are roles instead of nodes. `digests` maps each `edge_key` to the hashes of
-    the artifacts sent along that edge. `improvement` is the order in which the roles review the
+    `start` are those first nodes of the flow that no claim has started yet. `sessions` maps a role
+    instance to the stream of its session. `repairs` maps a node to its newest repair request; the
+    request is removed by a turn of the node that ends without a repair request. During the review,
+    the keys of `repairs` are roles instead of nodes. `digests` maps each `edge_key` to the hashes
+    of the artifacts sent along that edge. `improvement` is the order in which the roles review the
     flow. `stopping` are the nodes and roles whose turn a person wants to stop. `document` is set if
     the flow runs a workflow document.
     """
@@ -265,7 +265,7 @@ class FlowState(msgspec.Struct, frozen=True, dict=True):
     consent_in_force: ConsentState | None = None
     """The consent in force in a received flow; None if the recorded consent is in force."""
     is_place_in_force: bool = True
-    """True if this user confirmed the flow's folder, or started it there."""
+    """True if this user confirmed the flow's folder, or started the flow in that folder."""
     chosen_in_part: dict[str, RoleConfiguration] = {}
     """Role instance -> a selector's partial choice; a person has yet to choose the rest."""
     imported_record: dict[str, str] = {}

@@ -30,7 +30,7 @@ MAX_CONTENT_BYTES = 100 * 1024 * 1024
 MAX_PART_BYTES = 20 * 1024 * 1024
 MAX_MESSAGE_BYTES = 40 * 1024 * 1024
 MAX_PARTS = 16
-"""Limits for the media of a message: bytes of one, bytes of all together, and their number."""
+"""Limits for the media of a message: bytes of one part, bytes of all parts, number of parts."""
 
 MAX_NAME_CHARACTERS = 255
 

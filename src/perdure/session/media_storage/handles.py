@@ -186,7 +186,10 @@ def _require_utf8(text: str, place: str) -> None:
 
 
 def _require_json(value: object, place: str) -> None:
-    """Reject a value that would differ after being read back. Raises: WrongArgument."""
+    """Reject a value that JSON would not return unchanged when it is read back.
+
+    Raises: WrongArgument.
+    """
     if value is None or isinstance(value, bool | msgspec.Struct | msgspec.UnsetType):
         return
     if isinstance(value, float) and not math.isfinite(value):

@@ -14,7 +14,7 @@ SearchRole = Literal[
 ]
 """The author of a text: the role of a message, or the type of another text.
 
-``summary``: of a compaction or a branch; ``custom``: a message of an extension.
+``summary`` is the summary of a compaction or a branch; ``custom`` is a message of an extension.
 """
 
 HITS = 20
@@ -28,8 +28,8 @@ class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
     """The query and filters of a search.
 
     `text` is the query (see ``query.sought_in``). A match must pass all filters that are set. The
-    role of a match is one of `roles`, and its log is the log of one of `sessions`. A match calls or
-    answers one of `tools`. The time of a match is at or after `since` and before `until`. If
+    author of a match is one of `roles`, and its log is the log of one of `sessions`. A match calls
+    or answers one of `tools`. The time of a match is at or after `since` and before `until`. If
     `is_on_branch` is True, only entries on the current branch of their session match; if it is
     False, only the other entries match.
     Units: `since` and `until` are Unix milliseconds.

@@ -80,7 +80,7 @@ class _OpenCall:
         self.readers, self.looked_at = readers, now
 
     def is_complete(self) -> bool:
-        """Return True if readers lack no other events than the pending ones."""
+        """Return True if the pending events are the only events that readers lack."""
         if not self.pending:
             return not self.lacks_whole
         begins = self.pending[0].n
@@ -168,7 +168,7 @@ class LiveSender:
                 self._cleaning = self._start(self._clean())
 
     def told(self, streams: Streams, *, is_new: bool) -> None:
-        """Handle a notification that other handles registered for `streams` or renewed this."""
+        """Handle a notification: other handles registered for `streams`, or renewed that."""
         if streams is None:
             self._start(self._load())
             return
@@ -198,7 +198,7 @@ class LiveSender:
     # ------------------------------------------------------------ inside
 
     async def _load(self) -> None:
-        """Read all registrations, because the notifications of earlier ones were not received."""
+        """Read all registrations, because notifications of earlier ones were not received."""
         with suppress(StoreError):
             async with self._calling:
                 watched = await self._table.watched()

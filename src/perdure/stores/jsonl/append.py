@@ -330,7 +330,7 @@ class CommitLines:
         return named, Ours(of=header.id)
 
     def _key_record(self) -> tuple[Fields, Ours]:
-        """Return the record of a commit without entries that has an idempotency key."""
+        """Return the record that stores the idempotency key of a commit without entries."""
         parent = self._record_of(self._leaf)
         name = file_name_of(self._facts.key or "")
         return self._beside(f"{OURS}key", name, parent, self._facts.at), Ours(of=self.header.id)

@@ -49,7 +49,7 @@ class CopiedFork(msgspec.Struct, frozen=True):
 
 
 def copy_fork(origin: Log, header: StreamHeader, fork: ForkPoint, write: Write) -> CopiedFork:
-    """Return `write`, which creates the fork of `origin`, with the copied entries added first.
+    """Return `write`, the write that creates the fork of `origin`, with the copied entries first.
 
     Raises: InvalidEntry, InvalidParent if the fork point does not exist in `origin`; LeafConflict.
     """
@@ -72,7 +72,7 @@ def copy_fork(origin: Log, header: StreamHeader, fork: ForkPoint, write: Write) 
 
 
 def contents_of(origin: Log, made: CopiedFork) -> tuple[bytes, ...]:
-    """Return the contents that the copies reference in lines of `origin` by other programs."""
+    """Return the contents in other programs' lines of `origin` that the copies reference."""
     copies = made.write.entries[: made.count]
     names = names_in(copy.body for copy in copies) & origin.media.keys()
     found = (media_of(origin, name) for name in sorted(names))

@@ -178,7 +178,7 @@ def foreign_entry(log: IndexState, said: Said, parent: int | None, part: int) ->
 
 
 def _resolve_reference(log: IndexState, name: str, record: str, parent: int | None) -> int | None:
-    """Return the seq of the tree entry for `record`, or for a side record, of one next to it."""
+    """Return the seq of the tree entry for `record`; for a side record, of a tree entry near it."""
     seq = log.ids.get(record)
     if seq is None or log.rows[seq].lane == "tree":
         return seq

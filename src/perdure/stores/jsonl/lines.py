@@ -20,7 +20,7 @@ from perdure.session.info import SessionInfo, Status, StreamHeader, with_descrip
 FORMAT = 1
 KEY = b'"perdure":'
 HEADER_TYPE = "perdure.session"
-"""Type of the ``custom`` record with the stream's header, the second of a file perdure created."""
+"""Type of the ``custom`` record with the stream's header: line two of a file perdure created."""
 
 _NO_JSON = msgspec.Raw()
 

@@ -71,7 +71,7 @@ class Site(NamedTuple):
 
 @cache
 def migrations() -> dict[int, str]:
-    """Return, in order, each schema version and the SQL that migrates the previous one to it."""
+    """Return each schema version, in order, with the SQL that leads to it from the previous one."""
     files = sorted(_FOLDER.glob("*.sql"))
     return {int(file.name.partition("_")[0]): file.read_text("utf-8") for file in files}
 

@@ -30,7 +30,10 @@ POLL_S = 1.0
 """How often the listener queries the newest position."""
 
 PAYLOAD_BYTES = 7_500
-"""Maximum size; PostgreSQL accepts 8,000. The listener queries the streams that do not fit."""
+"""Maximum size of a payload; PostgreSQL accepts 8,000.
+
+The listener queries the streams that do not fit into a payload.
+"""
 
 RECONNECT_S = 0.25
 PAUSE_S = 0.050

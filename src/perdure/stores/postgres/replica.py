@@ -24,7 +24,7 @@ CONNECT_S = 3
 """Longest wait for the replica's server while connecting."""
 
 CATCH_UP_S = 0.1
-"""Longest wait until the replica has replayed what the primary had when a read began."""
+"""Longest wait until the replica has replayed the log that the primary had when a read began."""
 
 LAG_PAUSE_S = 1.0
 DOWN_PAUSE_S = 30.0

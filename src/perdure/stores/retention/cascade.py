@@ -240,7 +240,7 @@ class _Kin:
         return answer
 
     def paths(self) -> list[StreamId]:
-        """Return the forks of only one branch, also erased forks that other forks depend on."""
+        """Return the forks that share only one branch, also erased forks that other forks need."""
         passed: dict[StreamId, None] = {}
         for fork in self._reach.forks:
             stream = fork

@@ -31,7 +31,7 @@ The lengths of these texts count with the same weights.
 """
 
 REACH = 60
-"""A text counts for its neighbours with at most this many words; more are too far from them."""
+"""A text counts for its neighbours with at most this many words; further words are too far away."""
 
 _ROLES = frozenset(map(role_key, ("user", "assistant", "tool", "custom")))
 """Roles whose texts are recalled; texts derived from a session are not recalled."""

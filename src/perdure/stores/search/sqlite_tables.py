@@ -171,7 +171,7 @@ _FILE_PAGE_BYTES, _ROW_BYTES = 4_088, 16
 
 
 _FEW = 8
-"""Fewer wanted texts of a part are looked up one by one; for more, all blocks between are read."""
+"""With fewer wanted texts in a part, each is looked up; otherwise all blocks between are read."""
 
 
 class SqlRows(Protocol):

@@ -112,7 +112,7 @@ def _before_run(tables: Tables, last: Node) -> Node | None:
 
 
 def is_on_branch(tables: Tables, sought: Node, leaf: Node) -> bool:
-    """Whether `sought` is `leaf` or comes before it on its branch."""
+    """Whether `sought` is `leaf` or comes before `leaf` on its branch."""
     for last in runs(tables, leaf):
         if (last.stream, last.run) == (sought.stream, sought.run):
             return sought.seq <= last.seq
@@ -146,7 +146,7 @@ def branch(
 def around(tables: Tables, leaf: Node, nodes: Iterable[Node], reach: int) -> list[Placed]:
     """Return those `nodes` that are on the branch to `leaf`, and up to `reach` entries around each.
 
-    Neighbors come only from the same run, a sequence of consecutive tree entries.
+    The neighbors of a node come only from its run, a sequence of consecutive tree entries.
     """
     by_run: dict[tuple[int, int], list[Node]] = {}
     for node in sorted(set(nodes), key=lambda each: each.seq):

@@ -62,10 +62,10 @@ CLOSING_LIMIT_S = 2.0
 """How long closing a store waits for a lock of another process."""
 
 BUSY_WAIT_S = (0.00003, 0.0002)
-"""Range of sleeps, short compared to a commit; longer ones leave the file idle (decision 11)."""
+"""Range of sleeps, short compared to a commit; longer sleeps leave the file idle (decision 11)."""
 
 LOOKS = 20
-"""Maximum number of checks of a changing file; creating a store writes it fewer times."""
+"""Maximum number of checks of a changing file; creating a store writes the file fewer times."""
 
 LOG_FILES = ("-wal", "-shm")
 """Suffixes of the files that SQLite keeps beside an open database."""
@@ -229,7 +229,7 @@ def identity_of(path: Path) -> tuple[int, int]:
 
 
 def bare_connection(site: Site, seed: bytes) -> Connection:
-    """Open a connection that can read the file and waits for locks; raise if it cannot read."""
+    """Open a connection that waits for locks; raise an error if it cannot read the file."""
     if site.is_immutable:
         db = _immutable_connection(site.path, site.key)
     else:
@@ -277,7 +277,7 @@ def locate_site(path: Path, *, key: StoreKey | None, is_copied: bool = False) ->
 
 
 def _is_writable(path: Path) -> bool:
-    """Return whether this user can write `path`; False for root too if no permission is set."""
+    """Return whether this user can write `path`; if no permission is set, False even for root."""
     return os.access(path, os.W_OK) and bool(path.stat().st_mode & _ANY_WRITE)
 
 
@@ -366,7 +366,7 @@ def _has_tables(path: Path) -> bool:
 
 
 def _check_first_page(path: Path, key: StoreKey | None) -> None:
-    """Detect damage before SQLite creates its files; skip if another process has the file open."""
+    """Before SQLite creates its files, detect damage, unless another process has the file open."""
     if _is_in_use(path):
         return
     try:

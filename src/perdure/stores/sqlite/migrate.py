@@ -14,14 +14,14 @@ APPLICATION_ID = 0x50524455
 """``PRAGMA application_id`` of every perdure store: the letters PRDU."""
 
 UNRELEASED = 11
-"""The last schema before the first release; it has the same tables, so it can be copied."""
+"""The last schema before the first release; its tables are the same, so a store can be copied."""
 
 _FOLDER = Path(__file__).parent / "migrations"
 
 
 @cache
 def migrations() -> dict[int, str]:
-    """Return, in order, each schema version and the SQL that migrates the previous one to it."""
+    """Return each schema version, in order, with the SQL that leads to it from the previous one."""
     files = sorted(_FOLDER.glob("*.sql"))
     return {int(file.name.partition("_")[0]): file.read_text("utf-8") for file in files}
 

@@ -60,7 +60,7 @@ class Answer(Generic[T]):
         self._waiting: tuple[Callback, Context] | None = None
 
     def give(self, value: T | None, error: BaseException | None) -> None:
-        """Set the outcome; the waiting task, unless cancelled, continues before this returns."""
+        """Set the outcome; the waiting task, unless cancelled, continues before this call ends."""
         if self.is_cancelled:
             return
         self._is_given = True

@@ -95,7 +95,8 @@ def script_facts(argv: Sequence[str], folder: Path) -> dict[str, str]:
 def started_facts(argv: Sequence[str], folder: Path, path: str) -> dict[str, str]:
     """Return facts for programs that `argv` starts through its program, such as ``env``.
 
-    They are found on `path`. The result is empty if the program does not start others.
+    The started programs are found on `path`. The result is empty if the program does not start
+    other programs.
     Shape: "starts NAME" maps to the program's resolved path and hash, for at most `MAX_FILES`
     programs.
     """

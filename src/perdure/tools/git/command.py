@@ -37,8 +37,8 @@ _NEVER_TRACKED = (
 )
 """Patterns of paths that git itself never adds to an index, but a manipulated index may contain.
 
-Git would read such a file as if it were in the working directory. A part in brackets makes git
-treat the path as a pattern, which it only compares and never resolves.
+Git would read a file with such a path as if the file were in the working directory. A part in
+brackets makes git treat the path as a pattern, which it only compares and never resolves.
 """
 
 

@@ -1,7 +1,7 @@
 """Read the configuration files of a repository without letting git search for them.
 
 This module reads a file, with limits, and passes its content to ``git config`` on standard input.
-Git parses it in a directory that is not a repository, and starts no program.
+Git parses the content in a directory that is not a repository, and starts no program.
 """
 
 from __future__ import annotations

@@ -35,7 +35,8 @@ _FOLDERS = (".", "objects", "objects/info", "objects/pack", "refs", "refs/heads"
 class Concern(msgspec.Struct, frozen=True):
     """A setting or file that git would use and that perdure cannot disable.
 
-    `name` is the key or the file. `content` is all data that determines its effect.
+    `name` is the key or the file. `content` is all data that determines the effect of the setting
+    or file.
     """
 
     name: str
@@ -115,7 +116,7 @@ def repository_at(place: Path, environment: Mapping[str, str]) -> Repository:
 def _git_dir(top: Path, concerns: list[Concern]) -> Path:
     """Return the git folder of `top`: ``.git``, or the folder that the file ``.git`` names.
 
-    It is never `top` itself. Anything suspicious is added to `concerns`.
+    The git folder is never `top` itself. Anything suspicious is added to `concerns`.
     """
     dot = top / DOT_GIT
     try:
@@ -142,7 +143,7 @@ def _git_dir(top: Path, concerns: list[Concern]) -> Path:
 def _common_dir(git_dir: Path, concerns: list[Concern]) -> Path:
     """Return the folder that all working trees share.
 
-    If `git_dir` is not in its folder ``worktrees``, a concern is added to `concerns`.
+    If `git_dir` is not in the shared folder's ``worktrees``, a concern is added to `concerns`.
     """
     said = read_regular(git_dir / "commondir")
     if said is None:

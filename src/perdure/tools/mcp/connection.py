@@ -40,7 +40,7 @@ MAX_PAGES = 100
 _LISTED = 20
 """A server may list this many times as many tools as an agent can have.
 
-The agent may select some of them.
+The agent may select some of these tools.
 """
 
 _SAID = 500
@@ -52,7 +52,7 @@ _BROKEN = "Server returned an error response"
 
 
 class Connection:
-    """A connection to a server. It is reopened if necessary.
+    """A connection to a server. The connection is reopened if necessary.
 
     `secrets` are the secrets sent to the server.
     """
@@ -312,8 +312,8 @@ KEPT_BYTES = 4096
 class Complaints(asyncio.Protocol):
     """Collects the last part of a program's standard error; earlier output is dropped.
 
-    `stream` is passed to the program. The function `complaints` creates it, and its caller must
-    close it.
+    `stream` is passed to the program. The function `complaints` creates a `Complaints`, and the
+    caller of the function must close it.
     """
 
     def __init__(self, stream: TextIO) -> None:

@@ -215,7 +215,7 @@ MAX_NAME = 128
 SHOWN_NAME = 64
 """Maximum length that all providers accept.
 
-A longer name is cut, with a hash of the whole.
+A longer name is cut and gets a hash of the whole name.
 """
 
 _foreign = re.compile(r"[^A-Za-z0-9_-]")

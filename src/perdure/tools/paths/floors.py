@@ -86,7 +86,10 @@ _SYSTEM_SECRETS = (
     ("sys",),
     ("dev",),
 )
-"""Secret paths below the root of the file system. They matter only if tools can leave the jail."""
+"""Secret paths below the root of the file system.
+
+These paths matter only if tools can leave the jail.
+"""
 
 _PROTECTED = frozenset(
     (

@@ -6,9 +6,9 @@ already open descriptor. The jail checks the object that it has opened. So swapp
 links between the check and the use has no effect.
 
 Some names are rejected everywhere (`floors`). A file with a second hard link is rejected, because
-that link may be outside of the jail. There are two exceptions: the whole file system is open to
-tools, or the file is in a directory that package managers fill with links. Error messages contain
-no path.
+that link may be outside of the jail. A second hard link is allowed in two cases: the whole file
+system is open to tools, or the file is in a directory that package managers fill with links. Error
+messages contain no path.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def open_regular(parent: int, name: str, *, may_be_linked: bool = False, flags: 
     """Open the regular file `name` in the directory `parent`; the caller closes the descriptor.
 
     Never blocks, whatever kind of file `name` is.
-    Raises: OSError if it cannot be opened. This includes links, directories, pipes, sockets and
-    devices, and a second hard link unless `may_be_linked` is True.
+    Raises: OSError if it cannot be opened. The file cannot be opened if it is a link, directory,
+    pipe, socket or device, or if it has a second hard link and `may_be_linked` is False.
     """
     refuse_special(os.stat(name, dir_fd=parent, follow_symlinks=False))
     descriptor = os.open(name, flags, dir_fd=parent)
@@ -98,8 +98,8 @@ class OpenPath(msgspec.Struct, frozen=True):
 
     `descriptor` belongs to a regular file or a directory, and is open as long as its jail.
     `is_absolute` means that the root is the root of the file system. `has_walls` is False if the
-    whole file system is open. `floors` are the jail's closed places, and `root` is the path of the
-    jail's root in the form of `floors`.
+    whole file system is open to tools. `floors` are the jail's closed places, and `root` is the
+    path of the jail's root in the form of `floors`.
     """
 
     names: tuple[str, ...]
@@ -123,10 +123,10 @@ class OpenPath(msgspec.Struct, frozen=True):
 class Place(msgspec.Struct, frozen=True):
     """A place to write a file: `name` in the directory `parent`; the file may not exist yet.
 
-    The place is never a link. `has_walls` is False if the whole file system is open. `path` is the
-    whole path, with links resolved. If `is_new_folder` is True, the folder does not exist yet, and
-    `name` starts with the missing folders. `is_hidden` means that a name in the path starts with a
-    dot, and the path is not in the record folder of the call's flow.
+    The place is never a link. `has_walls` is False if the whole file system is open to tools.
+    `path` is the whole path, with links resolved. If `is_new_folder` is True, the folder does not
+    exist yet, and `name` starts with the missing folders. `is_hidden` means that a name in the path
+    starts with a dot, and the path is not in the record folder of the call's flow.
     """
 
     parent: int
@@ -141,9 +141,9 @@ class Jail:
     """Opens paths inside `root`, where relative paths start, and inside the directories `others`.
 
     If `has_walls` is False, the whole file system is open, except the places closed to all tools
-    (`floors`). Paths below ``~scratch`` lead to `scratch_dir`. Error messages contain the name
-    `tool`. `floors` are places that tools cannot access, besides the names that are closed
-    everywhere. If `floors` is None, these are the places that environment variables name.
+    (`floors`). Paths below ``~scratch`` lead to `scratch_dir`. `tool` is the name of the tool in
+    error messages. `floors` are places that tools cannot access, besides the names that are closed
+    everywhere. If `floors` is None, the closed places are those that environment variables name.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class Jail:
 
     @classmethod
     def of(cls, call: ToolCall) -> Jail:
-        """Return the jail for `call`: its working directory, and those that its scope adds."""
+        """Return the jail for `call`: its working directory, and the directories its scope adds."""
         root = call.working_dir
         permissions = call.permissions
         others = (

@@ -24,7 +24,10 @@ MOST_WORDS = 1_000_000
 """Maximum number of words in a part; there are more codes than this."""
 
 _FIRST_BYTES = 192
-"""With 160 to 208, codes take 0.27 of the size of texts in several languages; UTF-8 takes 0.31."""
+"""With any value from 160 to 208, codes take 0.27 of the size of texts in several languages.
+
+UTF-8 takes 0.31 of that size.
+"""
 
 _NEXT_BYTES = bytes(range(_FIRST_BYTES, 256))
 _LAST_BYTE = 255

@@ -105,7 +105,7 @@ class PartLookup:
             self._page_keys(head, kept[head.part], more[head.part])
 
     def read(self, blocks: Iterable[Block], first_at: int, behind_at: int) -> None:
-        """Process the requested texts in `blocks`, if in the time range; some may be missing."""
+        """Process the requested texts in `blocks`, if in the time range; texts may be missing."""
         lowest: dict[int, Block] = {}
         for block in blocks:
             reading = self._reading[block.part]

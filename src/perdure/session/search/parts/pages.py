@@ -23,7 +23,7 @@ PAGE_BYTES = 1_440
 """Size of a page before compression (four fit into 4 kB); a longer posting has its own page."""
 
 MOST_BYTES = 1 << 18
-"""Maximum size of a decompressed page; a damaged page is not decompressed beyond it."""
+"""Maximum size of a decompressed page; a damaged page is not decompressed beyond this size."""
 
 FILTER = "#"
 """First character of the keys of filters."""

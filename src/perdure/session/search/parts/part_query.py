@@ -1,8 +1,8 @@
 """The query of a part: the keys to look up, and the texts that may match.
 
 The query misses no match, but a phrase of several words can select texts that do not match. The
-codes of the texts are therefore checked. A block without the codes of a phrase is skipped, and each
-text in the remaining blocks is tested (`PartAnswer.counts`).
+codes of the selected texts are therefore checked. A block without the codes of a phrase is skipped,
+and each text in the remaining blocks is tested (`PartAnswer.counts`).
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ As an integer, a set has the bit i equal to 1 if it contains the text with the n
 of a set have one of three forms. The first form is the integer itself, used if no other form is
 shorter. The second form has two bytes for each step from one number to the next, so its length is
 even. The third form has one byte for each step, and an odd length. A byte of 255 means that the
-step continues in the next byte. Steps repeat more often than numbers, so a page compresses better.
+step continues in the next byte. Steps repeat more often than numbers, so a page with steps
+compresses better.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _DENSE = 2 * _ON
 """If the mean step is below this, the form with one byte per step is tried, too."""
 
 _OF_MANY = 5
-"""If a set has more than one text in this many, scanning all texts is faster than finding each."""
+"""If a set has more than one in this many texts, scanning all is faster than finding each text."""
 
 _TRUTH = bytes.maketrans(b"01", b"\0\1")
 

@@ -12,7 +12,10 @@ SCANNED = 48
 
 MOST_LOOSE = 512
 MOST_LOOSE_WORDS = 200_000
-"""Limits of the loose texts that a search reads. When as many more exist, they become a part."""
+"""Numbers of loose texts, and of their words, from which on these texts can become a part.
+
+If there are at least twice `MOST_LOOSE` loose texts, a search updates the index first.
+"""
 
 BATCH_ROWS = 8_192
 """Maximum texts in one batch and in one part; it is at most ``postings.MOST_TEXTS``.

@@ -75,8 +75,8 @@ class FolderLocks:
 
         With `is_shared`, other shared holders can hold the lock at the same time. The operating
         system releases the lock when this process ends in any way.
-        Raises: LockBusy if another process still holds the lock after `wait_s`. Without `wait_s`,
-        the call inside `without_waiting` raises LockBusy after a short wait; elsewhere it raises
+        Raises: LockBusy if another process still holds the lock after `wait_s`. Without `wait_s`, a
+        call inside `without_waiting` raises LockBusy after a short wait; any other call raises
         StoreLocked, which names the holder, after `timeout_s`.
         """
         file = self._open_file(name)

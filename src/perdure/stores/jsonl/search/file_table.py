@@ -164,7 +164,7 @@ class Catalogue:
     """The state of the index: how far the log and the feed were read, and the indexed files.
 
     Every entry up to `position` is indexed, and no entry will be added before `position`. A
-    `position` of 0 means that it is unknown.
+    `position` of 0 means that the position is unknown.
     """
 
     def __init__(

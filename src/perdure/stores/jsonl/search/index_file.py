@@ -89,7 +89,7 @@ class IndexTables:
     """The tables of an open index file, with the methods of ``SqlRows``.
 
     `cache` contains the texts for recalls. `added` are sessions whose texts the last recall added
-    to `cache` before they were indexed.
+    to `cache` before the texts were indexed.
     """
 
     def __init__(self, db: _Connection, identity: tuple[int, int] | None = None) -> None:
@@ -158,7 +158,7 @@ class IndexFile:
 
     @contextmanager
     def hold_lock(self) -> Generator[None]:
-        """Hold the lock of the index: no other process opens, changes or removes it."""
+        """Hold the lock of the index: no other process opens, changes or removes the index."""
         with self.folder.hold_lock(LOCK, ""):
             yield
 
@@ -319,7 +319,7 @@ class IndexFile:
         db.close()
 
     def _check_names(self) -> None:
-        """Raises: IndexUnusable unless each is missing or a regular file with one hard link."""
+        """Raises: IndexUnusable unless each file is missing or regular with a single hard link."""
         for path in (self.path, *map(self._beside, _LOGS)):
             try:
                 if status_of(path).st_nlink > 1:

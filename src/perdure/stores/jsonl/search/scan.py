@@ -207,7 +207,7 @@ class _FolderScanner:
         )
 
     def _place(self, behind: list[StaleSession], after: int) -> bool:
-        """Set the positions of unindexed entries; return False if the feed lacks them."""
+        """Set the positions of unindexed entries; return False if the feed lacks positions."""
         wanted = {each.header.id for each in behind}
         spans: defaultdict[StreamId, list[Span]] = defaultdict(list)
         for span in self._feed.after(after) if wanted else ():

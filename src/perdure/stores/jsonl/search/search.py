@@ -244,7 +244,7 @@ class Searches:
     def _ask_now(
         self, ask: Callable[[_Moment], T], sought: Sought | None, *, is_updated: bool
     ) -> T | None:
-        """Return the result of `ask` on the index; None if it is unusable or needs an update."""
+        """Return the result of `ask` on the index; None if the index is unusable or outdated."""
         index = self._index
         with index.file.reading() as tables:
             catalogue, scanned = index.scan(tables)

@@ -1,4 +1,4 @@
-"""`LimitService`: all workers of a database share its rows; times come from the server's clock.
+"""`LimitService` on rows that all workers of a database share; times are from the server's clock.
 
 Each statement that locks rows of other workers is sent alone, in a message of a few hundred bytes,
 which libpq sends at once. So a process that is stopped while it sends a statement never keeps a

@@ -114,7 +114,7 @@ def take_over(db: Connection[Row], worker: str, owner: str, works: Iterable[Work
     """Fence the sessions of `works`, which a dead worker has begun, and queue the work again.
 
     Return the number of works that were queued again. If the row of a session is locked, the next
-    call handles its work.
+    call handles the work of that session.
     """
     by_namespace: dict[str, list[Work]] = defaultdict(list)
     for work in works:

@@ -70,7 +70,7 @@ async def remove_unreferenced(db: Database) -> tuple[int, int]:
 
 
 async def remove_unreferenced_of(db: Connected, namespace: str, names: set[str]) -> tuple[int, int]:
-    """Remove those of the contents `names` that are unreferenced, in the transaction of `db`.
+    """Remove the unreferenced contents among `names`, in the transaction of `db`.
 
     Returns the number of removed contents and their total bytes.
     """

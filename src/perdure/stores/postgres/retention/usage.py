@@ -13,7 +13,7 @@ from perdure.errors import PerdureError
 from perdure.stores.postgres.database import Database, Statement
 
 MOST_BEHIND = 256
-"""A read that had to count more rows than this stores the new counts."""
+"""If a read had to count more rows than this, the read stores the new counts."""
 
 _LAST = 2**63 - 1
 

@@ -1,8 +1,8 @@
 """The search index of a PostgreSQL database; each operation runs over one connection.
 
 An index step locks the row of the index mark from the start of reading until the commit; writers of
-sessions do not need this row. So other processes that index the namespace or erase from it wait
-until the step is committed. A search reads one snapshot.
+sessions do not need this row. So other processes that index the namespace, or erase from the
+namespace, wait until the step is committed. A search reads one snapshot.
 """
 
 from __future__ import annotations

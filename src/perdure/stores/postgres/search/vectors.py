@@ -1,4 +1,4 @@
-"""The vectors of a namespace, stored as bytes or, if pgvector is installed, in its type.
+"""The vectors of a namespace, stored as bytes or, if pgvector is installed, in pgvector's type.
 
 ``stores/postgres/migrations`` documents the columns. The schema migration chooses the column type
 of the vectors.

@@ -27,14 +27,14 @@ RESTART_PAGES = 4_000
 """From this log size on (16 MB), a checkpoint blocks the writer so that the log restarts."""
 
 RESTART_LIMIT_S = 0.05
-"""How long such a checkpoint may block the writer while readers are active."""
+"""How long a checkpoint may block the writer while readers are active."""
 
 
 _Call = Literal["copy", "stop"]
 
 
 class Checkpointer:
-    """Checkpoints the write-ahead log concurrently with the writer, which never waits for it."""
+    """Checkpoints the write-ahead log; the writer only waits for checkpoints at `RESTART_PAGES`."""
 
     def __init__(self, connect: Callable[[], Connection]) -> None:
         self._connect = connect

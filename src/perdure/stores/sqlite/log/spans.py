@@ -22,7 +22,7 @@ AND a.first >= coalesce(
 
 
 def begin_span(tables: Tables, namespace: int, first: int) -> None:
-    """Start a span of `namespace` at position `first`, unless the newest span is its own."""
+    """Start a span of `namespace` at `first`, unless the newest span belongs to `namespace`."""
     if tables.value(NEWEST_SPAN) != namespace:
         tables.run("INSERT INTO span VALUES (?, ?)", (first, namespace))
     tables.newest_namespace = namespace

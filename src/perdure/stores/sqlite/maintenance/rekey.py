@@ -3,11 +3,11 @@
 The copy is written in the store's folder, checked and synced, and then renamed to the store's name.
 After a kill at any moment the store is complete, under the old key or the new one. Opening the
 store removes a leftover encrypted copy; a plain-text copy is removed immediately (`rekey_copy`).
-During the rekey, this process locks the store exclusively. To get this lock, it leaves write-ahead
-mode, which succeeds only if there are no other connections; then it keeps the lock. A process that
-waited for the exclusive lock of the rekey then finds that its open file is unlinked and has no
-write-ahead log. SQLite refuses to write to an unlinked file without its log, and
-`connections.connection` detects that the file was replaced.
+During the rekey, this process locks the store exclusively. The rekey gets this lock by leaving
+write-ahead mode, which succeeds only if there are no other connections; then the rekey keeps the
+lock. A process that waited for the exclusive lock of the rekey then finds that its open file is
+unlinked and has no write-ahead log. SQLite refuses to write to an unlinked file without its log,
+and `connections.connection` detects that the file was replaced.
 """
 
 from __future__ import annotations

@@ -166,7 +166,7 @@ def _page_bytes(head: bytes) -> int:
 
 
 def _give_new_first_page(copy: Path) -> None:
-    """Write a first page without references to the unencrypted copy; no other page needs it."""
+    """Give the unencrypted copy a first page without references; no other page needs that page."""
     size = copy.stat().st_size
     with copy.open("r+b") as file:
         page = _page_bytes(file.read(100))
@@ -324,7 +324,7 @@ def _rows(db: Connection, columns: str, name: str) -> Iterator[Row]:
 def _cells(db: Connection, name: str) -> int:
     """Return the number of rows of a leaf page; 0 for any other page.
 
-    The rows below an inner page are read with the leaf pages that contain them.
+    The rows below an inner page are read when the leaf pages that contain these rows are read.
     """
     counting = f'SELECT count(*) FROM "{name}"'  # noqa: S608 - a name out of the schema
     try:

@@ -21,7 +21,7 @@ SELECT certificate FROM erasure
 WHERE namespace = (SELECT no FROM namespace WHERE name = ?) AND is_removal = 0 AND id = ?
 ORDER BY no DESC LIMIT 1
 """
-"""Reads the newest rows first, so it finds an erasure that just ended at the first row."""
+"""The query reads the newest rows first, so a just ended erasure is found in the first row."""
 
 _INSERT = """
 INSERT INTO erasure (namespace, id, is_removal, is_done, certificate) VALUES (?, ?, ?, 0, ?)
