@@ -89,7 +89,7 @@ class StoredSession:
 
 
 class LazySession:
-    """A session that is a draft, not stored in its store yet. `create` returns such a session."""
+    """A session that is a draft, not stored in its store yet. `create` returns a draft."""
 
     def __init__(
         self, store: SessionStore, memory: in_memory_store.MemoryStore, birth: Write, clock: Clock

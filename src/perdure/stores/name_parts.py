@@ -22,7 +22,7 @@ LONG_NAME = b""
 """The part of every session whose name is longer than `MOST_CHARACTERS`."""
 
 MOST_SOUGHT = 8
-"""Maximum number of parts of a query to look up; the rarest of them is used."""
+"""Maximum number of parts of a query to look up; the rarest of these parts is used."""
 
 FEW = 64
 """Number of sessions that a query reads first.
@@ -57,8 +57,8 @@ def is_renamed(before: SessionInfo, after: SessionInfo) -> bool:
 def sought_parts(query: str | None) -> list[bytes]:
     """Return the beginnings of parts to look up for `query`.
 
-    For each of these beginnings, every name or id that contains `query` has a part that begins with
-    it. The result is empty if `query` does not restrict the sessions.
+    If a name or id contains `query`, then for each returned text it has a part that begins with
+    this text. The result is empty if `query` does not restrict the sessions.
     """
     sought = (query or "").casefold()
     places = [*range(0, max(1, len(sought) - PART_CHARACTERS + 1), PART_CHARACTERS)]

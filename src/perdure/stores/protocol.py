@@ -38,7 +38,7 @@ EMPTY = -1
 """Head of a stream without entries."""
 
 Durability = Literal["full", "normal"]
-"""``full``: a commit survives power loss. ``normal``: it survives ``kill -9``, and is faster."""
+"""``full`` commits survive power loss; ``normal`` commits survive ``kill -9``, and are faster."""
 
 
 def durability_of(text: str) -> Durability:
@@ -298,8 +298,8 @@ class LogReader(Protocol):
     async def tail(self, stream: StreamId, limit: int, kinds: Sequence[str] = ()) -> Tail:
         """Return ``state``, the last `limit` of ``entries``, and ``notes`` of `kinds`, in one read.
 
-        No entry or note comes after the head of the state. While others append, the result may have
-        fewer than `limit` entries. Raises: SessionNotFound.
+        No entry or note comes after the head of the state. While other writers append, the result
+        may have fewer than `limit` entries. Raises: SessionNotFound.
         """
         ...
 

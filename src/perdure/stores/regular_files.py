@@ -89,8 +89,8 @@ def status_of(path: Path) -> os.stat_result:
 def check_only_name(path: Path, drafts: Path) -> None:
     """Reject a file with other hard links, which would keep erased text and receive appended text.
 
-    Removes a second hard link in the folder `drafts`, which a process leaves there if it dies while
-    it creates the file. Raises: NotRegular; OSError.
+    Removes a second hard link in the folder `drafts`; a process that dies while it creates the file
+    leaves such a link there. Raises: NotRegular; OSError.
     """
     status = status_of(path)
     if status.st_nlink == 1:

@@ -56,7 +56,7 @@ class SearchService(Protocol):
 
         The recall covers all commits before the call. The ranking runs in a thread. The ranking
         receives the frequency of the words in every text, and the vectors of `asked.model` for the
-        texts that have one.
+        texts that have a vector.
         Raises: SearchIndexDamaged.
         """
         ...
@@ -123,10 +123,10 @@ class RetentionService(Protocol):
         returns the earlier certificate if nothing is left to erase. A repeated erasure also erases
         the kept entries that no fork needs any more.
 
-        Durable: the erasure is one operation. Its intent is committed before any data is removed.
-        After a kill, either nothing was erased, or the next opening of the store or the next
-        `erase` completes the erasure. When the call returns, the store's files contain no erased
-        data, except in the places that `Certificate.copies` lists.
+        Durable: the erasure is one operation. The intent of the erasure is committed before any
+        data is removed. After a kill, either nothing was erased, or the next opening of the store
+        or the next `erase` completes the erasure. When the call returns, the store's files contain
+        no erased data, except in the places that `Certificate.copies` lists.
         Raises: SessionNotFound, SessionHasForks, StoreReadOnly, StoreFull or StoreUnavailable.
         """
         ...
@@ -311,7 +311,7 @@ class SessionStore(LogWriter, LogReader, NamespaceReader, Protocol):
 
 
 async def is_erased(store: SessionStore, stream: StreamId) -> bool:
-    """Return whether `stream` was erased as a whole, even if the store has no trace of it."""
+    """Return whether `stream` was erased as a whole, even if the store has no trace of `stream`."""
     with suppress(SessionNotFound):
         return (await store.state(stream)).info.status == "erased"
     if store.capabilities.erase:

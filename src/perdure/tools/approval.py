@@ -24,10 +24,10 @@ _canonical = msgspec.json.Encoder(order="deterministic")
 
 
 class Doubt(ShortRepr, frozen=True):
-    """A problem with a working directory; in every mode, a person must first decide about it.
+    """A problem with a working directory, about which a person must first decide in every mode.
 
     `text` is the question. `grant` is the permission that the answer "always" gives. The grant
-    names the directory and all its problems, so perdure asks again if any of them changes.
+    names the directory and all its problems, so perdure asks again if any of these changes.
     """
 
     text: str
@@ -38,8 +38,8 @@ class Bound(ShortRepr, frozen=True):
     """The data that an approval of a call covers, besides the call's arguments.
 
     Shape: `facts` are names and texts in display order. `always` is appended to the text of a
-    grant, so that the grant names exactly what is allowed; if it is None, the answer "always" is
-    not offered. `diff` is the change to a file. `problem` is the reason why the call cannot run;
+    grant, so that the grant names exactly what is allowed; if `always` is None, the answer "always"
+    is not offered. `diff` is the change to a file. `problem` is the reason why the call cannot run;
     None if it can. If there is a `doubt`, a person must approve the call in every mode. `is_hidden`
     means that a name in the file's path starts with a dot; the call then requires approval even if
     the mode allows writes.

@@ -264,7 +264,7 @@ def _parts_of(value: object) -> list[object]:
 
 
 def _text_of(name: str, value: object) -> str:
-    """Return `value` as text. Raises: ToolError if it contains bytes or media."""
+    """Return `value` as text. Raises: ToolError if the value contains bytes or media."""
     if isinstance(value, str):
         return value
     text = json_of(value).decode()

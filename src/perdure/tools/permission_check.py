@@ -1,8 +1,8 @@
 """Decide whether a call runs, needs approval, or is refused, before the call has any effect.
 
-The functions are pure. For security, they check in this order: effective arguments, validation,
-policy, approval. A call that cannot run is refused before a person is asked. No other module
-decides about approvals. Each approval mode is a `RuleSet`.
+The functions are pure. For security, the functions check in this order: effective arguments,
+validation, policy, approval. A call that cannot run is refused before a person is asked. No other
+module decides about approvals. Each approval mode is a `RuleSet`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The whole process group is killed when the wait ends, for any reason. A process that left its group
 on purpose (``setsid``) is not killed: perdure restricts which programs a model can start, but does
-not isolate them.
+not isolate these programs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
 class ProcessResult(msgspec.Struct, frozen=True):
-    """The result of a program that ended. If it timed out and was killed, `code` is None.
+    """The result of a program that ended. If the program timed out and was killed, `code` is None.
 
     Units: `left_out` counts the bytes of both output streams that were read and discarded.
     """

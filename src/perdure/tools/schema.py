@@ -161,7 +161,7 @@ def is_pydantic(of: Any) -> bool:
 def pydantic_schema(of: Any) -> Schema:
     """Return the portable schema of a pydantic model.
 
-    Raises: TypeError if it has none.
+    Raises: TypeError if the model has none.
     """
     return portable_schema(_relaxed(of.model_json_schema()), of.__name__)
 
@@ -344,8 +344,8 @@ def portable_schema(schema: Schema, name: str = "") -> Schema:
 class _Place(msgspec.Struct, frozen=True):
     """The location of a schema: the `path` of its field, such as ``Order.lines[].price``.
 
-    `inside` are the definitions that contain the schema. If a schema refers to one of them, the
-    recursion would be infinite.
+    `inside` are the definitions that contain the schema. If a schema refers to one of these
+    definitions, the recursion would be infinite.
     """
 
     definitions: Mapping[str, Schema]

@@ -162,5 +162,8 @@ class ToolSpec(msgspec.Struct, frozen=True):
 
     @property
     def is_async(self) -> bool:
-        """Whether the tool is a coroutine function. Any other tool may block its thread."""
+        """Whether the tool is a coroutine function.
+
+        A tool that is not a coroutine function may block its thread.
+        """
         return inspect.iscoroutinefunction(self.run)

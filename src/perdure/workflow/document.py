@@ -1,8 +1,8 @@
 """A workflow document as a value: nodes, edges, and metadata.
 
 Session exports write workflow documents and flows run them, so this module is in a layer below
-both. This module does not execute documents. The code that runs a document checks whether each
-`agent_ref` names an agent.
+exports and flows. This module does not execute documents. The code that runs a document checks
+whether each `agent_ref` names an agent.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class AgentNode(msgspec.Struct, frozen=True, tag="agent"):
 
     `prompt_template` is the prompt of the node; None means that the node's input is the prompt.
 
-    `tools` restricts the agent's tools; an empty `tools` keeps all of them.
+    `tools` restricts the agent's tools; an empty `tools` does not restrict them.
     """
 
     id: str

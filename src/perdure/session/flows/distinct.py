@@ -9,8 +9,8 @@ from typing import Self
 class Distinct(tuple[str, ...]):
     """A tuple of distinct strings, oldest first, with constant-time lookup.
 
-    Tuples that were extended from each other share a lookup table. Each tuple contains those items
-    of the shared lookup table whose position is below the tuple's length.
+    Tuples that were extended from each other share a lookup table. A tuple contains the items of
+    the shared lookup table whose position is below the tuple's length.
     """
 
     places: dict[str, int]

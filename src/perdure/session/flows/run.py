@@ -122,7 +122,7 @@ class ConsentState(ShortRepr, frozen=True, rename="camel"):
 
 
 class FeedbackContext(ShortRepr, frozen=True, omit_defaults=True, rename="camel"):
-    """Facts about the flow for the feedback at its end."""
+    """Facts about the flow for the feedback at the flow's end."""
 
     kind: FeedbackKind
     initialization_mode: InitializationMode | None = None
@@ -251,7 +251,7 @@ class FlowState(msgspec.Struct, frozen=True, dict=True):
     improvement: Graph | None = None
     stopping: tuple[str, ...] = ()
     at_node: dict[str, str] = {}
-    """Role instance -> the node it was last claimed for."""
+    """Role instance -> the node for which the role instance was last claimed."""
     document: DocumentBound | None = None
     asked: dict[str, Asked] = {}
     """Node, role or `ITSELF` -> the start of its newest wait for a person, which may be over."""
@@ -271,7 +271,7 @@ class FlowState(msgspec.Struct, frozen=True, dict=True):
     imported_record: dict[str, str] = {}
     """Path in the record folder -> blob hash of the file; for imported flows."""
     former_record: str = ""
-    """The path of an imported flow's record folder when it was exported, relative to its workspace.
+    """The path that an imported flow's record folder had at the export, relative to the workspace.
     """
     declined: dict[str, Declined] = {}
     """Node -> its declined handoff, until the node is claimed again and informed."""

@@ -1,4 +1,4 @@
-"""Store base64 in tool arguments and results as content, and restore it for a tool.
+"""Store base64 in tool arguments and results as content, and restore the base64 for a tool.
 
 The base64 of ``data:image/png;base64,iVBO...`` and of an object whose `type` or `kind` is
 ``base64`` is replaced by a handle (``media://sha256-...``). Only canonical base64 is replaced, so

@@ -26,7 +26,7 @@ LEAST_BYTES = 512
 class FileGuard:
     """The identities of a store's file and its side files when the store was opened.
 
-    Data written to a deleted file is lost when the last process closes it.
+    Data written to a deleted file is lost when the last process closes the file.
     """
 
     def __init__(

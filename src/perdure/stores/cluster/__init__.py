@@ -1,1 +1,1 @@
-"""The state of work that several machines share; a store contains it outside the log."""
+"""The state of work that several machines share; a store keeps this state outside the log."""

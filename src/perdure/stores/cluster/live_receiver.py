@@ -273,7 +273,7 @@ class LiveReceiver:
             self._bus.drop_call(stream, of)
 
     def _start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
-        """Run `work` in a task; if a task of this `name` is already running, that task does it."""
+        """Run `work` in a task; if a task of this `name` already runs, that task does the work."""
         running = self._tasks.get(name)
         if running is not None and not running.done():
             work.close()

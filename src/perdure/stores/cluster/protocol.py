@@ -17,7 +17,7 @@ from perdure.session.ledger import Priority
 from perdure.stores.cluster.limits import LimitService
 
 PROTOCOL = 2
-"""The version of the rules by which workers share work; only workers of one version share it.
+"""The version of the rules by which workers share work; workers share only within one version.
 
 Since version 2, several tool calls of a turn can be open; earlier workers cannot resume such a
 turn.

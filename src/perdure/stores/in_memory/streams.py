@@ -44,7 +44,7 @@ class Node:
     """A tree entry's place on its branch, and the branch's newest entries that a context needs.
 
     `depth` counts the entries before the node; `messages` counts the messages up to and including
-    it.
+    the node.
     """
 
     depth: int
@@ -187,7 +187,7 @@ def upwards(heap: Heap, leaf: EntryId | None) -> Iterator[Entry]:
 
 
 def is_on_branch(heap: Heap, reference: EntryId, leaf: EntryId | None) -> bool:
-    """Return whether the tree entry `reference` is `leaf` or comes before it."""
+    """Return whether the tree entry `reference` is `leaf` or an earlier entry on its branch."""
     sought = heap.nodes.get(reference)
     if sought is None:
         return False

@@ -64,7 +64,7 @@ class Log(IndexState):
     # -- reading the file
 
     def refresh(self) -> bool:
-        """Read the bytes added to the file; False if it is missing or contains no session.
+        """Read the bytes added to the file; False if the file is missing or contains no session.
 
         Raises: StoreTooNew if a newer perdure wrote it; StoreUnavailable.
         """

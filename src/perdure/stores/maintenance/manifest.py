@@ -57,7 +57,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
 def read_manifest(folder: Path) -> Manifest:
     """Read the manifest of the backup in `folder`.
 
-    Raises: BackupDamaged if it is missing or cannot be read.
+    Raises: BackupDamaged if the manifest is missing or cannot be read.
     """
     try:
         content = read_regular(folder / MANIFEST_NAME, most_bytes=MOST_BYTES)

@@ -1,9 +1,9 @@
 """Turn the readable parts of a damaged stream into a valid stream, and list the losses.
 
-Readable entries keep their id, place and digest. An opaque entry replaces a missing one. A damaged
-body is dropped. The digest of the dropped body and the chain remain, and a note at the end of the
-stream lists the body. The chain is unchanged up to the first missing entry and recomputed from
-there. The functions are pure.
+Readable entries keep their id, place and digest. An opaque entry replaces a missing entry. A
+damaged body is dropped. The digest of the dropped body and the chain remain, and a note at the end
+of the stream lists the body. The chain is unchanged up to the first missing entry and recomputed
+from there. The functions are pure.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class SalvagedStream(msgspec.Struct, frozen=True):
     """The readable parts of a stream. `head` is the stored head of the stream.
 
     `tree` are the tree entries that the stored state of the stream names, such as the leaf.
-    Shape: `rows` maps a seq to its row, and also contains rows whose body does not match its
+    Shape: `rows` maps a seq to its row; a row is in `rows` even if its body does not match its
     digest. `header` is None if only the `id` could be read.
     """
 
@@ -58,7 +58,7 @@ class RepairedStream(msgspec.Struct, frozen=True):
 
 
 class NamespaceRepair:
-    """Repairs the streams of one namespace one by one, and an origin before its forks."""
+    """Repairs the streams of one namespace one by one; an origin is repaired before its forks."""
 
     def __init__(self, named: Iterable[EntryId], random: RandomSource, at: int) -> None:
         """`named` are the parents that readable entries name; `at` is the time of the repair."""

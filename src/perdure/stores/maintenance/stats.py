@@ -18,7 +18,7 @@ DAY_MS = 86_400_000
 
 
 class StreamSize(msgspec.Struct, frozen=True):
-    """One session or flow: `bytes` is the size of its own bodies, without contents."""
+    """One session or flow: `bytes` is the size of the stream's own bodies, without contents."""
 
     stream: StreamId
     kind: str

@@ -100,8 +100,8 @@ def public_address(conninfo: str) -> str:
 def _split(address: str) -> tuple[str, dict[str, str]]:
     """Split `address` into an address for libpq and perdure's own options with decoded values.
 
-    The rest of the address remains unchanged, and errors contain no part of it, because it may be a
-    password.
+    The rest of the address remains unchanged; errors contain no part of it, because any part may be
+    a password.
     """
     before, mark, query = address.rpartition("?")
     own: dict[str, str] = {}

@@ -293,7 +293,7 @@ class Appender:
     async def _carry_out(
         self, db: Connected, request: Request, number: int, leases: list[Lease]
     ) -> Share:
-        """Carry out the write with index `number`; if it acquires a lease, add it to `leases`."""
+        """Carry out the write with index `number`; add the lease to `leases` if it acquires one."""
         ns, write = self._db.namespace, request.commit.writes[number]
         made = write.create and await create_in(db, ns, write.create, write.above_epoch)
         if write.taking is not None:

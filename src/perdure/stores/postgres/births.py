@@ -62,7 +62,7 @@ async def copy_in(
 ) -> Stream:
     """Create a stream without entries, copied from another store.
 
-    `genesis` is the genesis hash; it is given only if it cannot be computed from the header. The
+    `genesis` is the genesis hash; pass it only if the hash cannot be computed from the header. The
     origin of a copied fork may be erased already.
     Raises: the errors of `create_in`, except Erased.
     """

@@ -44,7 +44,7 @@ CONNECTIONS = 8
 """Maximum number of connections per handle, not counting the one that waits for changes."""
 
 LOOK_S = 60.0
-"""Maximum time that a connection is cached outside the pool, which checks its age."""
+"""Maximum time that a connection is cached outside the pool; the pool checks its age."""
 
 CONNECT_S = 10
 WAIT_S = 15.0
@@ -300,7 +300,7 @@ class Database:
     async def connection(self) -> AsyncGenerator[Connected]:
         """Lend a connection of the pool, and map the errors in the block to store errors.
 
-        Raises: StoreUnavailable if the store is closed; other errors as ``faults`` maps them.
+        Raises: StoreUnavailable if the store is closed; other errors are mapped as in ``faults``.
         """
         async with self._lent() as db, db:
             yield db
@@ -348,8 +348,8 @@ class Database:
         in turn, every server process of this handle would read, plan and cache the same data. A
         call that is cancelled while psycopg begins a pipeline leaves its connection in pipeline
         mode: later statements would get no answer and never be committed. A connection inside a
-        transaction is closed, because the pool would wait for its end. A call that is cancelled
-        here still returns its connection; otherwise the pool would count it as lent forever.
+        transaction is closed, because the pool would wait for its end. A cancelled call still
+        returns its connection, which the pool would otherwise count as lent forever.
         """
         state = db.pgconn.transaction_status, db.pgconn.pipeline_status
         is_idle = state == (TransactionStatus.IDLE, PipelineStatus.OFF)
@@ -365,7 +365,7 @@ class Database:
         await finished(pool.putconn(db))
 
     async def _drain(self, pool: AsyncConnectionPool[_PooledConnection]) -> None:
-        """Close the pool's other connections, because they are most likely lost too."""
+        """Close the pool's other connections, because most likely they are lost too."""
         db, self._at_hand = self._at_hand, None
         await pool.drain()
         if db is not None:

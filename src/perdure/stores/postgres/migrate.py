@@ -25,7 +25,10 @@ from perdure.stores.postgres.address import DIRECT
 from perdure.stores.postgres.rows import Row
 
 APP_ROLE = "perdure_app"
-"""The role that row-level security restricts. The first migration creates it if permitted."""
+"""The role that row-level security restricts.
+
+The first migration creates this role if permitted.
+"""
 
 OLDEST_SERVER = 140_000
 

@@ -139,7 +139,7 @@ def share_placed(
 ) -> Share:
     """Return planned entries as rows of `stream`; `rows` are the entries with salts and digests.
 
-    `chain` is the stream's hash after this commit, if it has entries.
+    `chain` is the stream's hash after this commit, if the commit has entries.
     Raises: NotLookedUp.
     """
     facts.nodes.setdefault(stream.state.leaf or EntryId(""), stream.leaf)
@@ -173,7 +173,7 @@ def _each(salts: bytes) -> Iterable[bytes]:
 
 
 class _Growth:
-    """Computes for each entry of one write, in order, the entry's place on its branch."""
+    """Computes, for each entry of one write in order, the entry's place on its branch."""
 
     def __init__(self, stream: Stream, facts: Facts) -> None:
         self.tip = stream.tip
@@ -223,7 +223,7 @@ class _Growth:
     def _near(self, reference: EntryId | None, fars: Texts) -> int:
         """Return the seq of `reference` if it is an entry of this stream; otherwise -1.
 
-        If `reference` is an entry of another stream, its id is added to `fars`.
+        If `reference` is an entry of another stream, the id of that entry is added to `fars`.
         """
         if reference is None:
             return _NONE

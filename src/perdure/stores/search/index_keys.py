@@ -66,7 +66,10 @@ def author_key(word: str) -> str:
 
 
 def cues_in(key: str) -> Cue:
-    """Return the cues in a key that starts with `CUES`. Raises: ValueError if it is damaged."""
+    """Return the cues in a key that starts with `CUES`.
+
+    Raises: ValueError if the key is damaged.
+    """
     return Cue(int(key.removeprefix(CUES)))
 
 

@@ -148,8 +148,8 @@ async def forget(index: IndexWriter, positions: Sequence[int]) -> int:
     Return the number of removed texts.
 
     The other texts of the affected index parts are stored one by one again, outside of any part. If
-    the index is damaged or of another version, it is emptied, and the next search rebuilds it.
-    Unreadable texts of a damaged index are not counted.
+    the index is damaged or of another version, the index is emptied, and the next search rebuilds
+    it. Unreadable texts of a damaged index are not counted.
     """
     stored = await index.reader.mark()
     parts = Counter({0: await index.reader.loose_at(positions)})

@@ -84,11 +84,11 @@ class VectorRows(Protocol):
 class Vectors:
     """The vectors of one model for the texts of a corpus.
 
-    Shape: `rows` has `dimension` signed bytes for each text; they are zeros if a vector is missing.
-    `scales` has 1 / length of each vector, or 0 for a missing vector. `windows` has the length of
-    each vector combined with its neighbours' vectors. `perdure.memory.similarity` computes `scales`
-    and `windows`. `new` are texts with a new vector; `moved` are texts whose neighbours changed.
-    `upto` is the last position that was read.
+    Shape: `rows` has `dimension` signed bytes for each text; the bytes are zeros if a vector is
+    missing. `scales` has 1 / length of each vector, or 0 for a missing vector. `windows` has the
+    length of each vector combined with its neighbours' vectors. `perdure.memory.similarity`
+    computes `scales` and `windows`. `new` are texts with a new vector; `moved` are texts whose
+    neighbours changed. `upto` is the last position that was read.
     """
 
     def __init__(self, number: int, dimension: int) -> None:

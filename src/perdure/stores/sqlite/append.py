@@ -3,8 +3,8 @@
 The functions of this module run on the writer thread between ``BEGIN IMMEDIATE`` and ``COMMIT``, so
 no other connection or process changes the data that they read. A commit to one stream is checked
 completely before its first write, so a rejected commit leaves no change. A commit to several
-streams is applied stream by stream, so that each stream sees the changes to the earlier ones; the
-writer uses a savepoint for such a commit.
+streams is applied stream by stream, so that each stream sees the changes to the earlier streams;
+the writer uses a savepoint for such a commit.
 """
 
 from __future__ import annotations
@@ -352,7 +352,7 @@ def write_admission(
 
 
 class _Growth:
-    """Computes for each entry of one write, in order, the entry's place on its branch."""
+    """Computes, for each entry of one write in order, the entry's place on its branch."""
 
     def __init__(self, tables: Tables, stream: Stream, first: int) -> None:
         self.tip = stream.tip

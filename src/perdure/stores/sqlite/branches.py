@@ -188,7 +188,7 @@ def fork_of(tables: Tables, stream: int) -> Fork | None:
 
 
 def lineage(tables: Tables, stream: int, head: int) -> Iterator[tuple[int, int, Fork | None]]:
-    """Yield the stream with its head, then each origin with the last seq that it shares."""
+    """Yield the stream with its head, then each origin with the last seq that the origin shares."""
     upto = head
     while True:
         fork = fork_of(tables, stream)

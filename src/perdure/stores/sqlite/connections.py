@@ -3,7 +3,7 @@
 A file that is not a store, is damaged, or has a newer schema remains byte-identical. The file's
 header is read before SQLite may change the file, and connections do not checkpoint the write-ahead
 log on closing until the schema version is known. The header is read through SQLite's own file
-layer, because closing the file in any other way releases this process's locks on it.
+layer, because closing the file in any other way releases this process's locks on the file.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def prepare(site: Site, seed: bytes, *, is_draft: bool = False) -> None:
     """Migrate the store at `site` to the current schema; also initializes an empty file.
 
     With `is_draft`, no other process has opened the file yet, and leftovers of a killed process are
-    deleted. A draft needs no journal on the disk, and its creator syncs it once, when it is
+    deleted. A draft needs no journal on the disk, and its creator syncs the draft once, when it is
     complete.
 
     Raises: the errors of `open_site`.

@@ -437,7 +437,7 @@ def _key(path: Path) -> tuple[int, int, int]:
 
 
 def _forget_lock() -> None:
-    """Replace the lock in a forked child, because the parent may have held it at the fork."""
+    """Replace the lock in a forked child, because the parent may have held the lock at the fork."""
     _OPEN.lock = threading.Lock()
 
 

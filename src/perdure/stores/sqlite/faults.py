@@ -106,7 +106,7 @@ def meaning_of(
 
 
 def in_use(path: Path) -> StoreInUse:
-    """Return the error for a store that other connections have open; it names their processes."""
+    """Return the error for a store that other connections have open; it names the processes."""
     return StoreInUse(str(path), others_with(path, path.with_name(path.name + "-shm")))
 
 

@@ -87,7 +87,7 @@ class Answer(Generic[T]):
         self._waiting = callback, context
 
     def cancel(self, msg: object = None) -> bool:
-        """Cancel the waiting task; its request may still run."""
+        """Cancel the waiting task; the request of the task may still run."""
         if self._is_given or self.is_cancelled:
             return False
         self.is_cancelled = True
@@ -98,7 +98,7 @@ class Answer(Generic[T]):
         return True
 
     def result(self) -> Any:
-        """Return the outcome, or raise it if it is an error."""
+        """Return the outcome, or raise the outcome if it is an error."""
         if self._error is not None:
             raise self._error
         return self._value
@@ -118,7 +118,7 @@ class _Job(msgspec.Struct, eq=False, gc=False):
 
 
 def _nothing(_: Tables) -> None:
-    """Do nothing; replaces the work of a finished job, so that its memory is freed."""
+    """Do nothing; this replaces the work of a finished job, so that its memory is freed."""
 
 
 class Writer:

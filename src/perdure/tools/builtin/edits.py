@@ -245,7 +245,8 @@ def replace(place: Place, data: bytes, before: os.stat_result | None) -> None:
 def _before(place: Place) -> os.stat_result | None:
     """Return the current status of the file at `place`; None if there is no file.
 
-    Raises: OSError if it is not a regular file, or has a second hard link that is not permitted.
+    Raises: OSError if the path is not a regular file, or has a second hard link that is not
+    permitted.
     """
     try:
         found = os.stat(place.name, dir_fd=place.parent, follow_symlinks=False)

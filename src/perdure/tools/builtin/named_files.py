@@ -43,7 +43,7 @@ _STARTERS = frozenset(
         *("xargs", "find", "setsid", "stdbuf", "ionice", "time", "strace", "watch", "sudo", "doas"),
     )
 )
-"""Programs that start other programs, which their arguments name."""
+"""Programs that start other programs, which the arguments name."""
 
 _separators = re.compile(r"[\s;&|()<>'\"`$=,:]+")
 _module = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")

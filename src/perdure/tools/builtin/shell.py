@@ -65,7 +65,8 @@ def argv_in(args: Mapping[str, object]) -> tuple[str, ...]:
 def allowed_argv(args: Mapping[str, object], permissions: Permissions) -> tuple[str, ...]:
     """Return the words of the command in `args`, as an argument list.
 
-    Raises: InvalidArguments if the command needs a shell. Raises ToolDenied if it is not allowed.
+    Raises: InvalidArguments if the command needs a shell. Raises ToolDenied if the command is not
+    allowed.
     """
     argv = argv_in(args)
     exact, globs = permissions.allowed_commands, permissions.allowed_command_globs

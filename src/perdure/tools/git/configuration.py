@@ -88,7 +88,7 @@ def read_regular(file: Path) -> bytes | None:
 
     Never blocks.
 
-    Raises: ToolDenied if it is not a regular file, or larger than `MAX_FILE_BYTES`.
+    Raises: ToolDenied if the file is not regular, or is larger than `MAX_FILE_BYTES`.
     """
     try:
         descriptor = os.open(file, _NOT_WAITING)

@@ -2,8 +2,8 @@
 
 These functions are pure. Servers are not trusted, so this module loads no external references,
 evaluates no patterns, and limits depth and width. Constraints beyond the shape of values (formats,
-patterns, multiples) are dropped; the server checks them itself. Unsupported constructs are
-rejected.
+patterns, multiples) are dropped; the server checks such constraints itself. Unsupported constructs
+are rejected.
 """
 
 from __future__ import annotations

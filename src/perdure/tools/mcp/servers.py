@@ -39,7 +39,7 @@ _variable = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 class McpServer(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, metaclass=NamedParameters
 ):
-    """A server that provides tools to an agent. Its tools are named ``mcp_{name}_{tool}``.
+    """A server that provides tools to an agent. The server's tools are named ``mcp_{name}_{tool}``.
 
     The server is either a program or an endpoint. For a program, perdure starts `command` with
     `args` in `working_dir` (default: the session's working directory), adds `env` to the minimal

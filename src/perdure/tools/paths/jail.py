@@ -47,7 +47,7 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 def open_directory(parent: int, name: str) -> int:
     """Open the directory `name` in the directory `parent`; the caller closes the descriptor.
 
-    Raises: OSError if it cannot be opened, for example if `name` is a link.
+    Raises: OSError if the directory cannot be opened, for example if `name` is a link.
     """
     return os.open(name, _DIRECTORY, dir_fd=parent)
 
@@ -60,8 +60,8 @@ def open_regular(parent: int, name: str, *, may_be_linked: bool = False, flags: 
     """Open the regular file `name` in the directory `parent`; the caller closes the descriptor.
 
     Never blocks, whatever kind of file `name` is.
-    Raises: OSError if it cannot be opened. The file cannot be opened if it is a link, directory,
-    pipe, socket or device, or if it has a second hard link and `may_be_linked` is False.
+    Raises: OSError if the file cannot be opened. The file cannot be opened if it is a link,
+    directory, pipe, socket or device, or if it has a second hard link and `may_be_linked` is False.
     """
     refuse_special(os.stat(name, dir_fd=parent, follow_symlinks=False))
     descriptor = os.open(name, flags, dir_fd=parent)

@@ -33,8 +33,8 @@ def scratch_of(store: str, namespace: str, session: str) -> Path:
 def make_scratch(folder: Path) -> Path:
     """Create `folder` if necessary, and return it.
 
-    Raises: OSError if it cannot be created, or if `folder` or its parent is a link or belongs to
-    another user.
+    Raises: OSError if `folder` cannot be created, or if `folder` or its parent is a link or belongs
+    to another user.
     """
     for each in (folder.parent, folder):
         try:

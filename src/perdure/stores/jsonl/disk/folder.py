@@ -132,7 +132,7 @@ class Folder:
         return path
 
     def create(self, name: str, content: bytes) -> Path | None:
-        """Create a session file with `content` atomically; return None if it exists.
+        """Create a session file with `content` atomically; return None if the file exists.
 
         Durable: if the folder is synced (`is_synced`), the file and its name are on the disk when
         the call returns.

@@ -133,7 +133,7 @@ class Eraser:
         return record, kept
 
     def remove(self, request: EraseRequest, is_free: Callable[[], bool]) -> bool:
-        """Remove a session without a certificate if `is_free`, called under its lock, is True.
+        """Remove a session if `is_free`, called under its lock, is True; write no certificate.
 
         Raises: SessionNotFound.
         """

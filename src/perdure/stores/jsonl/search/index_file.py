@@ -31,7 +31,7 @@ from perdure.stores.search.sqlite_tables import stored_mark
 
 NAME = "search.db"
 LOCK, BUILDING = "search", "indexing"
-"""Names of locks: one for opening or changing the file, one for the process that updates it."""
+"""Names of locks: one to open or change the file, one for the process that updates the index."""
 
 APPLICATION_ID = 0x50524453
 """``PRAGMA application_id``: the letters PRDS."""
@@ -150,7 +150,7 @@ class IndexFile:
         return tuple(map(_stamp_of, (self.path, self._beside("-wal"))))
 
     def size_bytes(self) -> int:
-        """Return the size of the file and of its log files."""
+        """Return the size of the index file and of its log files."""
         stamps = (_stamp_of(path) for path in (self.path, *map(self._beside, _LOGS)))
         return sum(stamp.size for stamp in stamps if stamp is not None)
 
@@ -299,7 +299,7 @@ class IndexFile:
         return tables
 
     def _create(self) -> None:
-        """Create an empty index, readable by its owner only."""
+        """Create an empty index file, readable by its owner only."""
         if self._is_folder:
             raise StoreUnavailable(str(self.path), "it is a folder; remove it")
         for path in map(self._beside, _LOGS):

@@ -69,8 +69,8 @@ class Index:
     def next_step(self) -> Step | None:
         """Return the next step; None if all entries are indexed.
 
-        Before it returns a step, the method removes texts from the index that are no longer in the
-        files.
+        Before it returns a step, the method removes from the index the texts that are no longer in
+        the files.
 
         Raises: the errors of `IndexFile.reading` and of `scan_folder`.
         """
@@ -297,7 +297,7 @@ class Step:
         return upto
 
     def _take(self, found: Found) -> bool:
-        """Add a text to the index part that is built; return False if there is no room for it.
+        """Add a text to the index part that is built; return False if the part has no room for it.
 
         A text that is larger than an index part becomes the only text of its part.
         """

@@ -54,7 +54,7 @@ class FolderLog:
     """`IndexedLog` of a folder in the state that `scanned` describes.
 
     `catalogue` is the state of the index in `tables`. With `sought`, a text that the index found
-    must match the query when it is read from the file.
+    must still match the query when it is read from the file.
     Raises: Untrue if a text that the index found does not match the query. Reading raises
     StoreUnavailable if a file cannot be read.
     """

@@ -5,7 +5,7 @@ Invariant: if `PrefilterMatch.take` returns False, no entry in the bytes matches
 be wrong: the bytes of a word may be in a key, or in another word.
 
 JSON escapes no letter and no digit, so a line contains most words unchanged. A line may lack a word
-that its entry contains in these cases: another letter case, characters that are compared as others
+of its entry in these cases: another letter case, characters that are compared as other characters
 (``words``), escaped code points, numbers (found in Python's notation), bodies in base64, and words
 that perdure adds to a record.
 """

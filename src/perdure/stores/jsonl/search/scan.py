@@ -50,7 +50,7 @@ class StaleSession(msgspec.Struct):
         return self.known
 
     def open_log(self, sessions: SessionIndex) -> Log | None:
-        """Return the session's log; None if its file was removed."""
+        """Return the session's log; None if the session's file was removed."""
         return self.log or sessions.log(self.header.id)
 
 
@@ -170,7 +170,7 @@ class _FolderScanner:
         return StaleSession(path, stamp, header, before, end, Places([], 0, 0), log)
 
     def _grown(self, known: Known, path: Path, stamp: Stamp) -> Log | None:
-        """Return the session's log if entries were only added after its indexed entries."""
+        """Return the session's log if entries were only added after the indexed entries."""
         try:
             if not known.begins(path, stamp):
                 return None

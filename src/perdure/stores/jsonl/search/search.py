@@ -136,7 +136,7 @@ class Searches:
     async def _turn(self) -> int:
         """Wait for the lock and return it.
 
-        Raises: StoreUnavailable if its holder makes no progress.
+        Raises: StoreUnavailable if the holder of the lock makes no progress.
         """
         loop = asyncio.get_running_loop()
         until, seen = loop.time() + STUCK_S, None
@@ -156,7 +156,7 @@ class Searches:
         return lock
 
     async def _lock(self) -> int | None:
-        """Return the acquired lock; None if another process holds it.
+        """Return the acquired lock; None if another process holds the lock.
 
         If the call is cancelled, the lock is released.
         """

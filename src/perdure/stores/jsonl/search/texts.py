@@ -72,9 +72,10 @@ def _target_seq(log: Log, target: EntryId | None) -> int:
 
 
 def found_at(sessions: SessionIndex, known: Known, position: int, place: Place) -> Found | None:
-    """Return the text at `place` in the file of `known`; None if it no longer exists.
+    """Return the text at `place` in the file of `known`; None if the text no longer exists.
 
-    Reads only the line of the text: references are not resolved, because hits do not show them.
+    Reads only the line of the text, without resolving references, because hits do not show
+    references.
     Raises: ValueError if the file cannot contain `place`.
     """
     if place.seq >= 2 * known.size or place.offset + place.size > known.size:

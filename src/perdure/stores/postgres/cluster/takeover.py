@@ -150,7 +150,8 @@ def _take_free(
 def _end_stalled(db: Connection[Row], key: str, streams: list[StreamId]) -> bool:
     """End idle connections that lock a row of `streams`; return True if a connection was ended.
 
-    The call ignores connections of another login, because this login is not allowed to end them.
+    The call ignores connections of another login, because the server does not let this login end
+    such connections.
     """
     seen: list[int] = []
     ended: list[int] = []

@@ -1,7 +1,8 @@
 """The size of a namespace: stored counts up to a position, plus the data after this position.
 
 A commit does not update the counts, so that commits of a namespace do not wait for each other at
-one row. The call that reads the counts also updates them. An erasure or removal resets the counts.
+one row. The call that reads the counts also updates the counts. An erasure or removal resets the
+counts.
 """
 
 from __future__ import annotations

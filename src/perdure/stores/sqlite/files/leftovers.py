@@ -14,5 +14,5 @@ def unfinished_repair(path: Path) -> Path:
 
 
 def unfinished_restore(path: Path) -> Path:
-    """Return the path where a killed restore to `path` leaves its copy."""
+    """Return the path where a killed restore to `path` leaves its copy of the backup."""
     return path.with_name(path.name + _RESTORING)

@@ -47,7 +47,7 @@ class LogDoubt:
 class LogSync:
     """Syncs the write-ahead log that `db` has open.
 
-    Only one thread may use it, and only while no statement runs.
+    Only one thread may use a `LogSync`, and only while no statement runs.
     """
 
     def __init__(self, db: LogConnection, doubt: LogDoubt) -> None:

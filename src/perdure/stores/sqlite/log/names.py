@@ -1,4 +1,4 @@
-"""Index the name parts of sessions for lists; commits write the index, ``verify`` checks it."""
+"""Index the name parts of sessions for lists; commits write this index, ``verify`` checks it."""
 
 from __future__ import annotations
 

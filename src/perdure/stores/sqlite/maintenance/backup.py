@@ -43,8 +43,9 @@ _FREE = "UPDATE stream SET owner = NULL, until = 0, epoch = epoch + 1 WHERE owne
 
 
 class Content:
-    """The content of a database file that no other process has open. The caller closes it.
+    """The content of a database file that no other process has open.
 
+    The caller closes the `Content`.
     Raises: KeyWrong, KeyMissing, StoreNotEncrypted, StoreCorrupt, NotAStore.
     """
 

@@ -189,7 +189,7 @@ def _lock(db: Connection, path: Path) -> None:
 
 
 def _problems(path: Path, key: StoreKey | None, work: Path, told: OnProgress | None) -> bool:
-    """Return whether the store has a fault; True also if a copy of it cannot be opened."""
+    """Return whether the store has a fault; True also if a copy of the store cannot be opened."""
     copy = work / "looked-at.db"
     copy_store(path, copy)
     try:

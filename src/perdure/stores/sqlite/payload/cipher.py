@@ -18,12 +18,15 @@ from perdure.stores.key import StoreKey
 from perdure.stores.sqlite.rows import Connection
 
 CIPHER = "aegis"
-"""AEGIS-256. Measured against ChaCha20-Poly1305, the driver's default: half its cost for a commit
-and a quarter for reading, on a processor with AES instructions (`docs/guides/encryption.md`)."""
+"""AEGIS-256.
+
+Measured against ChaCha20-Poly1305, the driver's default: AEGIS-256 costs half for a commit and a
+quarter for reading, on a processor with AES instructions (`docs/guides/encryption.md`).
+"""
 
 _PAYLOAD_FRACTIONS = slice(21, 24)
 _FRACTIONS = b"\x40\x20\x20"
-"""Header bytes that are the same in every SQLite database, and readable if it is encrypted."""
+"""Header bytes that are the same in every SQLite database, and readable in an encrypted one."""
 
 
 def unlock(db: Connection, key: StoreKey | None) -> None:

@@ -115,6 +115,6 @@ def _without_collector(work: Callable[[Tables], T]) -> Callable[[Tables], T]:
 
 
 def _remove_leftovers(database: Database) -> None:
-    """Remove the copy of a killed rekey, which has all data; a running rekey locks its copy."""
+    """Remove the copy of a killed rekey: the copy has all data. A running rekey locks its copy."""
     with suppress(OSError):
         remove_dead_copy(database.path)

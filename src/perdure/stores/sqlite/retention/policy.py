@@ -155,7 +155,7 @@ def begin_removal(
     *,
     is_erased: bool = False,
 ) -> bool:
-    """Hide a session and record its removal; return False if it is protected.
+    """Hide a session and record its removal; return False if the session is protected.
 
     Raises: SessionNotFound.
     """
