@@ -162,7 +162,7 @@ class Marks:
         return entry.seq in self.own_among((entry,))
 
     def own_among(self, entries: Sequence[Entry]) -> frozenset[int]:
-        """Return the seqs of those `entries`, a range of one stream, that are the user's own."""
+        """Return the seqs of those `entries` (a range of one stream) that are the user's own."""
         if self.is_trusted:
             return frozenset(entry.seq for entry in entries)
         if self._key is None:
@@ -195,7 +195,7 @@ class Marks:
 
 
 TRUSTED = Marks()
-"""The marks of a store that a program opened: it brings its own agents and trusts the content."""
+"""The marks of a store that a program opened: the program trusts it and brings its own agents."""
 
 
 def marks_of(store: object) -> Marks:

@@ -72,7 +72,7 @@ def _current_loop() -> asyncio.AbstractEventLoop | None:
 
 
 async def change(changes: AsyncIterator[None], address: str) -> None:
-    """Wait for the next change among `changes` of the store at `address`.
+    """Wait for the next of the `changes` of the store at `address`.
 
     Raises: StoreUnavailable if the store was closed.
     """

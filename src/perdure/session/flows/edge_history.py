@@ -8,14 +8,14 @@ Along = dict[str, tuple[str, ...]]
 """Edge key -> the artifacts (or their hashes) that were sent along that edge."""
 
 _Found = dict[str, list[str]]
-"""Item -> the keys of the edges along which it may have been sent, oldest first."""
+"""Item -> the keys of the edges along which the item may have been sent, oldest first."""
 
 
 class Indexed(Along):
     """A map from edges to their items that finds the edges of an item without scanning every edge.
 
-    A map and all maps that extend it share the table `found`. Maps share `found`, so it can list an
-    edge along which the item was sent only in another map.
+    A map and all maps that were extended from it share the table `found`. Maps share `found`, so it
+    can list an edge along which the item was sent only in another map.
     """
 
     def __init__(self, along: Along, found: _Found) -> None:

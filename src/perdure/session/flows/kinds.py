@@ -340,7 +340,7 @@ class ImprovementChosen(SideBody, frozen=True, omit_defaults=True):
 
 
 class ImprovementClaimed(SideBody, frozen=True, omit_defaults=True):
-    """A role reviews the flow, in its own session.
+    """A role reviews the flow, in the role's own session.
 
     `text` is the person's reply that this claim consumes.
     """

@@ -87,7 +87,7 @@ def _pids(path: Path, byte: int | None) -> list[int]:
 
 
 def _covers(fields: list[str], byte: int) -> bool:
-    """Return whether `fields`, a line of ``/proc/locks``, are a write lock that covers `byte`."""
+    """Return whether the ``/proc/locks`` line with `fields` is a write lock that covers `byte`."""
     first, last = fields[6], fields[7]
     return fields[3] == "WRITE" and int(first) <= byte and (last == "EOF" or byte <= int(last))
 

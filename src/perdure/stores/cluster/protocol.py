@@ -35,8 +35,8 @@ WorkerState = Literal["alive", "draining", "dead"]
 class Work(msgspec.Struct, frozen=True, array_like=True):
     """A piece of work: the turn for the request at seq `request` of a session.
 
-    Without a request, the work is the open turn that began at seq `turn`. `attempt` distinguishes
-    work that is queued again because it ended without an answer.
+    Without a request, the work is the open turn that began at seq `turn`. Work that ended without
+    an answer is queued again, with another `attempt`.
     """
 
     namespace: str

@@ -130,7 +130,7 @@ def _erase_streams(
     random: RandomSource,
     bodies: list[bytes],
 ) -> tuple[tuple[ErasedSession, ...], Counts]:
-    """Remove the data of the erasures `takes` from memory, and return what was removed.
+    """Remove the data of the erasures in `takes` from memory, and return what was removed.
 
     The erased bodies are added to the list `bodies`.
     """

@@ -138,7 +138,7 @@ class IndexState:
         return None if seq is None else entry_id(self.header.id, seq)
 
     def anchor_of(self, record: str | None) -> int | None:
-        """Return the seq of the tree entry that is the parent of an entry that follows `record`."""
+        """Return the seq of the tree entry that is the parent of the next entry after `record`."""
         seq = None if record is None else self.ids.get(record)
         return None if seq is None else self.rows[seq].anchor
 

@@ -1,8 +1,8 @@
 """The sessions of a folder: their files, their states, and the file indexes in memory.
 
-The state of a session is part of the last `Batch` that perdure wrote, so it is read from the end of
-the file. If another program wrote after perdure's last batch, or if there is no batch, the whole
-file is read once.
+The state of a session is part of the last `Batch` that perdure wrote, so the state is read from the
+end of the file. If another program wrote after perdure's last batch, or if there is no batch, the
+whole file is read once.
 """
 
 from __future__ import annotations

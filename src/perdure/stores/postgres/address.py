@@ -77,7 +77,7 @@ def route_of(address: str) -> Route:
 
 
 def _moved(conninfo: str, option: str, server: str) -> str:
-    """Return `conninfo` with the host and port in `server`, the value of the address's `option`."""
+    """Return `conninfo` with the host and port of `server`, which is the value of `option`."""
     moved = {**conninfo_to_dict(conninfo), **_place(option, server)}
     for name in ("hostaddr", "target_session_attrs"):  # of the other server
         moved.pop(name, None)

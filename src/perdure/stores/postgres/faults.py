@@ -149,7 +149,7 @@ def is_worth_another(error: BaseException | None) -> bool:
 
 
 def _words_of(error: psycopg.Error) -> str:
-    """Return the first line of the server's message; without a server message, of the driver's."""
+    """Return the first line of the server's message; if there is none, of the driver's message."""
     primary = error.diag.message_primary
     words = primary or str(error).strip() or type(error).__name__
     return words.splitlines()[0].rstrip(".")

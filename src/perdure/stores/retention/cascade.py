@@ -100,7 +100,7 @@ class StreamErasure(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[NewEntry, ...] = ()
 
     def changes_list(self, state: StreamState) -> bool:
-        """Return whether the erasure changes how lists show the stream, which now is at `state`."""
+        """Return whether the erasure changes how lists show the stream, whose state is `state`."""
         return self.listed is not None and self.listed.first_text != state.info.first_text
 
     def write(self, request: EraseRequest) -> ErasingWrite:
@@ -137,7 +137,7 @@ class VisibleEntries(msgspec.Struct, frozen=True):
 
 
 def streams_to_read(reach: Reach, relations: Iterable[Relation]) -> tuple[StreamId, ...]:
-    """Return the streams whose entries `takings` needs, which are far fewer than all forks.
+    """Return the streams whose entries `takings` needs: far fewer than all forks.
 
     A fork of a target sees all entries of the target that the fork's own forks see. So only two
     kinds of forks must be read: the forks nearest to a target, which see most of the target, and

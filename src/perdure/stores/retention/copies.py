@@ -46,7 +46,7 @@ def without_file_names(certificate: Certificate) -> Certificate:
 
 
 def with_file_names(kept: Certificate, begun: Certificate) -> Certificate:
-    """Return `kept` with the file names from `begun`, the certificate's first version."""
+    """Return `kept` with the file names from `begun`, which is the certificate's first version."""
     own = frozenset(without_file_names(begun).copies)
     added = tuple(copy for copy in kept.copies if copy not in own)
     return msgspec.structs.replace(kept, copies=(*begun.copies, *added))

@@ -114,9 +114,9 @@ class ErasedSession(ShortRepr, frozen=True, kw_only=True):
     replace the bodies; it is 0 if the session was removed whole. `kept` are ranges that stay for
     the forks in `kept_for`. `hash_before` and `hash_after` are the hashes of the chain, in
     hexadecimal, before and after the entry that records the erasure; both are None after a removal.
-    `is_whole` is False if only summaries of another session's erased entries were erased here.
-    `requested` counts the entries that the request named; the other erased entries repeat their
-    content. `requested` is 0 for whole sessions.
+    `is_whole` is False if only summaries of another session's erased entries were erased in this
+    session. `requested` counts the entries that the request named; the other erased entries repeat
+    their content. `requested` is 0 for whole sessions.
     Units: `bytes` is the size of the bodies.
     """
 

@@ -338,7 +338,7 @@ class SqliteWriter:
 
 
 def _filling(pages: Iterable[Page]) -> Iterator[Page]:
-    """Yield the index pages `pages` in an order that leaves little unused space in the file."""
+    """Yield `pages` in an order that leaves little unused space in the index file."""
     bins: list[tuple[int, list[Page]]] = []
     for page in sorted(pages, key=lambda page: -len(page.body)):
         size = len(page.body) + len(page.first.encode()) + _ROW_BYTES

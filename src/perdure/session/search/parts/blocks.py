@@ -1,4 +1,4 @@
-"""Store the texts of a part in blocks: one row contains several consecutive texts.
+"""Store the texts of an index part in blocks: one row contains several consecutive texts.
 
 A text of a conversation has about 50 bytes of codes. With one row per text, the overhead would be
 about as large as the codes. A block has three columns of numbers: the positions and the times, both

@@ -1,4 +1,4 @@
-"""Store the sorted words of a part in pages: for each word, its code and its texts.
+"""Store the sorted words of an index part in pages: for each word, its code and its texts.
 
 A page is found by its first key. A key is a word or a filter. Filters start with a character that
 no word contains, and sort before all words. Each key is stored with its posting (bytes that

@@ -71,7 +71,7 @@ class FolderLocks:
 
     @contextmanager
     def hold_lock(self, name: str, *, is_shared: bool, wait_s: float | None) -> Generator[None]:
-        """Hold the lock `name` during the block; other processes wait for it.
+        """Hold the lock `name` during the block; other processes wait for the lock.
 
         With `is_shared`, other shared holders can hold the lock at the same time. The operating
         system releases the lock when this process ends in any way.

@@ -18,7 +18,7 @@ from perdure.stores.jsonl.disk.folder import Folder
 from perdure.stores.jsonl.disk.locks import LockBusy
 
 LOCK_POLL_S = 0.02
-"""Pause between two attempts of a call to get a held lock; other calls use the thread."""
+"""Pause between two attempts of a call to get a held lock; meanwhile other calls use the thread."""
 
 T = TypeVar("T")
 

@@ -86,7 +86,7 @@ class Limits:
     def room(
         self, entries: Sequence[Entry], contents: Sequence[bytes], *, is_new: bool
     ) -> Generator[None]:
-        """Reserve room for a commit until it is written. Raises: QuotaExceeded."""
+        """Reserve room for a commit until the commit is written. Raises: QuotaExceeded."""
         if self.quota().is_empty:
             yield
             return

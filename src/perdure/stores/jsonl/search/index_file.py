@@ -192,7 +192,7 @@ class IndexFile:
     def settle(self) -> bool:
         """Move the write-ahead log, which may contain removed words, into the index file.
 
-        The caller holds the lock. Returns False on errors, or while other processes read old state.
+        The caller holds the lock. Returns False on errors, or while a process reads an old state.
         """
         tables = self._current()
         if tables is None:

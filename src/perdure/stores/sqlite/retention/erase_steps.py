@@ -109,7 +109,7 @@ def _batch(tables: Tables, erasure: int, task: _Task) -> int:
 
 
 def _sweep(tables: Tables, task: _Task) -> None:
-    """Delete rows of an erased stream, from its end; finally the stream itself."""
+    """Delete rows of an erased stream, starting at its end; finally delete the stream itself."""
     # Removed from every namespace first, so that no reader sees half of it.
     tables.run("UPDATE stream SET namespace = -no WHERE no = ? AND namespace > 0", (task.stream,))
     if tables.value("SELECT changes()"):
