@@ -42,7 +42,8 @@ workflow:
 def trip_workspace(root: Path) -> Path:
     """Write an A-Society workspace that was started elsewhere to `root`; return its flow folder.
 
-    Its curator has asked a person, whose reply is queued. Paths are relative to the repository.
+    The flow's curator has asked a person, whose reply is queued. Paths in the workspace are
+    relative to the repository.
     """
     state = root / ".a-society" / "state" / "trip" / TRIP
     record = root / TRIP_RECORD

@@ -1,6 +1,6 @@
 """The real Claude Code, Codex and opencode, from their npm packages (`make programs`).
 
-They run with an empty home folder and speak to a server on the loopback.
+The programs run with an empty home folder and call a server on loopback.
 """
 
 from __future__ import annotations

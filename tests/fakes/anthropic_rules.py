@@ -99,7 +99,7 @@ def _source_faults(block: Json) -> Iterator[str]:
 
 
 def _pairing_faults(messages: Sequence[Json]) -> Iterator[str]:
-    """Check that the next message begins with exactly one result for each call, and no others."""
+    """Check that the next message begins with exactly one result for each call, and no other."""
     seen: set[str] = set()
     waiting: list[str] = []
     for index, message in enumerate(messages):

@@ -90,7 +90,7 @@ def _body(operation: Document, schemas: Document) -> Document:
 def calls(operation: Operation, values: Mapping[str, Any], *, is_whole: bool) -> Iterator[Call]:
     """Yield calls of `operation` with arguments from `values`, matched by name.
 
-    The first call has all parameters except a cursor without a valid value in `values`. The second
+    The first call has all parameters, except a cursor without a valid value in `values`. The second
     call also has the cursor. The third call has only the required parameters. If `is_whole`, more
     calls add each other parameter alone, in all its forms.
     """
@@ -142,7 +142,7 @@ def _forms(name: str, schema: Document, values: Mapping[str, Any]) -> list[Any]:
 
 
 def _value(name: str, schema: Document, values: Mapping[str, Any]) -> Any:
-    """Return a value for the parameter `name`: one of `values` if it has its type."""
+    """Return a value for the parameter `name`: one of `values` if that has the parameter's type."""
     kinds = [each for each in schema.get("oneOf", [schema]) if each.get("type") != "null"]
     kind = cast("Document", kinds[0]) if kinds else {}
     if name in values and (kind.get("type") == "integer") == isinstance(values[name], int):

@@ -37,7 +37,7 @@ _REPLACED = ("Inspected target navigated", "Cannot find context", "Execution con
 
 
 class Replaced(AssertionError):
-    """The page was replaced by another one during the call."""
+    """Another page replaced the page during the call."""
 
 
 class Page:
@@ -116,7 +116,7 @@ class Page:
         return answer["result"].get("value")
 
     def until(self, expression: str) -> None:
-        """Wait until `expression` is true, on this page or on the page that replaces it."""
+        """Wait until `expression` is true, on this page or on the page that replaces this one."""
 
         def holds() -> bool:
             try:

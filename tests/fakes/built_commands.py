@@ -1,4 +1,4 @@
-"""Builds every command line once, so that processes forked from this one reuse them."""
+"""Build every command line once, so that processes forked from this one reuse the command lines."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ HEADER = StreamHeader(StreamId("s"), BEGUN, cwd="/srv/tides", title="Tides")
 
 
 class Making:
-    """A bundle that a test builds: each entry follows the one before by default."""
+    """A bundle that a test builds: by default, each entry follows the entry before it."""
 
     def __init__(self, header: StreamHeader = HEADER) -> None:
         self.header = header

@@ -82,7 +82,7 @@ def calls(*names: str, json: str = "{}") -> CallTools:
 async def until(condition: Callable[[], Awaitable[bool]], *, within_s: float = 60.0) -> None:
     """Wait until `condition` is true.
 
-    Raises: AssertionError when it does not in time.
+    Raises: AssertionError if `condition` does not become true in time.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + within_s

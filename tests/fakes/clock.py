@@ -6,7 +6,7 @@ import asyncio
 import random
 
 START_MS = 1_700_000_000_000
-"""The first time of a `ManualClock`, Unix milliseconds: a real date, so that wrong units show."""
+"""The first time of a `ManualClock`, Unix milliseconds: a real date, to reveal wrong units."""
 
 
 class ManualClock:
@@ -22,7 +22,7 @@ class ManualClock:
         return self._now_ms
 
     def steady_s(self) -> float:
-        """Seconds this clock was advanced by."""
+        """Return the seconds by which this clock was advanced."""
         return self._steady_s
 
     async def sleep(self, seconds: float) -> None:

@@ -128,7 +128,7 @@ LAST = ("sessions end", "flow delete", "sessions erase", "sessions erasures")
 
 
 def commands() -> Iterator[str]:
-    """Every command there is, by its words."""
+    """Return every existing command, by its words."""
     rooms = [shape_of(typer.main.get_command(whole_program()))]
     while rooms:
         room = rooms.pop()
@@ -138,7 +138,7 @@ def commands() -> Iterator[str]:
 
 
 def ordered() -> list[str]:
-    """Return the commands in an order in which the target of each still exists."""
+    """Return the commands in an order in which each command's target still exists."""
     return [*FIRST, *(name for name in LINES if name not in FIRST + LAST), *LAST]
 
 

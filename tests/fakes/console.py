@@ -41,7 +41,7 @@ class Browser:
         await self.page.wait_for_selector(".rail")
 
     async def reach(self, there: Callable[[str], bool]) -> None:
-        """Wait until `there` is true of the page's address (the console allows no scripts here)."""
+        """Wait until the page's address satisfies `there` (the console allows no scripts here)."""
         await self.page.wait_for_url(there, wait_until="commit")
 
     async def settle(self) -> None:

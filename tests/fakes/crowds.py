@@ -1,4 +1,4 @@
-"""Several processes on one store of any kind: the work of each, and the required results."""
+"""Several processes on one store of any kind: what each process does, and the required results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CHILD = Path(__file__).parents[1] / "concurrency" / "children" / "many_writers.p
 
 
 async def make_shared(store: SessionStore) -> None:
-    """Make the session that all processes write in."""
+    """Make the session to which all processes write."""
     write = Write(stream=S, create=StreamHeader(S, 1))
     await store.commit(Commit(writes=(write,), at=1))
 
@@ -41,7 +41,7 @@ async def all_append(store: SessionStore, where: Path | str, processes: int, cou
 
 
 async def all_race(store: SessionStore, where: Path | str, processes: int, count: int) -> None:
-    """Processes race for `count` heads: one wins each, and only its message is stored."""
+    """Processes race for `count` heads: one process wins each, and only its message is stored."""
     outcomes = run_together(CHILD, "race", where, processes, count)
 
     won = [int(head) for line in outcomes for head in line.split()]
@@ -62,7 +62,7 @@ async def two_read_and_write(store: SessionStore, where: Path | str, count: int)
 
 
 async def leader_sleeps(store: SessionStore, where: Path | str) -> None:
-    """Stop a lease owner beyond its lease: another takes over, and the first is rejected."""
+    """Stop a lease owner beyond its lease: another owner takes over, and the first is rejected."""
     with child(CHILD, "hold", where, "sleeper", 100) as sleeper:
         sleeper.tell()
         assert sleeper.line() == "held"

@@ -52,7 +52,7 @@ def rows_in(lines: bytes) -> list[tuple[str, dict[str, object]]]:
 def make_database(
     path: Path, schema: str, rows: Sequence[tuple[str, Mapping[str, object]]]
 ) -> None:
-    """Write a database with `schema` and `rows` to `path`, or add the rows to it."""
+    """Write a database with `schema` and `rows` to `path`; if it exists, only add the rows."""
     is_new = not path.exists()
     with closing(sqlite3.connect(path)) as database:
         if is_new:

@@ -18,9 +18,10 @@ PIPE_BYTES = 65_536
 
 
 class ForksImports:
-    """Modules of the library that forks import: this process imports them for later forks.
+    """Modules of the library that forks import: this process then imports the modules for later
+    forks.
 
-    A fork that need not import them saves most of the time of a short process.
+    Importing the modules takes most of the time of a short process, so a fork saves this time.
     """
 
     def __init__(self) -> None:
@@ -29,7 +30,7 @@ class ForksImports:
         os.set_blocking(self._writing, False)
 
     def tell(self) -> None:
-        """In a fork: report each module when it is imported, as the fork can be killed."""
+        """In a fork: report each module when it is imported, because the fork may be killed."""
 
         def told(event: str, arguments: tuple[Any, ...]) -> None:
             if event == "import" and arguments[0].startswith("perdure."):

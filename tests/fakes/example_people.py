@@ -1,7 +1,7 @@
 """A simulated person who finishes an example project's flow on the command line despite kills.
 
-The person starts the flow, answers its questions and resumes it. After a killed command, the person
-checks its result, and repeats the command if it had no effect.
+The person starts the flow, answers its questions and resumes it. After a command was killed, the
+person checks its result, and repeats the command if it had no effect.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Stand(msgspec.Struct, frozen=True):
 class Person:
     """Runs the example `name` in `folder`, starting from `stand` or else from the beginning.
 
-    `kills` happen one after the other. Each is counted from the previous kill, as are `commits` and
-    `writes`.
+    `kills` happen one after the other. Each kill is counted from the previous kill, as are
+    `commits` and `writes`.
     """
 
     def __init__(

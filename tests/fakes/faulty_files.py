@@ -1,6 +1,7 @@
 """System calls that write files: a chosen call fails or kills this process.
 
-For code that writes files itself; `faulty_vfs` is for code that writes through SQLite.
+This module is for code that writes files itself; `faulty_vfs` is for code that writes through
+SQLite.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from unittest import mock
 Operation = Literal["write", "fsync", "link", "replace", "unlink", "mkdir"]
 OPERATIONS: tuple[Operation, ...] = ("write", "fsync", "link", "replace", "unlink", "mkdir")
 Plan = Callable[[Operation, tuple[Any, ...]], None]
-"""Called before each operation with its arguments; an error that it raises reaches the caller."""
+"""Called before each operation with its arguments; the caller gets an error that this raises."""
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import apsw
 
 Operation = Literal["write", "sync", "truncate"]
 Plan = Callable[[Operation, str, int], None]
-"""Called before each operation with the file's name and the position; SQLite gets its errors."""
+"""Called before each operation with the file's name and position; SQLite gets its errors."""
 
 
 Witness = Callable[[str, bytes], None]
@@ -21,11 +21,11 @@ Witness = Callable[[str, bytes], None]
 
 
 def nothing(_operation: Operation, _name: str, _offset: int) -> None:
-    """Let everything pass."""
+    """Allow every operation."""
 
 
 def unseen(_name: str, _data: bytes) -> None:
-    """Look at nothing."""
+    """Ignore what is written."""
 
 
 class _File(apsw.VFSFile):
@@ -50,7 +50,7 @@ class _File(apsw.VFSFile):
 
 _NAME = "faulty"
 _CIPHER = "multipleciphers-"
-"""If a layer is opened with this prefix, SQLite3 Multiple Ciphers puts its encryption above it."""
+"""With this prefix, SQLite3 Multiple Ciphers puts its encryption above the opened layer."""
 
 
 class FaultyVfs(apsw.VFS):
@@ -69,7 +69,7 @@ class FaultyVfs(apsw.VFS):
 
 @cache
 def _layer() -> FaultyVfs:
-    """Return the layer, registered once: the layer above it stores a pointer to it permanently."""
+    """Return the layer, registered once: the layer above stores a pointer to it permanently."""
     return FaultyVfs()
 
 

@@ -1,6 +1,6 @@
 """A keyring that stores passwords in the JSON file $PERDURE_TEST_KEYRING, for test commands.
 
-A command uses it if PYTHON_KEYRING_BACKEND=tests.fakes.file_keyring.FileKeyring is set.
+A command uses this keyring if PYTHON_KEYRING_BACKEND=tests.fakes.file_keyring.FileKeyring is set.
 """
 
 from __future__ import annotations

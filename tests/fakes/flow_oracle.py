@@ -1,8 +1,8 @@
 """The rules of a flow, written independently of the code under test.
 
-It follows a flow's log entry by entry and raises at the first entry that breaks a rule. The rules:
-which role can work when; each handoff is delivered once or withdrawn; no artifact is used twice;
-each reply of a person is delivered once. It does not use `FlowState`.
+The oracle follows a flow's log entry by entry and raises at the first entry that breaks a rule. The
+rules: which role can work when; each handoff is delivered once or withdrawn; no artifact is used
+twice; each reply of a person is delivered once. The oracle does not use `FlowState`.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class FlowOracle:
             rule(body)
 
     def awaited(self) -> tuple[FlowEdge, ...]:
-        """Return the edges along which a node waits for a handoff that was not made yet."""
+        """Return the edges along which a node waits for a handoff that has not been made yet."""
         return tuple(
             edge
             for edge in self.graph.edges

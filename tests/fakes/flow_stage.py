@@ -32,7 +32,7 @@ def writes(at: str, path: str, text: str = "words", *, when: When | None = None)
 
 
 def says(at: str, text: str, *, after: str | None = None) -> Reply:
-    """In the turn whose input contains `at`: answer `text`, whatever came before in it."""
+    """In the turn whose input contains `at`: answer `text`, whatever came before in that turn."""
     when = When(user_contains=at) if after is None else When(user_contains=at, after_tool=after)
     return Reply(when=when, steps=(Say(text),))
 

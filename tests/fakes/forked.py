@@ -1,7 +1,8 @@
 """Child processes that are forked from a process that has loaded their modules.
 
-Loading takes most of the time of a short process, and the crash tests start hundreds. The parent
-process opens no store and starts no thread, so that each fork behaves like a new process.
+Loading modules takes most of the time of a short process, and the crash tests start hundreds of
+processes. The parent process opens no store and starts no thread, so that each fork behaves like a
+new process.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class Forked:
         self._process.kill()
 
     def ended(self) -> Ended:
-        """Wait until it ends."""
+        """Wait until the process ends."""
         out = self._out.readall()
         err = self._err.readall().decode()
         self._process.join(END_S)
@@ -82,9 +83,10 @@ class Forked:
 
 @contextmanager
 def forked(work: Callable[..., None], *arguments: object) -> Generator[Forked]:
-    """A process that does `work`; it is killed at the end if it has not ended by then.
+    """Yield a process that does `work`; the process is killed at the end if it has not ended by
+    then.
 
-    `work` is a module-level function, because the fork loads it by name.
+    `work` is a module-level function, because the fork loads the function by name.
     """
     out, its_out = SERVER.Pipe(duplex=False)
     err, its_err = SERVER.Pipe(duplex=False)
@@ -103,13 +105,13 @@ def forked(work: Callable[..., None], *arguments: object) -> Generator[Forked]:
 
 
 def run_forked(work: Callable[..., None], *arguments: object) -> Ended:
-    """Run a process that does `work`; return how it ended."""
+    """Run a process that does `work`; return how the process ended."""
     with forked(work, *arguments) as process:
         return process.ended()
 
 
 def take_streams() -> None:
-    """Have this forked process read and write the streams that it was given."""
+    """Make this forked process read and write the streams that it was given."""
     sys.stdin = TextIOWrapper(BufferedReader(FileIO(0, "r", closefd=False)), "utf-8")
     sys.stdout = TextIOWrapper(BufferedWriter(FileIO(1, "w", closefd=False)), "utf-8")
     sys.stderr = TextIOWrapper(BufferedWriter(FileIO(2, "w", closefd=False)), "utf-8")

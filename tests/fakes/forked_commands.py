@@ -1,4 +1,4 @@
-"""``perdure`` commands in processes that are forked from one that has loaded their modules.
+"""``perdure`` commands in processes that are forked from a process that has loaded their modules.
 
 Starting a command from scratch takes half a second of processor time, most of it for imports.
 A test of the start itself (the entry point, imports, signals, a terminal) starts a real process.

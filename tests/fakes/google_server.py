@@ -38,7 +38,7 @@ _IN_STREAM: dict[ErrorCode, tuple[int, str]] = {
 
 
 def events(plan: Plan) -> list[Chunk]:
-    """The chunks of a clean stream. Calls arrive complete; the first of a step is signed."""
+    """The chunks of a clean stream. Calls arrive complete; the first call of a step is signed."""
     found = words(plan)
     for index, (call_id, name, args) in enumerate(plan.calls):
         part: dict[str, object] = {"functionCall": {"name": name, "args": args, "id": call_id}}

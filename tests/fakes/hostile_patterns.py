@@ -1,4 +1,5 @@
-"""Texts made from a regular expression to slow it down, and a measurement of the slowdown.
+"""Texts made from a regular expression to slow the expression down, and a measurement of the
+slowdown.
 
 Each repetition in a pattern gets texts that repeat a matching piece after the prefix that leads to
 the repetition: such texts start quadratic and exponential searches.
@@ -24,7 +25,7 @@ import perdure
 _parser: Any = importlib.import_module("re._parser")
 
 UNITS = (" ", "a", "-", "\n", "=", "0", "`", "{{", "\\", '"', "'", "a.", "a ", "[", "<", "\u200b")
-"""Texts that are repeated for every pattern, whatever it looks for."""
+"""Texts that are repeated for every pattern, whatever the pattern matches."""
 
 _REPEATS = ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")
 _SEARCHES = ("search", "finditer", "findall", "sub", "subn", "split")
@@ -121,7 +122,7 @@ def seconds_of(work: Callable[[], object]) -> float:
 
 
 class _TooLong(BaseException):
-    """The time is up."""
+    """The time limit is over."""
 
 
 def _give_up(*_: object) -> None:
@@ -157,7 +158,7 @@ def _four_times(work: Callable[[Any], object], text: Any) -> None:
 
 
 def _pumps(tree: Any, before: str) -> Iterator[tuple[str, str]]:
-    """Yield the prefix before each repetition, and a text that it repeats."""
+    """Yield the prefix before each repetition, and a text that the repetition repeats."""
     for op, value in tree:
         kind = str(op)
         if kind in _REPEATS:

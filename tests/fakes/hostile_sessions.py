@@ -1,8 +1,8 @@
 """Sessions that an attacker forged: wide permissions, and a turn in the middle of a call.
 
-Each form is a whole log that follows the rules, so a store accepts it. `Form.lines` is its file.
-`Bait` contains the targets: files that do not exist before, and that are written only if the forged
-log is obeyed."""
+Each form is a whole log that follows the rules, so a store accepts it. `Form.lines` is the file of
+the form. `Bait` contains the targets: files that do not exist before, and that are written only if
+the forged log is obeyed."""
 
 from __future__ import annotations
 

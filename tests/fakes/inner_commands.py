@@ -1,8 +1,8 @@
 """``perdure`` commands in the process of the test: the cheapest way to run one.
 
 The test process restores everything that a command changes: streams, folder, environment, signals,
-logs and limits. A command that is killed, that runs concurrently with another or that an asyncio
-test runs needs its own process (`forked_commands`).
+logs and limits. A command needs its own process (`forked_commands`) if it is killed, runs
+concurrently with another, or is run by an asyncio test.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ def run_here(
 
 
 def _choose_keyring() -> None:
-    """Make the package ``keyring``, if loaded, choose by the environment as in a new process.
+    """Make the package ``keyring``, if loaded, choose its backend from the environment as in a new
+    process.
 
     Source: ``keyring.core`` keeps its first choice for the whole process.
     """

@@ -1,7 +1,7 @@
 """A real MCP server, over standard input and output or HTTP on loopback; run as a program.
 
 ``python mcp_server.py [--http PORT] [--die-at-start]``. The file ``$MCP_DEEDS`` lists the effects
-of its tools, one line each, so that a test sees them.
+of the server's tools, one line each, so that a test sees the effects.
 """
 
 from __future__ import annotations

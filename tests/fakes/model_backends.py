@@ -71,7 +71,10 @@ BackendMaker = Callable[[], AbstractAsyncContextManager[Backend]]
 
 
 class ScriptedBackend:
-    """The scripted model. Its `calls` cannot be observed directly, so it counts clock uses."""
+    """The scripted model.
+
+    The `calls` of the model cannot be observed directly, so the backend counts uses of the clock.
+    """
 
     model = "scripted:plan"
 

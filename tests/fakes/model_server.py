@@ -1,9 +1,9 @@
 """A real HTTP server on the loopback that answers as models do, whatever the wire format.
 
-It runs in the event loop of the test on its own port. It rejects the requests that the real service
-would reject (each format has its rules), records every request, and answers as configured: complete
-answers, errors, broken connections, slow answers, or none. It uses no provider code of perdure, so
-that this code is not tested against itself.
+The server runs in the event loop of the test on its own port. The server rejects the requests that
+the real service would reject (each format has its rules), records every request, and answers as
+configured: complete answers, errors, broken connections, slow answers, or none. The server uses no
+provider code of perdure, so that this code is not tested against itself.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Json = Mapping[str, Any]
 Chunk = Mapping[str, Any]
 Handler = Callable[["Exchange"], Awaitable[None]]
 Rules = Callable[["Recorded"], list[str]]
-"""What the service would find wrong with a request; empty when it would accept it."""
+"""The faults that the service would find in a request; empty if it would accept the request."""
 
 ErrorBody = Callable[[int, str, str], Json]
 """Status, message and code -> the body of an error in the format's own shape."""
@@ -37,7 +37,7 @@ class Recorded:
 
     @property
     def messages(self) -> list[dict[str, Any]]:
-        """The messages it sent."""
+        """Return the messages in the request."""
         return self.body["messages"]
 
 
@@ -130,7 +130,7 @@ class ModelServer:
         return f"http://127.0.0.1:{port}{self._path}"
 
     def will(self, *handlers: Handler) -> None:
-        """Answer the next requests with these; the last of `handlers` answers all later ones."""
+        """Answer the next requests with `handlers`; the last handler answers all later requests."""
         self.handlers = deque(handlers)
 
     async def start(self) -> None:

@@ -1,7 +1,8 @@
 """``perdure`` commands that a test kills at a chosen point, each in its own process.
 
-A server forks them. A fork equals the installed command after its modules are loaded. Loading them
-would take most of the time of the hundreds of commands that the crash tests run."""
+A server forks the commands. A fork equals the installed command after its modules are loaded.
+Loading the modules would take most of the time of the hundreds of commands that the crash tests
+run."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A workflow document with a tool, a fan-out and a join, and ways to die in the middle of it.
 
-The crash tests run it in child processes, which kill themselves, and in their own process, which
-takes over. The answers of its agents depend on the request alone.
+The crash tests run the document in child processes, which kill themselves, and in their own
+process, which takes over. The answers of its agents depend on the request alone.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ async def finished(plan: DocumentPlan, store: Store, told: int | None = None) ->
 
 
 def lay_out(plan: DocumentPlan) -> None:
-    """Write the input files; another process could be reading them already."""
+    """Write the input files, although another process may already be reading them."""
     files = {"notes.md": "{{inputs.topic}} as it stands", "w.workflow.yaml": DOCUMENT}
     for name, text in files.items():
         if not (Path(plan.folder) / name).exists():

@@ -1,7 +1,7 @@
 """Flows of roles with tools, and ways to die in the middle of them.
 
-The crash tests run them in child processes, which kill themselves, and in their own process, which
-takes over. The answers of roles depend on the request alone.
+The crash tests run the flows in child processes, which kill themselves, and in their own process,
+which takes over. The answers of roles depend on the request alone.
 """
 
 from __future__ import annotations

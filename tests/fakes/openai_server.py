@@ -34,7 +34,7 @@ _IN_STREAM: dict[ErrorCode, str] = {
 
 @dataclass(frozen=True)
 class ServerAnswer:
-    """What the model says. `calls` are (id, name, JSON of the arguments)."""
+    """The model's answer. `calls` are (id, name, JSON of the arguments)."""
 
     text: str = ""
     thinking: str = ""
@@ -47,7 +47,7 @@ class ServerAnswer:
     thinking_field: str = "reasoning_content"
 
     def chunks(self) -> list[Chunk]:
-        """The chunks of a clean stream; the calls' arguments come interleaved."""
+        """The chunks of a clean stream; the arguments of several calls come interleaved."""
         reason = self.finish_reason or ("tool_calls" if self.calls else "stop")
         found = [_choice({"role": "assistant", "content": ""})]
         found += [

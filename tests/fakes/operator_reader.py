@@ -1,8 +1,8 @@
 """A reader of Operator's session files that shares no code with perdure's.
 
-It follows only the description of the format. It splits lines as Python's `str.splitlines` does. It
-checks each line field by field and drops invalid lines. The leaf is the last record or the target
-of the last ``leaf`` record. The context is built from the branch.
+The reader follows only the description of the format. The reader splits lines as Python's
+`str.splitlines` does. The reader checks each line field by field and drops invalid lines. The leaf
+is the last record or the target of the last ``leaf`` record. The context is built from the branch.
 Source: Operator's session and context rules (2026), header version 3.
 """
 
@@ -51,7 +51,7 @@ class OperatorSession:
 
     @property
     def by_id(self) -> dict[str, Record]:
-        """Return the records by id; of two records with the same id, the last."""
+        """Return the records by id; of two records with the same id, the last one."""
         return {record["id"]: record for record in self.records}
 
     @property

@@ -15,8 +15,9 @@ USAGE = Usage(100, 20, cache_read_tokens=30)
 class Plan:
     """The model's answer to every request. By default, the model answers without an error.
 
-    `error` ends the call before any output. With `after_words`, it ends the call after the text.
-    `calls` are (id, name, arguments). `ends` is the stop reason of an answer without an error.
+    `error` ends the call before any output. With `after_words`, the error ends the call after the
+    text. `calls` are (id, name, arguments). `ends` is the stop reason of an answer without an
+    error.
     """
 
     text: str = ""

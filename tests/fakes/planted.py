@@ -1,6 +1,7 @@
 """A store with every kind of content, and one word in every place that contains text.
 
-It serves tests of stored data (golden databases) and of data that must be unreadable (encryption).
+This store serves tests of stored data (golden databases) and of data that must be unreadable
+(encryption).
 """
 
 from __future__ import annotations

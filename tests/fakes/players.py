@@ -40,7 +40,7 @@ class Hold:
 
 
 Act = Sequence[Delta | ModelError | Hold | Exception]
-"""What one call does, in order; without a `StreamEnd` or an error at its end it breaks off."""
+"""What one call does, in order; without a final `StreamEnd` or error, the call breaks off."""
 
 USED = Usage(100, 10)
 

@@ -1,7 +1,7 @@
 """A PostgreSQL server for tests: a real one out of a wheel, or one that the environment names.
 
-$PERDURE_TEST_POSTGRES is the address of a database on a server. Its user must be able to create
-databases. Row-level security applies to this user unless it is a superuser.
+$PERDURE_TEST_POSTGRES is the address of a database on a server. The user in the address must be
+able to create databases. Row-level security applies to this user unless it is a superuser.
 """
 
 from __future__ import annotations
@@ -106,7 +106,10 @@ class PostgresServer:
         return self._free.pop() if self._free else self.new_database()
 
     def give_back(self, address: str) -> None:
-        """Empty a database that was taken. Emptying is faster than creating one (a second)."""
+        """Empty a database that was taken.
+
+        Emptying is faster than creating a database (a second).
+        """
         with psycopg.connect(address, autocommit=True) as db:
             try:
                 db.execute("SET row_security = off")

@@ -1,7 +1,7 @@
 """A proxy for a PostgreSQL server that breaks a connection after a chosen message.
 
-It forwards one message after the other in both directions. A test can break a connection at each
-message, or pause it between two messages.
+The proxy forwards one message after the other in both directions. A test can break a connection at
+each message, or pause it between two messages.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ Side = Literal["client", "server"]
 """Which side sent a message."""
 
 Break = Literal["closed", "reset", "told"]
-"""How a conversation breaks: both connections are closed, or reset, or the server says first that
-it ends the connection, as when it shuts down.
+"""How a conversation breaks: both connections are closed, or reset, or the server first reports
+that it ends the connection, as in a shutdown.
 """
 
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -32,7 +32,7 @@ _RESET = struct.pack("ii", 1, 0)
 
 
 class Cut(NamedTuple):
-    """Breaks a connection after `after` more messages of a side; the next one is not forwarded."""
+    """Breaks a connection after `after` more messages of a side; later ones are not forwarded."""
 
     side: Side
     after: int
@@ -58,7 +58,7 @@ class Proxy:
         self._cut = cut
 
     def end_cut(self) -> int | None:
-        """Cancel the cut; return None if it happened, else the number of missing messages."""
+        """Cancel the cut; return None if the cut happened, else the number of missing messages."""
         cut, self._cut = self._cut, None
         return None if cut is None else cut.after
 

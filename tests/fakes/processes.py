@@ -1,7 +1,7 @@
 """Child processes that start on a signal from the test, and report on standard output.
 
-They are forked from a process that has loaded the library, because loading takes most of the time
-of a short process.
+The processes are forked from a process that has loaded the library, because loading takes most of
+the time of a short process.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Child:
         os.write(self._stdin, b"\n")
 
     def line(self) -> str:
-        """The next line it prints."""
+        """The next line that the process prints."""
         return self._stdout.readline().decode().rstrip("\n")
 
     def last_line(self) -> str:
@@ -49,7 +49,7 @@ class Child:
 
 @contextmanager
 def child(script: Path, *arguments: object) -> Generator[Child]:
-    """A process that runs `script`; it is killed at the end if it has not ended by then."""
+    """Yield a process that runs `script`; kill the process at the end if it still runs."""
     its_in, stdin = SERVER.Pipe(duplex=False)
     stdout, its_out = SERVER.Pipe(duplex=False)
     with stdin, stdout:

@@ -60,7 +60,7 @@ class Turn(msgspec.Struct, frozen=True):
     blocks: tuple[Block, ...]
 
     def of(self, kind: BlockKind) -> list[Block]:
-        """Return its blocks of one kind, in order."""
+        """Return the turn's blocks of one kind, in order."""
         return [block for block in self.blocks if block.kind == kind]
 
 

@@ -41,13 +41,13 @@ TOLD = "TOLD "
 """The beginning of an entry message; a `Told` as JSON follows it."""
 
 Moment = Literal["before", "after", "asked"]
-"""When a process ends: before a commit, after it, or when it is asked to end."""
+"""When a process ends: before a commit, after a commit, or when the process is asked to end."""
 
 SLOW = 100
-"""Number of steps of the event loop in which others can run whole turns."""
+"""Number of steps of the event loop in which other processes can run whole turns."""
 
 MANY = 28
-"""Nodes of a large graph, without its first and its last."""
+"""Number of nodes of a large graph, without the first and the last node."""
 
 CHOOSY = "writer"
 """A role that does not begin before a person has chosen its model."""
@@ -57,7 +57,7 @@ ENDS = ("aborted", "error", "length")
 
 @st.composite
 def graphs(draw: st.DrawFn, most: int = MANY) -> Graph:
-    """Draw a runnable workflow: 1 to 30 nodes, at most `most` inner ones, edges only forward.
+    """Draw a runnable workflow: 1 to 30 nodes, at most `most` inner nodes, edges only forward.
 
     Besides the last node, other nodes of the owner can lack successors. A node can have the name of
     a role, even of a role that is not its own.
@@ -124,11 +124,11 @@ class AtOnce(ThreadPoolExecutor):
 
 
 class Process:
-    """The store as one process uses it until it dies. After that, its calls have no effect.
+    """The store as one process uses it until it dies. The calls of a dead process have no effect.
 
-    It dies before or after (`moment`) the commit that follows `dies_at` others. With moment
-    "asked", it is asked to end after that commit and ends normally. `dead` contains the names of
-    dead processes, whose leases are free.
+    The process dies before or after (`moment`) the commit that follows `dies_at` other commits.
+    With moment "asked", the process is asked to end after that commit and ends normally. `dead`
+    contains the names of dead processes, whose leases are free.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class Process:
         return committed
 
     async def _led(self, commit: Commit) -> CommitResult:
-        """Make `commit`; this process takes its leases, also from owners it knows to be dead."""
+        """Make `commit` and acquire its leases, even from owners this process knows to be dead."""
         try:
             return await self._store.commit(self._taken(commit, None))
         except LeaseHeld as held:
@@ -184,7 +184,7 @@ class Process:
     async def acquire_lease(
         self, stream: StreamId, owner: str, ttl_ms: int, *, dead_owner: str | None = None
     ) -> Lease:
-        """See ``SessionStore``; this process takes the lease, also from a known dead owner."""
+        """See ``SessionStore``; the lease is acquired even from an owner known to be dead."""
         try:
             return await self._store.acquire_lease(stream, self._name, ttl_ms)
         except LeaseHeld as held:
@@ -200,7 +200,7 @@ class Process:
             await self._store.release_lease(lease)
 
     def kill(self) -> None:
-        """Make this process dead from now on."""
+        """From now on, treat this process as dead."""
         self._dead.add(self._name)
         self.died = True
         self.ends.set()
@@ -286,7 +286,7 @@ WRONG: Mapping[str, tuple[RepairCode, Answer]] = {
     "feedback": ("unknown_signal_type", _block("type: backward-pass-complete\nartifact_path: f")),
     "too long": ("output_limit", lambda _: "length"),
 }
-"""Wrong ends of a turn: the code of the repair that each causes, and the answer."""
+"""Wrong ends of a turn: for each, the code of the repair that it causes, and the answer."""
 
 
 def owed(state: FlowState, node: str) -> list[str]:

@@ -40,7 +40,7 @@ def installed() -> Path | None:
 
 
 class RealPi:
-    """pi's session manager in a process of its own. Every call opens the file again."""
+    """pi's session manager in a process of its own. Every call reads the file again."""
 
     def __init__(self, package: Path, process: subprocess.Popen[str]) -> None:
         self.package = package
@@ -63,7 +63,7 @@ class RealPi:
         return Path(self.ask("make", folder=folder, cwd=cwd, seed=seed, steps=steps)["path"])
 
     def look(self, path: Path) -> dict[str, Any]:
-        """Return what pi reads in `path`: ids, leaf, labels, name, and what a model is sent."""
+        """Return what pi reads in `path`: ids, leaf, labels, name, and the messages for a model."""
         return self.ask("look", path=path)
 
     def run(self, *words: str, home: Path, cwd: Path, address: str = "") -> str:

@@ -22,12 +22,13 @@ EACH_KILL = pytest.mark.parametrize(
 )
 """Kill at every `step`-th operation, and at each one in `make soak`.
 
-No period of writes and syncs, or of shares of a killed write, hides behind both steps.
+No period of writes and syncs, or of shares of a killed write, is missed by both steps.
 """
 
 
 def with_larger(small: object, large: object, *marks: pytest.MarkDecorator) -> list[Any]:
-    """Return two cases of a test: `large`, for `make test-all`, repeats all that `small` does.
+    """Return two cases of a test: `large`, for `make test-all`, repeats everything that `small`
+    does.
 
     So CI runs only `large`, which has the `marks`.
     """
@@ -65,7 +66,7 @@ def sampled(
 
 @contextmanager
 def case(what: object) -> Generator[None]:
-    """Add the case of a test's loop to each of its failures."""
+    """Add the case of a test's loop to the message of each failure."""
     try:
         yield
     except BaseException as error:

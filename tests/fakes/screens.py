@@ -43,7 +43,7 @@ class Seen:
 
     @property
     def screen(self) -> str:
-        """What the terminal shows."""
+        """The text that the terminal shows."""
         screen = self.program.screen
         compositor = screen._compositor  # pyright: ignore[reportPrivateUsage] - a terminal gets it
         strips = compositor.render_strips()

@@ -35,7 +35,8 @@ TTL_MS = 60_000
 
 
 class ScriptedRoles:
-    """A ``Roles``. `script` contains the answers of each role by turn; `told` its messages.
+    """A ``Roles``. `script` contains the answers of each role by turn, and `told` the messages to
+    each role.
 
     A role without a script cannot work. `running` counts the running turns by session. `scopes`
     contains the scope that each turn was started with.

@@ -1,4 +1,4 @@
-"""Streams copied from store to store in the simplest way: one after the other, in segments."""
+"""Copy streams from store to store in the simplest way: one stream after the other, in segments."""
 
 from __future__ import annotations
 

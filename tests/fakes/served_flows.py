@@ -44,7 +44,7 @@ RULES = (
 async def serving_flows(
     folder: Path, workflow: str = WORKFLOW, address: str = "memory:"
 ) -> AsyncGenerator[Served]:
-    """Serve two roles; the workflow is in `folder`, the project."""
+    """Serve a flow of two roles; its workflow is in `folder`, the folder of the project."""
     (folder / "workflow.yaml").write_text(workflow)
     agents = [
         perdure.Agent(role, model="scripted:flow", tools=["read_file", "write_file"])
@@ -68,7 +68,7 @@ async def begun(server: Served, folder: Path, **fields: Any) -> str:
 
 
 async def flow_until(server: Served, flow: str, is_so: Callable[[dict[str, Any]], bool]) -> Any:
-    """Wait until the flow, as the API returns it, satisfies `is_so`; return it."""
+    """Wait until the flow, as the API returns it, satisfies `is_so`; return the flow."""
     async with asyncio.timeout(60):
         while True:
             shown = (await server.http.get(f"/v1/flows/{flow}")).json()

@@ -1,9 +1,10 @@
-"""The parts of Operator and pi that read and append to session files. They use no code of perdure.
+"""The parts of Operator and pi that read and append to session files. These parts use no code of
+perdure.
 
 The code follows the description of the two tools, not the store. Each tool reads by its own rules:
 Operator ends lines at every Unicode line end and drops records that do not fit its schema; pi
-accepts any JSON. Each keeps its own leaf, and appends without a lock and without reading the file
-again.
+accepts any JSON. Each tool keeps its own leaf, and appends without a lock and without reading the
+file again.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any, ClassVar, cast
 
 Record = dict[str, Any]
 Piece = tuple[str, str]
-"""Who says it (user, assistant, call, tool, system), and what."""
+"""The speaker (user, assistant, call, tool, system), and the text."""
 
 
 class Operator:

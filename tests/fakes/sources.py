@@ -136,7 +136,7 @@ def unaccounted_lines(parsed: ParsedSource) -> list[int]:
 
 
 def check_items(parsed: ParsedSource) -> None:
-    """Check the rules for every source, even damaged: no lost line, references only backward."""
+    """Check the rules for every source, even damaged: no line is lost, references go backward."""
     assert unaccounted_lines(parsed) == []
     for position, item in enumerate(parsed.items):
         named = [item.parent, item.about, *(item.references or {}).values()]

@@ -89,7 +89,7 @@ def bert_folder(folder: Path, hidden: int = 8, heads: int = 2, layers: int = 2) 
 
 
 def onnx_folder(folder: Path, dimension: int = 4) -> Path:
-    """Write an ONNX model that looks the vector of each token up in a table."""
+    """Write an ONNX model that looks up the vector of each token in a table."""
     folder.mkdir(parents=True)
     table = np.random.default_rng(3).normal(size=(len(WORDS), dimension)).astype(np.float32)
     node = _text(1, "table") + _text(1, "input_ids") + _text(2, "last_hidden_state")

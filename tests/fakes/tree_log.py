@@ -12,7 +12,7 @@ from perdure.session.tree import branch_to
 
 
 class TreeLog:
-    """One stream's tree entries. Without `parent`, an entry follows the last appended one."""
+    """One stream's tree entries. Without `parent`, an entry follows the last appended entry."""
 
     def __init__(self, stream: str = "s", origin: TreeLog | None = None) -> None:
         self.stream = StreamId(stream)

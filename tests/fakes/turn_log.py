@@ -74,7 +74,7 @@ class TurnLog:
 
 
 class Course:
-    """A turn and its log; the test makes each step."""
+    """A turn and its log; the test makes each step of the turn."""
 
     def __init__(self, config: TurnConfig = CONFIG, *, ran: int = 0) -> None:
         self.config = config
@@ -83,7 +83,7 @@ class Course:
         self.happens(Begin(user("go"), ran + 1, None, 10, ran))
 
     def happens(self, happened: Input) -> TurnState:
-        """Make a step, append its entries and fold them; return the new state."""
+        """Make a step, append its entries and fold these; return the new state."""
         decided = step(self.state, happened, self.config, 0)
         self.state = fold(self.state, self.log.append(decided.entries))
         assert self.state == decided.state

@@ -1,7 +1,7 @@
 """A turn with two tool calls whose effects can be counted, and ways to die in the middle of it.
 
-The crash tests run it in child processes, which kill themselves, and in their own process, which
-takes over.
+The crash tests run the turn in child processes, which kill themselves, and in their own process,
+which takes over.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Reaper:
         self._seen = 0
 
     def pass_by(self, moment: Moment) -> None:
-        """Count a moment; kill the process at the chosen one."""
+        """Count a moment; kill the process at the chosen moment."""
         if moment != self._death.moment:
             return
         self._seen += 1
@@ -79,7 +79,7 @@ class Reaper:
 class MortalStore:
     """A store that can kill the process before or after a commit.
 
-    It writes the entries of each finished commit to a file descriptor.
+    The store writes the entries of each finished commit to a file descriptor.
     """
 
     def __init__(self, store: SessionStore, reaper: Reaper, acknowledge: int | None) -> None:

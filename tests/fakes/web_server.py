@@ -18,7 +18,10 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Response(msgspec.Struct, frozen=True):
-    """What is answered. With `is_endless` the body continues until the client disconnects."""
+    """The answer to a request.
+
+    With `is_endless` the body continues until the client disconnects.
+    """
 
     status: int = 200
     headers: dict[str, str] = {}

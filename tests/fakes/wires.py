@@ -1,4 +1,4 @@
-"""A client and the server it talks to, for the tests of one wire format."""
+"""A client and the server that it calls, for the tests of one wire format."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Wire:
         )
 
     async def answer(self, request: ModelRequest | None = None) -> Message:
-        """What the model answers."""
+        """Return the model's answer."""
         builder = AnswerBuilder(self.model)
         async for delta in self.client.stream(request or self.request()):
             builder.add(delta)
@@ -59,7 +59,7 @@ class Wire:
     async def says(
         self, events: Sequence[Chunk | str], request: ModelRequest | None = None
     ) -> Message:
-        """Return the message that the client makes of `events`."""
+        """Return the message that the client builds from `events`."""
         self.server.will(streaming(events))
         return await self.answer(request)
 

@@ -1,4 +1,4 @@
-"""The agents and tools of the workers in the tests. `$WORKER_FOLDER` is where the tools write."""
+"""The agents and tools of the workers in the tests. The tools write in `$WORKER_FOLDER`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HELD = "held"
 
 
 async def released() -> None:
-    """Wait until no test holds the tools of the worker."""
+    """Wait until no test blocks the tools of the worker."""
     while (Path(os.environ[FOLDER]) / HELD).exists():  # noqa: ASYNC110 - another process
         await asyncio.sleep(0.02)
 
@@ -79,7 +79,7 @@ CAPPED = Agent("capped", model=MODEL, limits=Limits(max_turns=1))
 CAREFUL = Agent("careful", model=MODEL, on_pasted="refuse")
 SPECIAL = Agent("special", model=MODEL, tools=[wait])
 STORY = " ".join(f"word{number:03}" for number in range(120))
-"""What `SLOW` answers, within about four seconds, or twelve if asked slowly."""
+"""The answer of `SLOW`, streamed within about four seconds, or twelve if asked slowly."""
 
 SLOW = Agent("slow", model="scripted:slow")
 GREEN = Recurring("0 9 1 1 *", "Is the build green?")
@@ -98,7 +98,7 @@ def measured(store: Store) -> Runtime:
 
 
 class HeldModel(ScriptedModel):
-    """A model that a test may hold after the first piece of each answer."""
+    """A model that a test may block after the first piece of each answer."""
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         async for delta in super().stream(request):
@@ -130,7 +130,7 @@ def impatient(store: Store) -> Runtime:
 
 
 class NotedEmbedder(WordEmbedder):
-    """An embedder that notes each call of this process."""
+    """An embedder that records each call of this process."""
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         note("embedded")
@@ -139,7 +139,7 @@ class NotedEmbedder(WordEmbedder):
 
 
 def upkeeping(store: Store) -> Runtime:
-    """Return the runtime of a worker that a test can hold at each removal and each vector."""
+    """Return the runtime of a worker that a test can block at each removal and each vector."""
     service: Any = store.backend.retention
     remove = service.remove
 

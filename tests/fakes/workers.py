@@ -110,7 +110,7 @@ class WorkerProcess:
         self.pid = self._process.pid
 
     def is_ready(self) -> bool:
-        """Whether it takes work. Fails the test if the worker has ended."""
+        """Whether the worker accepts work. Fails the test if the worker has ended."""
         assert self._process.poll() is None, self.log.read_text()
         return _ID.search(self.log.read_text()) is not None
 
@@ -128,7 +128,7 @@ class WorkerProcess:
         return str(found)
 
     def send(self, number: signal.Signals) -> None:
-        """Send it a signal."""
+        """Send a signal to the worker."""
         self._process.send_signal(number)
 
     def end(self) -> int:

@@ -23,7 +23,7 @@ TAKEOVER_S = 2.0
 
 
 def main() -> int:
-    """Run what the arguments ask for."""
+    """Run the faults that the arguments describe."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
     parser.add_argument("--faults", type=int, default=500)
     parser.add_argument("--seed", type=int, default=1)

@@ -23,7 +23,10 @@ TOOL_S = (0.1, 1.2)
 
 
 class Sent(msgspec.Struct):
-    """A message. `request` is set when the store acknowledges it, `reply` when it arrives."""
+    """A message.
+
+    `request` is set when the store acknowledges the message, `reply` when the reply arrives.
+    """
 
     session: StreamId
     text: str

@@ -1,8 +1,8 @@
 """Several machines on one machine: each is a network namespace with its own address.
 
-A bridge in a separate namespace connects them. No other network can reach it. If the system does
-not allow that (it needs root and `ip`), all processes share one network, and none can be
-disconnected from the others.
+A bridge in a separate namespace connects the machines. No other network can reach the machines. If
+the system does not allow namespaces (they need root and `ip`), all processes share one network, and
+none can be disconnected from the others.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Network:
         return HUB_ADDRESS if self.is_apart else LOOPBACK
 
     def within(self, machine: int | None) -> tuple[str, ...]:
-        """Return the arguments before a command that make it run on a machine; None is the hub."""
+        """Return the words before a command that runs it on a machine; None means the hub."""
         return ("ip", "netns", "exec", self._name(machine)) if self.is_apart else ()
 
     def part(self, machine: int) -> None:

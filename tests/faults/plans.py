@@ -20,7 +20,7 @@ OF_SERVER = frozenset[FaultKind]({"restart", "failover"})
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """One fault. `machine` is that of the worker, or -1 for a fault of the server.
+    """One fault. `machine` is the machine of the worker, or -1 for a fault of the server.
 
     Units: seconds. The fault happens after `pause_s`. A stopped or disconnected worker continues
     after `hold_s`."""

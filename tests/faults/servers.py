@@ -136,7 +136,7 @@ class Servers:
         return f"{self._sockets(number)}:{self.ports[number]}"
 
     def log_of(self, number: int) -> str:
-        """What a server has logged."""
+        """Return the log of a server."""
         return (self._sockets(number) / "log").read_text(errors="replace")
 
     def stop(self) -> None:

@@ -30,7 +30,10 @@ SURVIVORS = 2
 
 
 class Outcome(msgspec.Struct):
-    """What a run showed. Units: seconds. `pauses_s` follow faults of the server."""
+    """The results of a run.
+
+    Units: seconds. `pauses_s` are the pauses after faults of the server.
+    """
 
     faults: Counter[str]
     is_apart: bool
@@ -77,7 +80,7 @@ class Storm:
             await self._worker_fault(fault)
 
     async def _ready_for(self, fault: Fault) -> None:
-        """Wait until enough workers accept work: all for a server fault, else most of them."""
+        """Wait until enough workers accept work: all for a server fault, otherwise most."""
         if fault.kind in OF_SERVER:
             await self.ready()
             return

@@ -4,7 +4,7 @@
 
 Run it in the folder of a source archive, with this folder on PYTHONPATH. $PERDURE_SUITE_STORE is
 the address of a store on PostgreSQL, or of an SQLite file; in the latter case, each store is a
-separate file next to it.
+separate file next to this file.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Mocker:
     """The two functions of pytest-mock that the tests use."""
 
     def spy(self, owner: Any, name: str) -> Any:
-        """Count the calls of a function, which still runs."""
+        """Count the calls of a function without replacing the function."""
         return mock.patch.object(
             owner, name, autospec=True, side_effect=getattr(owner, name)
         ).start()

@@ -3,8 +3,8 @@
     python -m pytest -p openai_agents_suite tests/memory/test_session.py
 
 Run it in the SDK's folder, with this folder on PYTHONPATH, because the SDK's tests are a package
-`tests` too. $PERDURE_SUITE_STORE is the address of a PostgreSQL store. Without it, each file of
-`SQLiteSession` gets an SQLite store next to it.
+`tests` too. $PERDURE_SUITE_STORE is the address of a PostgreSQL store. Without this variable, each
+file of `SQLiteSession` gets an SQLite store next to it.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Substitute(PerdureSession):
         super().__init__(session_id, _store(str(db_path)), session_settings=settings)
 
     def close(self) -> None:
-        """Do nothing: a store closes, not a session."""
+        """Do nothing, because only a store can be closed, not a session."""
 
 
 for name in ("agents", "agents.memory"):
@@ -97,10 +97,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _is_used(item: pytest.Item) -> bool:
-    """Return whether a test, or the code of its module that it uses, names `SQLiteSession`.
+    """Return whether a test, or the code of its module that the test uses, names `SQLiteSession`.
 
-    The other tests run no code of perdure: six of seven of the SDK's tests of runs have no such
-    session.
+    The other tests run no code of perdure: six of seven of the SDK's tests of runs do not use such
+    a session.
     """
     assert isinstance(item, pytest.Function)
     module: dict[str, object] = vars(item.module)
