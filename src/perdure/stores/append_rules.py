@@ -170,7 +170,7 @@ def check_origin(origin: StreamState) -> None:
 
 
 def is_current(lease: Lease, state: StreamState) -> bool:
-    """Return True if `lease` is the newest lease of its stream: nobody acquired another one later.
+    """Return True if `lease` is the newest lease of its stream: no later lease was acquired.
 
     The lease may have expired, because only the epoch of a lease decides whether a write is
     accepted.

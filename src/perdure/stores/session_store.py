@@ -71,7 +71,7 @@ class SearchService(Protocol):
     async def add_vectors(
         self, model: VectorModel, span: tuple[int, int], vectors: Mapping[int, bytes]
     ) -> bool:
-        """Store `vectors` (by position) for the texts in `span`, a range from `unembedded`.
+        """Store `vectors` (by position) for the texts in `span`; `unembedded` returned this range.
 
         Texts that were erased get no vector. Return False, and store nothing, if another process
         has already stored these vectors.

@@ -163,7 +163,7 @@ def _shown_call(args: Mapping[str, object], _: Permissions) -> Subject:
 
 
 def _condition(name: str, decides: object, function: Callable[..., Any]) -> NeedsApproval | None:
-    """Convert `decides`, the `needs_approval` option, to a function of the mapping of arguments.
+    """Convert the `needs_approval` option `decides` to a function of the mapping of arguments.
 
     An error in `decides`, or a result that is not a bool, counts as True. `decides` also gets the
     defaults of the tool's `function`.

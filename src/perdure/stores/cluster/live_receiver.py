@@ -30,7 +30,7 @@ _batch = msgspec.json.Decoder(Batch)
 
 
 class LiveReceiver:
-    """Registers for streams that this process watches and that have an open call elsewhere.
+    """Registers for streams that this process watches and whose open call is in another process.
 
     `_known` maps each stream to the last event passed to the bus or skipped: call, number, time.
     """

@@ -168,7 +168,7 @@ class LiveSender:
                 self._cleaning = self._start(self._clean())
 
     def told(self, streams: Streams, *, is_new: bool) -> None:
-        """Handle a notification: other handles registered for `streams`, or renewed that."""
+        """Handle a notification of new (`is_new`) or renewed registrations for `streams`."""
         if streams is None:
             self._start(self._load())
             return

@@ -1,9 +1,9 @@
 """`JsonlStore`: a folder of session files of Operator or pi, with the guarantees of a log.
 
-perdure can read and continue sessions that pi or Operator wrote, and the same program can continue
-sessions that perdure wrote. How files provide the guarantees, and at what cost, is described in
-``docs/jsonl.md``. All disk access runs on one thread of the handle. Other handles, other processes,
-and pi or Operator may use the same folder at the same time.
+perdure can read and continue sessions of pi or Operator, and the program whose format a folder has
+can continue sessions of perdure. How files provide the guarantees, and at what cost, is described
+in ``docs/jsonl.md``. All disk access runs on one thread of the handle. Other handles, other
+processes, and pi or Operator may use the same folder at the same time.
 """
 
 from __future__ import annotations

@@ -207,7 +207,7 @@ class Appender:
             return None
 
     async def _send(self, share: Share, request: Request, write: Write) -> list[Lease]:
-        """Commit `share`, the rows of `write`; return the lease if `write` acquired one."""
+        """Commit `share` (the rows of `write`); return the lease if `write` acquired one."""
         ns, id_, epoch = self._db.namespace, write.stream, share.before.state.epoch
         statements = statements_of(ns, share, request, request.key)
         if write.is_releasing:
@@ -345,7 +345,7 @@ class Appender:
         self._left[id_] = stream.state.hash
 
     def _remember_if_alone(self, share: Share, after: Stream) -> None:
-        """Cache the new state `after`, unless another handle wrote since our last write."""
+        """Cache the new state `after`, unless another handle wrote since this one's last write."""
         id_ = share.before.state.header.id
         left = self._left.get(id_)
         self._left[id_] = after.state.hash

@@ -90,8 +90,7 @@ async def _create_fork(
 ) -> Stream:
     """Create a fork without locking its origin.
 
-    No lock is needed, because each inherited value either never changes, or the fork wants the
-    current value.
+    No lock is needed: an inherited value either never changes, or is needed as it is now.
     """
     ns, of = namespace, fork.stream
     wanted = [] if fork.leaf is None else [fork.leaf]

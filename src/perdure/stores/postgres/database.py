@@ -119,8 +119,8 @@ class _Pipeline(AsyncPipeline):
     """A pipeline that ends with Sync only; psycopg's own pipeline also sends Flush.
 
     The server starts the timer of ``idle_in_transaction_session_timeout`` at Sync. Any message from
-    the client stops the timer of ``idle_in_transaction_session_timeout``. Flush does not start this
-    timer, so a process that stops after Flush would keep its locks forever.
+    the client stops the timer of ``idle_in_transaction_session_timeout``. psycopg's Flush does not
+    start this timer: a process that is stopped after it keeps its locks forever.
     """
 
     def _exit_gen(self) -> PQGen[None]:

@@ -184,7 +184,7 @@ async def few_sessions(
     """Return the sessions whose ids begin with `prefix`, or whose names may contain all `parts`.
 
     The sessions with the newest activity come first. Return None if more than `most` sessions match
-    `prefix` and more than `most` have the rarest of the name parts `parts`.
+    `prefix` and more than `most` have the rarest of the name parts in `parts`.
     """
     ns = db.namespace
     ids = (ns, prefix, prefix + "\U0010ffff")

@@ -81,7 +81,7 @@ class EraseRequest(msgspec.Struct, frozen=True, kw_only=True):
         copies: Sequence[Copy] = (),
         is_complete: bool = False,
     ) -> Certificate:
-        """Return the certificate of this request, which is preliminary without `is_complete`."""
+        """Return the certificate of this request; it is preliminary unless `is_complete`."""
         return Certificate(
             id=self.id,
             backend=backend,
@@ -168,7 +168,8 @@ class Certificate(ShortRepr, frozen=True, kw_only=True):
 
     `subject` and the file names in `copies` exist only in the return value, because the store must
     not keep erased names. `is_complete` is False if something still blocks the erasure; see
-    `copies`. The erasure resumes when the store is opened again, or with the next equal request.
+    `copies`. An incomplete erasure resumes when the store is opened again, or with the next equal
+    request.
     Units: times are Unix milliseconds.
     """
 

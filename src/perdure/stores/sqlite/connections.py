@@ -318,7 +318,7 @@ def _check_header(path: Path, header: bytes, key: StoreKey | None, *, is_copied:
 
 
 def _too_short(path: Path, header: bytes) -> PerdureError:
-    """Return the error for a file that is shorter than a header, which every new store has."""
+    """Return the error for a file that is shorter than the header that every new store has."""
     has_log = path.with_name(path.name + "-wal").exists()
     if header and not has_log and not header.startswith(_MAGIC[: len(header)]):
         return NotAStore(str(path), _NO_DATABASE)

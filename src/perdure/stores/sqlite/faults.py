@@ -77,7 +77,7 @@ NO_VALUES = (UnicodeDecodeError, OverflowError, TypeError, msgspec.DecodeError)
 
 
 def no_value(error: Exception, path: Path) -> StoreCorrupt:
-    """Return the store error for `error`, one of `NO_VALUES`, raised while reading `path`."""
+    """Return the store error for `error` (one of `NO_VALUES`), raised while reading `path`."""
     return StoreCorrupt(str(path), f"a value in it is none ({error})")
 
 

@@ -38,7 +38,7 @@ from perdure.tools.processes import program_of, small_environment
 MAX_PAGES = 100
 
 _LISTED = 20
-"""A server may list this many times as many tools as an agent can have.
+"""A server may list at most this many times the number of tools that an agent can have.
 
 The agent may select some of these tools.
 """

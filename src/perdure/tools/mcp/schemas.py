@@ -69,7 +69,7 @@ def portable(schema: Mapping[str, Any]) -> Schema:
 def portable_within(schema: Mapping[str, Any], left: list[int]) -> Schema:
     """Return `schema` as `portable` does, and subtract the number of its parts from `left`.
 
-    `left` is a list with one number, the parts that are still allowed.
+    `left` is a list with one number: how many parts are still allowed.
     Raises: UnsupportedSchema if the schema cannot be converted or has more parts.
     """
     reader = _Reader(schema, left[0])

@@ -155,7 +155,7 @@ Content = Mapping[str, Any]
 
 
 def output_of(content: list[Content], structured: object, *, is_error: bool) -> ToolOutput:
-    """Convert the answer of a server, its parts `content` and `structured` value, to an output."""
+    """Convert a server's answer (its parts `content` and its value `structured`) to an output."""
     texts: list[str] = []
     pictures: list[InlineMedia] = []
     for part in content[:MAX_PARTS]:

@@ -72,7 +72,7 @@ def is_there(root: Path, path: str) -> bool:
 
 
 def require_writable(root: Path, folder: Path) -> None:
-    """Check that tools could write to `folder`, a record folder in the workspace `root`.
+    """Check that tools could write to the record folder `folder` in the workspace `root`.
 
     A `folder` below `root` must not lead outside of `root`. A `folder` elsewhere must not be a
     place that is closed to tools (`floors`). Blocks. Raises: ConfigError if tools could not write

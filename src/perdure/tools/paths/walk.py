@@ -132,7 +132,7 @@ def matches(pattern: str, names: tuple[str, ...]) -> bool:
 
 
 def _past_stars(parts: tuple[str, ...], reached: set[int]) -> set[int]:
-    """Return the positions `reached` in a pattern, and those after each following ``**``."""
+    """Return the positions in `reached`, and the positions after each ``**`` that follows these."""
     found: set[int] = set()
     for place in reached:
         at = place

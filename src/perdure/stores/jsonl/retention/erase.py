@@ -108,7 +108,7 @@ class Eraser:
         reach: Reach,
         standings: dict[StreamId, tuple[Path, FileState]],
     ) -> tuple[Record, Record]:
-        """Start the erasure, and remove the named session while the lock of the head check is held.
+        """Start the erasure; remove the named session under the same lock as the head check.
 
         Shape: the result is the record, and the remaining work of the erasure.
         Raises: HeadConflict.

@@ -124,7 +124,7 @@ class Known(msgspec.Struct, array_like=True, frozen=True):
         )
 
     def begins(self, path: Path, stamp: Stamp) -> bool:
-        """Whether `path`, a file with that `stamp`, still begins with the indexed bytes."""
+        """Whether the file `path` with that `stamp` still begins with the indexed bytes."""
         if not self.looks_like(stamp) and (stamp.inode != self.inode or stamp.size <= self.size):
             return False
         return trail_of(path, self.end) == self.trail

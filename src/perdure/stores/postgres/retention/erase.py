@@ -304,7 +304,7 @@ class _Erasure:
     async def _fact_plans(self, plans: Sequence[_Plan]) -> list[_Plan]:
         """Return the plans of the fact streams whose facts come from entries that `plans` erase.
 
-        The fact streams are locked first, until no new fact refers to an erased entry.
+        First, fact streams are locked until no further fact refers to an erased entry.
         """
         taken = [plan.taking for plan in plans]
         locked: set[StreamId] = set()

@@ -134,7 +134,7 @@ def asking_kept(namespace: str) -> Statement:
 
 
 def asking_counted(namespace: str, upto: int) -> Statement:
-    """Return a query with the result of `asking_held` that computes all counts from the log."""
+    """Return a query that computes from the log what the query of `asking_held` returns."""
     return Statement(_COUNTED, (namespace, upto) * 3)
 
 

@@ -18,7 +18,7 @@ AND a.first >= coalesce(
     (SELECT max(y.first) FROM span AS y WHERE y.namespace = ?1 AND y.first <= ?2), 0
 )
 """
-"""SQL condition for the namespace's span that contains position ``?2``, and its later spans."""
+"""SQL condition for the namespace's span with position ``?2`` and the namespace's later spans."""
 
 
 def begin_span(tables: Tables, namespace: int, first: int) -> None:

@@ -21,7 +21,7 @@ SELECT certificate FROM erasure
 WHERE namespace = (SELECT no FROM namespace WHERE name = ?) AND is_removal = 0 AND id = ?
 ORDER BY no DESC LIMIT 1
 """
-"""The query reads the newest rows first, so a just ended erasure is found in the first row."""
+"""The query reads the newest rows first, so an erasure that just ended is in the first row."""
 
 _INSERT = """
 INSERT INTO erasure (namespace, id, is_removal, is_done, certificate) VALUES (?, ?, ?, 0, ?)
@@ -76,7 +76,7 @@ def keep_new(
     *,
     is_removal: bool = False,
 ) -> int:
-    """Store an erasure and its remaining work, the seq ranges per stream; return its number."""
+    """Store an erasure and its remaining work (seq ranges per stream); return its number."""
     content = msgspec.json.encode(certificate)
     tables.run(_INSERT, (namespace, certificate.id, is_removal, content))
     number = tables.db.last_insert_rowid()
