@@ -239,7 +239,7 @@ def _with_mark(new: NewEntry, mark: str) -> NewEntry:
 def _about(entry: Entry | NewEntry) -> str | None:
     """Return the question that an answer is about.
 
-    Return None for other kinds, whose body contains the reference.
+    Return None for other kinds, because their bodies contain the reference.
     """
     return str(entry.about) if entry.kind == Answer.kind else None
 
