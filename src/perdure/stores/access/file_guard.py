@@ -20,7 +20,7 @@ OTHER_LIBRARY = (
 )
 
 LEAST_BYTES = 512
-"""Size of the smallest database; every store is larger from its creation."""
+"""Size of the smallest database; every store has at least this size from its creation."""
 
 
 class FileGuard:
