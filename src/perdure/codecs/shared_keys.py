@@ -36,7 +36,7 @@ def microcents_in(cost: Fields) -> int | None:
 
 
 def usage_in(fields: Fields | None, tokens: Iterable[str]) -> Usage | None:
-    """Return the reported usage, with counts at the keys `tokens`; None if all counts are zero."""
+    """Return the usage in `fields`, with the counts of the keys `tokens`; None if all are zero."""
     if fields is None:
         return None
     counts = counts_in(fields, tokens)

@@ -75,7 +75,7 @@ class Place:
         self.ground: FlowContext | None = None
 
     def journal(self) -> Journal:
-        """Return a journal of the flow as in another process."""
+        """Return a new journal of the flow, such as another process has."""
         return Journal(self.store, FLOW, self.clock)
 
     async def run(self, wakes: Wakes | None = None, roles: Roles | None = None) -> FlowState:

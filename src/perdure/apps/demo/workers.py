@@ -276,7 +276,7 @@ async def _take_over(shift: Shift, turns: Mapping[str, tuple[Chat, Turn]]) -> No
 
 
 async def _answer(shift: Shift, name: str, question: OpenQuestion) -> None:
-    """Answer the question as a person would, after checking whether the order `name` was taken."""
+    """Look whether the order `name` is in the notebook, and answer the question accordingly."""
     is_there = any(order == name for _, order in shift.taken())
     choice, found = ("done", "has") if is_there else ("retry", "lacks")
     shift.stage.say(f"Was {name} taken? {NOTEBOOK} {found} it, so the answer is: {choice}")

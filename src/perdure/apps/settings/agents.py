@@ -104,7 +104,7 @@ async def require_own_agent(store: Store, session: StreamId, named: str) -> None
 def invocable(
     found: Sequence[FoundAgentFile], allowed: Permissions, but: Agent
 ) -> tuple[Agent, ...]:
-    """Return `but`, followed by the other readable agents in `found` that may be invoked.
+    """Return the agent `but`, then the other agents in `found` that may be invoked.
 
     Agents whose id is not unique, and a project's agents that start programs, are omitted.
     """
