@@ -279,7 +279,7 @@ async def _namespaces(run: Run, address: str) -> list[Figure]:
 
 
 async def _queue(store: Store, address: str, count: int) -> None:
-    """Commit requests of new sessions, then queue all requests in one statement."""
+    """Write requests for new sessions to the log, then queue all of them in one statement."""
     backend = store.backend
     async with Runtime(store, [HELPER], runner="workers") as runtime:
         streams = [(await runtime.start(HELPER)).id for _ in range(min(count, CROWD))]

@@ -159,7 +159,7 @@ REPLIES = {"owner-intake": "Bo signs.", "build": "Say less."}
 
 
 async def finished(plan: FlowPlan, store: Store, told: int | None = None) -> FlowRun:
-    """Start or resume the flow and run it to its end, answering its questions to a person."""
+    """Start or resume the flow, run it to its end, and answer its questions."""
     reaper = Reaper(plan.death)
     store.backend = cast("SessionStore", _Counted(store.backend, reaper, told))
     # An answer that is begun anew is the one that would have come.

@@ -1,4 +1,4 @@
-"""Run the roles of one flow in sessions, under the runtime's agents.
+"""Run the roles of one flow: each role in a session of its own, with an agent of the runtime.
 
 A role instance has one session for all its nodes. The agent of a role instance is the runtime's
 agent with the id of the role instance, or with the id of its base role. The flow's configuration of

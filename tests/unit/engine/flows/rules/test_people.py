@@ -89,7 +89,7 @@ def test_second_reply_and_reply_without_wait_are_rejected() -> None:
         reply(FlowLog(FORK).claim("o").state, "yes", "me", "o")
 
 
-def test_reply_prefers_node_waiting_for_person_to_one_waiting_for_handoff() -> None:
+def test_reply_goes_to_the_node_that_waits_for_a_person_before_other_waiting_nodes() -> None:
     flow = graph("o>a", "o>b", "a>z", "b>z", a="dev", b="dev", z="owner")
     log = FlowLog(flow).work("o", "a", "b").claim("a", "o=>a").add(HandoffAwaited("a"))
     assert reply(log.state, "go", "me", "dev").target == "a"
