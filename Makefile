@@ -31,11 +31,12 @@ TYPES := NODE_OPTIONS="--max-semi-space-size=64 $$NODE_OPTIONS" $(BIN)/basedpyri
 # The parts of the tests. Each is one process of pytest: it collects only its own tests, and loads only
 # the libraries that they need. The parts that take longest begin first, so that none is waited for at
 # the end. `tests/scripts/test_tiers.py` checks that each test is in one part.
-PARTS := cluster integration others conformance crash acceptance commands attacks terminal upper lower
+PARTS := cluster postgres integration others conformance crash acceptance commands attacks terminal upper lower
 PART_crash := tests/crash
-PART_cluster := tests/integration/cluster tests/integration/postgres
+PART_cluster := tests/integration/cluster
+PART_postgres := tests/integration/postgres
 PART_terminal := tests/integration/tui
-PART_integration := tests/integration $(patsubst %,--ignore=%,$(PART_cluster) $(PART_terminal))
+PART_integration := tests/integration $(patsubst %,--ignore=%,$(PART_cluster) $(PART_postgres) $(PART_terminal))
 PART_commands := tests/acceptance/cli
 PART_acceptance := tests/acceptance --ignore=$(PART_commands)
 PART_conformance := tests/conformance

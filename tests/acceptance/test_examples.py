@@ -187,6 +187,7 @@ def test_fastapi_events_after_a_future_seq_start_at_the_newest(tmp_path: Path) -
             assert next(line for line in response.iter_lines() if line.startswith("data:"))
 
 
+@pytest.mark.all_only
 @pytest.mark.full_only
 @pytest.mark.parametrize(
     ("application", "chat", "body"),
@@ -312,6 +313,7 @@ def test_tool_agent_example_killed_during_its_question_repeats_the_question(tmp_
     assert names == ["find_hotels", "find_trains", "book"]
 
 
+@pytest.mark.all_only
 @pytest.mark.full_only
 def test_tool_agent_example_repeats_an_unanswered_question_at_its_next_start(
     tmp_path: Path,

@@ -324,6 +324,7 @@ async def test_mcp_server_that_hangs_is_abandoned(tmp_path: Path, kind: str) -> 
     assert time.monotonic() - begun < STALL_S
 
 
+@pytest.mark.all_only
 async def test_endless_line_ends_the_mcp_server(tmp_path: Path) -> None:
     use_input_limits(InputLimits(mcp_answer_bytes=1_000_000))
     begun = time.monotonic()
@@ -415,6 +416,7 @@ def test_no_command_waits_for_a_store_that_is_a_pipe(tmp_path: Path, words: list
     assert run.returncode != 0
 
 
+@pytest.mark.all_only
 @pytest.mark.full_only
 def test_line_of_150_megabytes_takes_at_most_three_times_its_size(tmp_path: Path) -> None:
     size = 150_000_000

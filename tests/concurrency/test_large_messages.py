@@ -64,6 +64,7 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return server.new_database()
 
 
+@pytest.mark.all_only
 async def test_turn_of_message_at_size_limit_does_not_block_the_event_loop(address: str) -> None:
     async with perdure.open(address) as store, perdure.Runtime(store) as runtime:
         chat = await runtime.start(perdure.Agent("a", model="scripted:echo"))
@@ -119,6 +120,7 @@ async def test_first_search_after_large_messages_does_not_block_the_event_loop(
         assert await store.search("haystack") == []
 
 
+@pytest.mark.all_only
 async def test_credential_in_long_message_is_rejected_by_its_turn() -> None:
     async with perdure.open("memory:") as store, perdure.Runtime(store) as runtime:
         agent = perdure.Agent("a", model="scripted:echo", on_pasted="refuse")

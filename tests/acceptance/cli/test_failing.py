@@ -273,6 +273,7 @@ def test_argument_that_is_not_utf8_causes_no_traceback(
         assert (error["code"], error["stream"]) == ("session_not_found", "\ufffd\ufffd")
 
 
+@pytest.mark.all_only
 @pytest.mark.parametrize(
     ("command", "code"),
     [

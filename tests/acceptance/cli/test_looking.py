@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
+import pytest
+
 from tests.acceptance.cli.conftest import PERDURE, SAMPLE_ID, World
 
 LIST_KEYS = {
@@ -431,6 +433,7 @@ def test_unique_id_prefixes_are_accepted(sample: World) -> None:
     assert len(ended.error["candidates"]) == 3
 
 
+@pytest.mark.all_only
 def test_tree_of_ten_thousand_entries_is_drawn_and_written(world: World) -> None:
     lines: list[dict[str, Any]] = [
         {"type": "session", "version": 3, "id": "long", "timestamp": "2026-01-01T00:00:00Z"}

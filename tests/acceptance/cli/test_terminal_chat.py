@@ -80,6 +80,7 @@ def terminal(world: World, *words: str) -> Generator[Terminal]:
         os.close(own)
 
 
+@pytest.mark.all_only
 def test_second_ctrl_c_exits_and_prints_the_resume_command(world: World) -> None:
     with terminal(world, "chat") as seen:
         seen.until("Write a message")
@@ -104,6 +105,7 @@ def test_line_entered_during_the_start_is_sent(world: World) -> None:
     assert messages[0]["body"]["parts"][0]["text"] == "hello"
 
 
+@pytest.mark.all_only
 def test_lines_pasted_during_the_start_are_not_sent_by_themselves(world: World) -> None:
     with terminal(world, "chat") as seen:
         seen.press("one\rtwo\r")
@@ -116,6 +118,7 @@ def test_lines_pasted_during_the_start_are_not_sent_by_themselves(world: World) 
     assert len(messages) == 2
 
 
+@pytest.mark.all_only
 def test_question_survives_lost_terminal(world: World) -> None:
     with terminal(world, "chat", "--scenario", world.scenario(WRITES)) as seen:
         seen.until("Write a message")

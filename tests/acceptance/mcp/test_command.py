@@ -62,6 +62,7 @@ def test_unusable_server_reports_the_reason(world: World) -> None:
     assert "there are: fake, gone" in ended.err
 
 
+@pytest.mark.all_only
 def test_chat_with_an_unusable_server_names_the_remedies(world: World) -> None:
     file = world.folder / ".config" / "perdure" / "config.toml"
     file.write_text(file.read_text().replace('["fake"]', '["gone", "fake"]'))

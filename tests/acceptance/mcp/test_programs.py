@@ -221,6 +221,7 @@ async def test_unknown_server_name_is_an_error_with_the_known_names(deeds: Path)
             await here.start(me)
 
 
+@pytest.mark.all_only
 @pytest.mark.parametrize(
     ("command", "args", "patience_s", "told"),
     [
@@ -242,6 +243,7 @@ async def test_unusable_server_fails_the_start_with_its_reason(
     assert [info.id for info in await stage.store.recent()] == []
 
 
+@pytest.mark.all_only
 async def test_server_gets_a_minimal_environment_and_its_secrets_are_masked(
     deeds: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -289,6 +291,7 @@ async def test_exception_in_a_runtime_block_leaves_no_server_process(deeds: Path
     assert not any(is_alive(pid) for pid in pids(deeds))
 
 
+@pytest.mark.all_only
 async def test_turn_aborted_in_a_call_leaves_server_usable(deeds: Path) -> None:
     stage = Stage(call("hang"), call("add", '{"a": 1, "b": 2}'), says("done"))
     me = agent(local(deeds))

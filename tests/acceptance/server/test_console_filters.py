@@ -15,6 +15,7 @@ from tests.fakes.served import served
 pytestmark = pytest.mark.full_only
 
 
+@pytest.mark.all_only
 async def test_late_answer_to_earlier_filter_is_dropped(tmp_path: Path, chromium: str) -> None:
     async with served(tmp_path) as server:
         for name in ("ana", "bob"):
@@ -43,6 +44,7 @@ async def test_late_answer_to_earlier_filter_is_dropped(tmp_path: Path, chromium
             assert browser.complaints == []
 
 
+@pytest.mark.all_only
 async def test_console_filters_match_parts_of_values_and_offer_values(
     tmp_path: Path, chromium: str
 ) -> None:

@@ -19,6 +19,7 @@ def look_up(order: int) -> str:
     return f"order {order}"
 
 
+@pytest.mark.all_only
 async def test_call_shows_tools_and_options_that_were_sent(tmp_path: Path, chromium: str) -> None:
     agent = perdure.Agent("desk", model="scripted:desk", tools=[look_up], temperature=0.25)
     async with (

@@ -111,6 +111,7 @@ async def test_overdue_message_is_listed_although_the_settings_cannot_be_used(
     assert listed["waits_for"].startswith("`perdure serve`, which cannot start here: ")
 
 
+@pytest.mark.all_only
 async def test_message_that_serve_cannot_send_names_the_missing_agent(world: World) -> None:
     clerk = world.folder / "clerk.agent.yaml"
     clerk.write_text("id: clerk\nmodel: scripted:echo\nsystem_prompt: Answer.\n")

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx
+import pytest
 
 PROGRAM = '''
 import asyncio, pathlib, perdure
@@ -112,6 +113,7 @@ def desks(store):
 """
 
 
+@pytest.mark.all_only
 async def test_server_prints_at_its_start_when_idle_sessions_end(tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(PROGRAM + LISTED)
     told = {

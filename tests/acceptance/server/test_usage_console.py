@@ -28,6 +28,7 @@ async def spend(server: Served, subject: str, model: str, cents: int | None) -> 
     await session.append(user("hi"), msgspec.structs.replace(answer, model=model))
 
 
+@pytest.mark.all_only
 async def test_usage_chart_shows_the_chosen_group_and_marks_days_without_price(
     tmp_path: Path, chromium: str
 ) -> None:

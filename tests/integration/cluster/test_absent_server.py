@@ -84,6 +84,7 @@ async def test_worker_with_a_missing_database_waits_until_the_database_is_create
         worker.kill()
 
 
+@pytest.mark.all_only
 async def test_worker_without_rights_on_the_schema_exits_with_a_one_sentence_error(
     own: PostgresServer, folder: Path
 ) -> None:
@@ -101,6 +102,7 @@ async def test_worker_without_rights_on_the_schema_exits_with_a_one_sentence_err
     assert "grant the role perdure_app to the user" in line
 
 
+@pytest.mark.all_only
 async def test_first_worker_that_cannot_create_the_schema_exits_with_a_one_sentence_error(
     own: PostgresServer, tmp_path: Path
 ) -> None:
@@ -148,6 +150,7 @@ async def test_worker_whose_server_stops_during_its_start_waits_and_then_runs_wo
         worker.kill()
 
 
+@pytest.mark.all_only
 async def test_worker_whose_server_stops_during_its_start_ends_at_sigterm(
     own: PostgresServer, tmp_path: Path
 ) -> None:

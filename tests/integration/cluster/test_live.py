@@ -203,6 +203,7 @@ async def test_live_events_are_not_written_without_watchers(
         await until(is_cleaned)
 
 
+@pytest.mark.all_only
 async def test_worker_deletes_old_rows_of_dead_processes(
     both: list[WorkerProcess], address: str
 ) -> None:

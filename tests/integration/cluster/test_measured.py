@@ -24,6 +24,7 @@ def measured(folder: Path) -> dict[str, list[Any]]:
     return {metric["name"]: metric["data"]["data_points"] for metric in scope["metrics"]}
 
 
+@pytest.mark.all_only
 async def test_worker_measures_start_delay_and_state_of_cluster(
     store: Store, address: str, folder: Path
 ) -> None:

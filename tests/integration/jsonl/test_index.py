@@ -236,6 +236,7 @@ async def test_concurrent_searching_handles_create_one_index(
     assert len(parts_of(folder)) == 1
 
 
+@pytest.mark.all_only
 async def test_index_of_a_session_that_grows_slowly_has_few_parts(
     open_store: Opener, folder: Path, small_parts: None
 ) -> None:
@@ -416,6 +417,7 @@ DAMAGES: tuple[Callable[[Path], None], ...] = (
 )
 
 
+@pytest.mark.all_only
 async def test_damaged_or_foreign_index_file_is_reported_and_replaced(
     open_store: Opener, folder: Path
 ) -> None:

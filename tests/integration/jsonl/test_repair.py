@@ -147,6 +147,7 @@ async def test_repair_of_damaged_content_loses_no_session(
         await back_up(address, tmp_path / "backup")
 
 
+@pytest.mark.all_only
 async def test_repair_succeeds_after_a_flipped_bit_anywhere(
     address: str, tmp_path: Path, folder: Path
 ) -> None:

@@ -256,6 +256,7 @@ async def test_entry_without_its_overflow_page_loses_no_other_entry(
     await check_repaired(path, before, done, key)
 
 
+@pytest.mark.all_only
 async def test_repair_keeps_every_entry_that_the_damaged_store_reads(
     store_file: Path, tmp_path: Path
 ) -> None:

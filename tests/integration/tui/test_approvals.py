@@ -87,6 +87,7 @@ async def test_denial_with_a_note_reaches_the_model(store: Store, tmp_path: Path
     assert any("not now" in str(part) for message in messages for part in message.parts)
 
 
+@pytest.mark.all_only
 async def test_question_about_an_edit_mentions_accept_edits_and_offers_no_always(
     store: Store, tmp_path: Path
 ) -> None:
@@ -107,6 +108,7 @@ async def test_question_about_an_edit_mentions_accept_edits_and_offers_no_always
         await seen.shows("It is changed.")
 
 
+@pytest.mark.all_only
 @pytest.mark.parametrize(
     ("is_inline", "size"),
     [(False, (40, 10)), (True, (40, 12)), (True, (40, 10)), (False, (60, 12))],
@@ -136,6 +138,7 @@ async def test_answer_keys_of_an_edit_are_visible_in_a_small_terminal(
         await seen.idle()
 
 
+@pytest.mark.all_only
 async def test_edit_of_a_hidden_file_does_not_mention_accept_edits(
     store: Store, tmp_path: Path
 ) -> None:
@@ -210,6 +213,7 @@ async def test_always_choice_shows_its_scope_and_prevents_the_next_question(
         await seen.until(lambda: seen.transcript.count("It ran.") == 2)
 
 
+@pytest.mark.all_only
 async def test_question_about_a_new_file_is_short_and_lists_every_key(
     store: Store, tmp_path: Path
 ) -> None:
@@ -257,6 +261,7 @@ async def test_turn_stopped_at_a_question_is_not_shown_as_answered(
         assert "answered elsewhere" not in seen.transcript
 
 
+@pytest.mark.all_only
 async def test_always_choice_and_scrolling_keys_are_visible_in_24_rows(
     store: Store, tmp_path: Path
 ) -> None:
@@ -288,6 +293,7 @@ async def test_always_choice_and_scrolling_keys_are_visible_in_24_rows(
 
 
 @pytest.mark.parametrize(("is_inline", "last"), [(True, "path = notes.txt"), (False, "+line 6")])
+@pytest.mark.all_only
 async def test_question_of_a_fresh_chat_fills_the_terminal_and_counts_hidden_lines(
     *, is_inline: bool, last: str, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -325,6 +331,7 @@ async def test_forbidden_command_of_model_shows_how_to_allow_it(
         await seen.shows("run_command is not offered: /allow COMMAND or --allow-command", "It ran.")
 
 
+@pytest.mark.all_only
 async def test_command_that_no_rule_allows_shows_the_rules_and_how_to_allow_it(
     store: Store, tmp_path: Path
 ) -> None:

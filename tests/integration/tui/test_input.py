@@ -163,6 +163,7 @@ def press_at_once(seen: Seen, *keys: str) -> None:
         seen.program.post_message(events.Key(key, key if len(key) == 1 else None))
 
 
+@pytest.mark.all_only
 async def test_every_command_typed_without_pause_runs(store: Store, tmp_path: Path) -> None:
     session = await store.create(cwd=str(tmp_path))
     await session.append_many([user(f"Message {n}") for n in range(40)])
@@ -350,6 +351,7 @@ async def test_file_named_in_a_typed_message_is_attached_or_reported_as_missing(
     assert third == "mail me@home.example"
 
 
+@pytest.mark.all_only
 async def test_file_named_in_a_steering_message_is_attached(store: Store, tmp_path: Path) -> None:
     (tmp_path / "sea.py").write_text("print('sea')\n")
     scenario = "rules:\n  - steps: [{text: Working.}, hang]\n"
@@ -391,6 +393,7 @@ UNCLEAR = {
 }
 
 
+@pytest.mark.all_only
 async def test_export_with_invalid_arguments_writes_no_file(store: Store, tmp_path: Path) -> None:
     folder = tmp_path / "out"
     folder.mkdir()

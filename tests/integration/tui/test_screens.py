@@ -60,6 +60,7 @@ async def test_tree_navigator_can_move_fold_search_and_label(store: Store, tmp_p
         await seen.until(lambda: not isinstance(seen.program.screen, TreeScreen))
 
 
+@pytest.mark.all_only
 async def test_navigator_shows_the_number_of_a_match_and_the_keys(
     store: Store, tmp_path: Path
 ) -> None:
@@ -102,6 +103,7 @@ async def test_tree_navigator_can_branch_and_edit_an_earlier_message(
         assert chat.session.leaf == f"{session.id}/7"
 
 
+@pytest.mark.all_only
 async def test_tree_navigator_can_compare_and_fork(store: Store, tmp_path: Path) -> None:
     session = await trip(store, tmp_path)
     async with chatting(store, tmp_path, session=session.id) as seen:
@@ -157,6 +159,7 @@ async def test_session_picker_can_search_preview_and_continue_a_session(
         await seen.shows("Step 1", "going on in")
 
 
+@pytest.mark.all_only
 @pytest.mark.parametrize("theme", ["textual-dark", "textual-light"])
 async def test_selected_line_of_the_tree_is_readable(
     store: Store, tmp_path: Path, theme: str

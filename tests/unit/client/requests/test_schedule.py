@@ -366,6 +366,7 @@ async def test_planned_session_connects_its_mcp_server_when_its_message_is_due(
         assert bindings == ["agent_bound"]
 
 
+@pytest.mark.all_only
 @pytest.mark.full_only
 async def test_planned_session_keeps_its_mcp_tools_after_it_was_resumed_with_other_agents(
     store: Store, tmp_path: Path
@@ -417,6 +418,7 @@ async def test_planned_session_is_connected_with_the_parameters_and_servers_of_i
         assert (await runtime.resume(planned.session)).agent.registry.names == ("look", *names)
 
 
+@pytest.mark.all_only
 @pytest.mark.full_only
 @pytest.mark.parametrize(
     "granted",
