@@ -149,8 +149,11 @@ async def test_entry_outside_the_tree_in_the_same_write_cannot_be_a_parent(
 ) -> None:
     await create(store)
 
+    for parent in (Sibling(0), EntryId("s/0")):
+        with case(parent), pytest.raises(InvalidParent):
+            await append(store, S, labelled("x", None), said("a", parent))
     with pytest.raises(InvalidParent):
-        await append(store, S, labelled("x", None), said("a", Sibling(0)))
+        await append(store, S, labelled("x", None), moved(EntryId("s/0")))
 
 
 @pytest.mark.parametrize("index", [1, 2, 5, -1])

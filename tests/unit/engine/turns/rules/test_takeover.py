@@ -201,18 +201,34 @@ class Judged(msgspec.Struct, frozen=True):
     diff: None = None
 
 
+def judged_by(course: Course, decision: str) -> None:
+    """From now on, the agent of `course` decides `decision` about each call."""
+
+    def judge(*_: object) -> Judged:
+        return Judged(decision)
+
+    course.config = msgspec.structs.replace(course.config, judge=cast("Judge", judge))
+
+
+def test_lost_tool_that_is_now_forbidden_does_not_run_again_when_a_person_says_retry() -> None:
+    course = in_a_tool("ask")
+    course.happens(inputs.Lost())
+    asked = course.state.question
+    assert asked is not None
+    judged_by(course, "refuse")
+    course.others_append(Answer("retry", "somebody"), asked.id)
+    course.happens(inputs.Woken())
+    started = [(tool.id, tool.attempt) for tool in course.log.bodies(ToolStarted)]
+    assert started == [("c1", 1)]
+
+
 @pytest.mark.parametrize(
     ("decision", "kind"), [("run", "tool_started"), ("refuse", "message"), ("ask", "question")]
 )
 def test_lost_tool_is_repeated_only_under_current_permissions(decision: str, kind: str) -> None:
     course = in_a_tool("retry")
     before = len(course.log.bodies(ToolStarted))
-    judged = Judged(decision)
-
-    def judge(*_: object) -> Judged:
-        return judged
-
-    course.config = msgspec.structs.replace(course.config, judge=cast("Judge", judge))
+    judged_by(course, decision)
     course.happens(inputs.Lost())
     assert kind in course.log.kinds[-4:]
     assert len(course.log.bodies(ToolStarted)) == before + (decision == "run")
