@@ -48,6 +48,12 @@ def test_each_token_class_has_a_price_and_cache_price_defaults_to_input_price() 
     assert price.cost_microcents(Usage(cache_write_tokens=million)) == dollars(3)
 
 
+def test_cache_price_of_zero_is_not_replaced_by_the_input_price() -> None:
+    price = Price(dollars(3), dollars(15), cache_read=0, cache_write=0)
+    cached = Usage(cache_read_tokens=1_000_000, cache_write_tokens=1_000_000)
+    assert price.cost_microcents(cached) == 0
+
+
 def test_negative_price_is_rejected() -> None:
     with pytest.raises(ValueError, match="from 0 as output, not -1"):
         Price(1, -1)

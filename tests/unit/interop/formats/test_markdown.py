@@ -57,6 +57,17 @@ def test_markdown_shows_the_conversation_from_top_to_bottom() -> None:
     )
 
 
+def test_models_and_labels_in_headings_are_never_markup() -> None:
+    hostile = "<img src=x> [a](javascript:b) *x*"
+    making = Making()
+    making.say(ModelChange(f"a:{hostile}"))
+    making.note(Label(hostile), making.say(user("Mend it.")))
+    unescaped = re.sub(r"\\.", "", written(making))
+    assert unescaped.count("img src=x") == 2
+    for markup in ("<img", "[a](", "*x*"):
+        assert markup not in unescaped, markup
+
+
 def test_transcript_without_tools_keeps_what_people_and_models_said() -> None:
     making = Making()
     making.say(user("Mend it."))
