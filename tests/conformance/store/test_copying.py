@@ -10,11 +10,12 @@ import pytest
 
 from perdure.apps.maintenance.copy import copy_of
 from perdure.errors import Erased
-from perdure.session.codec import new_tree
+from perdure.session.codec import new_side, new_tree
 from perdure.session.entries import NewEntry
 from perdure.session.ids import EntryId, StreamId, blob_hash
 from perdure.session.kinds import OPAQUE
 from perdure.session.messages import MediaPart, Message, TextPart
+from perdure.session.notes import ImportSource
 from perdure.session.search.values import SearchQuery
 from perdure.stores.copy import CopyReport
 from perdure.stores.maintenance.segments import SegmentState
@@ -39,6 +40,8 @@ from tests.conformance.store.building import (
 from tests.fakes.clock import START_MS, ManualClock
 
 PICTURE = b"a picture" * 100
+ORIGINAL = b'{"line": 1}\n'
+"""The bytes of a file from which the session was imported."""
 
 
 @pytest.fixture(params=BACKENDS)
@@ -66,6 +69,11 @@ async def filled(store: SessionStore) -> None:
     )
     write = Write(stream=S, entries=(new_tree(shown),))
     await store.commit(Commit(writes=(write,), at=START_MS, blobs=(PICTURE,)))
+    imported = new_side(
+        ImportSource("pi", "old.jsonl", blob_hash(ORIGINAL), 0, len(ORIGINAL), 1, 1)
+    )
+    write = Write(stream=S, entries=(imported,))
+    await store.commit(Commit(writes=(write,), at=START_MS, blobs=(ORIGINAL,)))
     await create(store, header("empty", title="nothing yet"))
     await fork(store, S, "f", said("in f"), labelled("here", EntryId("s/0")))
 
@@ -110,6 +118,7 @@ async def test_copied_store_has_the_same_content_and_passes_verification(
     assert await shown(target) == await shown(store)
     assert (await target.maintenance.verify()).problems == ()
     assert await target.blob(blob_hash(PICTURE)) == PICTURE
+    assert await target.blob(blob_hash(ORIGINAL)) == ORIGINAL
     assert await target.aliases(S) == await store.aliases(S)
     assert (await target.state(S)).hash == (await store.state(S)).hash
     await append(target, S, said("it goes on"))

@@ -270,6 +270,7 @@ async def test_search_uses_indexes_under_row_level_security(
         (tables.EXACT, ([1], keys, ns), "(first <= "),
         (tables.BEGUN, ([1], keys, ends, ns, ns), "(first >= "),
         (tables.BLOCKS, ([1], [7], ns, ns), "(number <= "),
+        (tables.BLOCKS_BETWEEN, ([1], [7], [9], [b""], ns, ns), "(number >= "),
     ):
         plan = db.execute(b"EXPLAIN " + sql.encode(), values).fetchall()
         assert any("Index Cond" in row[0] and condition in row[0] for row in plan), sql

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from perdure.session.ids import StreamId
 from perdure.stores.retention.policy import Hold, Holding, Retention, expiring
 
@@ -48,6 +50,14 @@ def test_byte_limit_expires_oldest_sessions_first() -> None:
     sessions = [held("a", 30, 5), held("b", 20, 50), held("c", 10, 40)]
     assert going(Retention(max_bytes=90), *sessions) == [("a", "bytes")]
     assert going(Retention(max_bytes=89), *sessions) == [("a", "bytes"), ("b", "bytes")]
+
+
+def test_session_that_is_too_old_does_not_count_toward_the_other_limits() -> None:
+    old = Holding(stream=StreamId("a"), created_at=0, active_at=NOW, entries=1, bytes=10)
+    others = [held("b", 20), held("c", 10)]
+    for more in (Retention(max_sessions=2), Retention(max_bytes=20)):
+        policy = msgspec.structs.replace(more, max_age_s=60)
+        assert going(policy, old, *others) == [("a", "age")]
 
 
 def test_fork_protects_origin_unless_it_expires_first() -> None:

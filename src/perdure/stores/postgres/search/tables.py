@@ -131,6 +131,25 @@ CROSS JOIN LATERAL (
     WHERE namespace = %s AND part = b.part AND number = b.number LIMIT 1
 ) AS s
 """
+
+# The block of the first text, and those of the later ones that contain the codes `stretch`. An
+# empty `stretch` is in every block. OFFSET 0: as in BEGUN.
+BLOCKS_BETWEEN: LiteralString = """
+SELECT t.part, s.number, s.said
+FROM unnest(%s::bigint[], %s::bigint[], %s::bigint[], %s::bytea[])
+    AS t (part, first, last, stretch)
+CROSS JOIN LATERAL (
+    SELECT number FROM perdure.search
+    WHERE namespace = %s AND part = t.part AND number <= t.first
+    ORDER BY number DESC LIMIT 1
+) AS f
+CROSS JOIN LATERAL (
+    SELECT number, said FROM perdure.search
+    WHERE namespace = %s AND part = t.part AND number BETWEEN f.number AND t.last
+        AND (number = f.number OR position(t.stretch IN said) > 0)
+    OFFSET 0
+) AS s
+"""
 _BLOCKS_OF: LiteralString = """
 SELECT part, number, said FROM perdure.search WHERE namespace = %s AND part = %s ORDER BY number
 """
@@ -178,6 +197,16 @@ WHERE g.namespace = %s AND NOT EXISTS (
 """
 
 
+_DENSE = 32
+"""A block contains about 60 texts: with a wanted text in each 32, nearly every block is read."""
+
+
+def _is_range(wanted: Read) -> bool:
+    """Return True if reading all blocks between the wanted texts is cheaper than finding each."""
+    texts = wanted.numbers
+    return bool(wanted.stretch) or len(texts) * _DENSE > texts[-1] - texts[0]
+
+
 class PostgresReader:
     """`IndexReader` of one namespace of a database."""
 
@@ -210,11 +239,27 @@ class PostgresReader:
         return [Looked(*row) for row in rows]
 
     async def blocks(self, wanted: Sequence[Read]) -> list[Block]:
-        parts = Numbers(part for part, own, _ in wanted for _ in own)
-        numbers = Numbers(number for _, own, _ in wanted for number in own)
-        ns = self._namespace
-        (rows,) = await self._ask([Statement(BLOCKS, (parts, numbers, ns, ns))])
-        return [Block(*row) for row in rows]
+        near = [each for each in wanted if _is_range(each)]
+        apart = [each for each in wanted if not _is_range(each)]
+        statements = [self._blocks_between(near)] if near else []
+        statements += [self._blocks_with(apart)] if apart else []
+        return [Block(*row) for rows in await self._ask(statements) for row in rows]
+
+    def _blocks_between(self, wanted: Sequence[Read]) -> Statement:
+        """Read the blocks between the first and the last text of each of `wanted`."""
+        ends = (
+            Numbers(each.part for each in wanted),
+            Numbers(each.numbers[0] for each in wanted),
+            Numbers(each.numbers[-1] for each in wanted),
+            Contents(each.stretch for each in wanted),
+        )
+        return Statement(BLOCKS_BETWEEN, (*ends, self._namespace, self._namespace))
+
+    def _blocks_with(self, wanted: Sequence[Read]) -> Statement:
+        """Read only the blocks that contain texts of `wanted`."""
+        parts = Numbers(each.part for each in wanted for _ in each.numbers)
+        numbers = Numbers(number for each in wanted for number in each.numbers)
+        return Statement(BLOCKS, (parts, numbers, self._namespace, self._namespace))
 
     async def blocks_of(self, part: int) -> list[Block]:
         return [Block(*row) for row in await self._rows(_BLOCKS_OF, part)]
