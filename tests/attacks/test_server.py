@@ -519,7 +519,6 @@ async def test_forks_of_another_person_are_neither_named_nor_erased(tmp_path: Pa
         assert (await server.http.get("/v1/sessions/bob-fork")).status_code == 200
 
 
-@pytest.mark.all_only
 def test_revocation_survives_tokens_made_at_the_same_time(tmp_path: Path) -> None:
     tokens = TokenFile(tmp_path / "tokens.json")
     names = [f"t{number}" for number in range(20)]

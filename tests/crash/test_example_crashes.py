@@ -188,7 +188,6 @@ def test_example_killed_at_any_commit_ends_normally(
     ends_as_it_would(commands, whole[name], name, kill)
 
 
-@pytest.mark.all_only
 @sampled(("name", "seed"), SEEDS, kind=type, each=1)
 def test_example_killed_at_any_store_write_ends_normally(
     commands: Commands, whole: dict[str, Whole], name: str, seed: int

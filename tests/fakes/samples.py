@@ -18,7 +18,7 @@ SOAK = "PERDURE_SOAK"
 """The variable with which `make soak` multiplies the number of rounds of a test."""
 
 EACH_KILL = pytest.mark.parametrize(
-    "step", [37, pytest.param(1 if SOAK in os.environ else 5, marks=FOR_LONG)]
+    "step", [13, pytest.param(1 if SOAK in os.environ else 5, marks=FOR_LONG)]
 )
 """Kill at every `step`-th operation, and at each one in `make soak`.
 

@@ -11,6 +11,7 @@ import os
 import re
 import socket
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 
 _NAME = re.compile(r"(?:.*, )?pid (?P<pid>\d+) on (?P<host>\S+) \((?P<space>\d+)\.(?P<start>\d+)\)")
@@ -23,13 +24,19 @@ def this_process() -> str:
 
     Shape: if the system does not report start times, the brackets contain a random number.
     """
-    pid, host = os.getpid(), socket.gethostname()
+    return _name_of(os.getpid())
+
+
+@lru_cache(maxsize=1)
+def _name_of(own: int) -> str:
+    """Return the name of this process, whose pid is `own`; later calls return the same name."""
+    host = socket.gethostname()
     space, start = _process_space(), None
     with suppress(OSError):
-        start = _start_of(pid)
+        start = _start_of(own)
     if space is None or start is None:
-        return f"pid {pid} on {host} (0.{_CHOSEN})"
-    return f"pid {pid} on {host} ({space}.{start})"
+        return f"pid {own} on {host} (0.{_CHOSEN})"
+    return f"pid {own} on {host} ({space}.{start})"
 
 
 def named_process(owner: str | None) -> str:
@@ -44,10 +51,23 @@ def is_gone(name: str) -> bool:
         return False
     if found["space"] != _process_space():
         return False
+    pid = int(found["pid"])
     try:
-        return _start_of(int(found["pid"])) != found["start"]
+        start = _start_of(pid)
     except OSError:  # for example, this process has too many files open
         return False
+    return start != found["start"] if start is not None else not _exists(pid)
+
+
+def _exists(pid: int) -> bool:
+    """Return False if there is no process `pid`; ``/proc`` can hide the processes of others."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        pass
+    return True
 
 
 def _process_space() -> str | None:
@@ -61,15 +81,16 @@ def _process_space() -> str | None:
 
 
 def _start_of(pid: int) -> str | None:
-    """Return the start time of the process `pid` in kernel ticks; None if it does not exist.
+    """Return the start time of the process `pid` in kernel ticks; None if it is not in ``/proc``.
 
+    The start time of a process that has ended and was not reaped is "".
     Raises: OSError if the system does not say whether it exists.
     """
     try:
-        stat = (_PROC / str(pid) / "stat").read_text()
+        stat = (_PROC / str(pid) / "stat").read_bytes()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # The second field is the program's name in brackets, which may contain brackets and spaces.
-    fields = stat.rpartition(")")[2].split()
+    # The second field is the program's name in brackets: any bytes, also brackets and spaces.
+    fields = stat.rpartition(b")")[2].decode("ascii").split()
     is_dead = fields[0] in ("Z", "X")
-    return None if is_dead else fields[19]
+    return "" if is_dead else fields[19]

@@ -222,7 +222,6 @@ def test_piped_text_is_sent_after_the_prompt_text(world: World) -> None:
     assert said["body"]["parts"][0]["text"] == "alone"
 
 
-@pytest.mark.all_only
 def test_open_pipe_without_text_does_not_delay_a_prompt(world: World) -> None:
     process = world.start("chat", "-p", "explain this")
     assert process.wait(PATIENCE_S) == 0
@@ -450,7 +449,6 @@ def test_show_command_omits_the_partial_answer_of_a_damaged_open_turn(
     assert "Read my notes" in world.ok("sessions", "read", session).out
 
 
-@pytest.mark.all_only
 def test_killed_turn_is_resumed_before_the_next_prompt(
     hanging: tuple[World, str, subprocess.Popen[bytes]],
 ) -> None:
@@ -466,7 +464,6 @@ def test_killed_turn_is_resumed_before_the_next_prompt(
     assert roles == ["user", "assistant", "tool", "assistant"] * 2
 
 
-@pytest.mark.all_only
 def test_killed_turn_is_listed_and_resumed_with_all_interrupted_turns(
     hanging: tuple[World, str, subprocess.Popen[bytes]],
 ) -> None:

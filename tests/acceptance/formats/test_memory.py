@@ -116,7 +116,6 @@ def written(path: Path, lines: Iterator[object]) -> Path:
 
 @pytest.mark.timeout(300)
 @sampled("format", list(FORMATS), kind=type, each=1)
-@pytest.mark.all_only
 def test_import_memory_does_not_grow_with_the_file_size(format: str, tmp_path: Path) -> None:
     lines, text = FORMATS[format], "lorem ipsum " * 500
     peaks: list[int] = []

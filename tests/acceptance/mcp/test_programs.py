@@ -243,7 +243,6 @@ async def test_unusable_server_fails_the_start_with_its_reason(
     assert [info.id for info in await stage.store.recent()] == []
 
 
-@pytest.mark.all_only
 async def test_server_gets_a_minimal_environment_and_its_secrets_are_masked(
     deeds: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

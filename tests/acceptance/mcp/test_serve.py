@@ -103,7 +103,6 @@ async def test_client_sees_no_data_out_of_its_scope_and_no_secret(address: str) 
     assert {resource.name for resource in resources.resources} == {"trip", "long"}
 
 
-@pytest.mark.all_only
 async def test_titles_of_resources_are_one_line_without_credentials(tmp_path: Path) -> None:
     address = f"sqlite:///{tmp_path / 'store.db'}"
     async with perdure.open(address) as store:

@@ -114,7 +114,6 @@ async def everything(connected: Client) -> str:
     return "\n".join(answers)
 
 
-@pytest.mark.all_only
 async def test_token_limits_the_data_and_actions_of_an_mcp_client(world: World) -> None:
     async with world.served() as (_, url):
         async with client(url, world.token("admin", subject="ana")) as ana:

@@ -19,7 +19,6 @@ WRITER = perdure.Agent("writer", model="scripted:writer", tools=("write_file",))
 LINES = "".join(f"line {n}\n" for n in range(2_000))
 
 
-@pytest.mark.all_only
 async def test_inbox_question_about_a_write_shows_diff_and_all_arguments_in_full(
     tmp_path: Path, chromium: str
 ) -> None:

@@ -47,7 +47,6 @@ async def test_used_sign_in_address_is_reported_and_a_signed_in_browser_stays_si
 
 
 @pytest.mark.parametrize("role", ["read", pytest.param("write", marks=ALL_ONLY)])
-@pytest.mark.all_only
 async def test_controls_of_another_role_are_disabled_and_say_why(
     tmp_path: Path, chromium: str, role: Role
 ) -> None:

@@ -57,7 +57,6 @@ async def said(server: Served) -> list[str]:
     return [each.text for each in await (await server.store.open(info.id)).messages()]
 
 
-@pytest.mark.all_only
 async def test_widget_visitor_can_reload_the_page_during_an_answer(
     tmp_path: Path, chromium: str
 ) -> None:

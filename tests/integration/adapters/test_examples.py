@@ -15,7 +15,6 @@ EXAMPLES = sorted((REPOSITORY / "examples" / "adapters").glob("*.py"))
 
 @pytest.mark.full_only
 @sampled("example", EXAMPLES, kind=type, each=1, ids=lambda path: path.stem)
-@pytest.mark.all_only
 def test_adapter_example_runs(example: object) -> None:
     done = subprocess.run(
         [sys.executable, str(example)], check=False, capture_output=True, text=True

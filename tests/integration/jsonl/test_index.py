@@ -417,7 +417,6 @@ DAMAGES: tuple[Callable[[Path], None], ...] = (
 )
 
 
-@pytest.mark.all_only
 async def test_damaged_or_foreign_index_file_is_reported_and_replaced(
     open_store: Opener, folder: Path
 ) -> None:

@@ -214,7 +214,6 @@ async def test_lease_requested_over_a_cut_connection_is_held_if_the_call_succeed
     await cuts.each(cuts.cached, call, check)
 
 
-@pytest.mark.all_only
 @pytest.mark.full_only
 async def test_lease_renewed_over_a_cut_connection_is_extended_if_the_call_succeeds(
     cuts: Cuts,
@@ -237,7 +236,6 @@ async def test_lease_renewed_over_a_cut_connection_is_extended_if_the_call_succe
     await cuts.each(cuts.leased, call, check)
 
 
-@pytest.mark.all_only
 @pytest.mark.full_only
 @pytest.mark.parametrize("step", with_larger(244, 61))
 async def test_erasure_over_a_connection_cut_anywhere_is_complete_or_not_begun(

@@ -6,10 +6,21 @@ import os
 import resource
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+import perdure
+from perdure.client import processes
 from perdure.client.processes import is_gone, this_process
+
+
+def ended_pid() -> int:
+    """Return the pid of a process that has ended."""
+    with subprocess.Popen(["true"]) as child:
+        child.wait()
+    return child.pid
+
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 SCRIPT = "from perdure.client.processes import this_process; print(this_process())"
@@ -57,6 +68,41 @@ def test_process_is_not_reported_as_dead_while_no_file_can_be_opened() -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     assert not is_reported_as_dead
+
+
+@linux
+def test_process_that_proc_hides_is_not_reported_as_dead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = this_process()
+    (tmp_path / "self" / "ns").mkdir(parents=True)
+    (tmp_path / "self" / "ns" / "pid").symlink_to(os.readlink("/proc/self/ns/pid"))  # noqa: PTH115 - the link is no path
+    monkeypatch.setattr(processes, "_PROC", tmp_path)
+    assert not is_gone(name)
+    assert is_gone(name.replace(f"pid {os.getpid()} ", f"pid {ended_pid()} "))
+
+
+@linux
+def test_process_whose_program_name_is_not_utf8_has_a_name(tmp_path: Path) -> None:
+    program = tmp_path / "abcdefghijklmn\u00e4"  # the kernel cuts it after 15 bytes
+    program.symlink_to(Path(sys.executable).resolve())
+    source = str(Path(perdure.__file__).parents[1])
+    environment = {"PYTHONPATH": os.pathsep.join([source, *sys.path])}
+    script = f"{SCRIPT}; import sys; sys.stdin.read()"
+    with subprocess.Popen(
+        [
+            str(program),
+            "-c",
+            script.replace("print(this_process())", "print(this_process(), flush=True)"),
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=environment,
+    ) as child:
+        assert child.stdout is not None
+        name = child.stdout.readline().decode().strip()
+        assert name.startswith(f"pid {child.pid} on ")
+        assert not is_gone(name)
 
 
 @pytest.mark.parametrize(

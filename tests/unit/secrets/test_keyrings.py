@@ -19,7 +19,6 @@ print(in_keyring("x"), "keyring" in sys.modules)
 
 @pytest.mark.full_only
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems always have a keyring")
-@pytest.mark.all_only
 def test_keyring_is_loaded_only_if_a_backend_can_work(tmp_path: Path) -> None:
     home = {"HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path / "run")}
     configured = tmp_path / "config" / "python_keyring" / "keyringrc.cfg"

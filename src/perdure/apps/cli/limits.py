@@ -222,16 +222,16 @@ def _tell(policy: Retention, nothing: str, *, as_json: bool) -> None:
         return
     told = {name: value for name, value in _data(policy).items() if value is not None}
     for name, value in told.items():
-        show(f"{_SAID[name]:<40}  {_spell_limit(name, value)}")
+        show(f"{_SAID[name]:<42}  {_spell_limit(name, value)}")
     if not told:
         show(nothing)
 
 
 _SAID = {
-    "max_age_s": "delete sessions after",
+    "max_age_s": "delete sessions older than",
     "max_idle_s": "delete sessions without new messages after",
     "max_sessions": "largest number of sessions",
-    "max_bytes": "largest size of all content",
+    "max_bytes": "largest size of messages and notes",
 }
 """Limit of a retention policy -> text that describes it."""
 

@@ -299,9 +299,9 @@ def _archive_folder(
     output: Path | None,
     leaf: str | None,
 ) -> Path:
-    """Return the archive's folder, which may have any extension if the user `named` a format.
+    """Return the archive's folder; a path with a file's extension needs a `named` format.
 
-    Raises: UsageMistake if the folder cannot be created.
+    Raises: UsageMistake if the options do not fit an archive, or `output` cannot be its folder.
     """
     if not many.is_chosen:
         raise UsageMistake("name a session, or add --all for an archive of every session")

@@ -50,7 +50,7 @@ async def made_by(factory: str, store: Store) -> Runtime | list[Agent]:
 
 @contextmanager
 def _of_program(factory: str) -> Generator[None]:
-    """Raises: ConfigError if the program that `factory` names raises any error."""
+    """Raises: ConfigError for an error of the program `factory` that is no PerdureError."""
     try:
         yield
     except PerdureError:

@@ -233,10 +233,11 @@ class LeaseHolder:
     async def _reporting_dead_holder(
         self, taken: Callable[[str | None], Coroutine[Any, Any, T]]
     ) -> T:
-        """Return the result of `taken`, which acquires the lease even if a dead process holds it.
+        """Return the result of `taken`, which acquires the lease if its holder does not need it.
 
-        `taken` receives the name of the dead process, or None. A cancelled caller still waits for
-        the result, because a lease that was acquired must be released.
+        `taken` receives the name of this holder (a dead process, or this process if it runs no turn
+        of the session), or None. A cancelled caller still waits for the result, because a lease
+        that was acquired must be released.
         """
         self._is_taking = True
         try:

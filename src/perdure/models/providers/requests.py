@@ -106,7 +106,10 @@ class _Media:
         self._sendable = sendable
 
     def content(self, part: ours.MediaPart) -> list[UserContent]:
-        """Return `part` in the form of a request: a text with the part's name, then the bytes."""
+        """Return `part` in the form of a request: a text with its name, if any, then its bytes.
+
+        Text and JSON, and media that are missing or cannot be sent, become one text.
+        """
         data = self._held.get(part.handle)
         name = _shown(part.name or "attachment")
         if data is None:

@@ -38,9 +38,9 @@ from perdure.tools.processes import program_of, small_environment
 MAX_PAGES = 100
 
 _LISTED = 20
-"""A server may list at most this many times the number of tools that an agent can have.
+"""How many times the number of tools that an agent can have are read from a server's list.
 
-The agent may select some of these tools.
+No page is read after these. The agent may select some of the tools.
 """
 
 _SAID = 500

@@ -418,7 +418,6 @@ async def test_planned_session_is_connected_with_the_parameters_and_servers_of_i
         assert (await runtime.resume(planned.session)).agent.registry.names == ("look", *names)
 
 
-@pytest.mark.all_only
 @pytest.mark.full_only
 @pytest.mark.parametrize(
     "granted",

@@ -197,14 +197,18 @@ WHERE g.namespace = %s AND NOT EXISTS (
 """
 
 
-_DENSE = 32
-"""A block contains about 60 texts: with a wanted text in each 32, nearly every block is read."""
+_FEW, _DENSE = 16, 32
+"""With fewer wanted texts in a part, the block of each is found.
+
+A block contains about 60 texts: with a wanted text in each 32, nearly every block is read.
+"""
 
 
 def _is_range(wanted: Read) -> bool:
-    """Return True if reading all blocks between the wanted texts is cheaper than finding each."""
+    """Return True if all blocks between the wanted texts are read, not the block of each text."""
     texts = wanted.numbers
-    return bool(wanted.stretch) or len(texts) * _DENSE > texts[-1] - texts[0]
+    is_dense = len(texts) * _DENSE > texts[-1] - texts[0]
+    return len(texts) >= _FEW and (bool(wanted.stretch) or is_dense)
 
 
 class PostgresReader:
@@ -246,7 +250,7 @@ class PostgresReader:
         return [Block(*row) for rows in await self._ask(statements) for row in rows]
 
     def _blocks_between(self, wanted: Sequence[Read]) -> Statement:
-        """Read the blocks between the first and the last text of each of `wanted`."""
+        """Read the first block of each of `wanted`, and its later blocks with its `stretch`."""
         ends = (
             Numbers(each.part for each in wanted),
             Numbers(each.numbers[0] for each in wanted),
