@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from perdure.session.messages import ToolCallPart
@@ -199,13 +200,19 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path.resolve()
 
 
-def ruling(folder: Path, tool: str, args: Mapping[str, object], *granted: str) -> Ruling:
+def ruling(
+    folder: Path,
+    tool: str,
+    args: Mapping[str, object],
+    *granted: str,
+    permissions: Permissions = MAY,
+) -> Ruling:
     """Return the decision on a call in `folder` if `granted` was answered "always" before."""
     spec = BUILTIN[tool]
-    call = ToolCall("c", tool, args, "s", "", 1, folder, MAY)
+    call = ToolCall("c", tool, args, "s", "", 1, folder, permissions)
     asked = ToolCallPart("c", tool, dict(args))
     bound = bound_of(spec, call, "helper")
-    return bound_ruling(spec, asked, MAY, frozenset(granted), None, bound=bound)
+    return bound_ruling(spec, asked, permissions, frozenset(granted), None, bound=bound)
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -249,6 +256,18 @@ def test_always_answer_for_one_tool_and_folder_covers_no_other_tool_or_folder(
         (elsewhere / "mod.py").write_text("")
         (elsewhere / "l").symlink_to(".")
         assert ruling(elsewhere, row.tool, row.args, granted).decision == "ask"
+
+
+def test_always_answer_for_a_request_without_credential_covers_none_with_one(folder: Path) -> None:
+    args = {"url": "https://api.example.com/v1"}
+    asked = ruling(folder, "http_request", args)
+    assert asked.grant is not None
+    assert ruling(folder, "http_request", args, asked.grant).decision == "run"
+    signing = msgspec.structs.replace(MAY, credentials={"api.example.com": "{{secrets.API}}"})
+    signed = ruling(folder, "http_request", args, asked.grant, permissions=signing)
+    assert signed.decision == "ask"
+    assert signed.grant is not None
+    assert "credential" in signed.grant
 
 
 @pytest.mark.parametrize("name", NEVER)

@@ -66,14 +66,16 @@ def bind_request(call: ToolCall) -> Bound:
     given = _canonical.encode(headers) if headers else b""
     data = _data(None if body is None else str(body))
     sent = "none" if data is None else content_fact(data)
+    is_signed = place.host in call.permissions.credentials
     facts = {
         "method": str(args.get("method") or "GET"),
         "url": place.url,
         "headers": content_fact(given) if headers else "none",
         "body": sent,
-        "credential": "configured" if place.host in call.permissions.credentials else "none",
+        "credential": "configured" if is_signed else "none",
     }
-    return Bound(facts, f", headers {facts['headers']}, body {sent}")
+    credential = ", with the host's credential" if is_signed else ""
+    return Bound(facts, f", headers {facts['headers']}, body {sent}{credential}")
 
 
 def about_search(args: Mapping[str, object], permissions: Permissions) -> Subject:
