@@ -37,7 +37,7 @@ CREATED: Final = "adk.created"
 BY: Final = "perdure.adapters.google_adk"
 
 _CACHED: Final = 256
-"""Maximum number of cached sessions, and maximum number of cached user states."""
+"""Maximum number of cached sessions, and of cached states of users and apps."""
 
 
 class StoredSessions:

@@ -103,7 +103,7 @@ class PerdureSession:
         return self._id_of(0) if self._session is None else self._session.id
 
     def _id_of(self, generation: int) -> str:
-        """Return a stored session's id; `generation` counts the erased sessions before it."""
+        """Return the id of a stored session; `generation` counts the erased ids before it."""
         return session_id_of(f"{PREFIX}{generation or ''}", self.session_id)
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:

@@ -87,12 +87,12 @@ def attach_mentioned(
 ) -> Mentions:
     """Read the files of `folder` that `text` names as ``@name``, except the `known` files.
 
-    A name with blanks is in quotation marks: ``@"my notes.md"``. A remark about a file that is not
-    attached names `command`, which attaches it.
+    A name with blanks is in quotation marks: ``@"my notes.md"``.
 
     The text may be pasted, so files outside the folder are not attached. A file is not attached
-    if the tools of a session in the store at `address` cannot read it. `attach` accepts
-    files outside the folder, and files that the tools of a session cannot read.
+    if the tools of a session in the store at `address` cannot read it. Remarks about these files
+    name `command`, which attaches them: `attach` accepts files outside the folder, and files that
+    the tools of a session cannot read.
     """
     floors = floors_of(os.environ, places_of_store(address))
     for name in sorted(known, key=len, reverse=True):  # a completed name may have spaces

@@ -63,7 +63,7 @@ class Display(Protocol):
         ...
 
     async def choose_session(self) -> str | None:
-        """Return the chosen session; None if there is none or the display only lists sessions."""
+        """Return the chosen session; None if none is chosen or the display only lists sessions."""
         ...
 
     async def begin_turn(self, chat: Chat) -> None:

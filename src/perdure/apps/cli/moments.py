@@ -16,7 +16,7 @@ FORMS = "2026-11-21, 2026-11, 2026-11-21T09:30, today, yesterday, 7d, 12h, 30m o
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _SPAN = re.compile(r"([0-9]{1,6})([smhdw])(?: ago)?")
 _EXACT = re.compile(r"[0-9]+[smh](?: ago)?")
-"""Matches durations of fixed length; a day can have 23 or 25 hours when clocks change."""
+"""Matches durations of fixed length: not days, which have 23 or 25 hours when clocks change."""
 
 _DAYS = {"today": 0, "yesterday": 1, "tomorrow": -1}
 _MONTH = re.compile(r"[0-9]{4}-[0-9]{2}")

@@ -120,7 +120,7 @@ def _built(names: tuple[str, ...]) -> Any:
 
 @contextmanager
 def _loaded(program: typer.Typer, only: str | None = None) -> Generator[bool]:
-    """Within the block, load each group's commands; if a group contains `only`, load just `only`.
+    """Within the block, load the commands of each group, or just `only` if the group contains it.
 
     Yields whether a group contains the command `only`.
     """

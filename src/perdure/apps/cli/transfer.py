@@ -299,7 +299,7 @@ def _archive_folder(
     output: Path | None,
     leaf: str | None,
 ) -> Path:
-    """Return the archive's folder; a path with a file's extension needs a `named` format.
+    """Return the archive's folder; only with a `named` format, it may end in ``.md`` or ``.jsonl``.
 
     Raises: UsageMistake if the options do not fit an archive, or `output` cannot be its folder.
     """

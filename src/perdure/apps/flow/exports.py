@@ -67,7 +67,7 @@ async def export(
 
 
 def _write(folder: Path, files: dict[str, bytes], *, is_forced: bool) -> None:
-    """Write all `files`; write none if one exists (unless forced) or another export is running."""
+    """Write all `files`, or none if one exists (unless forced) or another export uses `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     try:
         with alone_in(folder):

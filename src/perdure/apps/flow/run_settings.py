@@ -79,8 +79,8 @@ def resumed_settings(
     """Return the stored settings `kept`, changed by the command line's settings `typed`.
 
     A model on the command line replaces a stored scenario, and a scenario replaces a stored model.
-    If all given commands and hosts are already allowed, only the given ones stay allowed;
-    otherwise, the given ones are added.
+    If all given commands are already allowed, only these stay allowed; otherwise, the given
+    commands are added. The same applies to hosts.
     Raises: ConfigError.
     """
     if kept is None:

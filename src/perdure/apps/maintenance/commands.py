@@ -46,8 +46,8 @@ async def planned_migration(
 ) -> MigrationPlan:
     """Run the migration that opening the store would run, and roll it back.
 
-    Raises: the errors of `perdure.open`. Raises: ConfigError for a file of routes, because such a
-    file names several databases. Raises: Unsupported for stores without schemas.
+    Raises: the errors of `perdure.open`; Unsupported for stores without schemas.
+    Raises: ConfigError for a file of routes, because such a file names several databases.
     """
     address = one_database(address_or_default(address, os.environ, sys.platform))
     if address.partition(":")[0] in ("postgres", "postgresql"):

@@ -53,7 +53,7 @@ async def likely_keys(
 ) -> tuple[StoreKey | None, ...]:
     """Return the configured key of the store at `address`; if none, its keys in the keyring.
 
-    Raises: KeyMissing with the text `encrypted` if there is no key.
+    Raises: KeyMissing, whose text names the store as `encrypted`, if there is no key.
     """
     configured = configured_key(key, os.environ, address)
     if configured is not None:

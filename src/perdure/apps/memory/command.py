@@ -491,7 +491,7 @@ async def _matching(opened: Store, named: str) -> tuple[str, ...]:
 
 
 def _is_named(fact: str, named: str) -> bool:
-    """Return whether `named` is the start of the id `fact`, its number, or both (``mem-1f/3``)."""
+    """Return whether `named` is the start of the id `fact`, its number or both: ``memory-1f/3``."""
     stream, _, number = fact.rpartition("/")
     begin, slash, end = named.rpartition("/")
     if slash:

@@ -62,7 +62,7 @@ async def write_archive(
     *,
     is_forced: bool,
 ) -> Archive:
-    """Write into `folder` a file for each session that matches `wanted`, then the index of pages.
+    """Write into `folder` a file for each session that matches `wanted`; if HTML, then an index.
 
     `format` is one of `ENDINGS`. If the command is interrupted, the folder has no index; repeat the
     command with `is_forced`.

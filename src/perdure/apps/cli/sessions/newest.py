@@ -22,10 +22,10 @@ _OF_ACTIVITY = frozenset({"user", "assistant"})
 async def newest_hits(store: Store, query: SearchQuery | None, *, scope: SessionScope) -> list[Hit]:
     """Return the newest texts that match the filters of `query`, newest first.
 
-    If `query` names no roles, only messages match. Only sessions of `scope` match. If forks or
-    copies of a session contain the same text, it is returned once, in the oldest of these sessions;
-    equal texts of one session are all returned. `query` is None if no session can match the
-    filters.
+    If `query` names no roles, only messages match. Only sessions of `scope` match. A text that a
+    session has in common with its forks or copies is returned once, in the oldest of these
+    sessions; equal texts of one session are all returned. `query` is None if no session can match
+    the filters.
     """
     if query is None:
         return []

@@ -49,7 +49,7 @@ def picture(
     width: int,
     said: Mapping[str, str] | None = None,
 ) -> Iterator[str]:
-    """Format a flow: header, graph with the texts `said`, and questions that wait for people."""
+    """Format a flow: header, graph with the texts `said`, and open questions and decisions."""
     yield from head(state, style)
     yield ""
     yield from lines(state.graph, style, width, state, said)
