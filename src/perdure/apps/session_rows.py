@@ -60,9 +60,9 @@ class RowParts(msgspec.Struct, frozen=True, kw_only=True):
 class RowFilter(msgspec.Struct, frozen=True, kw_only=True):
     """The filters of a list of sessions.
 
-    Filtering by `model`, `agents` or `state` needs a read for each session.
+    Filtering by `model` needs a read for each session.
 
-    If `among` is given, only the sessions in `among` are read. With `hides_ended`, ended sessions
+    If `among` is given, only the sessions in `among` are listed. With `hides_ended`, ended sessions
     are not listed.
     """
 

@@ -68,9 +68,9 @@ def is_store_file(path: Path) -> bool:
 def copy_command(file: Path, target: str, namespace: str) -> str:
     """Return the command that copies the plain store in `file` to `namespace` of `target`.
 
-    The command unsets the variables of the key, because the store in `file` has no key. For an
-    SQLite `target`, the command names the key file. If the key is in $PERDURE_KEY, this file is
-    `KEYFILE`, which the user must create.
+    The command unsets the variables of the key, because the store in `file` has no key. If such a
+    variable is set and `target` is SQLite, the command names the key file. If $PERDURE_KEY is set,
+    this file is `KEYFILE`, which the user must create.
     """
     is_local = database_file(target) is not None or bool(own_folders(target))
     words = ["perdure", "store", "copy", target if is_local else "ADDRESS"]
@@ -191,7 +191,10 @@ def _interruptible() -> Generator[None]:
 
 
 def _kept_key(address: str) -> StoreKey | None:
-    """Return the store's key from the keyring, adding one if missing; None if adding fails."""
+    """Return the store's key from the keyring, adding one if missing.
+
+    Returns None if the key cannot be added, or if the store's folder cannot be created.
+    """
     folder = Path(address.removeprefix(_SQLITE)).absolute().parent
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

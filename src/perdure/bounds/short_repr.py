@@ -20,7 +20,7 @@ _ITEMS = 3
 """Number of items of a list, or of keys of a mapping, that are shown."""
 
 _VALUE = 120
-"""If a value inside another value has more characters than this, only its type is shown."""
+"""Maximum characters of a value in another value; of a longer one, the type or size is shown."""
 
 _WHOLE = 300
 

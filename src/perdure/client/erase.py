@@ -27,7 +27,7 @@ from perdure.stores.session_store import SessionStore, is_erased
 async def free_id(backend: SessionStore, stream: StreamId, *, is_reused: bool) -> int:
     """Free the id `stream` of an erased session if `is_reused`; otherwise the id remains taken.
 
-    Returns the epoch of the erased session's leases, or 0 if the store does not know the session.
+    Returns the epoch of the erased session's leases, or 0 if no id was freed.
     Raises: SessionExists if `is_reused` is False, the session was erased, and the store itself
     cannot detect the erasure.
     """

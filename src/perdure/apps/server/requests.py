@@ -36,7 +36,7 @@ _FAILED = 500
 class Requests:
     """Logs and traces the requests that it serves. `random` returns a given number of random bytes.
 
-    A request with an ``X-Request-ID`` header keeps this id; without the header, it gets a new id.
+    A request with one valid ``X-Request-ID`` keeps this id; any other request gets a new id.
     The answer has the id of the request in the header ``X-Request-ID``.
     """
 

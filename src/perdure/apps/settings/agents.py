@@ -36,7 +36,7 @@ _WHERE_ALLOWED: Mapping[str, str] = {
     "allowed_domains": "chat.allowed_domains (or --allow-domain)",
     "approval": "chat.approval",
 }
-"""Maps a field of `Permissions` to the user's setting and the option that can allow the field."""
+"""Maps a field of `Permissions` to the user's setting (and option, if any) that can allow it."""
 
 
 class Chosen(msgspec.Struct, frozen=True):
@@ -106,7 +106,8 @@ def invocable(
 ) -> tuple[Agent, ...]:
     """Return the agent `but`, then the other agents in `found` that may be invoked.
 
-    Agents whose id is not unique, and a project's agents that start programs, are omitted.
+    Omitted are invalid files, agents whose id is not unique, and a project's agents that start
+    programs.
     """
     ids = [filed.id for filed in found]
     usable = [

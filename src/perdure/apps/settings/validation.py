@@ -18,8 +18,9 @@ from perdure.yaml.typed_reader import read_as
 def faults_in(
     data: Mapping[str, object], text: str, person_file: Path, *, is_project: bool
 ) -> tuple[str, ...]:
-    """Return the errors of `data`; if `is_project`, also keys that a project may not set.
+    """Return the errors of `data`.
 
+    If there are none and `is_project`, return the keys that a project may not set as errors.
     `data` was read from the TOML `text`. `person_file` is the user's settings file, which may set
     all keys.
     """

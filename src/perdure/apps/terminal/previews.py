@@ -171,7 +171,7 @@ def message_line(message: Message, width: int) -> str:
 
 
 def call_line(call: ToolCallPart) -> str:
-    """Format a tool call as ``name argument``: its first text argument, or else all as JSON."""
+    """Format a tool call as ``name argument``: the first text argument, or else all as JSON."""
     for value in call.args.values():
         if isinstance(value, str) and value.strip():
             return f"{call.name} {value}"

@@ -359,7 +359,7 @@ def _facts(report: Report) -> list[tuple[str, str]]:
 
 
 def _agent_facts(report: Report) -> Iterator[tuple[str, str]]:
-    """Return a line on the agent in force; `_authority_facts` reports the other settings."""
+    """Return a line on the agent in force; `_authority_facts` reports settings not in force."""
     if report.tools is None or report.authority.withheld is not None:
         return
     instructions = "no instructions" if report.system_prompt is None else "instructions"

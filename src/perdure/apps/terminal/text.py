@@ -66,7 +66,7 @@ def _is_plain(text: str) -> bool:
 
 
 def clip(text: str, width: int) -> str:
-    """Cut `text` to at most `width` cells; if it is cut, the last cell contains an ellipsis."""
+    """Cut `text` to at most `width` cells; if it is cut, the result ends with an ellipsis."""
     if width <= 0:
         return ""
     if cell_len(text) <= width:

@@ -93,7 +93,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     None: three times, or once with fallbacks.
     """
     compaction: CompactionSettings = CompactionSettings()
-    """When older messages are summarized, and how many recent messages stay unchanged."""
+    """When older messages are summarized, and how many tokens of recent messages stay unchanged."""
     memory: MemoryConfig | None = None
     """What each turn recalls from earlier sessions (docs/guides/memory.md). None: nothing."""
     queue_mode: QueueModes = "one-at-a-time"

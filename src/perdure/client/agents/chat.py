@@ -393,7 +393,7 @@ def _in_order(work: TurnWork, before: Written | None) -> TurnWork:
 
 
 async def _ended(turn: Turn, agent: Agent, environment: Environment) -> None:
-    """Wait until `turn`, which is ending, and the turns of all agents it invoked have ended."""
+    """Wait until `turn`, which is ending, has ended; then close the turns of invoked agents."""
     await turn.settled()
     if INVOKE_AGENT in agent.registry.names:
         await abandon_invoked(environment.store, environment.clock, environment.stream)
@@ -459,7 +459,7 @@ async def _id_of(session: Session, entry: EntryRef | None) -> EntryId | None:
 async def _screened(
     order: CallOrder, said: Said | InFlightMessage, policy: PastePolicy
 ) -> AsyncGenerator[tuple[Message, tuple[bytes, ...]]]:
-    """Yield the message and its media once the earlier calls have stored their messages.
+    """Yield the message and its media once the earlier calls have stored theirs, or failed.
 
     Raises: SecretPasted if the message contains a credential and `policy` refuses credentials.
     """

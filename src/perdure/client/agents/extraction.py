@@ -85,7 +85,7 @@ class Extraction:
         self._is_asked = False
 
     def know(self, agent: Agent) -> None:
-        """Register `agent`; its extractor, if there is one, runs after the agent's sessions end."""
+        """Register `agent`; any extractor but "program" runs after the agent's sessions end."""
         extractor = None if agent.memory is None else agent.memory.extractor
         if extractor is not None and extractor != "program":
             self._agents[agent.id] = agent
@@ -200,7 +200,7 @@ class Extraction:
         return msgspec.structs.replace(asked.usage, cost_microcents=cost)
 
     async def _require_budget(self, episode: Episode, agent: Agent) -> None:
-        """Raise LimitExceeded if the session has spent its budget."""
+        """Raises: ConfigError if the session has spent its budget."""
         limit = self._models.limit_of(agent)
         spent = (await spent_in(self._store.backend, episode.session)).cost_microcents
         if limit and spent >= limit:

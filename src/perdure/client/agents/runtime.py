@@ -55,21 +55,22 @@ class Runtime:
     """Runs turns of sessions in one store.
 
     `agents` can be started by id, and resumed sessions get the tools of these agents. `models` is
-    the client for all models (default: the providers that the environment configures). `prices`, by
-    model name (or ``provider:*``), override every price list. `budget` and each field of `limits`
-    that is not the default override the agents' values. `renew_credentials` is called for another
-    key if a provider rejects the current key, at most once a turn. Agents may use `mcp_servers` by
-    name; the servers stop with the runtime. Sessions without a message for `idle_timeout_s` are
-    closed by `end_idle` and when they are resumed. `has_traced_content` adds message texts to
-    traces (None: $PERDURE_OTEL_CONTENT). `on_question` is called with each `OpenQuestion` that a
-    turn here waits for, while the turn waits, and again if the turn is resumed unanswered. The
-    question stays open if `on_question` raises. With `runner` "workers", processes of `perdure
-    worker` run turns and flows; None: $PERDURE_RUNNER, or "embedded". `Flows` uses the attribute
-    `host`. A closed Runtime runs no turn. Leaving the ``async with`` block of a Runtime waits for
-    running turns, but never for people: a turn that waits for a person is suspended. If the block
-    raises, all running turns are suspended. Another Runtime can resume suspended turns. Raises:
-    ConfigError if two agents have the same id, or for "workers" if the store is not on PostgreSQL;
-    WrongArgument for a bad name in prices, and for callbacks with a wrong signature.
+    the client for all models (default: all providers, with keys from the environment or the
+    keyring). `prices`, by model name (or ``provider:*``), override every price list. `budget` and
+    each field of `limits` that is not the default override the agents' values. `renew_credentials`
+    is called for another key if a provider rejects the current key, at most once a turn. Agents may
+    use `mcp_servers` by name; the servers stop with the runtime. Sessions without a message for
+    `idle_timeout_s` are closed by `end_idle` and when they are resumed. `has_traced_content` adds
+    message texts to traces (None: $PERDURE_OTEL_CONTENT). `on_question` is called with each
+    `OpenQuestion` that a turn here waits for, while the turn waits, and again if the turn is
+    resumed unanswered. The question stays open if `on_question` raises. With `runner` "workers",
+    processes of `perdure worker` run turns and flows; None: $PERDURE_RUNNER, or "embedded". `Flows`
+    uses the attribute `host`. A closed Runtime runs no turn. Leaving the ``async with`` block of a
+    Runtime waits for running turns, but never for people: a turn that waits for a person is
+    suspended. If the block raises, all running turns are suspended. Another Runtime can resume
+    suspended turns. Raises: ConfigError if two agents have the same id, or for "workers" if the
+    store is not on PostgreSQL; WrongArgument for a bad name in prices, and for callbacks with a
+    wrong signature.
     """
 
     def __init__(  # noqa: PLR0913 - each is an option of its own, and all are named
@@ -187,7 +188,7 @@ class Runtime:
         interrupted, and the session runs in `workspace` (default: the current folder). Durable: a
         move to another workspace is stored when this returns. Raises: SessionNotFound; ConfigError
         if no agent is given and none is in force, or for more permissions than the agent has;
-        McpUnavailable if an MCP server of the session is missing; TurnOpen if the session would
+        McpUnavailable if a needed MCP server does not start; TurnOpen if the session would
         move during a turn; FlowRefusal for the session of a role until its flow is completed.
         """
         handle, found = await opened(self._store, StreamId(session))

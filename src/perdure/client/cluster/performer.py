@@ -65,8 +65,10 @@ PARK_S = 1.0
 """How long a turn that waits for a person keeps its slot, to continue after a quick answer."""
 
 _AGAIN = (LeaseHeld, LeaseLost, RequestAnswered, StoreUnavailable, TurnOpen)
-"""Errors after which work is checked again, because another process writes to the session, perhaps
-a process that was declared dead and whose turn continues in this process.
+"""Errors after which work is checked again.
+
+The store is unavailable, or another process writes to the session, perhaps a process that was
+declared dead and whose turn continues in this process.
 """
 
 _log = logging.getLogger(__name__)
@@ -266,7 +268,7 @@ class Performer:
         return bool(await awaited_sessions(self._store, work.stream, now))
 
     async def _obey_stops(self, work: Work, turn: Turn, request: int | None) -> None:
-        """Stop `turn` if an entry of another process requests a stop; `turn` answers `request`."""
+        """Stop `turn` if another process requests a stop; `turn` answers `request` if given."""
         changes, is_due = self._store.changes(work.stream), False
         while turn.is_running:
             await asyncio.sleep(STOP_LOOK_S)

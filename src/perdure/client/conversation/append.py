@@ -111,7 +111,7 @@ class PreparedWrite(NamedTuple):
 _LIMIT = "message_bytes"
 _MESSAGE = "the message"
 _LARGE = 1_048_576
-"""Messages with more characters than this are encoded in a thread."""
+"""Messages with more bytes of text than this are encoded in a thread."""
 
 _QUICK_BYTES = 65_536
 """Every store commits entries with fewer bytes than this without a thread."""

@@ -1330,7 +1330,7 @@ class Runtime(Handle[AsyncRuntime]):
         interrupted, and the session runs in `workspace` (default: the current folder). Durable: a
         move to another workspace is stored when this returns. Raises: SessionNotFound; ConfigError
         if no agent is given and none is in force, or for more permissions than the agent has;
-        McpUnavailable if an MCP server of the session is missing; TurnOpen if the session would
+        McpUnavailable if a needed MCP server does not start; TurnOpen if the session would
         move during a turn; FlowRefusal for the session of a role until its flow is completed.
         """
 

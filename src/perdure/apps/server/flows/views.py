@@ -24,7 +24,7 @@ from perdure.session.flows.graph import FlowNode, edge_key
 from perdure.session.flows.run import FEEDBACK_ROLE, FlowState, ImprovementPhase
 
 _ORDER: tuple[NodeState, ...] = ("active", "waiting", "backward", "pending", "completed")
-"""The state of a role is the first state in this order that a node of the role has."""
+"""The order of precedence: of several states, a role shows the first one in this order."""
 
 
 def summary_of(

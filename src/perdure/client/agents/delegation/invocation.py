@@ -75,7 +75,7 @@ class InvocationHost(Protocol):
 class AgentInvoker:
     """The `Delegation` of one session, whose restricted `agent` can invoke the agents of `host`.
 
-    `budget` is the session's budget; an invoked agent can spend what is left of this budget.
+    `budget` is the session's budget; an invoked agent can spend at most the rest of it.
     """
 
     def __init__(

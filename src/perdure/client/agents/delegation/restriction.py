@@ -113,10 +113,11 @@ def resumed_agent(kept: Agent, today: Agent) -> Agent:
 
 
 def missing_version(snapshot: Mapping[str, object], today: Agent, tools: ToolRegistry) -> str:
-    """Return the parts of the current agent `today` that a session with `snapshot` lacks.
+    """Return a text on how a session with `snapshot` differs from its current agent `today`.
 
-    `tools` contains the tools of `today`. Shape: "" if only tools are missing that were added
-    later.
+    The text names the tools that the session cannot call any more, and, if the ids are equal, the
+    instructions and the model if they changed. `tools` contains the tools of `today`.
+    Shape: "" if the only difference is tools that were added later.
     """
     hashes = tool_hashes(snapshot)
     lost = [
@@ -162,7 +163,8 @@ def child_budget(own: Budget, parent: Budget, limit: int, spent: Spending) -> Bu
     """Return an invoked agent's budget: the rest of its parent's budget, or its own if lower.
 
     `limit` is the current limit of the parent (0: no limit). The part of the budget that the child
-    does not spend stays with the parent. Returns None if nothing of the budget is left.
+    does not spend stays with the parent. Returns None if nothing of the budget is left, unless the
+    parent only warns.
     Units: micro-cents.
     """
     if not parent.max_cost_microcents:

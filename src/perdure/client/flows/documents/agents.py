@@ -65,7 +65,10 @@ def _faults_of(located: LocatedWorkflow, ref: str, error: ConfigError) -> Iterat
 
 
 def _wider(located: LocatedWorkflow, agents: Mapping[str, Agent]) -> Iterator[DocumentFault]:
-    """Return an error for each tool of a node that the agent lacks; MCP tools are not checked."""
+    """Return an error for each tool of a node that the agent lacks.
+
+    If the agent has MCP servers, names of MCP tools are not checked.
+    """
     for node in located.workflow.nodes:
         if not isinstance(node, AgentNode) or node.agent_ref not in agents:
             continue

@@ -47,7 +47,7 @@ READING = "read_file"
 class StartPlan(msgspec.Struct, frozen=True):
     """The entries of a new flow after ``flow_started``; they refer to the contents in `blobs`.
 
-    `start` are the nodes without predecessors.
+    `start` are the nodes with an agent and without predecessors.
     """
 
     graph: Graph
@@ -208,7 +208,7 @@ def _unfilled(
 
 
 def _line_of(found: LocatedWorkflow, ref: str, agent: Agent) -> int | None:
-    """Return the line of `agent`'s instructions in `found`, or else of the first node of `ref`."""
+    """Return the line of `agent`'s instructions in `found`, or of the first node using `ref`."""
     own = {"id": ref, "system_prompt": agent.instructions}
     is_own = any(own.items() <= each.items() for each in found.workflow.agents)
     node = found.lines.agents.get(ref) if is_own else None
