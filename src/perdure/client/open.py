@@ -148,8 +148,8 @@ def open(
     ``postgresql://user@host/database``, ``routes:///file`` or ``memory:``. Without an address,
     perdure opens ``$PERDURE_STORE``, or a file in the user data directory. `key` is 32 bytes or 64
     hexadecimal digits; without it `perdure.client.keys` searches for one. With `is_trusted` False,
-    the permissions and open turns of a session or flow apply only if this user's perdure wrote the
-    session or flow. docs/guides/trust.md explains how to trust a store (``perdure store trust``). A
+    the permissions and open turns of a session or flow apply only if this user's perdure wrote
+    their entries. docs/guides/trust.md explains how to trust a store (``perdure store trust``). A
     call waits at most `lock_timeout_s` for a lock that another process has. After `lock_timeout_s`,
     the call raises StoreLocked (a StoreUnavailable), which names the process that has the lock.
     Units: seconds.

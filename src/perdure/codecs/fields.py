@@ -58,7 +58,7 @@ def number_in(fields: Fields, key: str) -> float | None:
 
 
 def count_in(fields: Fields, key: str) -> int:
-    """Return the count at `key`, a whole number that is not negative; 0 if it is missing."""
+    """Return the number at `key`, rounded to a whole number; 0 if it is negative or missing."""
     value = fields.get(key)
     if type(value) is int and 0 <= value < _EXACT:  # fast path: every usage has several
         return value

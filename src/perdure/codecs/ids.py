@@ -1,4 +1,4 @@
-"""Compute the ids that perdure's entries have in other programs' files: one entry, one id."""
+"""Compute the ids of perdure's entries in other programs' files; an entry keeps its ids."""
 
 from __future__ import annotations
 

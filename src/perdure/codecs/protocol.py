@@ -160,7 +160,7 @@ def custom_body(format: str, custom_type: str, data: object) -> Custom | Importe
 
 
 def base64_of(part: MediaPart, writing: WriteContext) -> str | None:
-    """Return the content of `part` as base64; None if the content is not in this store."""
+    """Return the content of `part` as base64; None if the content is not available."""
     content = writing.blob(part.handle)
     return None if content is None else b64encode(content).decode()
 
@@ -181,7 +181,7 @@ def _kept_contents(handles: tuple[str, ...], writing: WriteContext) -> dict[str,
 
 
 def reference(name: str, fields: Fields, key: str) -> tuple[tuple[str, str], ...]:
-    """Return a pair: the body field `name`, and the record id at `key`; empty if there is no id."""
+    """Return a tuple with one pair: `name` and the record id at `key`; () if there is no id."""
     target = name_in(fields, key)
     return () if target is None else ((name, target),)
 

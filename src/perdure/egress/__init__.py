@@ -1,1 +1,1 @@
-"""Outgoing HTTP: all requests of tools, and to MCP servers and embedders, use this package."""
+"""Outgoing HTTP: requests of built-in tools, to MCP servers and to embedding endpoints."""

@@ -244,8 +244,8 @@ class Flows:
     async def outputs(self, flow: str) -> dict[str, object]:
         """Return the outputs of a document flow by output node; {} while there are none.
 
-        Shape: each output is a text, or a mapping by node if the output node has several previous
-        nodes.
+        Shape: each output is a text, or the flow's inputs after an input node; a mapping by node
+        if the output node has several previous nodes.
         Raises: FlowNotFound.
         """
         return await outputs_of(self._store.backend, await self.state(flow))

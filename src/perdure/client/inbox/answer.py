@@ -77,7 +77,7 @@ async def answer_question(
 
 
 async def _is_acted_on(store: SessionStore, asking: Entry, question: Question) -> bool:
-    """Whether the question's turn or program has effect on this machine: False if imported."""
+    """Whether the question's turn or program has effect here: False if imported or untrusted."""
     if question.topic == PROGRAM:
         return await is_in_force(store, asking)
     return (await authority_of(store, asking.stream)).turn is None

@@ -24,7 +24,7 @@ from perdure.stores.protocol import Commit, Write
 from perdure.stores.session_store import SessionStore
 
 NOTE = "allowed for the flow"
-"""The note in answers that were given by a change of the consent, not by a person."""
+"""The note in the answers that are appended because the consent changed."""
 
 
 async def change_consent(

@@ -194,7 +194,7 @@ class TextVectors:
         return similarities.cosines(meaning, known)
 
     async def follow(self, model: VectorModel, most: int | None = None) -> int:
-        """Compute vectors for about `most` texts that have none; return the number of vectors.
+        """Compute vectors for about `most` texts that have none; return the number of these texts.
 
         Durable: the vectors of each batch of texts are stored before the next batch begins.
         Raises: EmbedderUnavailable if the embedder fails; StoreReadOnly if the store is read-only;

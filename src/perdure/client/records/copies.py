@@ -45,9 +45,10 @@ async def copied_entries(store: SessionStore, info: SessionInfo) -> int:
 
 
 async def _was_invoked(store: SessionStore, session: StreamId) -> bool:
-    """Return whether a call opened `session`; False for a forked copy, which can have this origin.
+    """Return whether a call opened `session`; False for a copy made by a fork.
 
-    Only the first entry is read, because a long session may contain many starts of agents.
+    Such a copy can have the origin "subagent", too. Only the first entry is read, because a session
+    can be long.
     """
     first = await store.entries(session, limit=1)
     return bool(first) and first[0].kind == SessionStarted.kind

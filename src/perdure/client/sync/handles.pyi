@@ -288,7 +288,7 @@ class Session(Handle[AsyncSession]):
         """
 
     def note(self, note: Note, /, *, about: EntryRef | None = None) -> Entry:
-        """Add `note` about an entry, or about the session; the method `notes` lists all notes.
+        """Add `note` about an entry, or about the session; the method `notes` returns the notes.
 
         A note is a side entry: it never moves the leaf, and no context contains it. Durable:
         everything is stored on return. Raises: EntryNotFound; WrongArgument if data is not JSON.
@@ -321,7 +321,7 @@ class Session(Handle[AsyncSession]):
         """
 
     def uncompact(self, compaction: EntryRef | None = None) -> Entry | None:
-        """Undo `compaction` (default: the one in effect): hidden entries return to the context.
+        """Undo `compaction` (default: the one in effect): its hidden entries return to the context.
 
         Shape: None when the compaction was already undone. Raises: EntryNotFound if the entry does
         not exist; InvalidEntry if there is no compaction to undo.

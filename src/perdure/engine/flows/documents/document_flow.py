@@ -3,7 +3,7 @@
 Consecutive nodes of the same agent share one conversation in one session. A node continues the
 conversation of the previous agent node if there is only one such node, both have the same agent,
 and no other agent node follows the previous agent node. An exported session becomes one
-conversation again, and its branches run in parallel.
+conversation again, and the branches of a document run in parallel.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def check_inputs(
 
 
 def unfit_defaults(located: LocatedWorkflow) -> list[DocumentFault]:
-    """Return a fault for each invalid default value, because every run would reject the value."""
+    """Return a fault for each invalid default value, because runs that use it would fail."""
     found = [
         (located.lines.inputs.get(declared.name), _unfit(declared, declared.default))
         for declared in located.workflow.inputs

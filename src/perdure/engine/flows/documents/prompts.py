@@ -36,7 +36,7 @@ def task_message(
 ) -> str:
     """Return the first message of `node`.
 
-    `answers` contains the answer of each agent node in the result of `nodes_named`.
+    `answers` maps agent nodes in the result of `nodes_named` to their answers.
     Raises: ConfigError if a placeholder in the prompt has no value.
     """
     template = _template(node)
