@@ -1,10 +1,10 @@
 """Find the switches of the model and of the thinking level that are in force on a branch.
 
-A switch from an imported file is history only: the agent that is bound to the session on this
-machine has its own model. Some file formats record switches of the model, and others only the model
+A switch from an imported file is history only: the agent that is bound to the session in this
+store has its own model. Some file formats record switches of the model, and others only the model
 of each answer. If imported switches counted, the model with which a session continues would depend
-on the file format. An imported file may also continue a session that was first written on this
-machine.
+on the file format. An imported file may also continue a session that was first written in this
+store.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ async def _newest_own(log: LogReader, switch: Entry) -> Entry | None:
 
 
 async def _is_before_agent(log: LogReader, switch: Entry) -> bool:
-    """Whether `switch` was imported before an agent was bound on this machine."""
+    """Whether `switch` was imported before an agent was bound in this store."""
     stream = switch.stream
     state = await log.state(stream)
     notes = await log.notes(stream, (*_BINDINGS, SessionReceived.kind))

@@ -114,7 +114,8 @@ def _header(
 def _inherited_entries(shared: Sequence[Entry], *, has_originals: bool) -> list[Entry]:
     """Return the `shared` entries that a fork's bundle contains.
 
-    The bundle contains the tree entries and the side entries about tree entries.
+    These are the tree entries and the notes about them; with `has_originals`, also the pieces of
+    imported files.
     """
     tree = {entry.id for entry in shared if entry.lane == "tree"}
     kinds = {ImportSource.kind} if has_originals else set[str]()

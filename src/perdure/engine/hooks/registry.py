@@ -123,8 +123,8 @@ C = TypeVar("C", bound="Hook | None")
 def checked_callback(callback: C, argument: str, point: str | None = None) -> C:
     """Return `callback` if it can be called with one argument; None is allowed.
 
-    The error message names the callback's argument (`argument`) and the hook point of a hook
-    (`point`).
+    The error message names the hook point `point` if `callback` is a hook; otherwise it names
+    `argument`, the argument that contained `callback`.
 
     Raises: WrongArgument if `callback` cannot be called with one argument.
     """

@@ -233,11 +233,11 @@ class LeaseHolder:
     async def _reporting_dead_holder(
         self, taken: Callable[[str | None], Coroutine[Any, Any, T]]
     ) -> T:
-        """Return the result of `taken`, which acquires the lease if its holder does not need it.
+        """Return the result of `taken`, which acquires the lease if no holder needs it any more.
 
-        `taken` receives the name of this holder (a dead process, or this process if it runs no turn
-        of the session), or None. A cancelled caller still waits for the result, because a lease
-        that was acquired must be released.
+        `taken` receives the name of the former holder (a dead process, or this process if it runs
+        no turn of the session), or None. A cancelled caller still waits for the result, because a
+        lease that was acquired must be released.
         """
         self._is_taking = True
         try:
@@ -304,7 +304,7 @@ async def leading(
 ) -> AsyncGenerator[LeaseHolder]:
     """Acquire the session's lease at the start of the block and release it at the end.
 
-    If `is_begun` is False, the first commit in the block acquires the lease, not its start.
+    If `is_begun` is False, the block's first commit acquires the lease, not the block's start.
 
     `stopping` receives requests from other chats in this process to end the turn.
     Raises: LeaseHeld if another process holds the lease.

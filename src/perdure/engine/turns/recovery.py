@@ -87,7 +87,7 @@ class IdleState(msgspec.Struct, frozen=True):
 
 
 class Recollection:
-    """Cache of the state that a session's turns need; without it, every turn would read it."""
+    """Cache of the state that each turn of a session needs, so that not every turn reads it."""
 
     def __init__(self, store: LogReader, stream: StreamId, history: History = "full") -> None:
         self._store = store

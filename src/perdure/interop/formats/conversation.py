@@ -28,7 +28,7 @@ _MOST_NAME_CHARS = 64
 _ID_CHARS = 32
 
 OTHER_ENTRIES = "entry outside the context"
-"""Text for entries that a file for another program lacks: old ones, other branches, settings."""
+"""Text for entries that a file for another program lacks: older ones, other branches, settings."""
 
 
 class Said(msgspec.Struct, frozen=True):

@@ -36,7 +36,7 @@ _SOME_BYTES = 64 * 1024
 
 
 class LogStretch(msgspec.Struct, frozen=True):
-    """Consecutive entries, and the blobs that no earlier entry of the file references."""
+    """Consecutive entries, and the blobs of these entries that no earlier piece contains."""
 
     entries: tuple[Entry, ...]
     blobs: tuple[bytes, ...]

@@ -20,8 +20,8 @@ async def answer_wait(
     """Wait for an entry after seq `head` about the question `asked`, or for the question's expiry.
 
     During the wait, this session and the sessions that wait for it are marked as waiting for a
-    person. When the wait begins, a line is written to the program's log and `person_waits.on_wait`
-    is called.
+    person. If the question has no answer when the wait begins, a line is written to the program's
+    log and `person_waits.on_wait` is called.
     """
     expires_at = asked.question.expires_at
     sessions = (environment.stream, *environment.invoked_by)

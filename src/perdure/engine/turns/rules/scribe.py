@@ -126,7 +126,7 @@ class Scribe:
 
 
 def _sign(body: SideBody, state: TurnState) -> SideBody:
-    """Add the agent, model or attempt to `body`, because a reader may see only this entry."""
+    """Return `body` with agent, model or attempt added: a reader may see only this entry."""
     replace = msgspec.structs.replace
     match body:
         case ModelCalled() | Question(topic="approval"):

@@ -26,7 +26,7 @@ class Answers:
         """Return the item that becomes the parent of the children of `node`.
 
         The result is the newest part of the answer that contains `node`, or `node` if no answer
-        contains it.
+        contains it. If `replace` was called for this result, it is the item given there.
         """
         if node is None:
             return None

@@ -70,7 +70,7 @@ def _rename_role(fields: dict[str, msgspec.Raw]) -> None:
 
 
 def _splice(line: bytes, changes: Mapping[str, object]) -> bytes:
-    """Insert `changes` before the last brace of `line`; only lenient parsers accept this line."""
+    """Insert `changes` before the last brace of `line`, a line that only lenient parsers accept."""
     end = line.rfind(b"}")
     return line[:end] + b"," + encode(dict(changes))[1:-1] + line[end:]
 
