@@ -92,7 +92,7 @@ async def import_source(  # noqa: PLR0913 - each says how it is imported, most h
 
     `name` is the name of the source in the log, by default the file's name. `subject` is the person
     that a new session is about; an existing session keeps its own subject. `progress` is called in
-    a thread with the numbers of bytes read and in total. `bounds` limit the memory that the import
+    another thread with the bytes read and in total. `bounds` limit the memory that the import
     uses. An erased session stays erased; if `again` is True, the import creates another session.
     Durable: everything is stored when the call returns. A small source is one commit. After a
     crash, a larger source is marked as ``importing``, and the same import continues it. A session
@@ -251,7 +251,7 @@ async def _import_once(store: SessionStore, work: _Work, clock: Clock) -> Import
 
 
 def _is_of(header: StreamHeader, parsed: ParsedSource) -> bool:
-    """Return whether the session of `header` has the source format and source id of `parsed`."""
+    """Return whether `header` is of a session, not a fork, with the format and id of `parsed`."""
     described = fields_of((header.metadata or {}).get(IMPORT)) or {}
     return (
         header.fork is None
@@ -389,7 +389,7 @@ def _may_be_rewritten(state: StreamState, parsed: ParsedSource) -> bool:
 async def _relation(
     store: SessionStore, content: Content, originals: list[Original]
 ) -> tuple[FileRelation, Original | None]:
-    """Return the relation of `content` to the newest related version in the store, and the version.
+    """Return the relation of `content` to a related version in the store, and that version.
 
     Shape: the relation is also GROWN if only the end of an interrupted import is missing. A session
     may have been continued in several files of pi or Operator. In all other formats, a file can

@@ -226,7 +226,7 @@ def _said(items: Iterable[Item]) -> Iterator[tuple[str, _Said]]:
 
 
 def _unplaced(body: bytes) -> bytes:
-    """Return `body` without its place in a source file and without places of nested entries."""
+    """Return `body` without the source place of an entry that it contains in ``data``."""
     if b'"source":' not in body:
         return body
     try:

@@ -54,7 +54,7 @@ MAIN = frozenset({"neighbours", "speaker", "date"})
 """If no text has any of these reasons, nothing is recalled."""
 
 TALK = 2
-"""In a session with more speakers, a name in a text shows whom the text is about."""
+"""In a session with more speakers than this, a name in a text shows whom the text is about."""
 
 _MOST_NAMES = 62
 """Number of names that get a bit of their own in `Spoken`; further names share one bit."""
@@ -69,8 +69,8 @@ NEAREST = 0.05
 class Scope(NamedTuple):
     """The sessions allowed in a recall: they are of `subjects`, in `only`, and not in `but`.
 
-    `subjects`, `only` and `but` contain keys of ``stores.search.index_keys``. `subjects` and `only`
-    allow every session if they are None.
+    `subjects`, `only` and `but` contain keys of ``stores.search.index_keys``. `subjects` allows
+    every session if it is None; so does `only`.
     """
 
     subjects: Collection[str] | None = None

@@ -80,7 +80,7 @@ _LARGE_BYTES = 65_536
 """If a request's newest messages have at least this size, they are counted in a thread."""
 
 _MOST_ANEW = 4
-"""Number of last messages of a short conversation that are counted anew for every request."""
+"""Number of last messages that are counted anew for every request; more in long conversations."""
 
 _NAME_BYTES = 6
 _encode = msgspec.json.Encoder().encode

@@ -48,7 +48,7 @@ class ContextWindow(msgspec.Struct, frozen=True):
     are the pins that are not in `entries`. Stores do not fill `pins` and `pinned`; the caller fills
     them. A window read with a limit contains only the newest `entries`. With a limit, `earlier`
     counts the entries between the hidden entries and `entries`. With a limit, `undone` also
-    contains the undone compactions after the newest compaction that was not undone.
+    contains all compactions after the newest one that is neither undone nor erased.
     """
 
     leaf: EntryId | None

@@ -32,7 +32,7 @@ from perdure.stores.protocol import EMPTY, Commit, ErasingWrite, Lease, StreamSt
 from perdure.stores.validation import TIMES, check_form, checked_body, is_text
 
 Sees = Callable[[EntryId], bool]
-"""Returns True for the id of a tree entry that the stream sees (its own or its origin's)."""
+"""Returns True if the stream sees the tree entry: its own, or its origin's that the fork shares."""
 
 Read = Body | InvalidEntry | None
 """Result of `read_bodies` for one body; None if this version cannot read it."""

@@ -35,8 +35,8 @@ class _Answer(msgspec.Struct):
 class EmbeddingEndpoint:
     """An `Embedder` that sends requests to ``{address}/embeddings``.
 
-    `is_local_open` allows an address in the local network; it is for an address that the user
-    configured.
+    `is_local_open` allows an address in the local network; it is for an address that the user set,
+    and for the default address of a local server.
 
     Raises: ConfigError if the address is not allowed.
     """

@@ -100,7 +100,7 @@ class RunSettings(SideBody, frozen=True, omit_defaults=True):
     """The settings with which a program runs the flow, to be reused at the next run.
 
     `scenario` is an absolute path. If `commands` is empty, any command can be allowed for roles.
-    The newest settings entry that this user's perdure wrote replaces all earlier ones.
+    The newest settings entry that this user wrote or trusts replaces all earlier ones.
     """
 
     kind: ClassVar[str] = "flow_settings"

@@ -231,11 +231,11 @@ class FlowState(msgspec.Struct, frozen=True, dict=True):
 
     `start` are those first nodes of the flow that no claim has started yet. `sessions` maps a role
     instance to the stream of its session. `repairs` maps a node to its newest repair request; the
-    request is removed by a turn of the node that ends without a repair request. During the review,
-    the keys of `repairs` are roles instead of nodes. `digests` maps each `edge_key` to the hashes
-    of the artifacts sent along that edge. `improvement` is the order in which the roles review the
-    flow. `stopping` are the nodes and roles whose turn a person wants to stop. `document` is set if
-    the flow runs a workflow document.
+    request is removed by a turn of the node that ends without a repair request, and by a claim with
+    a person's reply. During the review, the keys of `repairs` are roles instead of nodes. `digests`
+    maps each `edge_key` to the hashes of the artifacts sent along that edge. `improvement` is the
+    order in which the roles review the flow. `stopping` are the nodes and roles whose turn a person
+    wants to stop. `document` is set if the flow runs a workflow document.
     """
 
     __repr__ = short_repr

@@ -26,7 +26,7 @@ CLOSING = (
     TurnRefused.kind,
     FlowRequestClosed.kind,
 )
-"""Kinds of entries that close a waiting entry; `about` in their bodies refers to that entry."""
+"""Kinds of entries that close a waiting entry; the `about` of each refers to that entry."""
 
 OPEN_KINDS = (*OPENING, *CLOSING)
 """Kinds of the entries that `unclosed` must receive."""

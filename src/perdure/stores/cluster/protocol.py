@@ -33,10 +33,11 @@ WorkerState = Literal["alive", "draining", "dead"]
 
 
 class Work(msgspec.Struct, frozen=True, array_like=True):
-    """A piece of work: the turn for the request at seq `request` of a session.
+    """A piece of work: the turn, or the run of a flow, for the request at seq `request`.
 
-    Without a request, the work is the open turn that began at seq `turn`. Work that ended without
-    an answer is queued again, with another `attempt`.
+    Without a request, the work is the open turn that began at seq `turn`. A turn that ended without
+    an answer is queued again, with another `attempt`. For the run of a flow, `attempt` is the time
+    when the run was queued, in Unix milliseconds.
     """
 
     namespace: str

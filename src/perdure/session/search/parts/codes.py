@@ -24,9 +24,9 @@ MOST_WORDS = 1_000_000
 """Maximum number of words in a part; there are more codes than this."""
 
 _FIRST_BYTES = 192
-"""With any value from 160 to 208, the codes of a text take 0.27 of the text's size.
+"""With any value from 160 to 208, codes take 0.27 of the size of texts in several languages.
 
-Words numbered and written as UTF-8 take 0.31 of it.
+Words numbered and written as UTF-8 take 0.31 of the size of these texts.
 """
 
 _NEXT_BYTES = bytes(range(_FIRST_BYTES, 256))

@@ -12,7 +12,7 @@ SCANNED = 48
 
 MOST_LOOSE = 512
 MOST_LOOSE_WORDS = 200_000
-"""Numbers of loose texts, and of their words, from which on these texts can become a part.
+"""Loose texts can become a part if there are this many of them, or if they have this many words.
 
 If there are at least twice `MOST_LOOSE` loose texts, a search updates the index first.
 """
