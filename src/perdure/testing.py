@@ -138,7 +138,10 @@ async def recorded_answers(file: str | os.PathLike[str]) -> list[Message]:
 
 
 def _replies(answers: Iterable[Answer]) -> list[Reply]:
-    """Return one reply for each answer; a reply contains the errors that come before the answer."""
+    """Return one reply for each text or message, with the errors before it.
+
+    Errors after the last text or message become one more reply.
+    """
     if isinstance(answers, str):
         raise WrongArgument("ScriptedModel takes a list of answers, not str", argument="answers")
     replies: list[Reply] = []

@@ -71,7 +71,7 @@ class SearchService(Protocol):
     async def add_vectors(
         self, model: VectorModel, span: tuple[int, int], vectors: Mapping[int, bytes]
     ) -> bool:
-        """Store `vectors` (by position) for the texts in `span`; `unembedded` returned this range.
+        """Store `vectors` (by position) for texts in `span`, a part of the range from `unembedded`.
 
         Texts that were erased get no vector. Return False, and store nothing, if another process
         has already stored these vectors.

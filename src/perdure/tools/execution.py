@@ -79,7 +79,7 @@ async def run_tool(
 
 
 def _log_failure(spec: ToolSpec, call: ToolCall, error: BaseException) -> None:
-    """Log the traceback, which the model does not get; if the tool has a bug, log a warning."""
+    """Log the traceback, which the model does not get, at warning level if the tool has a bug."""
     level = logging.DEBUG if isinstance(error, PerdureError) else logging.WARNING
     scrub = call.secrets.scrub
     log_failure(_log, error, "the tool %s failed", spec.name, level=level, scrub=scrub)

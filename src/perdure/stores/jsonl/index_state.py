@@ -138,7 +138,7 @@ class IndexState:
         return None if seq is None else entry_id(self.header.id, seq)
 
     def anchor_of(self, record: str | None) -> int | None:
-        """Return the seq of the tree entry that is the parent of the next entry after `record`."""
+        """Return the seq of the tree entry below which an entry with the parent `record` goes."""
         seq = None if record is None else self.ids.get(record)
         return None if seq is None else self.rows[seq].anchor
 
@@ -178,7 +178,7 @@ def foreign_entry(log: IndexState, said: Said, parent: int | None, part: int) ->
 
 
 def _resolve_reference(log: IndexState, name: str, record: str, parent: int | None) -> int | None:
-    """Return the seq of the tree entry for `record`; for a side record, of a tree entry near it."""
+    """Return the seq of the tree entry for `record`; for a side record, of one before or after."""
     seq = log.ids.get(record)
     if seq is None or log.rows[seq].lane == "tree":
         return seq

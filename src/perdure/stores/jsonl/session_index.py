@@ -257,7 +257,7 @@ def stream_in(path: Path, codec: Codec) -> StreamId | None:
 
 
 def peek(path: Path, codec: Codec) -> FileState | None:
-    """Return the session's state in `path` if the end of the file contains it all; else None."""
+    """Return the session's state if the first two lines and the last line tell it; else None."""
     try:
         with open_to_read(path) as file:
             header = _header(file.readline(), file.readline(), codec)
@@ -280,7 +280,7 @@ def peek(path: Path, codec: Codec) -> FileState | None:
 
 
 def _header(first: bytes, second: bytes, codec: Codec) -> StreamHeader | None:
-    """Return the header in a file's first two lines; None if that requires the whole file."""
+    """Return the header from a file's first two lines; None if the whole file must be read."""
     envelope, own = envelope_of(first.strip()), envelope_of(second.strip())
     header = None if envelope is None else header_of(envelope, fields_of(first) or {}, codec)
     if header is None or own is None or own.ours is None:

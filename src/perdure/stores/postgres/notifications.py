@@ -33,7 +33,7 @@ POLL_S = 1.0
 PAYLOAD_BYTES = 7_500
 """Maximum size of a payload; PostgreSQL accepts 8,000.
 
-The listener queries the streams that do not fit into a payload.
+If the streams do not fit into a payload, it names none, and the listener queries for them.
 """
 
 RECONNECT_S = 0.25

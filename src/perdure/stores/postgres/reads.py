@@ -199,7 +199,7 @@ async def entries(
     kind: str | None = None,
     before: int | None = None,
 ) -> list[Entry]:
-    """Return the stream's own entries after seq `after`; with `before`, newest first before it."""
+    """Return own entries of a stream after seq `after`; with `before`, below it, newest first."""
     between = (after, MOST_SEQ if before is None else before)
     sql, values = _ENTRIES, [db.namespace, stream, *between]
     if kind is not None:

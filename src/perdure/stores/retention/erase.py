@@ -113,10 +113,11 @@ class ErasedSession(ShortRepr, frozen=True, kw_only=True):
     Shape: `erased` are the ranges of seqs that lost their bodies. `digests` counts the digests that
     replace the bodies; it is 0 if the session was removed whole. `kept` are ranges that stay for
     the forks in `kept_for`. `hash_before` and `hash_after` are the hashes of the chain, in
-    hexadecimal, before and after the entry that records the erasure; both are None after a removal.
-    `is_whole` is False if only summaries of another session's erased entries were erased in this
-    session. `requested` counts the entries that the request named; the other erased entries repeat
-    their content. `requested` is 0 for whole sessions.
+    hexadecimal, before and after the entry that records the erasure; after a removal, `hash_after`
+    is None. `is_whole` is False if only some entries were erased: requested entries, or summaries
+    or facts that come from another session's erased entries. `requested` counts the entries that
+    the request named; the other erased entries repeat their content. `requested` is 0 for whole
+    sessions.
     Units: `bytes` is the size of the bodies.
     """
 

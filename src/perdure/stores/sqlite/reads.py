@@ -144,7 +144,7 @@ def entries(
     kind: str | None = None,
     before: int | None = None,
 ) -> list[Entry]:
-    """Return the stream's own entries after seq `after`; with `before`, newest first before it."""
+    """Return own entries of a stream after seq `after`; with `before`, below it, newest first."""
     number = _number(tables, namespace, stream)
     most = -1 if limit is None else limit
     if kind is None and before is None:

@@ -81,7 +81,7 @@ def allowed_argv(args: Mapping[str, object], permissions: Permissions) -> tuple[
 def bind_command(call: ToolCall) -> Bound:
     """Return the facts that an approval of a command covers.
 
-    The facts are the command's folder, program file, environment names and scripts.
+    The facts are the command, its folder, program files, environment names and scripts.
     """
     argv = allowed_argv(call.args, call.permissions)
     path = small_environment(os.environ, call.working_dir)["PATH"]

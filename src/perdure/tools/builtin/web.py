@@ -49,7 +49,7 @@ _SEARCH_ONLY = frozenset(("endpoint", "credential", "credentialRef", "engine", "
 
 
 def about_request(args: Mapping[str, object], permissions: Permissions) -> Subject:
-    """Describe a request by its host to the person who approves it; reject other hosts."""
+    """Describe a request by method and URL to its approver; reject hosts that are not allowed."""
     place = _allowed(args, permissions)
     shown = f"{args.get('method') or 'GET'} {place.url}"
     return Subject(shown, shown, place.host)
@@ -58,7 +58,8 @@ def about_request(args: Mapping[str, object], permissions: Permissions) -> Subje
 def bind_request(call: ToolCall) -> Bound:
     """Return the facts that an approval of a request covers.
 
-    The facts are the method, the whole URL, and hashes of the headers and the body.
+    The facts are the method, the whole URL, hashes of the headers and the body, and whether a
+    credential is configured for the host.
     """
     args = call.args
     place = _allowed(args, call.permissions)

@@ -38,9 +38,9 @@ from perdure.tools.processes import program_of, small_environment
 MAX_PAGES = 100
 
 _LISTED = 20
-"""How many times the number of tools that an agent can have are read from a server's list.
+"""A server's list is read until it has more than this many times the tools an agent can have.
 
-No page is read after these. The agent may select some of the tools.
+The agent may select some of the tools.
 """
 
 _SAID = 500

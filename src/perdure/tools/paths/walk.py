@@ -132,7 +132,7 @@ def matches(pattern: str, names: tuple[str, ...]) -> bool:
 
 
 def _past_stars(parts: tuple[str, ...], reached: set[int]) -> set[int]:
-    """Return the positions in `reached`, and the positions after each ``**`` that follows these."""
+    """Return the positions in `reached`, and those after each ``**`` that directly follows."""
     found: set[int] = set()
     for place in reached:
         at = place

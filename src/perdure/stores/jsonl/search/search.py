@@ -244,7 +244,7 @@ class Searches:
     def _ask_now(
         self, ask: Callable[[_Moment], T], sought: Sought | None, *, is_updated: bool
     ) -> T | None:
-        """Return the result of `ask` on the index; None if the index is unusable or outdated."""
+        """Return the result of `ask` on the index; None if the index must be updated first."""
         index = self._index
         with index.file.reading() as tables:
             catalogue, scanned = index.scan(tables)

@@ -43,7 +43,7 @@ SWEEP_S = 10.0
 """How often a worker looks for work of all dead workers, not only of recently dead ones."""
 
 RECENT_S = 30.0
-"""How long each look searches for a dead worker's work: the worker may wake up again."""
+"""How long after a worker's death each look searches for its work: it may wake up again."""
 
 RECONNECT_S = 0.1
 CONNECT_S = 2

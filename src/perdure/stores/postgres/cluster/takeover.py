@@ -113,8 +113,8 @@ def begun_work(rows: Iterable[Row]) -> dict[str, list[Work]]:
 def take_over(db: Connection[Row], worker: str, owner: str, works: Iterable[Work]) -> int:
     """Fence the sessions of `works`, which a dead worker has begun, and queue the work again.
 
-    Return the number of works that were queued again. If the row of a session is locked, the next
-    call handles the work of that session.
+    Return the number of works that were queued again. If the row of a session stays locked, the
+    next call handles the work of that session.
     """
     by_namespace: dict[str, list[Work]] = defaultdict(list)
     for work in works:

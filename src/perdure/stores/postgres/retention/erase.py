@@ -304,7 +304,8 @@ class _Erasure:
     async def _fact_plans(self, plans: Sequence[_Plan]) -> list[_Plan]:
         """Return the plans of the fact streams whose facts come from entries that `plans` erase.
 
-        First, fact streams are locked until no further fact refers to an erased entry.
+        The fact streams are locked first: after each lock the call searches again, until it finds
+        no other stream.
         """
         taken = [plan.taking for plan in plans]
         locked: set[StreamId] = set()

@@ -1,8 +1,8 @@
 """The size of a namespace: stored counts up to a position, plus the data after this position.
 
 A commit does not update the counts, so that commits of a namespace do not wait for each other at
-one row. The call that reads the counts also updates the counts. An erasure or removal resets the
-counts.
+one row. A read that had to count many later rows stores the new counts. An erasure or removal
+resets the counts.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def asking_kept(namespace: str) -> Statement:
 
 
 def asking_counted(namespace: str, upto: int) -> Statement:
-    """Return a query that computes from the log what the query of `asking_held` returns."""
+    """Return a query like that of `asking_held`, but with all counts computed from the log."""
     return Statement(_COUNTED, (namespace, upto) * 3)
 
 

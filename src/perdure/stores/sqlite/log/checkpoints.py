@@ -27,14 +27,14 @@ RESTART_PAGES = 4_000
 """From this log size on (16 MB), a checkpoint blocks the writer so that the log restarts."""
 
 RESTART_LIMIT_S = 0.05
-"""How long a checkpoint may block the writer while readers are active."""
+"""How long a checkpoint that blocks the writer may wait for active readers."""
 
 
 _Call = Literal["copy", "stop"]
 
 
 class Checkpointer:
-    """Checkpoints the write-ahead log; the writer only waits for checkpoints at `RESTART_PAGES`."""
+    """Checkpoints the write-ahead log. The writer waits for it only from `RESTART_PAGES` on."""
 
     def __init__(self, connect: Callable[[], Connection]) -> None:
         self._connect = connect
