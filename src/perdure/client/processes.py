@@ -56,17 +56,17 @@ def is_gone(name: str) -> bool:
         start = _start_of(pid)
     except OSError:  # for example, this process has too many files open
         return False
-    return start != found["start"] if start is not None else not _exists(pid)
+    return start != found["start"] if start is not None else not exists(pid)
 
 
-def _exists(pid: int) -> bool:
-    """Return False if there is no process `pid`; ``/proc`` can hide the processes of others."""
+def exists(pid: int) -> bool:
+    """Return whether a process on this machine has the pid `pid`, also if ``/proc`` hides it."""
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):
         return False
-    except (PermissionError, OverflowError):
-        pass
+    except PermissionError:  # it belongs to another user
+        return True
     return True
 
 

@@ -18,6 +18,7 @@ from perdure.apps.maintenance.whole_store import is_encrypted
 from perdure.bounds.files import read_named
 from perdure.bounds.user_folders import user_folder
 from perdure.client.lookup.store_files import database_file, own_folders
+from perdure.client.processes import exists
 from perdure.client.store import Store
 from perdure.errors import PerdureError
 from perdure.session.messages import MESSAGE, TextPart
@@ -99,7 +100,7 @@ class Drafts:
     def _files(self, session: str) -> Iterator[Path]:
         for file in self._folder.glob(f"{self._name(session)}.*"):
             process = file.suffix.removeprefix(".")
-            if process.isdecimal() and (int(process) == self._process or not _runs(int(process))):
+            if process.isdecimal() and (int(process) == self._process or not exists(int(process))):
                 yield file
 
     def _text_in(self, file: Path) -> str:
@@ -115,16 +116,6 @@ class Drafts:
 
     def _name(self, session: str) -> str:
         return hashlib.blake2b(f"{self._place}\0{session}".encode(), digest_size=16).hexdigest()
-
-
-def _runs(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 async def drafts_of(store: Store, environment: Mapping[str, str]) -> Drafts | None:
