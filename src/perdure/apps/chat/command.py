@@ -144,11 +144,6 @@ class Wanted(msgspec.Struct, frozen=True):
     files: tuple[str, ...] = ()
 
 
-def add_to(program: typer.Typer) -> None:
-    """Register ``perdure chat``."""
-    program.command("chat")(chat)
-
-
 async def chat(  # noqa: PLR0913 - each is an option of the command
     *,
     model: ModelOption = None,

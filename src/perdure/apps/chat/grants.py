@@ -35,11 +35,6 @@ _NONE = "No grants: every call needs approval."
 SessionArgument = Annotated[str, typer.Argument(metavar="ID", help="The session.")]
 
 
-def add_to(program: typer.Typer) -> None:
-    """Register ``perdure grants``."""
-    program.add_typer(grants, name="grants")
-
-
 @grants.command("list")
 async def list_grants(
     session: Annotated[

@@ -27,11 +27,6 @@ An error is printed in full, because an error says what to do.
 """
 
 
-def add_to(sessions: typer.Typer) -> None:
-    """Add the command to ``perdure sessions``."""
-    sessions.command("resume")(resume)
-
-
 async def resume(
     sessions: Annotated[
         list[str] | None, typer.Argument(metavar="ID", help="The sessions; or use --all.")

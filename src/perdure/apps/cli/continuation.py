@@ -42,11 +42,6 @@ _HISTORIES: Mapping[Program, str] = {
 _IS_THERE = "nothing to write, it is there already:"
 
 
-def add_to(program: typer.Typer) -> None:
-    """Register ``perdure continue-in``."""
-    program.command("continue-in")(continue_in)
-
-
 async def continue_in(
     session: SessionArgument,
     program: Annotated[

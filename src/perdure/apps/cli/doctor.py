@@ -16,7 +16,6 @@ from typing import Literal
 
 import apsw
 import msgspec
-import typer
 
 from perdure.apps.cli.exits import DONE, FAILED
 from perdure.apps.cli.store_options import CommonOptions
@@ -60,11 +59,6 @@ class Check(msgspec.Struct, frozen=True, omit_defaults=True):
     status: Status
     detail: str
     advice: str | None = None
-
-
-def add_to(program: typer.Typer) -> None:
-    """Register ``perdure doctor``."""
-    program.command("doctor")(doctor)
 
 
 async def doctor(*, common: CommonOptions) -> int:

@@ -59,11 +59,6 @@ ImportFormat = Literal[FormatName, "a-society"]
 """The formats of session files, and the only format of flows."""
 
 
-def add_to(program: typer.Typer) -> None:
-    """Register ``perdure import``."""
-    program.command("import")(import_sessions)
-
-
 def _code(failure: PerdureError | None, *, is_alone: bool) -> int:
     if failure is None:
         return DONE

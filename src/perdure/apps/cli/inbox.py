@@ -50,11 +50,6 @@ class WaitingQuestions(msgspec.Struct, frozen=True):
     asked: OpenQuestion
 
 
-def add_to(program: typer.Typer) -> None:
-    """Register ``perdure inbox``."""
-    program.add_typer(inbox, name="inbox")
-
-
 @inbox.callback()
 def inbox_itself(
     context: typer.Context,

@@ -42,12 +42,6 @@ retention_commands = typer.Typer(help=_RETENTION, no_args_is_help=True)
 quota_commands = typer.Typer(help=_QUOTA, no_args_is_help=True)
 
 
-def add_to(store_commands: typer.Typer) -> None:
-    """Add the commands to ``perdure store``."""
-    store_commands.add_typer(retention_commands, name="retention")
-    store_commands.add_typer(quota_commands, name="quota")
-
-
 AgeOption = Annotated[
     str | None,
     typer.Option("--max-age", metavar="TIME", help="Maximum age of a session: 90d, 12h; or none."),

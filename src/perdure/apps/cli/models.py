@@ -79,11 +79,6 @@ class Trial(msgspec.Struct, frozen=True):
     usage: Usage | None
 
 
-def add_to(program: typer.Typer) -> None:
-    """Register ``perdure models``."""
-    program.add_typer(models_commands, name="models")
-
-
 @models_commands.callback()
 def list_providers(context: typer.Context, *, as_json: JsonOption = False) -> int:
     """List the model providers, and the requirements of each.

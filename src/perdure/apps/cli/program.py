@@ -9,14 +9,14 @@ import re
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import wraps
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, cast, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_type_hints
 
 import msgspec
 import typer
 
 from perdure.apps.cli.exits import DONE, USAGE, UsageMistake
 from perdure.apps.cli.surface import tasks
-from perdure.apps.cli.surface.groups import commands_of
+from perdure.apps.cli.surface.groups import commands_of, found_at
 from perdure.apps.cli.surface.shape import Command, describe_program, page_lines
 from perdure.apps.cli.surface.table import command_table
 from perdure.apps.terminal.output import remark, show, width
@@ -33,42 +33,34 @@ _COMMON = "CommonOptions"
 _VERSION = ("--version", "-V")
 
 COMMANDS: Mapping[str, str] = {
-    "demo": "perdure.apps.demo.command",
-    "init": "perdure.apps.setup.command",
-    "chat": "perdure.apps.chat.command",
-    "agents": "perdure.apps.configuration.agents_command",
-    "sessions": "perdure.apps.cli.sessions.group",
-    "import": "perdure.apps.cli.imports",
-    "export": "perdure.apps.cli.transfer",
-    "continue-in": "perdure.apps.cli.continuation",
-    "flow": "perdure.apps.flow.command",
-    "inbox": "perdure.apps.cli.inbox",
-    "schedule": "perdure.apps.cluster.schedule_command",
-    "grants": "perdure.apps.chat.grants",
-    "store": "perdure.apps.cli.stores",
-    "usage": "perdure.apps.cli.records",
-    "activity": "perdure.apps.cli.records",
-    "edits": "perdure.apps.cli.records",
-    "memory": "perdure.apps.memory.command",
-    "models": "perdure.apps.cli.models",
-    "mcp": "perdure.apps.configuration.mcp_command",
-    "serve": "perdure.apps.server_commands.command",
-    "worker": "perdure.apps.cluster.worker_command",
-    "cluster": "perdure.apps.cluster.status_command",
-    "token": "perdure.apps.server_commands.token_command",
-    "config": "perdure.apps.configuration.settings_command",
-    "doctor": "perdure.apps.cli.doctor",
-    "completion": "perdure.apps.cli.surface.completion_command",
+    "demo": "perdure.apps.demo.command:demo",
+    "init": "perdure.apps.setup.command:init",
+    "chat": "perdure.apps.chat.command:chat",
+    "agents": "perdure.apps.configuration.agents_command:agents",
+    "sessions": "perdure.apps.cli.sessions.group:sessions",
+    "import": "perdure.apps.cli.imports:import_sessions",
+    "export": "perdure.apps.cli.transfer:export",
+    "continue-in": "perdure.apps.cli.continuation:continue_in",
+    "flow": "perdure.apps.flow.command:flow",
+    "inbox": "perdure.apps.cli.inbox:inbox",
+    "schedule": "perdure.apps.cluster.schedule_command:schedule",
+    "grants": "perdure.apps.chat.grants:grants",
+    "store": "perdure.apps.cli.stores:store_commands",
+    "usage": "perdure.apps.cli.records:usage",
+    "activity": "perdure.apps.cli.records:activity",
+    "edits": "perdure.apps.cli.records:edits",
+    "memory": "perdure.apps.memory.command:memory",
+    "models": "perdure.apps.cli.models:models_commands",
+    "mcp": "perdure.apps.configuration.mcp_command:mcp",
+    "serve": "perdure.apps.server_commands.command:serve",
+    "worker": "perdure.apps.cluster.worker_command:worker",
+    "cluster": "perdure.apps.cluster.status_command:cluster",
+    "token": "perdure.apps.server_commands.token_command:token",
+    "config": "perdure.apps.configuration.settings_command:config",
+    "doctor": "perdure.apps.cli.doctor:doctor",
+    "completion": "perdure.apps.cli.surface.completion_command:completion",
 }
-"""Command -> module that adds it, in the order of the help."""
-
-
-class CommandModule(Protocol):
-    """A module that defines commands."""
-
-    def add_to(self, program: typer.Typer) -> None:
-        """Add the module's commands to `program`."""
-        ...
+"""Command -> ``module:name`` of its function, or of its group; in the order of the help."""
 
 
 def run(words: Sequence[str]) -> int:
@@ -196,8 +188,12 @@ def _program(loaded: Collection[str]) -> typer.Typer:
     """
     program = typer.Typer(rich_markup_mode=None, no_args_is_help=True, add_completion=False)
     program.callback()(_perdure)
-    for module in dict.fromkeys(COMMANDS[name] for name in loaded):
-        cast("CommandModule", importlib.import_module(module)).add_to(program)
+    for name in loaded:
+        found = found_at(COMMANDS[name])
+        if isinstance(found, typer.Typer):
+            program.add_typer(found, name=name)
+        else:
+            program.command(name)(found)
     for name in () if loaded else COMMANDS:
         program.command(name)(_not_loaded)
     return program

@@ -93,12 +93,6 @@ class _DearerPart(msgspec.Struct, frozen=True):
     tokens: int
 
 
-def add_to(program: typer.Typer) -> None:
-    """Register the commands."""
-    for command in (usage, activity, edits):
-        program.command()(command)
-
-
 class UsageFilters(msgspec.Struct, frozen=True):
     """The options that select model calls."""
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterable, Iterator
 
 import msgspec
-import typer
 
+from perdure.apps.cli import limits
 from perdure.apps.cli.exits import DONE, FAILED
 from perdure.apps.cli.store_options import CommonOptions
 from perdure.apps.cli.surface.groups import Group
@@ -38,13 +37,8 @@ _PLACES = {
 }
 
 store_commands = Group(_PLACES, help=HELP, no_args_is_help=True)
-
-
-def add_to(program: typer.Typer) -> None:
-    """Register ``perdure store``."""
-    # Imported lazily: its options come from this package.
-    importlib.import_module("perdure.apps.cli.limits").add_to(store_commands)
-    program.add_typer(store_commands, name="store")
+store_commands.add_typer(limits.retention_commands, name="retention")
+store_commands.add_typer(limits.quota_commands, name="quota")
 
 
 @store_commands.command("info")

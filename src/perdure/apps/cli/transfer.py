@@ -183,11 +183,6 @@ class FormatOptions(msgspec.Struct, frozen=True):
             raise UsageMistake("a workflow is one branch: leave --all-branches out")
 
 
-def add_to(program: typer.Typer) -> None:
-    """Register ``perdure export``."""
-    program.command("export")(export)
-
-
 async def export(  # noqa: PLR0913 - each is an option of the command
     session: Annotated[
         str | None, typer.Argument(metavar="ID", help="The session; or select many, see --all.")

@@ -16,11 +16,6 @@ from perdure.stores.cluster.limits import KINDS, Limit
 MOST = 1_000_000
 
 
-def add_to(cluster: typer.Typer) -> None:
-    """Register ``perdure cluster limit``."""
-    cluster.command("limit")(limit)
-
-
 async def limit(
     subject: Annotated[
         str,

@@ -38,11 +38,6 @@ Examples:
 )
 
 
-def add_to(program: typer.Typer) -> None:
-    """Register ``perdure schedule``."""
-    program.add_typer(schedule, name="schedule")
-
-
 _OPEN_TURN = "the end of the session's open turn: `perdure inbox` shows its question, if it has one"
 _COMMANDS_HERE = (
     "add the commands that may run to chat.allowed_commands in your settings, and start it again"

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
-import typer
 
 from perdure.apps.cli.store_options import CommonOptions
-from perdure.apps.cluster import limit_command
+from perdure.apps.cli.surface.groups import Group
 from perdure.apps.terminal.output import out_style, width
 from perdure.apps.terminal.text import Column, safe, table
 from perdure.client.cluster.runner import cluster_of
@@ -16,7 +15,8 @@ from perdure.client.cluster.status import cluster_status
 from perdure.stores.cluster.limits import LimitInfo
 from perdure.stores.cluster.protocol import ClusterStatus, QueueInfo, WorkerInfo
 
-cluster = typer.Typer(
+cluster = Group(
+    {"limit": "perdure.apps.cluster.limit_command:limit"},
     help="""Show the workers of a store on PostgreSQL and their queues, and limit their work.
 
 Examples:
@@ -25,12 +25,6 @@ Examples:
 """,
     no_args_is_help=True,
 )
-
-
-def add_to(program: typer.Typer) -> None:
-    """Register ``perdure cluster``."""
-    limit_command.add_to(cluster)
-    program.add_typer(cluster, name="cluster")
 
 
 @cluster.callback()

@@ -25,11 +25,6 @@ DRAIN_S = 25.0
 """Default time to drain, which is less than the 30 s after which Kubernetes kills a container."""
 
 
-def add_to(program: typer.Typer) -> None:
-    """Register ``perdure worker``."""
-    program.command("worker")(worker)
-
-
 async def worker(
     factory: FactoryArgument,
     *,

@@ -30,11 +30,6 @@ FilesArgument = Annotated[
 ]
 
 
-def add_to(program: typer.Typer) -> None:
-    """Register ``perdure agents``."""
-    program.add_typer(agents, name="agents")
-
-
 @agents.callback()
 def agents_itself() -> None:
     """List, show and validate agents: files .perdure/agents/*.agent.yaml, and your own.

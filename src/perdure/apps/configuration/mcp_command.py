@@ -68,11 +68,6 @@ PortOption = Annotated[
 mcp = typer.Typer(no_args_is_help=True)
 
 
-def add_to(program: typer.Typer) -> None:
-    """Register ``perdure mcp``."""
-    program.add_typer(mcp, name="mcp")
-
-
 @mcp.callback()
 def mcp_itself() -> None:
     """List and test the MCP servers of your settings and agent files, or run perdure as one.

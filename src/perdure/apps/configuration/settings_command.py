@@ -28,11 +28,6 @@ KeyArgument = Annotated[
 ]
 
 
-def add_to(program: typer.Typer) -> None:
-    """Register ``perdure config``."""
-    program.add_typer(config, name="config")
-
-
 @config.callback()
 def config_itself() -> None:
     """Show the settings in force, and where they come from.

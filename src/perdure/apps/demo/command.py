@@ -22,11 +22,6 @@ from perdure.client.clock import SystemClock
 from perdure.interop.reports import ImportReport
 
 
-def add_to(program: typer.Typer) -> None:
-    """Register ``perdure demo``."""
-    program.command("demo")(demo)
-
-
 async def demo(
     path: Annotated[
         Path | None,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import typer
-
 from perdure.apps.cli.surface.groups import Group
 
 _PLACES = {
@@ -41,8 +39,3 @@ def flow_itself() -> None:
         perdure flow run workflow.yaml --watch   # begin a flow
         perdure flow show 20260527T14            # its state, and what waits for you
     """
-
-
-def add_to(program: typer.Typer) -> None:
-    """Register ``perdure flow``."""
-    program.add_typer(flow, name="flow")

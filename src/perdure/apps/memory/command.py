@@ -120,11 +120,6 @@ LimitOption = Annotated[
 ]
 
 
-def add_to(program: typer.Typer) -> None:
-    """Register ``perdure memory``."""
-    program.add_typer(memory, name="memory")
-
-
 @memory.command("search")
 async def search(
     question: Annotated[

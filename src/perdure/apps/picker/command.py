@@ -25,11 +25,6 @@ else:
     selection = Later("perdure.apps.picker.selection")
 
 
-def add_to(sessions: typer.Typer) -> None:
-    """Add the command to ``perdure sessions``."""
-    sessions.command("pick")(pick)
-
-
 async def pick(
     *,
     query: Annotated[

@@ -61,11 +61,6 @@ DrainOption = Annotated[
 ]
 
 
-def add_to(program: typer.Typer) -> None:
-    """Register ``perdure serve``."""
-    program.command("serve")(serve)
-
-
 async def serve(  # noqa: PLR0913 - each is an option of its own
     factory: FactoryArgument = "",
     *,

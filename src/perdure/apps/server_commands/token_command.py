@@ -45,11 +45,6 @@ Examples:
 )
 
 
-def add_to(program: typer.Typer) -> None:
-    """Register ``perdure token``."""
-    program.add_typer(token, name="token")
-
-
 @token.command("create")
 async def create(
     *,

@@ -114,11 +114,6 @@ _WHY = {
 }
 
 
-def add_to(program: typer.Typer) -> None:
-    """Add the command ``perdure init``."""
-    program.command("init")(init)
-
-
 async def init(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The project's folder.")] = Path(),
     *,

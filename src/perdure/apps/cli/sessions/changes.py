@@ -42,12 +42,6 @@ Told = tuple[Mapping[str, object], str]
 Work = Callable[[Session, Store], Awaitable[Told]]
 
 
-def add_to(sessions: typer.Typer) -> None:
-    """Add the commands to ``perdure sessions``."""
-    for name, command in _COMMANDS.items():
-        sessions.command(name)(command)
-
-
 async def _change(session: str, work: Work, common: CommonOptions) -> None:
     """Run `work` on the named session and print the result."""
     async with common.existing_store() as opened:
@@ -445,17 +439,3 @@ async def end(
         return {"status": "ended", "changed": ended is not None}, sentence
 
     await _change(session, work, common)
-
-
-_COMMANDS: Mapping[str, Callable[..., object]] = {
-    "branch": branch,
-    "fork": fork,
-    "label": label,
-    "rename": rename,
-    "pin": pin,
-    "unpin": unpin,
-    "compact": compact,
-    "uncompact": uncompact,
-    "abandon": abandon,
-    "end": end,
-}

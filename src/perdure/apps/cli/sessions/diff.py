@@ -27,11 +27,6 @@ BRANCH_LINES = 40
 """Maximum number of entries that are shown of each branch, unless ``--all`` is given."""
 
 
-def add_to(sessions: typer.Typer) -> None:
-    """Add the command to ``perdure sessions``."""
-    sessions.command("diff")(diff)
-
-
 async def diff(
     session: SessionArgument,
     first: Annotated[str, typer.Argument(metavar="LEAF_A", help="The last entry of one branch.")],

@@ -41,12 +41,6 @@ _PREVIEW_CELLS = 60
 """Width, in cells, of the preview of an entry to erase."""
 
 
-def add_to(sessions: typer.Typer) -> None:
-    """Add the commands to ``perdure sessions``."""
-    sessions.command("erase")(erase)
-    sessions.command("erasures")(erasures)
-
-
 EntriesArgument = Annotated[
     list[str] | None,
     typer.Argument(

@@ -5,7 +5,6 @@ The commands that write are in ``changes``.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,8 +12,8 @@ import typer
 
 from perdure.apps import session_rows
 from perdure.apps.cli.options import MOST, SessionArgument
-from perdure.apps.cli.sessions import changes, overview, reader, search
 from perdure.apps.cli.store_options import CommonOptions, opened_session
+from perdure.apps.cli.surface.groups import Group
 from perdure.apps.terminal.outline import Line, Row, draw, lines_of
 from perdure.apps.terminal.output import out_style, show, show_encoded, show_lines, width
 from perdure.client.session import Session
@@ -36,14 +35,27 @@ else:
     reports = Later("perdure.apps.terminal.reports")
     session_costs = Later("perdure.apps.session_costs")
 
-_BY_NAME = (
-    "perdure.apps.chat.resumption",
-    "perdure.apps.picker.command",
-    "perdure.apps.cli.sessions.diff",
-    "perdure.apps.cli.sessions.erase",
-    "perdure.apps.cli.sessions.tools",
-)
-"""Modules that add further commands; this package defines the options of their commands."""
+_PLACES = {
+    "list": "perdure.apps.cli.sessions.overview:list_sessions",
+    "read": "perdure.apps.cli.sessions.reader:read",
+    "branch": "perdure.apps.cli.sessions.changes:branch",
+    "fork": "perdure.apps.cli.sessions.changes:fork",
+    "label": "perdure.apps.cli.sessions.changes:label",
+    "rename": "perdure.apps.cli.sessions.changes:rename",
+    "pin": "perdure.apps.cli.sessions.changes:pin",
+    "unpin": "perdure.apps.cli.sessions.changes:unpin",
+    "compact": "perdure.apps.cli.sessions.changes:compact",
+    "uncompact": "perdure.apps.cli.sessions.changes:uncompact",
+    "abandon": "perdure.apps.cli.sessions.changes:abandon",
+    "end": "perdure.apps.cli.sessions.changes:end",
+    "search": "perdure.apps.cli.sessions.search:search",
+    "resume": "perdure.apps.chat.resumption:resume",
+    "pick": "perdure.apps.picker.command:pick",
+    "diff": "perdure.apps.cli.sessions.diff:diff",
+    "erase": "perdure.apps.cli.sessions.erase:erase",
+    "erasures": "perdure.apps.cli.sessions.erase:erasures",
+    "tools": "perdure.apps.cli.sessions.tools:tools",
+}
 
 TREE_LINES = 200
 """Default number of lines into which `sessions tree` fits a tree."""
@@ -61,18 +73,7 @@ Examples:
     perdure sessions pick  # choose one interactively
 """
 
-sessions = typer.Typer(help=HELP, no_args_is_help=True)
-
-
-def add_to(program: typer.Typer) -> None:
-    """Register ``perdure sessions``."""
-    overview.add_to(sessions)
-    reader.add_to(sessions)
-    changes.add_to(sessions)
-    search.add_to(sessions)
-    for module in _BY_NAME:
-        importlib.import_module(module).add_to(sessions)
-    program.add_typer(sessions, name="sessions")
+sessions = Group(_PLACES, help=HELP, no_args_is_help=True)
 
 
 @sessions.command("show")

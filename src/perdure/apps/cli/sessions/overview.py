@@ -45,11 +45,6 @@ _CELLS = 22
 """Maximum width of a folder, agent or model, in cells."""
 
 
-def add_to(sessions: typer.Typer) -> None:
-    """Add the command to ``perdure sessions``."""
-    sessions.command("list")(list_sessions)
-
-
 async def _forks_only(opened: Store, wanted: RowFilter, named: str) -> RowFilter:
     """Restrict `wanted` to the forks of the session `named`, including forks of forks."""
     origin = await named_session(opened, named)

@@ -33,11 +33,6 @@ _CALLS = 100
 """The call of a tool result is searched for in this many messages before the result."""
 
 
-def add_to(sessions: typer.Typer) -> None:
-    """Add the command to ``perdure sessions``."""
-    sessions.command("read")(read)
-
-
 class Selection(msgspec.Struct, frozen=True):
     """The options that select entries."""
 

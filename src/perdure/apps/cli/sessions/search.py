@@ -114,11 +114,6 @@ class SearchFilters(msgspec.Struct, frozen=True):
         return [info.id for info in found if not named or info.id in named]
 
 
-def add_to(sessions: typer.Typer) -> None:
-    """Add the command to ``perdure sessions``."""
-    sessions.command("search")(search)
-
-
 async def search(
     query: Annotated[
         list[str] | None,

@@ -20,11 +20,6 @@ _TEXT = 400
 """Maximum number of characters of an input, output or error in a line."""
 
 
-def add_to(sessions: typer.Typer) -> None:
-    """Add the command to ``perdure sessions``."""
-    sessions.command("tools")(tools)
-
-
 async def tools(
     session: Annotated[
         str | None, typer.Argument(metavar="ID", help="The session; default: all sessions.")

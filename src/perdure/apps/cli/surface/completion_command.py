@@ -14,11 +14,6 @@ from perdure.apps.cli.surface.shells import SCRIPTS, Shell
 from perdure.apps.terminal.output import show
 
 
-def add_to(program: typer.Typer) -> None:
-    """Register ``perdure completion``."""
-    program.command("completion")(completion)
-
-
 def completion(
     shell: Annotated[
         Shell | None,

@@ -30,17 +30,22 @@ class Group(typer.Typer):
 
     def _command(self, name: str) -> typer.models.CommandInfo:
         if name not in self._found:
-            module, _, function = self._places[name].partition(":")
             made = typer.Typer()
-            made.command(name)(getattr(importlib.import_module(module), function))
+            made.command(name)(found_at(self._places[name]))
             self._found[name] = made.registered_commands[0]
         return self._found[name]
+
+
+def found_at(place: str) -> Any:
+    """Import and return the function or group at `place`, ``module:name``."""
+    module, _, name = place.partition(":")
+    return getattr(importlib.import_module(module), name)
 
 
 def commands_of(group: typer.Typer, only: str | None = None) -> Sequence[Any]:
     """Return the command `only` of `group`; if `group` does not contain it, all commands."""
     if isinstance(group, Group):
         return group.commands(only)
-    # A group is made once in a process, and gets its commands again for each program.
+    # As in typer, a later command replaces an earlier one with the same name.
     commands: dict[Any, Any] = {known.name or known: known for known in group.registered_commands}
     return [commands[only]] if only in commands else [*commands.values()]
