@@ -20,6 +20,7 @@ from perdure.apps.server.context_values import (
 )
 from perdure.apps.server.problems import Problem
 from perdure.apps.server.timeline import tokens_of
+from perdure.apps.server.views import view_of
 from perdure.apps.session_rows import states_of
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.delegation.invocation import with_agent_list
@@ -325,28 +326,15 @@ def _level(configured: str | None) -> str | None:
 
 
 def _trimmed(trimmed: Trimmed | None) -> TrimmedView | None:
-    if trimmed is None:
-        return None
-    return TrimmedView(
-        dropped=trimmed.dropped,
-        kept=trimmed.kept,
-        limit=trimmed.limit,
-        tokens=trimmed.tokens,
-        recalled=trimmed.recalled,
-    )
+    return None if trimmed is None else view_of(TrimmedView, trimmed)
 
 
 def _recalled(memory: LastTurn | None) -> list[RecalledPart]:
     if memory is None:
         return []
     return [
-        RecalledPart(
-            kind=piece.kind,
-            entry_id=piece.id,
-            text=piece.text,
-            words=list(piece.words),
-            why=list(piece.why),
-            score=piece.score,
+        view_of(
+            RecalledPart, piece, entry_id=piece.id, words=list(piece.words), why=list(piece.why)
         )
         for piece in memory.recalled
     ]

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from perdure.apps.server.values import CompactionView, Tree, TreeRow, time_of
+from perdure.apps.server.views import view_of
 from perdure.apps.terminal.previews import preview_of
 from perdure.client.session import Session
 from perdure.session.codec import readable, role_of
@@ -92,14 +93,13 @@ async def compactions_after(
 def _compaction(
     entry: Entry, body: Compaction, after: EntryId, *, is_undone: bool
 ) -> CompactionView:
-    return CompactionView(
+    return view_of(
+        CompactionView,
+        body,
         id=entry.id,
         after=after,
         at=time_of(entry.at),
-        reason=body.reason,
         summary=body.own_summary or body.summary,
-        tokens_before=body.tokens_before,
-        tokens_after=body.tokens_after,
         is_undone=is_undone,
     )
 
@@ -121,11 +121,9 @@ def _row(
     pins: frozenset[EntryId],
     branch: frozenset[str],
 ) -> TreeRow:
-    return TreeRow(
-        id=entry.id,
-        seq=entry.seq,
-        parent_id=entry.parent_id,
-        kind=entry.kind,
+    return view_of(
+        TreeRow,
+        entry,
         role=role_of(entry) or None,
         at=time_of(entry.at),
         text=preview_of(entry, _TEXT).what,

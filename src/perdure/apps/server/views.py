@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
-from perdure.apps.server.values import CallStatus, EntryView, MessageView, SessionView, time_of
+from perdure.apps.server.values import (
+    CallStatus,
+    EntryView,
+    MessageView,
+    SessionView,
+    Value,
+    time_of,
+    time_or_none,
+)
 from perdure.apps.session_rows import SessionState, agent_of, states_of
 from perdure.client.session import Session
 from perdure.client.store import Store
@@ -13,6 +21,14 @@ from perdure.events.wire import wire
 from perdure.session.entries import Entry
 from perdure.session.info import SessionInfo
 from perdure.session.messages import Message
+
+V = TypeVar("V", bound=Value)
+
+
+def view_of(view: type[V], value: object, **own: object) -> V:
+    """Return `value` as a `view`: each field that `own` lacks is the attribute of that name."""
+    copied = {name: getattr(value, name) for name in view.__struct_fields__ if name not in own}
+    return view(**copied, **own)
 
 
 def session_view(
@@ -23,24 +39,14 @@ def session_view(
     handle: Session | None = None,
 ) -> SessionView:
     """Return `info` as a value of the API; if `handle` is given, with the head and the leaf."""
-    return SessionView(
-        id=info.id,
-        title=info.title,
-        name=info.name,
+    return view_of(
+        SessionView,
+        info,
         state=state,
         agent=agent,
-        model=info.model,
-        subject=info.subject,
-        source=info.source,
         folder=info.cwd,
-        origin=info.origin,
-        parent=info.parent,
         created_at=time_of(info.created_at),
         updated_at=time_of(info.updated_at),
-        messages=info.messages,
-        entries=info.entries,
-        turns=info.turns,
-        metadata=info.metadata,
         head=None if handle is None else handle.head,
         leaf=None if handle is None else handle.leaf,
     )
@@ -57,16 +63,7 @@ async def whole_view(store: Store, session: Session) -> SessionView:
 def entry_view(entry: Entry) -> EntryView:
     """Return `entry` as a value of the API."""
     shown = cast("dict[str, Any]", wire(entry))
-    return EntryView(
-        id=entry.id,
-        seq=entry.seq,
-        kind=entry.kind,
-        v=entry.v,
-        parent_id=entry.parent_id,
-        about=entry.about,
-        at=time_of(entry.at),
-        body=shown["body"],
-    )
+    return view_of(EntryView, entry, at=time_of(entry.at), body=shown["body"])
 
 
 def message_view(
@@ -90,7 +87,7 @@ def message_view(
         text=message.text,
         model=message.model,
         author=message.author,
-        said_at=None if message.said_at is None else time_of(message.said_at),
+        said_at=time_or_none(message.said_at),
         error=shown.get("error"),
         label=label,
         is_pinned=is_pinned,

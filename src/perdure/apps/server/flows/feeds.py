@@ -6,6 +6,7 @@ import msgspec
 
 from perdure.apps.server.flows.values import FeedItemView, FeedPage
 from perdure.apps.server.values import time_of
+from perdure.apps.server.views import view_of
 from perdure.client.flows.feeds import Feeds, decode_point, encode_point
 from perdure.client.store import Store
 from perdure.errors import WrongArgument
@@ -51,12 +52,7 @@ def _point(cursor: str, role: str) -> FeedPoint:
 
 
 def _view(item: FeedItem, entry: Entry) -> FeedItemView:
-    return FeedItemView(
-        id=item.id,
-        type=item.type,
-        label=item.label,
-        text=item.text,
-        is_redacted=item.reasoning_display is not None,
-        at=time_of(entry.at),
-        entry_id=entry.id,
+    is_redacted = item.reasoning_display is not None
+    return view_of(
+        FeedItemView, item, is_redacted=is_redacted, at=time_of(entry.at), entry_id=entry.id
     )

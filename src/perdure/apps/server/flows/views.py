@@ -19,6 +19,7 @@ from perdure.apps.server.flows.values import (
     NodeState,
 )
 from perdure.apps.server.values import time_of
+from perdure.apps.server.views import view_of
 from perdure.engine.flows.rules.flow_waits import FlowWait
 from perdure.session.flows.graph import FlowNode, edge_key
 from perdure.session.flows.run import FEEDBACK_ROLE, FlowState, ImprovementPhase
@@ -141,13 +142,10 @@ def _first(states: Collection[NodeState]) -> NodeState:
 
 def _wait(waiting: FlowWait) -> FlowWaitView:
     offers = waiting.offers
-    return FlowWaitView(
-        topic=waiting.topic,
-        target=waiting.target,
-        role=waiting.role,
-        text=waiting.text,
+    return view_of(
+        FlowWaitView,
+        waiting,
         choices=list(waiting.choices),
-        question=waiting.question,
         models=[] if offers is None else list(offers.models),
         skills={} if offers is None else dict(offers.skills),
     )

@@ -11,7 +11,7 @@ from litestar.params import FromPath, JSONBody
 from perdure.apps.server.inputs import Answer
 from perdure.apps.server.routes.parameters import SessionId, TheCaller, TheConversations, TheRuns
 from perdure.apps.server.values import EntryView, Page, QuestionView, time_of
-from perdure.apps.server.views import entry_view
+from perdure.apps.server.views import entry_view, view_of
 from perdure.client.inbox.details import in_full
 from perdure.client.reads import OpenQuestion
 from perdure.client.store import Store
@@ -106,12 +106,10 @@ def _view(question: OpenQuestion) -> QuestionView:
     if asked.diff is not None:  # it has lines of a file of this machine
         asked = msgspec.structs.replace(asked, diff=mask_secrets(asked.diff))
     shown = cast("dict[str, Any]", wire(asked))
-    return QuestionView(
-        id=question.id,
+    return view_of(
+        QuestionView,
+        question,
         session=_session_of(question),
-        flow=question.flow,
-        target=question.target,
-        about=question.about,
         at=time_of(question.at),
         question=shown,
     )

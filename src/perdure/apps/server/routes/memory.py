@@ -20,6 +20,7 @@ from perdure.apps.server.values import (
     time_of,
     time_or_none,
 )
+from perdure.apps.server.views import view_of
 from perdure.client.memory.recall import recall_anyway
 from perdure.errors import FactNotFound
 from perdure.events.wire import wire
@@ -65,16 +66,12 @@ async def recall(
     return Recollection(
         problem=problem,
         items=[
-            RecalledView(
-                kind=hit.kind,
+            view_of(
+                RecalledView,
+                hit,
                 session=hit.session_id,
-                entry_id=hit.entry_id,
-                role=hit.role,
-                text=hit.text,
-                score=hit.score,
                 at=time_of(hit.at),
-                author=hit.author,
-                why=wire(hit.why),  # type: ignore[arg-type] # a struct's form is an object
+                why=wire(hit.why),
                 sources=list(hit.sources),
             )
             for hit in found
@@ -168,21 +165,11 @@ async def list_episodes(
     )
     return Page(
         items=[
-            EpisodeView(
-                id=episode.id,
-                session=episode.session,
-                subject=episode.subject,
-                agent=episode.agent,
-                first=episode.first,
-                last=episode.last,
+            view_of(
+                EpisodeView,
+                episode,
                 started_at=time_of(episode.started_at),
                 ended_at=time_of(episode.ended_at),
-                by=episode.by,
-                title=episode.title,
-                summary=episode.summary,
-                messages=episode.messages,
-                turns=episode.turns,
-                tool_calls=episode.tool_calls,
             )
             for episode in found[:limit]
         ],
@@ -219,13 +206,10 @@ def _session_of(entry: str) -> str:
 
 
 def _fact(fact: Fact) -> FactView:
-    return FactView(
-        id=fact.id,
-        text=fact.text,
-        subject=fact.subject,
-        agent=fact.agent,
+    return view_of(
+        FactView,
+        fact,
         sources=list(fact.sources),
-        said_by=fact.said_by,
         valid_from=time_or_none(fact.valid_from),
         valid_to=time_or_none(fact.valid_to),
         at=time_of(fact.at),

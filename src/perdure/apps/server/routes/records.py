@@ -22,6 +22,7 @@ from perdure.apps.server.values import (
     UsageView,
     time_of,
 )
+from perdure.apps.server.views import view_of
 from perdure.apps.session_rows import RowFilter, newest_rows
 from perdure.client.store import Store
 from perdure.session.clock import ms_of
@@ -73,17 +74,14 @@ async def search(  # noqa: PLR0913 - each is a filter of its own
     names = {each: (await (await caller.store.open(each)).info()).name for each in streams}
     return Page(
         items=[
-            HitView(
+            view_of(
+                HitView,
+                hit,
                 session=hit.stream,
                 name=names[hit.stream],
                 entry_id=hit.entry,
-                about=hit.about,
-                role=hit.role,
                 at=time_of(hit.at),
-                snippet=hit.snippet,
                 marks=list(hit.marks),
-                score=hit.score,
-                is_on_branch=hit.is_on_branch,
             )
             for hit in seen
         ]
@@ -107,19 +105,7 @@ async def list_tool_calls(
     found = await caller.store.tool_calls(session=session, tool=tool, failed=failed, last=last)
     return Page(
         items=[
-            ToolCallView(
-                id=call.id,
-                session=call.session,
-                entry_id=call.entry_id,
-                name=call.name,
-                input=dict(call.input),
-                output=call.output,
-                success=call.success,
-                outcome=call.outcome,
-                error=call.error,
-                called_at=time_of(call.called_at),
-                duration_ms=call.duration_ms,
-            )
+            view_of(ToolCallView, call, input=dict(call.input), called_at=time_of(call.called_at))
             for call in found
         ]
     )
@@ -143,14 +129,11 @@ async def show_usage(
     caller.require_all()
     return Page(
         items=[
-            UsageView(
-                key=total.key,
-                day=total.day,
-                calls=total.calls,
-                sessions=total.sessions,
+            view_of(
+                UsageView,
+                total,
                 tokens=tokens_of(total.usage),
                 cost_microcents=total.usage.cost_microcents,
-                unpriced_calls=total.unpriced_calls,
             )
             for total in await caller.store.usage(
                 by, daily=daily, since=since, until=until, prices=conversations.runtime.host.prices
@@ -170,14 +153,7 @@ async def show_activity(
     caller.require_all()
     return Page(
         items=[
-            ActivityView(
-                key=total.key,
-                messages=total.messages,
-                turns=total.turns,
-                tool_calls=total.tool_calls,
-                tokens=total.tokens,
-                sessions=total.sessions,
-            )
+            view_of(ActivityView, total)
             for total in await caller.store.activity(by, since=since, until=until)
         ]
     )
@@ -194,15 +170,7 @@ async def list_edits(
         await caller.session(session)
     return Page(
         items=[
-            EditView(
-                path=edit.path,
-                folder=edit.cwd,
-                session=edit.session,
-                entry_id=edit.entry_id,
-                tool=edit.tool,
-                at=time_of(edit.at),
-                edits=edit.edits,
-            )
+            view_of(EditView, edit, folder=edit.cwd, at=time_of(edit.at))
             for edit in await caller.store.edits(session=session, last=last)
         ]
     )

@@ -22,13 +22,14 @@ from perdure.apps.server.values import (
     WorkerView,
     time_of,
 )
+from perdure.apps.server.views import view_of
 from perdure.client.cluster.status import cluster_status
 from perdure.client.retention import apply_retention, retention
 from perdure.client.store import Store
 from perdure.errors import Unsupported
 from perdure.events.wire import wire
 from perdure.session.messages import MediaPart
-from perdure.stores.cluster.protocol import QueueInfo, SharedStore, WorkerInfo
+from perdure.stores.cluster.protocol import SharedStore, WorkerInfo
 
 _OCTETS = "application/octet-stream"
 _SHOWN_AS_IS = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
@@ -44,18 +45,7 @@ _CONTENT_HEADERS = {
 async def show_store(caller: TheCaller) -> StoreView:
     """Show the size and the kind of the store."""
     caller.require_all()
-    info = await caller.store.info()
-    return StoreView(
-        backend=info.backend,
-        namespace=info.namespace,
-        durability=info.durability,
-        streams=info.streams,
-        entries=info.entries,
-        size_bytes=info.size_bytes,
-        payload_bytes=info.payload_bytes,
-        is_encrypted=info.is_encrypted,
-        engine=info.engine,
-    )
+    return view_of(StoreView, await caller.store.info())
 
 
 @get("/store/maintenance")
@@ -83,13 +73,7 @@ async def _retention(store: Store) -> RetentionView | None:
         report = await apply_retention(store, policy, is_dry_run=True)
     except Unsupported:
         return None
-    return RetentionView(
-        max_age_s=policy.max_age_s,
-        max_idle_s=policy.max_idle_s,
-        max_sessions=policy.max_sessions,
-        max_bytes=policy.max_bytes,
-        expiring=len(report.plan.expiring),
-    )
+    return view_of(RetentionView, policy, expiring=len(report.plan.expiring))
 
 
 @post("/store/verify", status_code=200)
@@ -99,9 +83,7 @@ async def verify_store(caller: TheCaller) -> VerifiedView:
     caller.require_all()
     found = await caller.store.verify()
     problems = [cast("dict[str, Any]", wire(problem)) for problem in found.problems]
-    return VerifiedView(
-        is_ok=found.is_ok, streams=found.streams, entries=found.entries, problems=problems
-    )
+    return view_of(VerifiedView, found, problems=problems)
 
 
 @get("/cluster")
@@ -117,34 +99,14 @@ async def show_cluster(caller: TheCaller) -> ClusterView:
     return ClusterView(
         is_shared=True,
         workers=[_worker_view(each) for each in found.workers if namespace in each.namespaces],
-        queues=[_queue_view(each) for each in found.queues],
+        queues=[view_of(QueueView, each, served_by=list(each.served_by)) for each in found.queues],
         counts=dict(found.counts),
     )
 
 
 def _worker_view(worker: WorkerInfo) -> WorkerView:
-    return WorkerView(
-        id=worker.id,
-        owner=worker.owner,
-        version=worker.version,
-        agents=list(worker.agents) if len(worker.namespaces) == 1 else [],
-        slots=worker.slots,
-        running=worker.running,
-        state=worker.state,
-        up_s=worker.up_s,
-        silent_s=worker.silent_s,
-    )
-
-
-def _queue_view(queue: QueueInfo) -> QueueView:
-    return QueueView(
-        agent=queue.agent,
-        waiting=queue.waiting,
-        scheduled=queue.scheduled,
-        running=queue.running,
-        oldest_s=queue.oldest_s,
-        served_by=list(queue.served_by),
-    )
+    agents = list(worker.agents) if len(worker.namespaces) == 1 else []
+    return view_of(WorkerView, worker, agents=agents)
 
 
 @get("/agents")
@@ -153,13 +115,7 @@ async def list_agents(caller: TheCaller, conversations: TheConversations) -> Pag
     agents = conversations.runtime.host.agents
     return Page(
         items=[
-            AgentView(
-                id=agent.id,
-                name=agent.name,
-                description=agent.description,
-                model=agent.model,
-                tools=sorted(agent.registry.names),
-            )
+            view_of(AgentView, agent, tools=sorted(agent.registry.names))
             for id, agent in sorted(agents.items())
             if caller.principal.agent in (None, id)
         ]
