@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from perdure.session.messages import ToolCallPart
-from perdure.tools.approval import content_fact
+from perdure.tools.approval import Ruling, content_fact
 from perdure.tools.bound_facts import bound_of
 from perdure.tools.builtin.catalogue import BUILTIN
-from perdure.tools.permission_check import Ruling, bound_ruling
+from perdure.tools.permission_check import bound_ruling
 from perdure.tools.permissions import Permissions
 from perdure.tools.spec import ToolCall
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 import msgspec
@@ -11,6 +11,7 @@ import msgspec
 from perdure.bounds.short_repr import ShortRepr
 from perdure.errors import ToolError
 from perdure.secrets.mask import mask_secrets, masked_value
+from perdure.session.messages import ToolCallPart
 
 Decision = Literal["run", "ask", "refuse", "examine"]
 """The decision on a tool call. ``examine`` means: first read the data that an approval covers."""
@@ -51,6 +52,35 @@ class Bound(ShortRepr, frozen=True):
     problem: ToolError | None = None
     doubt: Doubt | None = None
     is_hidden: bool = False
+
+
+class Ruling(msgspec.Struct, frozen=True):
+    """The decision on a call, and its reason.
+
+    `text` is the question for the person, or the refusal for the model. `grant` is the permission
+    that the answer "always" would give for the rest of the session; None if there is no such
+    answer. `error_code` is set for refusals. `action` and `preview` (path, command or host) are set
+    for questions. `choices` are the possible answers if they differ from allow, deny and always.
+    `free_in` are the consent modes of a flow in which perdure runs the call without asking. An
+    approval is valid only for the call's arguments and the facts in `bound`. The decision
+    ``examine`` means that `bound` is needed for the decision but was not given.
+    """
+
+    decision: Decision
+    text: str = ""
+    grant: str | None = None
+    error_code: str | None = None
+    action: str | None = None
+    preview: str | None = None
+    choices: tuple[str, ...] = ()
+    free_in: tuple[str, ...] = ()
+    bound: Bound | None = None
+
+
+Judge = Callable[[ToolCallPart, frozenset[str], Bound | None], Ruling]
+"""Decides whether a call may run. Its arguments are the call, the grants of the turn so far, and
+the data that an approval would cover (None if it was not read yet). Pure.
+"""
 
 
 def digest_of(args_hash: str | None, facts: Mapping[str, str] | None) -> str:

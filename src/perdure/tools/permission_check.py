@@ -7,14 +7,14 @@ module decides about approvals. Each approval mode is a `RuleSet`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
 from perdure.errors import PerdureError, ToolDenied, ToolError
 from perdure.secrets.mask import mask_secrets
 from perdure.session.messages import ToolCallPart
-from perdure.tools.approval import Bound, Decision, Doubt
+from perdure.tools.approval import Bound, Decision, Doubt, Judge, Ruling
 from perdure.tools.permissions import ApprovalMode, Permissions
 from perdure.tools.registry import ToolRegistry
 from perdure.tools.spec import Action, Subject, ToolSpec
@@ -51,29 +51,6 @@ RULE_SETS: Mapping[ApprovalMode, RuleSet] = {
 """Maps the approval modes of an agent to rules. An action without a rule is refused."""
 
 
-class Ruling(msgspec.Struct, frozen=True):
-    """The decision on a call, and its reason.
-
-    `text` is the question for the person, or the refusal for the model. `grant` is the permission
-    that the answer "always" would give. `error_code` is set for refusals. `action` and `preview`
-    (path, command or host) are set for questions. `choices` are the possible answers if they differ
-    from allow, deny and always. `free_in` are the consent modes of a flow in which perdure runs the
-    call without asking. An approval is valid only for the call's arguments and the facts in
-    `bound`. The decision ``examine`` means that `bound` is needed for the decision but was not
-    given.
-    """
-
-    decision: Decision
-    text: str = ""
-    grant: str | None = None
-    error_code: str | None = None
-    action: Action | None = None
-    preview: str | None = None
-    choices: tuple[str, ...] = ()
-    free_in: tuple[str, ...] = ()
-    bound: Bound | None = None
-
-
 EXAMINE = Ruling("examine")
 
 
@@ -83,10 +60,6 @@ def effective_args(spec: ToolSpec, args: Mapping[str, object]) -> Mapping[str, o
     if dropped.isdisjoint(args):
         return args
     return {name: value for name, value in args.items() if name not in dropped}
-
-
-Judge = Callable[[ToolCallPart, frozenset[str], Bound | None], Ruling]
-"""Decides on a call. The arguments are the call, the turn's grants, and the data to approve."""
 
 
 def judge_of(

@@ -14,7 +14,6 @@ from perdure.client.clock import Outside
 from perdure.context.tokens import unscaled_around
 from perdure.engine.turns.config import (
     Budget,
-    Judge,
     Limits,
     Link,
     ToolFacts,
@@ -34,6 +33,7 @@ from perdure.models.protocol import ToolDeclaration
 from perdure.secrets.mask import log_failure
 from perdure.session.messages import Usage
 from perdure.stores.access.lazy_modules import Later
+from perdure.tools.approval import Judge
 from perdure.tools.output import output_of
 
 if TYPE_CHECKING:

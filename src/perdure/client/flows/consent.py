@@ -8,15 +8,14 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from perdure.client.inbox.consent import COMMANDS
-from perdure.engine.turns.config import Judge
 from perdure.session.flows.kinds import ConsentMode
 from perdure.session.flows.run import ConsentState
 from perdure.session.messages import ToolCallPart
 from perdure.session.notes import ALLOW_FLOW
-from perdure.tools.approval import Bound
+from perdure.tools.approval import Bound, Judge, Ruling
 from perdure.tools.builtin.catalogue import BUILTIN
 from perdure.tools.commands import NeedsShell, canonical, words_of
-from perdure.tools.permission_check import RuleSet, Ruling, bound_ruling, judge_call
+from perdure.tools.permission_check import RuleSet, bound_ruling, judge_call
 from perdure.tools.permissions import Permissions
 from perdure.tools.registry import ToolRegistry
 from perdure.tools.spec import ToolSpec

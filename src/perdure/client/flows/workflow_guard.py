@@ -12,27 +12,24 @@ from pathlib import Path
 from perdure.engine.flows.files.graph_file import WORKFLOW, drawn_graph
 from perdure.engine.flows.files.required_readings import project_folder
 from perdure.engine.flows.rules.structure import faults_of_edit
-from perdure.engine.turns.config import Judge, PermissionCheck, Runs
 from perdure.errors import ConfigError, InvalidWorkflow, ToolDenied
 from perdure.session.flows.run import FlowState
 from perdure.session.messages import ToolCallPart
-from perdure.tools.approval import Bound
+from perdure.tools.approval import Bound, Judge, Ruling
 from perdure.tools.paths.project_files import text_inside
 
 
 def guard_workflow(judge: Judge, state: Callable[[], FlowState | None]) -> Judge:
     """Wrap `judge` to reject writes that would break the workflow of the flow in `state`."""
 
-    def looked_at(
-        call: ToolCallPart, granted: frozenset[str], bound: Bound | None
-    ) -> PermissionCheck:
+    def looked_at(call: ToolCallPart, granted: frozenset[str], bound: Bound | None) -> Ruling:
         now = state()
         text = None if now is None else _left_by(call, now)
         faults = () if now is None or text is None else _faults(now, text)
         if not faults:
             return judge(call, granted, bound)
         told = f"{call.name}: the flow could not continue with that {WORKFLOW}: {'; '.join(faults)}"
-        return Runs("refuse", told, error_code=ToolDenied.code)
+        return Ruling("refuse", told, error_code=ToolDenied.code)
 
     return looked_at
 

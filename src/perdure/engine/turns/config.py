@@ -6,7 +6,7 @@ The configuration is constant during the turn.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -19,7 +19,7 @@ from perdure.models.retry import RetryPolicy
 from perdure.session.argument_checks import NamedParameters, check_fields
 from perdure.session.ledger import InterruptPolicy, ToolEffect, UnknownPolicy
 from perdure.session.messages import ToolCallPart
-from perdure.tools.approval import Bound, Decision
+from perdure.tools.approval import Bound, Judge, Ruling
 
 QueueModes = Literal["one-at-a-time", "all"]
 
@@ -200,77 +200,9 @@ class Link(msgspec.Struct, frozen=True):
     window_tokens: int | None = None
 
 
-class PermissionCheck(Protocol):
-    """A policy's decision about a tool call (made by `tools.permission_check`).
-
-    `text` is the question to the person, or the reason given to the model. `grant` is the
-    permission that the answer "always" gives for the rest of the session; None if there is no such
-    answer.
-    """
-
-    @property
-    def decision(self) -> Decision:
-        """What happens with the call: run it, never run it, ask a person, or first read `bound`."""
-        ...
-
-    @property
-    def text(self) -> str: ...
-
-    @property
-    def grant(self) -> str | None: ...
-
-    @property
-    def error_code(self) -> str | None: ...
-
-    @property
-    def action(self) -> str | None:
-        """The kind of action that a person is asked to allow, if a person must be asked."""
-        ...
-
-    @property
-    def preview(self) -> str | None:
-        """The path, command or host that is shown to the person who decides about the call."""
-        ...
-
-    @property
-    def choices(self) -> tuple[str, ...]:
-        """The possible answers; empty means "allow", "deny" and, if `grant` is set, "always"."""
-        ...
-
-    @property
-    def free_in(self) -> tuple[str, ...]:
-        """The consent modes of a flow in which the call runs without a question."""
-        ...
-
-    @property
-    def bound(self) -> Bound | None:
-        """The facts to which an approval is bound, in addition to the arguments."""
-        ...
-
-
-Judge = Callable[[ToolCallPart, frozenset[str], Bound | None], PermissionCheck]
-"""Decides whether a call may run. Its arguments are the call, the grants of the turn so far, and
-the facts to which an approval would be bound (None if they were not read yet). Pure.
-"""
-
-
-class Runs(msgspec.Struct, frozen=True):
-    """The decision for an agent without a policy: every tool call runs."""
-
-    decision: Decision = "run"
-    text: str = ""
-    grant: str | None = None
-    error_code: str | None = None
-    action: str | None = None
-    preview: str | None = None
-    choices: tuple[str, ...] = ()
-    free_in: tuple[str, ...] = ()
-    bound: Bound | None = None
-
-
-def runs_all(call: ToolCallPart, granted: frozenset[str], bound: Bound | None) -> PermissionCheck:
+def runs_all(call: ToolCallPart, granted: frozenset[str], bound: Bound | None) -> Ruling:
     """Allow every call."""
-    return Runs()
+    return Ruling("run")
 
 
 class ToolFacts(msgspec.Struct, frozen=True):

@@ -8,12 +8,11 @@ from perdure.client.agents.agent import Agent
 from perdure.client.agents.runtime_services import Host
 from perdure.client.agents.turn_config import InFlow
 from perdure.client.conversation.workspace import Workspace
-from perdure.engine.turns.config import Runs
 from perdure.engine.turns.session_turns import Signals
 from perdure.errors import AgentNotFound
 from perdure.session.ids import StreamId
 from perdure.session.messages import ToolCallPart, user
-from perdure.tools.approval import Bound
+from perdure.tools.approval import Bound, Ruling
 from tests.fakes.chats import MODEL, Stage, calls, says
 
 
@@ -33,8 +32,8 @@ async def test_turns_run_without_chat_and_with_custom_approval_judge() -> None:
         runs.append("note")
         return "noted"
 
-    def refuse(call: ToolCallPart, granted: frozenset[str], bound: Bound | None) -> Runs:
-        return Runs("refuse", "not here", error_code="denied")
+    def refuse(call: ToolCallPart, granted: frozenset[str], bound: Bound | None) -> Ruling:
+        return Ruling("refuse", "not here", error_code="denied")
 
     stage = Stage(says(calls("note")), says("as you like"))
     agent = Agent("helper", model=MODEL, tools=[note])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perdure.context.compaction import should_compact
-from perdure.engine.turns.config import PermissionCheck, ToolFacts, TurnConfig
+from perdure.engine.turns.config import ToolFacts, TurnConfig
 from perdure.engine.turns.rules.budget import intend
 from perdure.engine.turns.rules.chain import next_link, passed_over
 from perdure.engine.turns.rules.questions import args_hash, ask_for_approval
@@ -16,7 +16,7 @@ from perdure.secrets.mask import mask_secrets
 from perdure.session.ledger import ModelCalled, OutputRefused, ToolStarted
 from perdure.session.messages import Message, TextPart, ToolCallPart
 from perdure.session.notes import QueueMode
-from perdure.tools.approval import digest_of
+from perdure.tools.approval import Ruling, digest_of
 
 SIDE_BY_SIDE = 8
 """Maximum number of read-only tools that run at the same time."""
@@ -128,9 +128,7 @@ def start_tools(scribe: Scribe, config: TurnConfig) -> None:
     after_tools(scribe, config)
 
 
-def has_begun(
-    scribe: Scribe, call: ToolCallPart, ruling: PermissionCheck, config: TurnConfig
-) -> bool:
+def has_begun(scribe: Scribe, call: ToolCallPart, ruling: Ruling, config: TurnConfig) -> bool:
     """Start `call` or ask about it, as `ruling` says; return False if the call was refused."""
     if ruling.decision == "refuse":
         code, text = ruling.error_code or ToolDenied.code, ruling.text

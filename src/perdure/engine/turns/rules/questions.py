@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from typing import cast
 
-from perdure.engine.turns.config import PermissionCheck
 from perdure.engine.turns.rules.scribe import Scribe
 from perdure.models.prices import in_dollars
 from perdure.secrets.mask import mask_secrets
@@ -13,7 +12,7 @@ from perdure.session.codec import encode
 from perdure.session.ledger import ToolStarted
 from perdure.session.messages import ToolCallPart
 from perdure.session.notes import Question
-from perdure.tools.approval import digest_of, shown_arguments
+from perdure.tools.approval import Ruling, digest_of, shown_arguments
 
 _SHOWN = 80
 """Maximum characters of the arguments in the text of a question."""
@@ -69,7 +68,7 @@ def approval_digest(question: Question) -> str:
     return digest_of(question.args_hash, question.bound)
 
 
-def ask_for_approval(scribe: Scribe, call: ToolCallPart, ruling: PermissionCheck) -> None:
+def ask_for_approval(scribe: Scribe, call: ToolCallPart, ruling: Ruling) -> None:
     """Ask a person to decide about a call before the call begins, as a policy requires."""
     bound = ruling.bound
     usual = ("allow", "always", "deny") if ruling.grant else ("allow", "deny")

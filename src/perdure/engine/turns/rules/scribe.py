@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from perdure.engine.turns.config import PermissionCheck, TurnConfig
+from perdure.engine.turns.config import TurnConfig
 from perdure.engine.turns.state import TurnState, after, fold
 from perdure.session.codec import Body, body_of, new_side, new_tree, role_in
 from perdure.session.entries import Entry, NewEntry
@@ -27,7 +27,7 @@ from perdure.session.ledger import (
 )
 from perdure.session.messages import Message, ToolCallPart
 from perdure.session.notes import Adopted, Question, Queued, SideBody
-from perdure.tools.approval import Bound
+from perdure.tools.approval import Bound, Ruling
 
 
 def queued_of(entry: Entry) -> Queued:
@@ -75,9 +75,7 @@ class Scribe:
         self._bounds = bounds
         self.entries: list[NewEntry] = []
 
-    def ruling(
-        self, config: TurnConfig, granted: frozenset[str], index: int = 0
-    ) -> PermissionCheck:
+    def ruling(self, config: TurnConfig, granted: frozenset[str], index: int = 0) -> Ruling:
         """Return the policy's decision about a pending call, with the grants in `granted`.
 
         Raises: Unexamined if the facts to which an approval is bound must be read first.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from perdure.engine.turns import inputs
-from perdure.engine.turns.config import PermissionCheck, TurnConfig
+from perdure.engine.turns.config import TurnConfig
 from perdure.engine.turns.rules.budget import lost_usage
 from perdure.engine.turns.rules.outcomes import expire
 from perdure.engine.turns.rules.outcomes import tool_returned as tool_finished
@@ -50,6 +50,7 @@ from perdure.session.ledger import (
 )
 from perdure.session.messages import Message, TextPart, ToolResultPart
 from perdure.session.notes import ALLOWING, Answer, LeafMoved, Question
+from perdure.tools.approval import Ruling
 
 STOPPED_TEXT = "perdure was stopped while the tool ran"
 
@@ -305,7 +306,7 @@ def _start_if_unchanged(scribe: Scribe, question: Question, config: TurnConfig) 
         start_tools(scribe, config)
 
 
-def _facts(ruling: PermissionCheck) -> dict[str, str] | None:
+def _facts(ruling: Ruling) -> dict[str, str] | None:
     return None if ruling.bound is None else dict(ruling.bound.facts)
 
 

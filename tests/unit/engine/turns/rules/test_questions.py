@@ -2,40 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import msgspec
 import pytest
 
 from perdure.engine.turns import inputs
-from perdure.engine.turns.config import PermissionCheck
 from perdure.engine.turns.effects import AwaitAnswer, RunTool, effect_of
 from perdure.engine.turns.rules.questions import args_hash
 from perdure.session.ledger import ToolFinished, ToolStarted
 from perdure.session.messages import ToolCallPart, assistant, tool_call
 from perdure.session.notes import Answer, GrantRevoked, Question
-from perdure.tools.approval import Bound
+from perdure.tools.approval import Bound, Ruling
 from tests.fakes.turn_log import CONFIG, Course
 
 
-class Said(msgspec.Struct, frozen=True):
+class Said(Ruling, frozen=True):
     """A ruling."""
 
-    decision: Literal["run", "ask", "refuse", "examine"]
     text: str = "May it?"
-    grant: str | None = None
-    error_code: str | None = None
-    action: str | None = None
-    preview: str | None = None
-    choices: tuple[str, ...] = ()
-    free_in: tuple[str, ...] = ()
-    bound: Bound | None = None
 
 
 def course_with(*rulings: Said) -> Course:
     """Return a turn whose judge returns ``rulings[n]`` for a call with the argument ``n``."""
 
-    def judge(call: ToolCallPart, granted: frozenset[str], bound: Bound | None) -> PermissionCheck:
+    def judge(call: ToolCallPart, granted: frozenset[str], bound: Bound | None) -> Ruling:
         ruling = rulings[int(str(call.args["n"]))]
         return Said("run") if ruling.grant in granted else ruling
 

@@ -8,13 +8,14 @@ import msgspec
 import pytest
 
 from perdure.engine.turns import inputs
-from perdure.engine.turns.config import Judge, TurnConfig
+from perdure.engine.turns.config import TurnConfig
 from perdure.engine.turns.effects import AwaitAnswer, CallModel, RunTool, effect_of
 from perdure.engine.turns.state import Phase
 from perdure.errors import ModelUnavailable
 from perdure.session.ledger import InterruptPolicy, ModelCalled, ToolFinished, ToolStarted
 from perdure.session.messages import assistant, tool_call
 from perdure.session.notes import Answer, Question
+from perdure.tools.approval import Judge
 from tests.fakes.turn_log import CONFIG, Course
 
 CUT = inputs.Lost(has_begun=True, partial=assistant("So far, so"))
