@@ -57,11 +57,9 @@ class Limits(ShortRepr, frozen=True, metaclass=NamedParameters):
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if min(self.max_turns, self.max_tool_rounds, self.max_correctable_rounds) <= 0:
-            defaults = (MAX_TURNS, MAX_TOOL_ROUNDS, MAX_CORRECTABLE_ROUNDS)
-            asked = (self.max_turns, self.max_tool_rounds, self.max_correctable_rounds)
-            for name, value, default in zip(self.__struct_fields__, asked, defaults, strict=True):
-                msgspec.structs.force_setattr(self, name, value if value > 0 else default)
+        for name, default in zip(self.__struct_fields__, self.__struct_defaults__, strict=True):
+            if getattr(self, name) <= 0:
+                msgspec.structs.force_setattr(self, name, default)
 
     def over(self, below: Limits) -> Limits:
         """Return these limits, with each default value replaced by the limit of `below`."""
