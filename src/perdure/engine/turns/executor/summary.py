@@ -118,7 +118,8 @@ class _SummaryWriting:
     @property
     def usage(self) -> Usage | None:
         """The usage of all model calls for the summary so far."""
-        return _usage_of(self._replies)
+        known = [reply.usage for reply in self._replies if reply.usage is not None]
+        return sum(known[1:], known[0]) if known else None
 
     async def text(self) -> str:
         """Return the text of the compaction. After an overflow, try again with smaller parts.
@@ -238,15 +239,7 @@ async def _ask_hooks(
         return NothingToSummarise()
     if not isinstance(answer, str) or not is_usable_summary(answer):
         return None
-    compaction = Compaction(
-        summary=answer,
-        first_kept=plan.first_kept,
-        tokens_before=plan.tokens_before,
-        reason="hook",
-        read_files=tuple(plan.read_files),
-        modified_files=tuple(plan.modified_files),
-        kept=_kept_count(plan, window),
-    )
+    compaction = _compaction(plan, window, answer, None, "hook")
     return Summarised(_with_frame(compaction, frame))
 
 
@@ -292,8 +285,3 @@ def _measured(
     tokens = request_tokens(build_context(pinned, scale=scale), around, scale)
     compaction = msgspec.structs.replace(summarised.compaction, tokens_after=tokens)
     return msgspec.structs.replace(summarised, compaction=compaction)
-
-
-def _usage_of(replies: list[Message]) -> Usage | None:
-    known = [reply.usage for reply in replies if reply.usage is not None]
-    return sum(known[1:], known[0]) if known else None
