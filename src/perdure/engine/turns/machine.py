@@ -27,6 +27,9 @@ from perdure.tools.approval import Bound
 
 Handler = Callable[[Scribe, Any, TurnConfig], None]
 
+_OPEN = tuple(phase for phase in Phase if phase not in (Phase.IDLE, Phase.FINISHED))
+"""The phases of an open turn, which can be aborted or break in each of them."""
+
 RULES: Mapping[tuple[Phase, type], Handler] = {
     (Phase.IDLE, inputs.Begin): outcomes.begin,
     (Phase.FINISHED, inputs.Begin): outcomes.begin,
@@ -39,24 +42,14 @@ RULES: Mapping[tuple[Phase, type], Handler] = {
     (Phase.ASKING, inputs.Woken): takeover.on_wake,
     (Phase.ASKING, inputs.Expired): takeover.on_wake,
     (Phase.READY, inputs.Woken): takeover.lost_ready,
-    (Phase.READY, inputs.Aborted): outcomes.on_abort,
-    (Phase.READY, inputs.Broken): outcomes.broken,
-    (Phase.CALLING, inputs.Aborted): outcomes.on_abort,
-    (Phase.CALLING, inputs.Broken): outcomes.broken,
-    (Phase.BACKOFF, inputs.Aborted): outcomes.on_abort,
-    (Phase.BACKOFF, inputs.Broken): outcomes.broken,
-    (Phase.RUNNING, inputs.Aborted): outcomes.on_abort,
-    (Phase.RUNNING, inputs.Broken): outcomes.broken,
-    (Phase.UNSETTLED, inputs.Aborted): outcomes.on_abort,
-    (Phase.UNSETTLED, inputs.Broken): outcomes.broken,
-    (Phase.ASKING, inputs.Aborted): outcomes.on_abort,
-    (Phase.ASKING, inputs.Broken): outcomes.broken,
     (Phase.READY, inputs.Lost): takeover.lost_ready,
     (Phase.CALLING, inputs.Lost): takeover.lost_call,
     (Phase.BACKOFF, inputs.Lost): takeover.nothing_lost,
     (Phase.RUNNING, inputs.Lost): takeover.lost_tool,
     (Phase.UNSETTLED, inputs.Lost): takeover.settle,
     (Phase.ASKING, inputs.Lost): takeover.on_wake,
+    **{(phase, inputs.Aborted): outcomes.on_abort for phase in _OPEN},
+    **{(phase, inputs.Broken): outcomes.broken for phase in _OPEN},
 }
 """Maps (phase, input) to the handler. A missing pair is an `InvalidTransition`."""
 
