@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 
@@ -190,13 +191,11 @@ def _after(state: TurnState, entry: Entry) -> TurnState:
     return after(state, entry, body)
 
 
-def _context_recalled(state: TurnState, entry: Entry, body: Body) -> TurnState:
-    assert isinstance(body, ContextRecalled)
+def _context_recalled(state: TurnState, entry: Entry, body: ContextRecalled) -> TurnState:
     return msgspec.structs.replace(state, recalled=body)
 
 
-def _turn_started(state: TurnState, entry: Entry, body: Body) -> TurnState:
-    assert isinstance(body, TurnStarted)
+def _turn_started(state: TurnState, entry: Entry, body: TurnStarted) -> TurnState:
     return TurnState(
         stream=state.stream,
         head=entry.seq,
@@ -217,8 +216,7 @@ def _turn_started(state: TurnState, entry: Entry, body: Body) -> TurnState:
     )
 
 
-def _message(state: TurnState, entry: Entry, body: Body) -> TurnState:
-    assert isinstance(body, Message)
+def _message(state: TurnState, entry: Entry, body: Message) -> TurnState:
     if entry.id == state.awaits:
         calls = body.tool_calls
         return msgspec.structs.replace(
@@ -262,8 +260,7 @@ def _still_pending(pending: tuple[ToolCallPart, ...], results: Message) -> tuple
     return tuple(left)
 
 
-def _model_called(state: TurnState, entry: Entry, body: Body) -> TurnState:
-    assert isinstance(body, ModelCalled)
+def _model_called(state: TurnState, entry: Entry, body: ModelCalled) -> TurnState:
     before = state.open_call
     is_again = before is not None and (before.call, before.link) == (body.call, body.link)
     open_call = OpenCall(
@@ -289,8 +286,7 @@ def _model_called(state: TurnState, entry: Entry, body: Body) -> TurnState:
     )
 
 
-def _model_finished(state: TurnState, entry: Entry, body: Body) -> TurnState:
-    assert isinstance(body, ModelFinished)
+def _model_finished(state: TurnState, entry: Entry, body: ModelFinished) -> TurnState:
     usage = body.usage or Usage()
     call = state.open_call
     is_summary = call is not None and call.purpose == "summary"
@@ -337,26 +333,22 @@ def _renewed_by(call: OpenCall | None, body: ModelFinished) -> frozenset[str]:
     return _one(provider_of(call.model) if body.is_renewed and call is not None else None)
 
 
-def _budget_noted(state: TurnState, entry: Entry, body: Body) -> TurnState:
-    assert isinstance(body, BudgetNoted)
+def _budget_noted(state: TurnState, entry: Entry, body: BudgetNoted) -> TurnState:
     return msgspec.structs.replace(state, is_warned=True)
 
 
-def _output_refused(state: TurnState, entry: Entry, body: Body) -> TurnState:
-    assert isinstance(body, OutputRefused)
+def _output_refused(state: TurnState, entry: Entry, body: OutputRefused) -> TurnState:
     return msgspec.structs.replace(state, refused_answers=state.refused_answers + 1)
 
 
-def _tool_started(state: TurnState, entry: Entry, body: Body) -> TurnState:
-    assert isinstance(body, ToolStarted)
+def _tool_started(state: TurnState, entry: Entry, body: ToolStarted) -> TurnState:
     started = OpenTool(entry.seq, body)
     if state.phase is Phase.RUNNING:
         return msgspec.structs.replace(state, beside=(*state.beside, started))
     return msgspec.structs.replace(state, phase=Phase.RUNNING, open_tool=started, question=None)
 
 
-def _tool_finished(state: TurnState, entry: Entry, body: Body) -> TurnState:
-    assert isinstance(body, ToolFinished)
+def _tool_finished(state: TurnState, entry: Entry, body: ToolFinished) -> TurnState:
     if body.outcome == "unknown" and body.result is None:
         for run in state.beside:
             if entry_id(state.stream, run.seq) == entry.about:
@@ -393,16 +385,14 @@ def _end_reason(started: ToolStarted | None, body: ToolFinished) -> str | None:
     return reason if isinstance(reason, str) else None
 
 
-def _question(state: TurnState, entry: Entry, body: Body) -> TurnState:
-    assert isinstance(body, Question)
+def _question(state: TurnState, entry: Entry, body: Question) -> TurnState:
     if body.topic == PROGRAM:
         return state
     question = PendingQuestion(entry.id, body)
     return msgspec.structs.replace(state, phase=Phase.ASKING, question=question)
 
 
-def _answer(state: TurnState, entry: Entry, body: Body) -> TurnState:
-    assert isinstance(body, Answer)
+def _answer(state: TurnState, entry: Entry, body: Answer) -> TurnState:
     asked = state.question
     if asked is None or asked.id != entry.about or asked.answer is not None:
         return state
@@ -427,35 +417,29 @@ def _one(name: str | None) -> frozenset[str]:
     return frozenset((name,)) if name else frozenset[str]()
 
 
-def _grant_revoked(state: TurnState, entry: Entry, body: Body) -> TurnState:
-    assert isinstance(body, GrantRevoked)
+def _grant_revoked(state: TurnState, entry: Entry, body: GrantRevoked) -> TurnState:
     left = state.granted - _one(body.grant) if body.grant else frozenset[str]()
     return msgspec.structs.replace(state, granted=left)
 
 
-def _on_queued(state: TurnState, entry: Entry, body: Body) -> TurnState:
-    assert isinstance(body, Queued)
+def _on_queued(state: TurnState, entry: Entry, body: Queued) -> TurnState:
     return msgspec.structs.replace(state, queued=(*state.queued, entry))
 
 
-def _on_adopted(state: TurnState, entry: Entry, body: Body) -> TurnState:
-    assert isinstance(body, Adopted)
+def _on_adopted(state: TurnState, entry: Entry, body: Adopted) -> TurnState:
     left = tuple(waiting for waiting in state.queued if waiting.id != entry.about)
     return msgspec.structs.replace(state, queued=left)
 
 
-def _on_interrupted(state: TurnState, entry: Entry, body: Body) -> TurnState:
-    assert isinstance(body, Interrupted)
+def _on_interrupted(state: TurnState, entry: Entry, body: Interrupted) -> TurnState:
     return msgspec.structs.replace(state, partial=body.partial)
 
 
-def _compaction(state: TurnState, entry: Entry, body: Body) -> TurnState:
-    assert isinstance(body, Compaction)
+def _compaction(state: TurnState, entry: Entry, body: Compaction) -> TurnState:
     return msgspec.structs.replace(state, has_compacted=True, context_tokens=body.tokens_after)
 
 
-def _leaf(state: TurnState, entry: Entry, body: Body) -> TurnState:
-    assert isinstance(body, LeafMoved)
+def _leaf(state: TurnState, entry: Entry, body: LeafMoved) -> TurnState:
     return msgspec.structs.replace(state, owes_answer=False, context_tokens=None)
 
 
@@ -463,8 +447,7 @@ def _undone(state: TurnState, entry: Entry, body: Body) -> TurnState:
     return msgspec.structs.replace(state, context_tokens=None)
 
 
-def _turn_finished(state: TurnState, entry: Entry, body: Body) -> TurnState:
-    assert isinstance(body, TurnFinished)
+def _turn_finished(state: TurnState, entry: Entry, body: TurnFinished) -> TurnState:
     return msgspec.structs.replace(
         state,
         phase=Phase.FINISHED,
@@ -476,7 +459,7 @@ def _turn_finished(state: TurnState, entry: Entry, body: Body) -> TurnState:
     )
 
 
-_RULES: Mapping[str, Callable[[TurnState, Entry, Body], TurnState]] = {
+_RULES: Mapping[str, Callable[[TurnState, Entry, Any], TurnState]] = {
     MESSAGE: _message,
     TurnStarted.kind: _turn_started,
     ContextRecalled.kind: _context_recalled,
