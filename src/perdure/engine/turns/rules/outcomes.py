@@ -14,6 +14,7 @@ from perdure.engine.turns.rules.progress import (
     call_for_summary,
     call_model,
     open_call,
+    running_tool,
     start_tools,
     wind_up,
 )
@@ -97,7 +98,6 @@ def on_answer(scribe: Scribe, happened: inputs.Answered, config: TurnConfig) -> 
         stop_reason=message.stop_reason,
         usage=message.usage,
         answer=scribe.ahead() if message.parts else None,
-        model=call.model,
         is_estimated=happened.is_estimated,
         spent=scribe.state.spent.plus(message.usage),
     )
@@ -141,8 +141,7 @@ def tool_returned(scribe: Scribe, happened: inputs.ToolReturned, config: TurnCon
 
 def _record_result(scribe: Scribe, happened: inputs.ToolReturned) -> None:
     """Answer the open call with the result of its tool."""
-    open_tool = scribe.state.open_tool
-    assert open_tool is not None
+    open_tool = running_tool(scribe)
     started = open_tool.started
     is_error = happened.outcome != "ok"
     part = ToolResultPart(
@@ -176,7 +175,15 @@ def call_failed(scribe: Scribe, happened: inputs.CallFailed, config: TurnConfig)
     call = open_call(scribe)
     error = happened.error
     _note_partial(scribe, call, happened.partial)
-    failed = _model_finished(scribe, call, happened, config)
+    failed = ModelFinished(
+        usage=happened.usage,
+        error=error.reason,
+        error_code=error.code,
+        is_estimated=happened.is_estimated,
+        spent=scribe.state.spent.plus(happened.usage),
+        parked_until=parked_until(error, config, scribe.at),
+        is_renewed=happened.is_renewed,
+    )
     if _can_compact(scribe, call, error, config):
         scribe.side(failed, call.seq)
         call_for_summary(scribe, config, call.call)
@@ -192,22 +199,6 @@ def call_failed(scribe: Scribe, happened: inputs.CallFailed, config: TurnConfig)
         said = _continued_message(scribe, happened.partial)
         _close_cut_call(scribe, call, failed, said)
         _end_or_go_without(scribe, call, error, config)
-
-
-def _model_finished(
-    scribe: Scribe, call: OpenCall, happened: inputs.CallFailed, config: TurnConfig
-) -> ModelFinished:
-    error = happened.error
-    return ModelFinished(
-        usage=happened.usage,
-        error=error.reason,
-        error_code=error.code,
-        model=call.model,
-        is_estimated=happened.is_estimated,
-        spent=scribe.state.spent.plus(happened.usage),
-        parked_until=parked_until(error, config, scribe.at),
-        is_renewed=happened.is_renewed,
-    )
 
 
 def _end_or_go_without(
@@ -233,16 +224,14 @@ def _can_compact(scribe: Scribe, call: OpenCall, error: ModelError, config: Turn
 
 def on_summary(scribe: Scribe, happened: inputs.Summarised, config: TurnConfig) -> None:
     """Add the compaction to the branch, and call the model with the reduced context."""
-    call = open_call(scribe)
     finished = ModelFinished(
         stop_reason="stop",
         usage=happened.usage,
         answer=scribe.ahead(),
-        model=call.model,
         is_estimated=happened.is_estimated,
         spent=scribe.state.spent.plus(happened.usage),
     )
-    scribe.side(finished, call.seq)
+    scribe.side(finished, open_call(scribe).seq)
     scribe.tree(happened.compaction)
     call_model(scribe, config)
 
@@ -251,10 +240,9 @@ def nothing_to_summarise(
     scribe: Scribe, happened: inputs.NothingToSummarise, config: TurnConfig
 ) -> None:
     """Call the model with the whole context, because no message can leave it."""
-    call = open_call(scribe)
     reason = "nothing can leave the context"
-    nothing = ModelFinished(error=reason, error_code="nothing_to_compact", model=call.model)
-    scribe.side(nothing, call.seq)
+    nothing = ModelFinished(error=reason, error_code="nothing_to_compact")
+    scribe.side(nothing, open_call(scribe).seq)
     call_model(scribe, config)
 
 
@@ -311,11 +299,8 @@ def broken(scribe: Scribe, happened: inputs.Broken, config: TurnConfig) -> None:
     withdraw_question(scribe, "failed")
     state = scribe.state
     if state.phase is Phase.CALLING:
-        call = open_call(scribe)
-        failed = ModelFinished(
-            error=happened.reason, error_code="internal", model=call.model, spent=state.spent
-        )
-        scribe.side(failed, call.seq)
+        failed = ModelFinished(error=happened.reason, error_code="internal", spent=state.spent)
+        scribe.side(failed, open_call(scribe).seq)
     elif state.open_tool is not None:
         text = "The turn broke while the tool ran; it may have taken effect."
         settle_open(scribe, text)
@@ -331,7 +316,6 @@ def _abort_call(scribe: Scribe, happened: inputs.Aborted) -> None:
         usage=happened.usage,
         error="the turn was aborted",
         error_code="cancelled",
-        model=call.model,
         is_estimated=happened.is_estimated,
         spent=scribe.state.spent.plus(happened.usage),
     )

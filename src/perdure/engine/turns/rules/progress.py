@@ -9,7 +9,7 @@ from perdure.engine.turns.rules.chain import next_link, passed_over
 from perdure.engine.turns.rules.questions import args_hash, ask_for_approval
 from perdure.engine.turns.rules.scribe import Scribe, is_user_message, queued_of
 from perdure.engine.turns.rules.turn_end import finish, settle_call
-from perdure.engine.turns.state import OpenCall, Phase, TurnState
+from perdure.engine.turns.state import OpenCall, OpenTool, Phase, TurnState
 from perdure.errors import ToolDenied
 from perdure.models.stream import malformed_arguments
 from perdure.secrets.mask import mask_secrets
@@ -94,6 +94,13 @@ def open_call(scribe: Scribe) -> OpenCall:
     call = scribe.state.open_call
     assert call is not None
     return call
+
+
+def running_tool(scribe: Scribe) -> OpenTool:
+    """Return the running tool call of the turn, or the one whose outcome is unknown."""
+    run = scribe.state.open_tool
+    assert run is not None
+    return run
 
 
 def is_compaction_due(state: TurnState, config: TurnConfig) -> bool:

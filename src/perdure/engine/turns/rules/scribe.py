@@ -131,7 +131,8 @@ def _sign(body: SideBody, state: TurnState) -> SideBody:
             return replace(body, agent=state.agent)
         case ModelFinished():
             call = state.open_call
-            return replace(body, agent=state.agent, attempt=call.attempt if call else 1)
+            assert call is not None
+            return replace(body, agent=state.agent, model=call.model, attempt=call.attempt)
         case ToolStarted():
             model = state.answer.model if state.answer is not None else None
             return replace(body, agent=state.agent, model=model)

@@ -20,6 +20,7 @@ from perdure.engine.turns.rules.progress import (
     go_on,
     has_begun,
     open_call,
+    running_tool,
     start_beside,
     start_tool,
     start_tools,
@@ -46,6 +47,7 @@ from perdure.session.ledger import (
     InterruptPolicy,
     ModelFinished,
     ToolFinished,
+    ToolOutcome,
     ToolStarted,
 )
 from perdure.session.messages import Message, TextPart, ToolResultPart
@@ -119,49 +121,26 @@ def _go_on_after_cut(scribe: Scribe, policy: InterruptPolicy | str, config: Turn
 
 def tool_returned(scribe: Scribe, happened: inputs.ToolReturned, config: TurnConfig) -> None:
     """Record the result; if the outcome is unknown, apply the tool's ``on_unknown``."""
-    started = scribe.state.open_tool.started if scribe.state.open_tool is not None else None
-    is_stale = happened.error_code == ApprovalStale.code
-    if is_stale and started is not None and started.approved is not None:
-        _ask_again(scribe, started, happened, config)
+    run = running_tool(scribe)
+    started = run.started
+    if happened.error_code == ApprovalStale.code and started.approved is not None:
+        _ask_again(scribe, run, happened, config)
         return
     if happened.outcome != "unknown":
         tool_finished(scribe, happened, config)
         return
-    open_tool = scribe.state.open_tool
-    assert open_tool is not None
-    started = open_tool.started
-    lost = ToolFinished(
-        id=started.id,
-        tool=started.tool,
-        outcome="unknown",
-        succeeded=False,
-        error=happened.error,
-        error_code=happened.error_code,
-        duration_ms=happened.duration_ms,
-    )
-    scribe.side(lost, open_tool.seq)
-    may_repeat = started.on_unknown == "retry" and started.attempt < MAX_LOST_ATTEMPTS
-    if started.on_unknown == "retry" and not may_repeat:
+    _end_run(scribe, run, "unknown", happened)
+    if started.on_unknown == "retry" and started.attempt >= MAX_LOST_ATTEMPTS:
         _tell_unknown(scribe, config)
     else:
         settle(scribe, happened, config)
 
 
 def _ask_again(
-    scribe: Scribe, started: ToolStarted, happened: inputs.ToolReturned, config: TurnConfig
+    scribe: Scribe, run: OpenTool, happened: inputs.ToolReturned, config: TurnConfig
 ) -> None:
     """Ask for approval again, because the approved target changed before the tool could run."""
-    stale = ToolFinished(
-        id=started.id,
-        tool=started.tool,
-        outcome="refused",
-        succeeded=False,
-        error=happened.error,
-        error_code=happened.error_code,
-        duration_ms=happened.duration_ms,
-    )
-    assert scribe.state.open_tool is not None
-    scribe.side(stale, scribe.state.open_tool.seq)
+    _end_run(scribe, run, "refused", happened)
     # Ignore earlier grants: the person who said "always" has not seen this.
     if not has_begun(scribe, scribe.state.pending[0], scribe.ruling(config, _NOTHING), config):
         start_tools(scribe, config)
@@ -169,9 +148,7 @@ def _ask_again(
 
 def lost_tool(scribe: Scribe, happened: inputs.Lost, config: TurnConfig) -> None:
     """Apply ``on_unknown`` to a tool that ran when the process died: its outcome is unknown."""
-    open_tool = scribe.state.open_tool
-    assert open_tool is not None
-    _record_lost(scribe, open_tool)
+    _record_lost(scribe, running_tool(scribe))
     settle(scribe, happened, config)
 
 
@@ -183,22 +160,30 @@ def _drop_beside(scribe: Scribe) -> None:
 
 def _record_lost(scribe: Scribe, run: OpenTool) -> None:
     """Record the end of the tool run `run` with an unknown outcome."""
-    lost = ToolFinished(
+    ran_ms = duration_ms(scribe, run)
+    lost = inputs.ToolReturned("", "unknown", STOPPED_TEXT, "unknown_outcome", ran_ms)
+    _end_run(scribe, run, "unknown", lost)
+
+
+def _end_run(
+    scribe: Scribe, run: OpenTool, outcome: ToolOutcome, returned: inputs.ToolReturned
+) -> None:
+    """Record the end of `run` without a result for the model."""
+    ended = ToolFinished(
         id=run.started.id,
         tool=run.started.tool,
-        outcome="unknown",
+        outcome=outcome,
         succeeded=False,
-        error=STOPPED_TEXT,
-        error_code="unknown_outcome",
-        duration_ms=duration_ms(scribe, run),
+        error=returned.error,
+        error_code=returned.error_code,
+        duration_ms=returned.duration_ms,
     )
-    scribe.side(lost, run.seq)
+    scribe.side(ended, run.seq)
 
 
 def settle(scribe: Scribe, happened: inputs.Lost | inputs.ToolReturned, config: TurnConfig) -> None:
     """Apply the tool's ``on_unknown`` to a run with an unknown outcome."""
-    open_tool = scribe.state.open_tool
-    assert open_tool is not None
+    open_tool = running_tool(scribe)
     started = open_tool.started
     if isinstance(happened, inputs.Lost):
         _drop_beside(scribe)
@@ -311,8 +296,7 @@ def _facts(ruling: Ruling) -> dict[str, str] | None:
 
 
 def _settle_as_told(scribe: Scribe, answer: Answer, config: TurnConfig) -> None:
-    open_tool = scribe.state.open_tool
-    assert open_tool is not None
+    open_tool = running_tool(scribe)
     started = open_tool.started
     if answer.choice == "retry":
         _run_again(scribe, started, config, is_allowed=True)
