@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any, Protocol
 
 import msgspec
 
@@ -57,69 +58,40 @@ class SourceFormat(msgspec.Struct, frozen=True):
     at_path: Callable[[SourceHeader, Path], SourceHeader] | None = None
 
 
+class _LineFormat(Protocol):
+    """The module of a format that is read line by line."""
+
+    @property
+    def parse(self) -> Parse: ...
+
+    @property
+    def Reader(self) -> Make: ...  # noqa: N802 - a class of the module
+
+    @property
+    def is_record(self) -> Callable[[Fields], bool]: ...
+
+
+def _by_line(title: str, module: _LineFormat, **more: Any) -> SourceFormat:
+    """Return the format of `module`; `more` are further fields of `SourceFormat`."""
+    return SourceFormat(title, module.parse, module.Reader, module.is_record, **more)
+
+
 FORMATS: Mapping[Format, SourceFormat] = {
-    pi_words.FORMAT: SourceFormat("pi", pi.parse, pi.Reader, pi.is_record),
-    qwen_code.FORMAT: SourceFormat(
-        "Qwen Code", qwen_code.parse, qwen_code.Reader, qwen_code.is_record
+    pi_words.FORMAT: _by_line("pi", pi),
+    qwen_code.FORMAT: _by_line("Qwen Code", qwen_code),
+    claude_code.FORMAT: _by_line("Claude Code", claude_code, at_path=claude_code.at_path),
+    codex.FORMAT: _by_line("Codex", codex, at_path=codex.at_path),
+    gemini_cli.FORMAT: _by_line("Gemini CLI", gemini_cli),
+    copilot_cli.FORMAT: _by_line("Copilot CLI", copilot_cli, at_path=copilot_cli.at_path),
+    kimi_cli.FORMAT: _by_line("Kimi CLI", kimi_cli, at_path=kimi_cli.at_path),
+    operator_words.FORMAT: _by_line("Operator", operator),
+    openhands.FORMAT: _by_line(
+        "OpenHands", openhands, gather=openhands.gather, file_names=(openhands.FILE_NAME,)
     ),
-    claude_code.FORMAT: SourceFormat(
-        "Claude Code",
-        claude_code.parse,
-        claude_code.Reader,
-        claude_code.is_record,
-        at_path=claude_code.at_path,
-    ),
-    codex.FORMAT: SourceFormat(
-        "Codex", codex.parse, codex.Reader, codex.is_record, at_path=codex.at_path
-    ),
-    gemini_cli.FORMAT: SourceFormat(
-        "Gemini CLI", gemini_cli.parse, gemini_cli.Reader, gemini_cli.is_record
-    ),
-    copilot_cli.FORMAT: SourceFormat(
-        "Copilot CLI",
-        copilot_cli.parse,
-        copilot_cli.Reader,
-        copilot_cli.is_record,
-        at_path=copilot_cli.at_path,
-    ),
-    kimi_cli.FORMAT: SourceFormat(
-        "Kimi CLI",
-        kimi_cli.parse,
-        kimi_cli.Reader,
-        kimi_cli.is_record,
-        at_path=kimi_cli.at_path,
-    ),
-    operator_words.FORMAT: SourceFormat(
-        "Operator", operator.parse, operator.Reader, operator.is_record
-    ),
-    openhands.FORMAT: SourceFormat(
-        "OpenHands",
-        openhands.parse,
-        openhands.Reader,
-        openhands.is_record,
-        gather=openhands.gather,
-        file_names=(openhands.FILE_NAME,),
-    ),
-    amp.FORMAT: SourceFormat(
-        "Amp",
-        amp.parse,
-        amp.Reader,
-        amp.is_record,
-        gather=amp.gather,
-        file_names=(amp.FILE_NAME,),
-    ),
-    goose.FORMAT: SourceFormat(
-        "Goose",
-        goose.parse,
-        goose.Reader,
-        goose.is_record,
-        database=goose.DATABASE,
-        at_path=goose.at_path,
-    ),
-    cursor.FORMAT: SourceFormat(
-        "Cursor", cursor.parse, cursor.Reader, cursor.is_record, database=cursor.DATABASE
-    ),
-    zed.FORMAT: SourceFormat("Zed", zed.parse, zed.Reader, zed.is_record, database=zed.DATABASE),
+    amp.FORMAT: _by_line("Amp", amp, gather=amp.gather, file_names=(amp.FILE_NAME,)),
+    goose.FORMAT: _by_line("Goose", goose, database=goose.DATABASE, at_path=goose.at_path),
+    cursor.FORMAT: _by_line("Cursor", cursor, database=cursor.DATABASE),
+    zed.FORMAT: _by_line("Zed", zed, database=zed.DATABASE),
     aider.FORMAT: SourceFormat(
         "Aider",
         aider.parse,
