@@ -9,6 +9,7 @@ only that path and its labels, without the stored copy of the imported file.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 import msgspec
 
@@ -35,20 +36,19 @@ async def bundle_of(store: SessionStore, stream: StreamId) -> Bundle:
     own = await store.entries(stream)
     aliases = await store.aliases(stream)
     if state.header.fork is None:
-        blobs = await _blobs(store, own)
+        blobs = tuple((await blobs_of(store, own)).values())
         header = msgspec.structs.replace(state.header, received=0)
         return Bundle(header, tuple(own), aliases, blobs)
     return await _of_fork(store, state, state.header.fork, own, aliases)
 
 
-async def _blobs(store: SessionStore, entries: Sequence[Entry]) -> tuple[bytes, ...]:
-    found: list[bytes] = []
+async def blobs_of(store: SessionStore, entries: Sequence[Entry]) -> dict[str, bytes]:
+    """Return the blobs that `entries` name, by their names and in order."""
+    found: dict[str, bytes] = {}
     for name in blob_names(entries):
-        try:
-            found.append(await store.blob(name))
-        except EntryNotFound:
-            continue  # a text that only looks like the name of a blob
-    return tuple(found)
+        with suppress(EntryNotFound):  # a text that only looks like the name of a blob
+            found[name] = await store.blob(name)
+    return found
 
 
 async def _of_fork(
@@ -77,7 +77,8 @@ async def _of_fork(
     names.update(aliases)
     known = {alias: ids[entry] for alias, entry in names.items() if entry in ids}
     stored = {new: old for old, new in ids.items()}
-    return Bundle(header, entries, known, await _blobs(store, entries), stored)
+    blobs = tuple((await blobs_of(store, entries)).values())
+    return Bundle(header, entries, known, blobs, stored)
 
 
 async def _origins(store: SessionStore, fork: ForkPoint | None) -> list[StreamState]:

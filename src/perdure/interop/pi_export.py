@@ -20,12 +20,12 @@ from perdure.codecs.pi.codec import PI
 from perdure.codecs.pi.words import BASH, FORMAT, LEAF_MARKER, MOST_HEADER_BYTES, VERSION
 from perdure.codecs.protocol import WriteContext
 from perdure.codecs.shared_keys import ROOT
-from perdure.errors import EntryNotFound
 from perdure.interop.aliases import foreign_ids, known_items
+from perdure.interop.bundle import blobs_of
 from perdure.interop.formats.bundles import models_in_force, standing_of
 from perdure.interop.formats.items import IMPORT
 from perdure.interop.formats.losses import HALF, MEDIUM, OUTSIDE, UNDONE, Losses, difference_text
-from perdure.interop.formats.native import Bundle, blob_names
+from perdure.interop.formats.native import Bundle
 from perdure.interop.formats.pi import migration, reader
 from perdure.interop.formats.record_lines import RecordLines, changed_labels
 from perdure.interop.reports import Exported
@@ -107,12 +107,7 @@ async def _session(store: SessionStore, stream: StreamId) -> _Session:
     notes = await store.notes(stream, _NOTES)
     own = await store.entries(stream)
     aliases = await foreign_ids(store, dict.fromkeys(e.stream for e in [*tree, *own]))
-    blobs: dict[str, bytes] = {}
-    for name in blob_names([*tree, *notes]):
-        try:
-            blobs[name] = await store.blob(name)
-        except EntryNotFound:
-            continue  # a text that only looks like the name of a blob
+    blobs = await blobs_of(store, [*tree, *notes])
     return _Session(state, own, tree, notes, aliases, blobs)
 
 
