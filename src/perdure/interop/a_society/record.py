@@ -12,8 +12,8 @@ from pathlib import Path
 
 import msgspec
 
-from perdure.bounds.limits import limits
-from perdure.errors import ConfigError, LimitExceeded
+from perdure.bounds.limits import require_within
+from perdure.errors import ConfigError
 from perdure.tools.paths.project_files import read_inside
 
 RECORD = "record"
@@ -45,8 +45,7 @@ def read_record(folder: Path, names: Iterable[str] | None = None) -> RecordFiles
     left_out: dict[str, str] = {}
     size = 0
     for number, name in enumerate(sorted(_names(folder) if names is None else set(names)), 1):
-        if number > limits().import_folders:
-            raise LimitExceeded(str(folder), "import_folders", limits().import_folders)
+        require_within("import_folders", number, str(folder))
         if names is None and Path(name).name.startswith("."):
             left_out[name] = f"{folder / name}: its name begins with a dot"
             continue
@@ -56,8 +55,7 @@ def read_record(folder: Path, names: Iterable[str] | None = None) -> RecordFiles
             left_out[name] = str(error)
             continue
         size += len(files[name])
-        if size > limits().import_file_bytes:
-            raise LimitExceeded(str(folder), "import_file_bytes", limits().import_file_bytes)
+        require_within("import_file_bytes", size, str(folder))
     return RecordFiles(files, left_out)
 
 
@@ -69,8 +67,7 @@ def _names(folder: Path) -> Iterator[str]:
     seen = 0
     for place, folders, names in os.walk(folder):
         seen += len(folders) + len(names)
-        if seen > limits().import_folders:
-            raise LimitExceeded(str(folder), "import_folders", limits().import_folders)
+        require_within("import_folders", seen, str(folder))
         hidden = [name for name in folders if name.startswith(".")]
         folders[:] = [name for name in folders if name not in hidden]
         for name in (*hidden, *names):
