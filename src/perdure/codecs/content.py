@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import cast
 
-from perdure.codecs.fields import Fields, fields_of
+from perdure.codecs.fields import Fields, fields_of, name_in, object_in, text_in
+from perdure.codecs.lines import read_line
 from perdure.codecs.media import Media, unknown_part
 from perdure.session.messages import (
     MediaPart,
@@ -68,6 +69,17 @@ def call_of(call_id: str | None, name: str | None, arguments: Fields | None) -> 
     if call_id is None or name is None:
         return None
     return ToolCallPart(call_id, name, arguments or {})
+
+
+def chat_call(item: object) -> Part:
+    """Convert a tool call of OpenAI's chat API; without an id or a name, it is an unknown part."""
+    fields = fields_of(item) or {}
+    function = object_in(fields, "function") or {}
+    written = text_in(function, "arguments") or ""
+    arguments = fields_of(read_line(written.encode(errors="replace")).value) if written else {}
+    arguments = {"input": written} if arguments is None else arguments
+    call = call_of(name_in(fields, "id"), name_in(function, "name"), arguments)
+    return unknown_part(item) if call is None else call
 
 
 def result_of(

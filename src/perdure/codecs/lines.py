@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
 import msgspec
@@ -70,6 +70,20 @@ def lines_of(content: bytes) -> Iterator[Line]:
         number += 1
         yield Line(number, offset, content[offset:end], found >= 0)
         offset = end + 1
+
+
+def pieces_at(content: bytes, pieces: Iterable[msgspec.Raw]) -> Iterator[Line]:
+    """Yield the location and the content of each piece of the JSON document `content`."""
+    offset, number = 0, 1
+    for piece in pieces:
+        written = bytes(piece)
+        found = content.find(written, offset)
+        if found < 0:  # the pieces are in another order
+            found, offset, number = content.index(written), 0, 1
+        number += content.count(b"\n", offset, found)
+        yield Line(number, found, written)
+        offset = found + len(written)
+        number += written.count(b"\n")
 
 
 def read_line(content: bytes) -> ReadLine:

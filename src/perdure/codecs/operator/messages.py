@@ -10,15 +10,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import cast
 
-from perdure.codecs.fields import (
-    Fields,
-    fields_of,
-    flag_in,
-    list_in,
-    name_in,
-    object_in,
-    text_in,
-)
+from perdure.codecs.content import call_of
+from perdure.codecs.fields import Fields, fields_of, flag_in, list_in, name_in, object_in, text_in
 from perdure.codecs.media import Media, unknown_part
 from perdure.codecs.operator.words import NAME, STOP_REASONS, TOKENS
 from perdure.codecs.shared_keys import usage_in
@@ -30,7 +23,6 @@ from perdure.session.messages import (
     Role,
     TextPart,
     ThinkingPart,
-    ToolCallPart,
     ToolResultPart,
 )
 
@@ -136,10 +128,8 @@ def _audio(fields: Fields, media: Media) -> tuple[Part, ...] | None:
 
 
 def _tool_call(fields: Fields, _media: Media) -> tuple[Part, ...] | None:
-    call_id, name = name_in(fields, "id"), name_in(fields, "name")
-    if call_id is None or name is None:
-        return None
-    return (ToolCallPart(call_id, name, object_in(fields, "args") or {}),)
+    call = call_of(name_in(fields, "id"), name_in(fields, "name"), object_in(fields, "args"))
+    return None if call is None else (call,)
 
 
 def _tool_result(fields: Fields, _media: Media) -> tuple[Part, ...] | None:

@@ -9,27 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from perdure.codecs.content import parts_of, result_of
-from perdure.codecs.fields import (
-    Fields,
-    fields_of,
-    flag_in,
-    name_in,
-    number_in,
-    object_in,
-    text_in,
-)
+from perdure.codecs.content import call_of, parts_of, result_of
+from perdure.codecs.fields import Fields, fields_of, flag_in, name_in, number_in, object_in, text_in
 from perdure.codecs.media import Media
 from perdure.codecs.pi.words import BASH, STOP_REASONS, TOKENS
 from perdure.codecs.shared_keys import model_name, usage_in
 from perdure.session.kinds import CustomMessage
-from perdure.session.messages import (
-    Message,
-    Part,
-    TextPart,
-    ThinkingPart,
-    ToolCallPart,
-)
+from perdure.session.messages import Message, Part, TextPart, ThinkingPart
 
 usage_of = partial(usage_in, tokens=TOKENS)
 """Reads the reported usage; returns None if nothing was counted, as for an interrupted call."""
@@ -121,7 +107,8 @@ def _known_part(fields: Fields, media: Media) -> Part | None:
         case "thinking":
             return _thinking(fields)
         case "toolCall":
-            return _tool_call(fields)
+            args = object_in(fields, "arguments")
+            return call_of(text_in(fields, "id"), name_in(fields, "name"), args)
         case "image":
             return media.part(text_in(fields, "data"), name_in(fields, "mimeType"))
         case _:
@@ -130,13 +117,6 @@ def _known_part(fields: Fields, media: Media) -> Part | None:
 
 def _thinking(fields: Fields) -> ThinkingPart:
     return ThinkingPart(text_in(fields, "thinking") or "", is_redacted=flag_in(fields, "redacted"))
-
-
-def _tool_call(fields: Fields) -> ToolCallPart | None:
-    call_id, name = text_in(fields, "id"), name_in(fields, "name")
-    if call_id is None or name is None:
-        return None
-    return ToolCallPart(call_id, name, object_in(fields, "arguments") or {})
 
 
 def _summary(fields: Fields, _media: Media) -> CustomMessage | None:

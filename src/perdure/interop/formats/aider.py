@@ -107,9 +107,7 @@ class _Reader:
 
     def finish(self) -> ParsedSource:
         """Return the parsed source."""
-        told = {item.number for item in self.draft.items}
-        lines = (line for line in lines_of(self._content) if not line.is_blank)
-        self.draft.header_lines += [line.number for line in lines if line.number not in told]
+        self.draft.count_header_lines()
         return self.draft.finish(SourceHeader(created_at=self._at), self._leaf)
 
     def _texts(self) -> list[_Text]:

@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from perdure.codecs.content import answer_of, call_of, parts_of, result_of
+from perdure.codecs.content import answer_of, chat_call, parts_of, result_of
 from perdure.codecs.fields import Fields, fields_of, list_in, name_in, object_in, text_in, time_in
-from perdure.codecs.lines import Line, lines_of, read_line
+from perdure.codecs.lines import Line, lines_of, pieces_at, read_line
 from perdure.codecs.media import Media, unknown_part
 from perdure.interop.formats.claude_code.messages import known_part
 from perdure.interop.formats.items import ItemBody, ParsedSource, SourceHeader, named_by_path
@@ -97,11 +96,9 @@ class _Reader:
         if isinstance(document, _Document):
             self._id = document.id
             document = document.messages
-        for line in _places(self._content, document):
+        for line in pieces_at(self._content, document):
             self._take(line)
-        told = {item.number for item in self.draft.items}
-        lines = (line.number for line in lines_of(self._content) if not line.is_blank)
-        self.draft.header_lines += [number for number in lines if number not in told]
+        self.draft.count_header_lines()
 
     def read_lines(self) -> None:
         """Read a message from each line."""
@@ -126,18 +123,6 @@ class _Reader:
         self._leaf = self.draft.add_chain(record, bodies, self._leaf, "message")
 
 
-def _places(content: bytes, pieces: list[msgspec.Raw]) -> Iterator[Line]:
-    """Yield the location and the content of each piece of the document."""
-    offset, number = 0, 1
-    for piece in pieces:
-        written = bytes(piece)
-        found = content.index(written, offset)
-        number += content.count(b"\n", offset, found)
-        yield Line(number, found, written)
-        offset = found + len(written)
-        number += written.count(b"\n")
-
-
 def _has_content(fields: Fields) -> bool:
     content = fields.get("content")
     return isinstance(content, str | list) or (
@@ -159,7 +144,7 @@ def _bodies_of(fields: Fields, media: Media) -> list[ItemBody]:
         result = result_of(call_id, parts, is_error=False, name=name_in(fields, "name"))
         return [Message("tool", (result,))]
     if role == "assistant":
-        calls = [_call(each) for each in list_in(fields, "tool_calls") or ()]
+        calls = [chat_call(each) for each in list_in(fields, "tool_calls") or ()]
         if (old := object_in(fields, _OLD_CALL)) is not None:
             calls.append(unknown_part({_OLD_CALL: old}))
         return [answer_of((*parts, *calls))]
@@ -171,17 +156,6 @@ def _bodies_of(fields: Fields, media: Media) -> list[ItemBody]:
     elif role != "user":
         bodies.append(CustomMessage(f"{FORMAT}:{role}", said, is_displayed=False))
     return bodies
-
-
-def _call(item: object) -> Part:
-    """Convert a tool call; a call without an id or a name becomes an unknown part, unchanged."""
-    fields = fields_of(item) or {}
-    function = object_in(fields, "function") or {}
-    written = text_in(function, "arguments") or ""
-    arguments = fields_of(read_line(written.encode(errors="replace")).value) if written else {}
-    arguments = {"input": written} if arguments is None else arguments
-    call = call_of(name_in(fields, "id"), name_in(function, "name"), arguments)
-    return unknown_part(item) if call is None else call
 
 
 def _part(fields: Fields, media: Media) -> Part | None:

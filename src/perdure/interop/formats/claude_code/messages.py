@@ -7,15 +7,8 @@ tool's result. Signatures, encrypted reasoning and the display form of tool resu
 
 from __future__ import annotations
 
-from perdure.codecs.content import parts_of, result_of
-from perdure.codecs.fields import (
-    Fields,
-    counts_in,
-    flag_in,
-    name_in,
-    object_in,
-    text_in,
-)
+from perdure.codecs.content import call_of, parts_of, result_of
+from perdure.codecs.fields import Fields, counts_in, flag_in, name_in, object_in, text_in
 from perdure.codecs.media import Media
 from perdure.session.messages import (
     MediaPart,
@@ -112,20 +105,15 @@ def known_part(fields: Fields, media: Media) -> Part | None:
         case "redacted_thinking":
             return ThinkingPart("", is_redacted=True)
         case "tool_use":
-            return _tool_call(fields)
+            return call_of(
+                name_in(fields, "id"), name_in(fields, "name"), object_in(fields, "input")
+            )
         case "tool_result":
             return _tool_result(fields, media)
         case "image" | "document":
             return _media(fields, media)
         case _:
             return None
-
-
-def _tool_call(fields: Fields) -> ToolCallPart | None:
-    call_id, name = name_in(fields, "id"), name_in(fields, "name")
-    if call_id is None or name is None:
-        return None
-    return ToolCallPart(call_id, name, object_in(fields, "input") or {})
 
 
 def _media(fields: Fields, media: Media) -> MediaPart | None:

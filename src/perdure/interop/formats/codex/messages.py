@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from perdure.codecs.content import parts_of, result_of
+from perdure.codecs.content import call_of, parts_of, result_of
 from perdure.codecs.fields import (
     Fields,
     count_in,
@@ -27,15 +27,7 @@ from perdure.codecs.lines import read_line
 from perdure.codecs.media import Media
 from perdure.session.codec import encode
 from perdure.session.kinds import CustomMessage
-from perdure.session.messages import (
-    Message,
-    Part,
-    TextPart,
-    ThinkingPart,
-    ToolCallPart,
-    ToolResultPart,
-    Usage,
-)
+from perdure.session.messages import Message, Part, TextPart, ThinkingPart, ToolResultPart, Usage
 
 Body = Message | CustomMessage
 
@@ -180,10 +172,8 @@ def _tool_search_call(item: Fields, _media: Media) -> Message | None:
 
 
 def _call(item: Fields, name: str | None, args: Fields) -> Message | None:
-    call_id = name_in(item, "call_id") or name_in(item, "id")
-    if name is None or call_id is None:
-        return None
-    return Message("assistant", (ToolCallPart(call_id, name, args),))
+    call = call_of(name_in(item, "call_id") or name_in(item, "id"), name, args)
+    return None if call is None else Message("assistant", (call,))
 
 
 def _output(item: Fields, media: Media) -> Message | None:

@@ -28,12 +28,7 @@ from perdure.codecs.fields import (
 )
 from perdure.codecs.lines import Line, ReadLine
 from perdure.codecs.shared_keys import model_name
-from perdure.interop.formats.codex.messages import (
-    READ_ITEMS,
-    body_of,
-    retained_of,
-    usage_of,
-)
+from perdure.interop.formats.codex.messages import READ_ITEMS, body_of, retained_of, usage_of
 from perdure.interop.formats.handover import handover_in
 from perdure.interop.formats.items import Item, ItemBody, ParsedSource, SourceHeader
 from perdure.interop.formats.sources.parse_state import Record, SourceDraft
@@ -155,7 +150,7 @@ class Reader:
         """Return the parsed source."""
         header = self._header
         if header is None:
-            return self.draft.headless(self.leaf, self.cwd)
+            return self.draft.finish(None, self.leaf, self.cwd)
         parent = _spawning(header)
         handover = handover_in(header)
         if handover is not None and str(handover.id) != name_in(header, "id"):

@@ -26,15 +26,10 @@ from perdure.codecs.fields import (
     time_in,
 )
 from perdure.codecs.lines import Line, ReadLine, read_line
-from perdure.interop.formats.databases.row_lines import (
-    DatabaseFormat,
-    json_in,
-    row_line,
-    table_of,
-)
-from perdure.interop.formats.items import ItemBody, ParsedSource, SourceHeader
+from perdure.interop.formats.databases.row_lines import DatabaseFormat, json_in, row_line, table_of
+from perdure.interop.formats.items import ItemBody, SourceHeader
 from perdure.interop.formats.sources.database import Database, Row
-from perdure.interop.formats.sources.parse_state import Record, SourceDraft
+from perdure.interop.formats.sources.parse_state import Record
 from perdure.interop.formats.sources.reader import LineReader, whole_parser
 from perdure.session.messages import (
     Message,
@@ -45,7 +40,7 @@ from perdure.session.messages import (
     ToolResultPart,
     Usage,
 )
-from perdure.session.notes import ImportedRecord, SessionInfoChanged
+from perdure.session.notes import ImportedRecord
 
 FORMAT: Final = "cursor"
 PROVIDER = "cursor"
@@ -133,11 +128,6 @@ def is_record(fields: Fields) -> bool:
 class Reader(LineReader):
     """Reads a chat and adds its items to `draft`."""
 
-    def __init__(self, draft: SourceDraft) -> None:
-        super().__init__(draft)
-        self._leaf: int | None = None
-        self._chat: Fields | None = None
-
     def take(self, line: Line, reading: ReadLine) -> None:
         """Read one line."""
         fields = fields_of(reading.value) if reading.is_json else None
@@ -149,49 +139,42 @@ class Reader(LineReader):
         value = fields_of(json_in(row, "value"))
         if value is None:
             self.draft.report_malformed(line, "its value is not a JSON object")
-            self.draft.add(Record(line, fields), ImportedRecord(FORMAT, _TABLE), self._leaf)
+            self.draft.add(Record(line, fields), ImportedRecord(FORMAT, _TABLE), self.leaf.node)
         elif key.startswith(_CHAT):
             self._take_chat(line, key.removeprefix(_CHAT), value)
         else:
             record = Record(line, fields, key or None, at=time_in(value, "createdAt"))
             self._take_message(record, value, 0)
 
-    def finish(self) -> ParsedSource:
-        """Return the parsed source."""
-        chat = self._chat
-        if chat is None:
-            return self.draft.headless(self._leaf)
+    def _take_chat(self, line: Line, id: str, chat: Fields) -> None:
+        self.draft.header_lines.append(line.number)
+        created_at = time_in(chat, "createdAt")
         address = object_in(object_in(chat, "workspaceIdentifier") or {}, "uri") or {}
-        described = SourceHeader(
-            session=name_in(chat, "composerId"),
-            created_at=time_in(chat, "createdAt"),
+        self.header = self.header or SourceHeader(
+            session=name_in(chat, "composerId") or id or None,
+            created_at=created_at,
             cwd=name_in(address, "fsPath"),
             metadata={name: chat[name] for name in _METADATA if chat.get(name) is not None},
             is_saved_whole=True,  # the row of the chat changes with every message
         )
-        return self.draft.finish(described, self._leaf)
-
-    def _take_chat(self, line: Line, id: str, chat: Fields) -> None:
-        self.draft.header_lines.append(line.number)
-        self._chat = self._chat or {**chat, "composerId": name_in(chat, "composerId") or id}
         ordinal = 0
         for each in list_in(chat, "conversation") or ():  # of earlier versions
             message = fields_of(each) or {}
             record = Record(line, message, at=time_in(message, "createdAt"))
             ordinal = self._take_message(record, message, ordinal)
-        title = (name_in(chat, "name") or "").strip()
-        if title:
-            record = Record(line, chat, at=time_in(chat, "createdAt"))
-            self.draft.add(record, SessionInfoChanged(title=title), None, ordinal=ordinal)
+        record = Record(line, chat, at=created_at)
+        self.draft.add_title(record, name_in(chat, "name"), ordinal=ordinal)
 
     def _take_message(self, record: Record, message: Fields, ordinal: int) -> int:
         """Add the items of `message`, numbered from `ordinal`; return the next free number."""
         bodies = _bodies_of(message, record.id or str(ordinal))
         if not bodies:
-            self.draft.add(record, ImportedRecord(FORMAT, "bubble"), self._leaf, ordinal=ordinal)
+            self.draft.add(
+                record, ImportedRecord(FORMAT, "bubble"), self.leaf.node, ordinal=ordinal
+            )
             return ordinal + 1
         for number, body in enumerate(bodies, ordinal):
-            self._leaf = self.draft.add(record, body, self._leaf, ordinal=number)
+            self.leaf.node = self.draft.add(record, body, self.leaf.node, ordinal=number)
         return ordinal + len(bodies)
 
 

@@ -31,13 +31,8 @@ from perdure.codecs.fields import (
 )
 from perdure.codecs.lines import Line, ReadLine
 from perdure.codecs.media import Media, unknown_part
-from perdure.interop.formats.databases.row_lines import (
-    DatabaseFormat,
-    json_in,
-    row_line,
-    table_of,
-)
-from perdure.interop.formats.items import ItemBody, ParsedSource, SourceHeader
+from perdure.interop.formats.databases.row_lines import DatabaseFormat, json_in, row_line, table_of
+from perdure.interop.formats.items import ItemBody, SourceHeader
 from perdure.interop.formats.sources.database import Database
 from perdure.interop.formats.sources.parse_state import Record, SourceDraft
 from perdure.interop.formats.sources.reader import LineReader, whole_parser
@@ -50,7 +45,7 @@ from perdure.session.messages import (
     ToolCallPart,
     ToolResultPart,
 )
-from perdure.session.notes import ImportedRecord, SessionInfoChanged
+from perdure.session.notes import ImportedRecord
 
 FORMAT: Final = "goose"
 
@@ -118,8 +113,6 @@ class Reader(LineReader):
 
     def __init__(self, draft: SourceDraft) -> None:
         super().__init__(draft)
-        self._leaf: int | None = None
-        self._header: Fields | None = None
         self._has_hidden = False  # the model no longer gets the messages before
 
     def take(self, line: Line, reading: ReadLine) -> None:
@@ -144,31 +137,21 @@ class Reader(LineReader):
             case None:
                 self.draft.report_malformed(line, _FOREIGN)
             case table:
-                self.draft.add(record, ImportedRecord(FORMAT, table), self._leaf)
-
-    def finish(self) -> ParsedSource:
-        """Return the parsed source."""
-        header = self._header
-        if header is None:
-            return self.draft.headless(self._leaf)
-        kind = name_in(header, "session_type")
-        described = SourceHeader(
-            session=name_in(header, "id"),
-            created_at=time_in(header, "created_at"),
-            cwd=name_in(header, "working_dir"),
-            metadata={name: header[name] for name in _METADATA if header.get(name) is not None},
-            is_subagent=kind == "sub_agent",
-            is_saved_whole=True,  # the row of the session changes with every message
-        )
-        return self.draft.finish(described, self._leaf)
+                self.draft.add(record, ImportedRecord(FORMAT, table), self.leaf.node)
 
     def _take_header(self, record: Record, fields: Fields) -> None:
         self.draft.header_lines.append(record.line.number)
-        self._header = self._header or fields
-        title = (name_in(fields, "name") or name_in(fields, "description") or "").strip()
-        if title:
-            record.at = time_in(fields, "created_at")
-            self.draft.add(record, SessionInfoChanged(title=title), None)
+        record.at = time_in(fields, "created_at")
+        self.header = self.header or SourceHeader(
+            session=name_in(fields, "id"),
+            created_at=record.at,
+            cwd=name_in(fields, "working_dir"),
+            metadata={name: fields[name] for name in _METADATA if fields.get(name) is not None},
+            is_subagent=name_in(fields, "session_type") == "sub_agent",
+            is_saved_whole=True,  # the row of the session changes with every message
+        )
+        title = name_in(fields, "name") or name_in(fields, "description")
+        self.draft.add_title(record, title)
 
     def _take_row(self, record: Record, row: Fields) -> None:
         number = row.get("id")
@@ -185,13 +168,13 @@ class Reader(LineReader):
         role = name_in(fields, "role")
         if content is None or role not in ("user", "assistant"):
             self.draft.report_malformed(record.line, "it has no role or no readable content")
-            self.draft.add(record, ImportedRecord(FORMAT, "message"), self._leaf)
+            self.draft.add(record, ImportedRecord(FORMAT, "message"), self.leaf.node)
             return
         is_for_people = flag_in(visible, "userVisible", default=True)
         is_for_model = flag_in(visible, "agentVisible", default=True)
         bodies = self._bodies(role, content, is_only_for_model=is_for_model and not is_for_people)
         self._has_hidden = self._has_hidden or (bool(bodies) and not is_for_model)
-        self._leaf = self.draft.add_chain(record, bodies, self._leaf, "message")
+        self.leaf.node = self.draft.add_chain(record, bodies, self.leaf.node, "message")
 
     def _bodies(
         self, role: str, content: list[object], *, is_only_for_model: bool

@@ -35,13 +35,12 @@ from perdure.codecs.media import Media, unknown_part
 from perdure.errors import FormatError, LimitExceeded
 from perdure.errors.advice import install_of
 from perdure.interop.formats.databases.row_lines import DatabaseFormat
-from perdure.interop.formats.items import ItemBody, ParsedSource, SourceHeader
+from perdure.interop.formats.items import ItemBody, SourceHeader
 from perdure.interop.formats.sources.database import Database
 from perdure.interop.formats.sources.parse_state import Record, SourceDraft
 from perdure.interop.formats.sources.reader import LineReader, whole_parser
 from perdure.session.kinds import Compaction, CustomMessage
 from perdure.session.messages import Message, Part, TextPart, ThinkingPart, ToolResultPart
-from perdure.session.notes import SessionInfoChanged
 
 FORMAT: Final = "zed"
 
@@ -129,8 +128,6 @@ class Reader(LineReader):
 
     def __init__(self, draft: SourceDraft) -> None:
         super().__init__(draft)
-        self._leaf: int | None = None
-        self._header: SourceHeader | None = None
         self._asked = ""  # the last message of a person, and how many messages follow it
         self._following = 0
 
@@ -145,18 +142,12 @@ class Reader(LineReader):
         else:
             self._take_message(line, fields)
 
-    def finish(self) -> ParsedSource:
-        """Return the parsed source."""
-        if self._header is None:
-            return self.draft.headless(self._leaf)
-        return self.draft.finish(self._header, self._leaf)
-
     def _take_thread(self, line: Line, thread: Fields, row: Fields) -> None:
         self.draft.header_lines.append(line.number)
         within = object_in(thread, "subagent_context") or {}
         parent = name_in(row, "parent_id") or name_in(within, "parent_thread_id")
         created = time_in({"at": _beginning_of(thread, row) or row.get("updated_at")}, "at")
-        self._header = self._header or SourceHeader(
+        self.header = self.header or SourceHeader(
             session=name_in(row, "id"),
             created_at=created,
             cwd=_folder_of(thread, row),
@@ -165,10 +156,8 @@ class Reader(LineReader):
             is_subagent=parent is not None,
             is_saved_whole=True,  # the row of the thread changes with every message
         )
-        title = (name_in(row, "summary") or name_in(thread, "title") or "").strip()
-        if title:
-            record = Record(line, thread, at=created)
-            self.draft.add(record, SessionInfoChanged(title=title), None)
+        title = name_in(row, "summary") or name_in(thread, "title")
+        self.draft.add_title(Record(line, thread, at=created), title)
 
     def _take_message(self, line: Line, told: Fields) -> None:
         message: object = told["message"]
@@ -177,7 +166,7 @@ class Reader(LineReader):
         if not fields and message != "Resume":
             self.draft.report_malformed(line, _FOREIGN)
         bodies = list(_bodies_of(message, fields, self.draft.media))
-        self._leaf = self.draft.add_chain(record, bodies, self._leaf, "message")
+        self.leaf.node = self.draft.add_chain(record, bodies, self.leaf.node, "message")
 
     def _id_of(self, message: Fields) -> str:
         """Return the id of `message`.

@@ -29,19 +29,11 @@ from perdure.codecs.fields import (
 from perdure.codecs.lines import Line, ReadLine, read_line
 from perdure.codecs.media import Media
 from perdure.errors import FormatError
-from perdure.interop.formats.items import ItemBody, ParsedSource, SourceHeader
+from perdure.interop.formats.items import ItemBody, SourceHeader
 from perdure.interop.formats.sources.content import Held
-from perdure.interop.formats.sources.parse_state import Record, SourceDraft
+from perdure.interop.formats.sources.parse_state import Record
 from perdure.interop.formats.sources.reader import LineReader, whole_parser
-from perdure.session.messages import (
-    Message,
-    Part,
-    TextPart,
-    ThinkingPart,
-    ToolResultPart,
-    Usage,
-)
-from perdure.session.notes import SessionInfoChanged
+from perdure.session.messages import Message, Part, TextPart, ThinkingPart, ToolResultPart, Usage
 
 FORMAT: Final = "amp"
 FILE_NAME: Final = "T-*.json"
@@ -84,11 +76,6 @@ def is_record(fields: Fields) -> bool:
 class Reader(LineReader):
     """Reads a thread and adds its items to `draft`."""
 
-    def __init__(self, draft: SourceDraft) -> None:
-        super().__init__(draft)
-        self._leaf: int | None = None
-        self._thread: Fields | None = None
-
     def take(self, line: Line, reading: ReadLine) -> None:
         """Read one line."""
         fields = fields_of(reading.value) if reading.is_json else None
@@ -99,27 +86,17 @@ class Reader(LineReader):
         else:
             self._take_message(line, fields_of(fields["message"]))
 
-    def finish(self) -> ParsedSource:
-        """Return the parsed source."""
-        thread = self._thread
-        if thread is None:
-            return self.draft.headless(self._leaf)
-        described = SourceHeader(
+    def _take_thread(self, line: Line, thread: Fields) -> None:
+        self.draft.header_lines.append(line.number)
+        created_at = time_in(thread, "created")
+        self.header = self.header or SourceHeader(
             session=name_in(thread, "id"),
-            created_at=time_in(thread, "created"),
+            created_at=created_at,
             cwd=_folder_of(thread),
             metadata={name: thread[name] for name in _METADATA if thread.get(name) is not None},
             is_saved_whole=True,
         )
-        return self.draft.finish(described, self._leaf)
-
-    def _take_thread(self, line: Line, thread: Fields) -> None:
-        self.draft.header_lines.append(line.number)
-        self._thread = self._thread or thread
-        title = (name_in(thread, "title") or "").strip()
-        if title:
-            record = Record(line, thread, at=time_in(thread, "created"))
-            self.draft.add(record, SessionInfoChanged(title=title), None)
+        self.draft.add_title(Record(line, thread, at=created_at), name_in(thread, "title"))
 
     def _take_message(self, line: Line, message: Fields | None) -> None:
         record = Record(line, message or {})
@@ -129,7 +106,7 @@ class Reader(LineReader):
             record.id = f"message:{number}"
         record.at = time_in(object_in(record.fields, "meta") or {}, "sentAt")
         bodies = _bodies_of(record.fields, self.draft.media)
-        self._leaf = self.draft.add_chain(record, bodies, self._leaf, "message")
+        self.leaf.node = self.draft.add_chain(record, bodies, self.leaf.node, "message")
 
 
 parse = whole_parser(FORMAT, Reader)

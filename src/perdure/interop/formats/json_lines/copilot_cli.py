@@ -27,8 +27,8 @@ from perdure.codecs.fields import (
 )
 from perdure.codecs.lines import Line, ReadLine, read_line
 from perdure.codecs.media import unknown_part
-from perdure.interop.formats.items import ItemBody, ParsedSource, SourceHeader
-from perdure.interop.formats.sources.parent_links import Leaf, Linker
+from perdure.interop.formats.items import ItemBody, SourceHeader
+from perdure.interop.formats.sources.parent_links import Linker
 from perdure.interop.formats.sources.parse_state import Record, SourceDraft
 from perdure.interop.formats.sources.reader import LineReader, whole_parser
 from perdure.session.messages import (
@@ -79,10 +79,7 @@ class Reader(LineReader):
     def __init__(self, draft: SourceDraft) -> None:
         super().__init__(draft)
         self._links = self.linker = Linker(draft, self._place)
-        self._leaf = Leaf()
-        self._start: Fields | None = None
-        self._has_events = False
-        self._has_gap = False
+        self._has_start = False
         self._assets: dict[str, tuple[int, int]] = {}  # the lines with bytes of attachments
         self._media: dict[str, MediaPart] = {}
         self._thought: str | None = None  # of the next answer
@@ -92,32 +89,18 @@ class Reader(LineReader):
         fields = fields_of(reading.value) if reading.is_json else None
         if fields is None:
             self.draft.report_malformed(line, reading.problem or _FOREIGN)
-            self._has_gap = True
+            self._links.has_gap = True
             return
-        self._has_events = True
         kind, data = text_in(fields, "type"), object_in(fields, "data") or {}
-        if self._start is None and kind == "session.start":
-            self._start = data
+        if not self._has_start and kind == "session.start":
+            self._has_start, self.header = True, _header_of(data)
+        self.header = self.header or SourceHeader()
         asset = name_in(data, "assetId")
         if kind == "session.binary_asset" and asset is not None:
             self._assets[asset] = (line.offset, len(line.content))
         own, parent = name_in(fields, "id"), name_in(fields, "parentId")
         record = Record(line, fields, own, parent, at=time_in(fields, "timestamp"))
-        self._has_gap = self._links.link(record, self._leaf.node, has_gap=self._has_gap)
-
-    def finish(self) -> ParsedSource:
-        """Return the parsed source; a session without its first event has no id."""
-        if not self._has_events:
-            return self.draft.headless(self._leaf.node)
-        start = self._start or {}
-        version = name_in(start, "copilotVersion")
-        header = SourceHeader(
-            session=name_in(start, "sessionId"),
-            created_at=time_in(start, "startTime"),
-            cwd=name_in(object_in(start, "context") or {}, "cwd"),
-            metadata={} if version is None else {"version": version},
-        )
-        return self.draft.finish(header, self._leaf.node)
+        self._links.link(record, self.leaf.node)
 
     def _place(self, record: Record, parent: int | None) -> int | None:
         kind = text_in(record.fields, "type") or _UNKNOWN
@@ -126,7 +109,7 @@ class Reader(LineReader):
             self.draft.add(record, ImportedRecord(FORMAT, kind), parent)
             return parent
         node = self.draft.add(record, body, parent)
-        self._leaf.follow(record, node)
+        self.leaf.follow(record, node)
         return node
 
     def _body_of(self, kind: str, fields: Fields) -> ItemBody | None:
@@ -176,6 +159,16 @@ class Reader(LineReader):
 
 
 parse = whole_parser(FORMAT, Reader)
+
+
+def _header_of(start: Fields) -> SourceHeader:
+    version = name_in(start, "copilotVersion")
+    return SourceHeader(
+        session=name_in(start, "sessionId"),
+        created_at=time_in(start, "startTime"),
+        cwd=name_in(object_in(start, "context") or {}, "cwd"),
+        metadata={} if version is None else {"version": version},
+    )
 
 
 def _thin(fields: Fields) -> Message | None:

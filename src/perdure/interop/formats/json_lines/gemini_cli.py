@@ -35,14 +35,7 @@ from perdure.interop.formats.sources.parse_state import Record, SourceDraft
 from perdure.interop.formats.sources.reader import LineReader, whole_parser
 from perdure.session.codec import encode
 from perdure.session.kinds import CustomMessage
-from perdure.session.messages import (
-    Message,
-    Part,
-    TextPart,
-    ThinkingPart,
-    ToolResultPart,
-    Usage,
-)
+from perdure.session.messages import Message, Part, TextPart, ThinkingPart, ToolResultPart, Usage
 from perdure.session.notes import ImportedRecord, LeafMoved, SessionInfoChanged
 
 FORMAT: Final = "gemini-cli"
@@ -80,8 +73,6 @@ class Reader(LineReader):
 
     def __init__(self, draft: SourceDraft) -> None:
         super().__init__(draft)
-        self._leaf: int | None = None
-        self._header: Fields | None = None
         self._cwd: str | None = None
         self._told: dict[str, _Told] = {}
         self._chain: list[_Told] = []  # the messages of the current branch
@@ -112,28 +103,27 @@ class Reader(LineReader):
 
     def finish(self) -> ParsedSource:
         """Return the parsed source."""
-        header = self._header
-        if header is None:
-            return self.draft.headless(self._leaf, self._cwd)
-        described = SourceHeader(
-            session=name_in(header, "sessionId"),
-            created_at=time_in(header, "startTime"),
-            cwd=self._cwd,
-            metadata={name: header[name] for name in _METADATA if header.get(name) is not None},
-            is_subagent=text_in(header, "kind") == "subagent",
-        )
-        return self.draft.finish(described, self._leaf)
+        header = self.header
+        if header is not None:
+            header = msgspec.structs.replace(header, cwd=self._cwd)
+        return self.draft.finish(header, self.leaf.node, self._cwd)
 
     # -- records about the session
 
     def _take_header(self, record: Record) -> None:
-        if self._header is None:
-            self._header = record.fields
-            self.draft.at = time_in(record.fields, "startTime")
+        fields = record.fields
+        if self.header is None:
+            self.draft.at = time_in(fields, "startTime")
             self.draft.header_lines.append(record.line.number)
+            self.header = SourceHeader(
+                session=name_in(fields, "sessionId"),
+                created_at=self.draft.at,
+                metadata={name: fields[name] for name in _METADATA if fields.get(name) is not None},
+                is_subagent=text_in(fields, "kind") == "subagent",
+            )
         else:
             self._note(record, "header")
-        self._replace(record, record.fields)
+        self._replace(record, fields)
 
     def _set(self, record: Record, changes: Fields) -> None:
         title = (text_in(changes, "summary") or "").strip()
@@ -146,10 +136,10 @@ class Reader(LineReader):
     def _rewind(self, record: Record, message: str) -> None:
         told = self._on_chain(message)
         at = 0 if told is None else told.at
-        before = self._leaf
-        self._leaf = self._start_of(at)
+        before = self.leaf.node
+        self.leaf.node = self._start_of(at)
         del self._chain[at:]
-        self.draft.add(record, LeafMoved(None), before, {"target": self._leaf})
+        self.draft.add(record, LeafMoved(None), before, {"target": self.leaf.node})
 
     def _replace(self, record: Record, fields: Fields) -> None:
         """Replace the chain's messages by those in `fields`, from the first difference on."""
@@ -161,14 +151,14 @@ class Reader(LineReader):
         while same < min(len(ids), len(self._chain)) and ids[same] == self._chain[same].id:
             same += 1
         if same < len(self._chain):
-            self._leaf = self._start_of(same)
+            self.leaf.node = self._start_of(same)
             del self._chain[same:]
         for each in found[same:]:
             self._take_message(record, each, is_moved=True)
 
     def _start_of(self, at: int) -> int | None:
         """Return the parent item of the message at index `at` of the chain."""
-        return self._chain[at].before if at < len(self._chain) else self._leaf
+        return self._chain[at].before if at < len(self._chain) else self.leaf.node
 
     def _on_chain(self, message: str) -> _Told | None:
         """Return the state of the message if the message is on the current branch."""
@@ -195,10 +185,12 @@ class Reader(LineReader):
         is_new = told is None or told.digest != digest
         if told is None or is_new:
             if told is not None:
-                self._leaf = told.before
+                self.leaf.node = told.before
                 del self._chain[told.at :]
             record.id = None if own in self._told else own
-            told = self._told[own] = _Told(own, len(self._chain), self._leaf, digest, set(), set())
+            told = self._told[own] = _Told(
+                own, len(self._chain), self.leaf.node, digest, set(), set()
+            )
             self._chain.append(told)
         before = self._ordinal
         if kind == "gemini":
@@ -266,14 +258,16 @@ class Reader(LineReader):
 
     def _add(self, record: Record, body: ItemBody) -> None:
         is_said = isinstance(body, Message | CustomMessage)
-        at = self.draft.add(record, body, self._leaf if is_said else None, ordinal=self._ordinal)
+        at = self.draft.add(
+            record, body, self.leaf.node if is_said else None, ordinal=self._ordinal
+        )
         self._ordinal += 1
         if is_said:
-            self._leaf = at
+            self.leaf.node = at
 
     def _note(self, record: Record, kind: str) -> None:
         """Store `record` as a side entry."""
-        self.draft.add(record, ImportedRecord(FORMAT, kind), self._leaf, ordinal=self._ordinal)
+        self.draft.add(record, ImportedRecord(FORMAT, kind), self.leaf.node, ordinal=self._ordinal)
         self._ordinal += 1
 
 

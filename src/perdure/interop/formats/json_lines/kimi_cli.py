@@ -14,11 +14,11 @@ from typing import Final
 
 import msgspec
 
-from perdure.codecs.content import answer_of, call_of, parts_of, result_of
+from perdure.codecs.content import answer_of, chat_call, parts_of, result_of
 from perdure.codecs.fields import Fields, fields_of, list_in, name_in, object_in, text_in
-from perdure.codecs.lines import Line, ReadLine, read_line
-from perdure.codecs.media import Media, unknown_part
-from perdure.interop.formats.items import ItemBody, ParsedSource, SourceHeader
+from perdure.codecs.lines import Line, ReadLine
+from perdure.codecs.media import Media
+from perdure.interop.formats.items import ItemBody, SourceHeader
 from perdure.interop.formats.sources.parse_state import Record, SourceDraft
 from perdure.interop.formats.sources.reader import LineReader, whole_parser
 from perdure.session.kinds import CustomMessage
@@ -62,7 +62,7 @@ class Reader(LineReader):
 
     def __init__(self, draft: SourceDraft) -> None:
         super().__init__(draft)
-        self._leaf: int | None = None
+        self.header = SourceHeader()  # only the path of the file contains the id
 
     def take(self, line: Line, reading: ReadLine) -> None:
         """Read one line."""
@@ -74,16 +74,9 @@ class Reader(LineReader):
         record = Record(line, fields)
         body = _body_of(role, fields, self.draft.media)
         if body is None:
-            self.draft.add(record, ImportedRecord(FORMAT, role), self._leaf)
+            self.draft.add(record, ImportedRecord(FORMAT, role), self.leaf.node)
         else:
-            self._leaf = self.draft.add(record, body, self._leaf)
-
-    def finish(self) -> ParsedSource:
-        """Return the parsed source.
-
-        The parsed source has no session id; only the path of the file contains the id.
-        """
-        return self.draft.finish(SourceHeader(), self._leaf)
+            self.leaf.node = self.draft.add(record, body, self.leaf.node)
 
 
 parse = whole_parser(FORMAT, Reader)
@@ -109,21 +102,10 @@ def _body_of(role: str, fields: Fields, media: Media) -> ItemBody | None:
 
 
 def _answer(parts: tuple[Part, ...], fields: Fields) -> Message | None:
-    calls = tuple(map(_call, list_in(fields, "tool_calls") or ()))
+    calls = tuple(map(chat_call, list_in(fields, "tool_calls") or ()))
     if not parts and not calls:
         return None
     return answer_of(parts + calls)
-
-
-def _call(item: object) -> Part:
-    """Convert the tool call in `item`; a call without an id or name becomes an unknown part."""
-    fields = fields_of(item) or {}
-    function = object_in(fields, "function") or {}
-    written = text_in(function, "arguments") or ""
-    arguments = fields_of(read_line(written.encode(errors="replace")).value) if written else {}
-    arguments = {"input": written} if arguments is None else arguments
-    call = call_of(name_in(fields, "id"), name_in(function, "name"), arguments)
-    return unknown_part(item) if call is None else call
 
 
 def _part(fields: Fields, media: Media) -> Part | None:

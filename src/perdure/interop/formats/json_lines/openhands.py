@@ -33,8 +33,8 @@ from perdure.codecs.fields import (
 )
 from perdure.codecs.lines import Line, ReadLine, read_line
 from perdure.codecs.media import Media
-from perdure.errors import FormatError, LimitExceeded
-from perdure.interop.formats.items import ItemBody, ParsedSource, SourceHeader
+from perdure.errors import FormatError
+from perdure.interop.formats.items import ItemBody, SourceHeader
 from perdure.interop.formats.sources.content import Held
 from perdure.interop.formats.sources.parse_state import Record, SourceDraft
 from perdure.interop.formats.sources.reader import LineReader, whole_parser
@@ -90,11 +90,9 @@ def gather(path: Path) -> Held:
 
 
 def _event_files(folder: Path) -> list[Path]:
-    most = limits().import_folders
     found: list[tuple[int, Path]] = []
-    for number, file in enumerate(folder.iterdir()):
-        if number >= most:
-            raise LimitExceeded(str(folder), "import_folders", most)
+    for number, file in enumerate(folder.iterdir(), 1):
+        require_within("import_folders", number, str(folder))
         named = _EVENT_FILE.fullmatch(file.name)
         if named:
             found.append((int(named[1]), file))
@@ -128,8 +126,6 @@ class Reader(LineReader):
 
     def __init__(self, draft: SourceDraft) -> None:
         super().__init__(draft)
-        self._leaf: int | None = None
-        self._header: Fields | None = None
         self._nodes: dict[str, int] = {}  # event -> item
         self._order: list[int] = []  # these items
 
@@ -140,18 +136,14 @@ class Reader(LineReader):
             self.draft.report_malformed(line, reading.problem or _FOREIGN)
         elif fields.get("program") == FORMAT:
             self.draft.header_lines.append(line.number)
-            self._header = self._header or object_in(fields, "conversation")
+            header = object_in(fields, "conversation")
+            if header is not None and self.header is None:
+                self.header = SourceHeader(
+                    name_in(header, "id"), cwd=name_in(header, "working_dir")
+                )
         else:
             own = name_in(fields, "id")
             self._take_event(Record(line, fields, own, at=time_in(fields, "timestamp")))
-
-    def finish(self) -> ParsedSource:
-        """Return the parsed source."""
-        header = self._header
-        if header is None:
-            return self.draft.headless(self._leaf)
-        described = SourceHeader(session=name_in(header, "id"), cwd=name_in(header, "working_dir"))
-        return self.draft.finish(described, self._leaf)
 
     def _take_event(self, record: Record) -> None:
         kind, fields = text_in(record.fields, "kind") or "", record.fields
@@ -159,16 +151,16 @@ class Reader(LineReader):
         if summary is not None:
             kept = self._kept_after(texts_in(fields, "forgotten_event_ids"))
             marker = Compaction(summary, reason="import")
-            self._leaf = self.draft.add(record, marker, self._leaf, {"first_kept": kept})
+            self.leaf.node = self.draft.add(record, marker, self.leaf.node, {"first_kept": kept})
             return
         body = _body_of(kind, fields, self.draft.media)
         if body is None:
-            self.draft.add(record, ImportedRecord(FORMAT, kind), self._leaf)
+            self.draft.add(record, ImportedRecord(FORMAT, kind), self.leaf.node)
             return
-        self._leaf = self.draft.add(record, body, self._leaf)
+        node = self.leaf.node = self.draft.add(record, body, self.leaf.node)
         if record.id is not None:
-            self._nodes[record.id] = self._leaf
-            self._order.append(self._leaf)
+            self._nodes[record.id] = node
+            self._order.append(node)
 
     def _kept_after(self, forgotten: Iterable[str]) -> int | None:
         """Return the first item after the last of the `forgotten` events; None if none follows."""

@@ -22,9 +22,9 @@ from perdure.codecs.fields import (
 )
 from perdure.codecs.lines import Line, ReadLine
 from perdure.codecs.media import Media
-from perdure.interop.formats.items import ItemBody, ParsedSource, SourceHeader
+from perdure.interop.formats.items import ItemBody, SourceHeader
 from perdure.interop.formats.json_lines.gemini_cli import part_of
-from perdure.interop.formats.sources.parent_links import Leaf, Linker
+from perdure.interop.formats.sources.parent_links import Linker
 from perdure.interop.formats.sources.parse_state import Record, SourceDraft
 from perdure.interop.formats.sources.reader import LineReader, whole_parser
 from perdure.session.messages import Message, Part, ToolResultPart, Usage
@@ -53,37 +53,23 @@ class Reader(LineReader):
     def __init__(self, draft: SourceDraft) -> None:
         super().__init__(draft)
         self._links = self.linker = Linker(draft, self._place)
-        self._leaf = Leaf()
-        self._first: Fields | None = None
-        self._has_gap = False
 
     def take(self, line: Line, reading: ReadLine) -> None:
         """Read one line."""
         fields = fields_of(reading.value) if reading.is_json else None
         if fields is None or name_in(fields, "type") is None:
             self.draft.report_malformed(line, reading.problem or _FOREIGN)
-            self._has_gap = True
+            self._links.has_gap = True
             return
-        if self._first is None:
-            names = ("sessionId", "timestamp", "cwd", "version")
-            self._first = {name: fields[name] for name in names if name in fields}
-        own, parent = name_in(fields, "uuid"), name_in(fields, "parentUuid")
-        record = Record(line, fields, own, parent, at=time_in(fields, "timestamp"))
-        self._has_gap = self._links.link(record, self._leaf.node, has_gap=self._has_gap)
-
-    def finish(self) -> ParsedSource:
-        """Return the parsed source."""
-        first = self._first
-        if first is None:
-            return self.draft.headless(self._leaf.node)
-        version = name_in(first, "version")
-        header = SourceHeader(
-            session=name_in(first, "sessionId"),
-            created_at=time_in(first, "timestamp"),
-            cwd=name_in(first, "cwd"),
+        at, version = time_in(fields, "timestamp"), name_in(fields, "version")
+        self.header = self.header or SourceHeader(
+            session=name_in(fields, "sessionId"),
+            created_at=at,
+            cwd=name_in(fields, "cwd"),
             metadata={} if version is None else {"version": version},
         )
-        return self.draft.finish(header, self._leaf.node)
+        own, parent = name_in(fields, "uuid"), name_in(fields, "parentUuid")
+        self._links.link(Record(line, fields, own, parent, at=at), self.leaf.node)
 
     def _place(self, record: Record, parent: int | None) -> int | None:
         kind = text_in(record.fields, "type") or ""
@@ -93,7 +79,7 @@ class Reader(LineReader):
             self.draft.add(record, ImportedRecord(FORMAT, name), parent)
             return parent
         node = self.draft.add(record, body, parent)
-        self._leaf.follow(record, node)
+        self.leaf.follow(record, node)
         return node
 
 

@@ -9,21 +9,12 @@ Source: anomalyco/opencode of spring 2026 (1.x), ``cli/cmd/export.ts`` and
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
 
-from perdure.codecs.fields import (
-    Fields,
-    fields_of,
-    flag_in,
-    list_in,
-    name_in,
-    object_in,
-    time_in,
-)
-from perdure.codecs.lines import Line, lines_of, read_line
+from perdure.codecs.fields import Fields, fields_of, flag_in, list_in, name_in, object_in, time_in
+from perdure.codecs.lines import Line, lines_of, pieces_at, read_line
 from perdure.interop.formats.handover import Handover, handover_in
 from perdure.interop.formats.items import ItemBody, ParsedSource, SourceHeader
 from perdure.interop.formats.opencode.ids import is_id_of
@@ -37,7 +28,7 @@ from perdure.interop.formats.sources.content import Held
 from perdure.interop.formats.sources.parse_state import Progress, Record, SourceDraft
 from perdure.session.kinds import Compaction, Custom
 from perdure.session.messages import Message
-from perdure.session.notes import ImportedRecord, SessionInfoChanged
+from perdure.session.notes import ImportedRecord
 
 FORMAT: Final = "opencode"
 _BEGINNING = re.compile(rb'\s*\{\s*"info"\s*:\s*\{')
@@ -86,31 +77,16 @@ class _Reader:
 
     def take(self, document: _Document) -> None:
         """Read the whole document."""
-        places = self._places([document.info, *document.messages])
+        places = pieces_at(self._content, [document.info, *document.messages])
         info = next(places)
         self._info = _fields_in(info)
         self._take_info(info)
         for line in places:
             self._take_message(line)
 
-    def _places(self, pieces: list[msgspec.Raw]) -> Iterator[Line]:
-        """Yield the location and the content of each piece of the document."""
-        offset, number = 0, 1
-        for piece in pieces:
-            written = bytes(piece)
-            found = self._content.find(written, offset)
-            if found < 0:  # the messages precede the session
-                found, offset, number = self._content.index(written), 0, 1
-            number += self._content.count(b"\n", offset, found)
-            yield Line(number, found, written)
-            offset = found + len(written)
-            number += written.count(b"\n")
-
     def _take_info(self, line: Line) -> None:
-        title = (name_in(self._info, "title") or "").strip()
-        if title:
-            record = Record(line, self._info, at=_created_at(self._info))
-            self.draft.add(record, SessionInfoChanged(title=title), None)
+        record = Record(line, self._info, at=_created_at(self._info))
+        self.draft.add_title(record, name_in(self._info, "title"))
 
     def _take_message(self, line: Line) -> None:
         fields = _fields_in(line)
@@ -171,9 +147,7 @@ class _Reader:
     def finish(self) -> ParsedSource:
         """Return the parsed source."""
         info = self._info
-        told = {item.number for item in self.draft.items}
-        lines = (line for line in lines_of(self._content) if not line.is_blank)
-        self.draft.header_lines += [line.number for line in lines if line.number not in told]
+        self.draft.count_header_lines()
         parent = name_in(info, "parentID")
         described = SourceHeader(
             session=name_in(info, "id"),

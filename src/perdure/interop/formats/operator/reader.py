@@ -26,10 +26,10 @@ from perdure.codecs.media import Media
 from perdure.codecs.operator.bodies import said_by
 from perdure.codecs.operator.messages import message_of, meta_of
 from perdure.codecs.operator.words import FORMAT, HEADERS, VERSION
-from perdure.interop.formats.items import ParsedSource, SourceHeader
-from perdure.interop.formats.sources.parent_links import Leaf, Linker, MessageFields
+from perdure.interop.formats.items import SourceHeader
+from perdure.interop.formats.sources.parent_links import Linker, MessageFields
 from perdure.interop.formats.sources.parse_state import Record, SourceDraft
-from perdure.interop.formats.sources.reader import whole_parser
+from perdure.interop.formats.sources.reader import LineReader, whole_parser
 from perdure.session.notes import ImportedRecord, LeafMoved
 
 LEGACY_HEADER = "metadata"
@@ -49,32 +49,37 @@ _RECORD_TYPES = frozenset(
 )
 
 
-class Reader:
+class Reader(LineReader):
     """Reads an Operator session and adds its items to `draft`."""
 
     def __init__(self, draft: SourceDraft) -> None:
-        self.draft = draft
-        self.linker = Linker(self.draft, self._place)
-        self.leaf = Leaf()
-        self.instead = None  # the records name their parents
-        self._header: Fields | None = None
+        super().__init__(draft)
+        self.links = self.linker = Linker(draft, self._place)
         self._is_legacy = False
-        self._has_gap = False
         self._digests: dict[str, int] = {}
 
     def take(self, line: Line, reading: ReadLine) -> None:
         """Read one line."""
         if not reading.is_json:
-            self._take_broken(line, reading.problem or "")
+            has_ids = line.is_ended and not self._is_legacy
+            ids = _BROKEN.match(line.content) if has_ids else None
+            self.draft.report_malformed(line, reading.problem or "")
+            self.links.link_broken(line, ids, self.leaf.node)
             return
         fields = fields_of(reading.value)
         kind = None if fields is None else name_in(fields, "type")
         if fields is None or (kind is None and "role" not in fields):
             self.draft.report_malformed(line, "it is not a record of an Operator session")
-            self._has_gap = True
-        elif kind in HEADER_TYPES and self._header is None:
-            self._header = fields
+            self.links.has_gap = True
+        elif kind in HEADER_TYPES and self.header is None:
             self._is_legacy = kind == LEGACY_HEADER
+            self.header = SourceHeader(
+                session=name_in(fields, "id"),
+                created_at=seconds_in(fields, "timestamp") or time_in(fields, "created_at"),
+                cwd=name_in(fields, "cwd"),
+                metadata={name: fields[name] for name in _METADATA if fields.get(name) is not None},
+                is_saved_whole=self._is_legacy,
+            )
             self.draft.header_lines.append(line.number)
             self.draft.check_version(line, number_in(fields, "version"), VERSION)
         elif kind is None:
@@ -84,23 +89,11 @@ class Reader:
 
     def take_plain(self, fields: Fields, number: int, offset: int, length: int) -> bool:
         """Fast path: add a message whose parent was read before; return False for other records."""
-        node = self.linker.add_message(fields, "parent_id", (number, offset, length), _read_message)
+        node = self.links.add_message(fields, "parent_id", (number, offset, length), _read_message)
         if node is None:
             return False
         self.leaf.follow_line(number, node)
-        self._has_gap = False
         return True
-
-    def _take_broken(self, line: Line, problem: str) -> None:
-        self.draft.report_malformed(line, problem)
-        ids = None
-        if line.is_ended and not self._is_legacy:
-            ids = _BROKEN.match(line.content)
-        if ids is None:
-            self._has_gap = True
-            return
-        own, parent = (None if name is None else name.decode() for name in ids.groups())
-        self._link(Record(line, {}, own, parent))
 
     def _take_record(self, line: Line, fields: Fields, kind: str) -> None:
         record = Record(line, fields, name_in(fields, "id"), name_in(fields, "parent_id"))
@@ -108,35 +101,18 @@ class Reader:
         if kind in HEADER_TYPES:
             record.id = None
             self.draft.warn("header", f"line {line.number}: a second header, stored without effect")
-        self._link(record)
+        self.links.link(record, self.leaf.node)
 
     def _take_legacy(self, line: Line, message: Fields) -> None:
         fields: Fields = {"type": "message", "message": message, "meta": message.get("meta")}
         record = Record(line, fields, name_in(message, "id") or self._name_line(line))
         record.at = seconds_in(message, "timestamp")
-        self.linker.add_below(record, self.leaf.node)
+        self.links.add_below(record, self.leaf.node)
 
     def _name_line(self, line: Line) -> str:
         digest = hashlib.sha256(line.content).hexdigest()[:24]
         number = self._digests[digest] = self._digests.get(digest, 0) + 1
         return f"line-{digest}-{number}"
-
-    def _link(self, record: Record) -> None:
-        self._has_gap = self.linker.link(record, self.leaf.node, has_gap=self._has_gap)
-
-    def finish(self) -> ParsedSource:
-        """Return the parsed source."""
-        header = self._header
-        if header is None:
-            return self.draft.headless(self.leaf.node)
-        described = SourceHeader(
-            session=name_in(header, "id"),
-            created_at=seconds_in(header, "timestamp") or time_in(header, "created_at"),
-            cwd=name_in(header, "cwd"),
-            metadata={name: header[name] for name in _METADATA if header.get(name) is not None},
-            is_saved_whole=self._is_legacy,
-        )
-        return self.draft.finish(described, self.leaf.node)
 
     # -- placing
 
@@ -153,13 +129,13 @@ class Reader:
         if kind is None:
             return self.draft.add(record, record.line.content, parent)
         said = said_by(record.fields, self.draft.media)
-        return self.linker.item(
+        return self.links.item(
             record, said, parent, lambda name, id: self._find_referred(name, id, parent)
         )
 
     def _find_referred(self, name: str, id: str, parent: int | None) -> int | None:
-        node = self.linker.nodes.get(id)
-        if name != "first_kept" or id not in self.linker.nodes:
+        node = self.links.nodes.get(id)
+        if name != "first_kept" or id not in self.links.nodes:
             return node
         if node is not None and self.draft.items[node].alias == id:
             return node
@@ -181,12 +157,12 @@ def _time_of(fields: Fields, message: Fields) -> int | None:
 def _leaf(reader: Reader, record: Record, parent: int | None) -> int | None:
     """Return the item to which the ``leaf`` record `record` moves the leaf."""
     target = name_in(record.fields, "target_id")
-    if target is not None and target not in reader.linker.nodes:
+    if target is not None and target not in reader.links.nodes:
         text = f"line {record.line.number}: the leaf it moves to is not here; it stays"
         reader.draft.warn("leaf", text)
         reader.draft.add(record, ImportedRecord(FORMAT, "leaf"), parent)
         return reader.leaf.node
-    node = None if target is None else reader.linker.nodes[target]
+    node = None if target is None else reader.links.nodes[target]
     reader.draft.add(record, LeafMoved(None), parent, {"target": node})
     return node
 

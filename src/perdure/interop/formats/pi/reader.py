@@ -12,24 +12,16 @@ import re
 from array import array
 from itertools import repeat
 
-from perdure.codecs.fields import (
-    Fields,
-    fields_of,
-    name_in,
-    number_in,
-    object_in,
-    text_in,
-    time_in,
-)
+from perdure.codecs.fields import Fields, fields_of, name_in, number_in, object_in, text_in, time_in
 from perdure.codecs.lines import Line, ReadLine
 from perdure.codecs.media import Media
 from perdure.codecs.pi.bodies import said_by
 from perdure.codecs.pi.messages import message_of, nested_usage
 from perdure.codecs.pi.words import FORMAT, VERSION
-from perdure.interop.formats.items import ParsedSource, SourceHeader
-from perdure.interop.formats.sources.parent_links import Leaf, Linker, MessageFields
+from perdure.interop.formats.items import SourceHeader
+from perdure.interop.formats.sources.parent_links import Linker, MessageFields
 from perdure.interop.formats.sources.parse_state import Record, SourceDraft
-from perdure.interop.formats.sources.reader import whole_parser
+from perdure.interop.formats.sources.reader import LineReader, whole_parser
 from perdure.session.notes import SideBody
 
 _BROKEN = re.compile(
@@ -52,33 +44,36 @@ _RECORD_TYPES = frozenset(
 )
 
 
-class Reader:
+class Reader(LineReader):
     """Reads a pi session and adds its items to `draft`."""
 
     def __init__(self, draft: SourceDraft) -> None:
-        self.draft = draft
-        self.linker = Linker(self.draft, self._place)
-        self.instead = None  # the records name their parents
-        self._header: Fields | None = None
+        super().__init__(draft)
+        self.links = self.linker = Linker(draft, self._place)
         # Line and id of every record by the index of version 1, which counts the header.
         self.indexed = array("q")
         self.ids: list[str | None] = []
         self.own = array("q")  # by line number: its item in the tree, or -1
-        self._leaf = Leaf()
-        self._has_gap = False
 
     def take(self, line: Line, reading: ReadLine) -> None:
         """Read one line."""
         if not reading.is_json:
-            self._take_broken(line, reading.problem or "")
+            ids = _BROKEN.match(line.content) if line.is_ended else None
+            self.draft.report_malformed(line, reading.problem or "")
+            self.links.link_broken(line, ids, self.leaf.node)
             return
         fields = fields_of(reading.value)
         kind = None if fields is None else name_in(fields, "type")
         if fields is None or kind is None:
             self.draft.report_malformed(line, "it is not a record of a pi session")
-            self._has_gap = True
-        elif kind == "session" and self._header is None:
-            self._header = fields
+            self.links.has_gap = True
+        elif kind == "session" and self.header is None:
+            self.header = SourceHeader(
+                session=name_in(fields, "id"),
+                created_at=time_in(fields, "timestamp"),
+                cwd=name_in(fields, "cwd"),
+                metadata={name: fields[name] for name in _METADATA if fields.get(name) is not None},
+            )
             self.draft.check_version(line, number_in(fields, "version"), VERSION)
             self.draft.header_lines.append(line.number)
             self._index(line.number, None)
@@ -87,23 +82,13 @@ class Reader:
 
     def take_plain(self, fields: Fields, number: int, offset: int, length: int) -> bool:
         """Fast path: add a message whose parent was read before; return False for other records."""
-        node = self.linker.add_message(fields, "parentId", (number, offset, length), _read_message)
+        node = self.links.add_message(fields, "parentId", (number, offset, length), _read_message)
         if node is None:
             return False
         self._index(number, name_in(fields, "id"))
         self._own_at(number, node)
-        self._leaf.follow_line(number, node)
-        self._has_gap = False
+        self.leaf.follow_line(number, node)
         return True
-
-    def _take_broken(self, line: Line, problem: str) -> None:
-        self.draft.report_malformed(line, problem)
-        ids = _BROKEN.match(line.content) if line.is_ended else None
-        if ids is None:
-            self._has_gap = True
-            return
-        own, parent = (None if name is None else name.decode() for name in ids.groups())
-        self._link(Record(line, {}, own, parent))
 
     def _take_record(self, line: Line, fields: Fields) -> None:
         record = Record(line, fields, name_in(fields, "id"), name_in(fields, "parentId"))
@@ -112,33 +97,17 @@ class Reader:
         if fields["type"] == "session":
             record.id = None
             self.draft.warn("header", f"line {line.number}: a second header, stored without effect")
-        self._link(record)
+        self.links.link(record, self.leaf.node)
 
     def _index(self, number: int, id: str | None) -> None:
         self.indexed.append(number)
         self.ids.append(id)
 
-    def _link(self, record: Record) -> None:
-        self._has_gap = self.linker.link(record, self._leaf.node, has_gap=self._has_gap)
-
-    def finish(self) -> ParsedSource:
-        """Return the parsed source."""
-        header = self._header
-        if header is None:
-            return self.draft.headless(self._leaf.node)
-        described = SourceHeader(
-            session=name_in(header, "id"),
-            created_at=time_in(header, "timestamp"),
-            cwd=name_in(header, "cwd"),
-            metadata={name: header[name] for name in _METADATA if header.get(name) is not None},
-        )
-        return self.draft.finish(described, self._leaf.node)
-
     # -- placing
 
     def _place(self, record: Record, parent: int | None) -> int | None:
         node = self._item(record, parent)
-        self._leaf.follow(record, node)
+        self.leaf.follow(record, node)
         return node
 
     def _item(self, record: Record, parent: int | None) -> int | None:
@@ -147,7 +116,7 @@ class Reader:
             self._own_at(record.line.number, node)
             return node
         said = said_by(record.fields, self.draft.media)
-        node = self.linker.item(
+        node = self.links.item(
             record, said, parent, lambda name, id: self._find_referred(name, id, record, parent)
         )
         if not isinstance(said.body, SideBody) and node is not None:
@@ -164,15 +133,15 @@ class Reader:
 
     def _find_referred(self, name: str, id: str, record: Record, parent: int | None) -> int | None:
         if name != "first_kept":
-            return self.linker.nodes.get(id)
+            return self.links.nodes.get(id)
         number, kept = self._kept_record(record)
         if 0 < number < len(self.own) and self.own[number] >= 0:
             return self.own[number]
-        node = self.linker.nodes.get(kept) if kept else None
+        node = self.links.nodes.get(kept) if kept else None
         if node is not None and self.draft.items[node].alias == kept:
             return node
         # It may name a label: then the part after the label's nearest ancestor is kept.
-        is_known = kept is not None and kept in self.linker.nodes
+        is_known = kept is not None and kept in self.links.nodes
         return self.draft.next_below(node, parent) if is_known else None
 
     def _kept_record(self, record: Record) -> tuple[int, str | None]:

@@ -10,10 +10,12 @@ depend on a file format.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import cast
 
 from perdure.codecs.fields import Fields, object_in
+from perdure.codecs.lines import Line
 from perdure.codecs.media import Media
 from perdure.codecs.protocol import Said
 from perdure.interop.formats.items import Item
@@ -67,6 +69,7 @@ class Linker:
     def __init__(self, draft: SourceDraft, place: Place) -> None:
         self.nodes: dict[str, int | None] = {}
         self.links = 0
+        self.has_gap = False  # unreadable lines came before the next record
         self._draft = draft
         self._place = place
         self._waiting: dict[str, list[Record]] = {}
@@ -107,22 +110,30 @@ class Linker:
         below = self.below(cast("str | None", parent))
         item = Item(body, *place, 0, below, None, at, own, None, None, meta)
         node = self.nodes[own] = self._draft.put(item)
+        self.has_gap = False
         return node
 
-    def link(self, record: Record, leaf: int | None, *, has_gap: bool) -> bool:
+    def link(self, record: Record, leaf: int | None) -> None:
         """Place `record` as `add` does. A record without ids becomes a child of `leaf`.
 
-        If `has_gap` is True (unreadable lines came before the record) and the record's parent is
-        missing, `leaf` becomes the parent. Returns True if `has_gap` is True and the record is not
-        placed yet.
+        If unreadable lines came before the record and its parent is missing, `leaf` becomes the
+        parent.
         """
-        if has_gap:
+        if self.has_gap:
             record.fallback = leaf
         if record.id is None and record.parent is None:
             self.add_below(record, leaf)
         else:
             self.add(record)
-        return has_gap and not record.is_placed
+        self.has_gap = self.has_gap and not record.is_placed
+
+    def link_broken(self, line: Line, ids: re.Match[bytes] | None, leaf: int | None) -> None:
+        """Link the unreadable `line` by its id and its parent's id, if these are readable."""
+        if ids is None:
+            self.has_gap = True
+            return
+        own, parent = (None if name is None else name.decode() for name in ids.groups())
+        self.link(Record(line, {}, own, parent), leaf)
 
     def add(self, record: Record) -> None:
         """Place `record`, now or as soon as its parent is placed."""

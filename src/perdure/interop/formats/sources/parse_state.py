@@ -12,18 +12,12 @@ import msgspec
 from perdure.codecs.fields import Fields, fields_of
 from perdure.codecs.lines import Line, read_line
 from perdure.codecs.media import Media
-from perdure.interop.formats.items import (
-    Item,
-    ItemBody,
-    Malformed,
-    ParsedSource,
-    SourceHeader,
-)
+from perdure.interop.formats.items import Item, ItemBody, Malformed, ParsedSource, SourceHeader
 from perdure.interop.formats.sources.content import Content, Held, lines_in
 from perdure.interop.formats.sources.outline import Items, Outline, Whole
 from perdure.session.kinds import TreeBody
 from perdure.session.messages import Message
-from perdure.session.notes import ImportedRecord
+from perdure.session.notes import ImportedRecord, SessionInfoChanged
 
 Progress = Callable[[int, int], None]
 """A callback that is called now and then with the number of bytes read, and the total number."""
@@ -81,6 +75,12 @@ class SourceDraft:
             self.lines = line.number
             if line.is_blank:
                 self.take_blank(line.number)
+
+    def count_header_lines(self) -> None:
+        """Count the lines without an item as header lines, after all items were added."""
+        told = {item.number for item in self.items}
+        lines = (line for line in lines_in(self.content) if not line.is_blank)
+        self.header_lines += [line.number for line in lines if line.number not in told]
 
     def take_blank(self, number: int) -> None:
         """Count the blank line `number`."""
@@ -191,6 +191,11 @@ class SourceDraft:
             leaf = self.add(record, body, leaf, ordinal=ordinal)
         return leaf
 
+    def add_title(self, record: Record, title: str | None, *, ordinal: int = 0) -> None:
+        """Add an item that sets the title of the session, unless `title` is blank."""
+        if title := (title or "").strip():
+            self.add(record, SessionInfoChanged(title=title), None, ordinal=ordinal)
+
     def put(self, item: Item) -> int:
         """Fast path of `add`: add the complete `item`, and return its position."""
         if item.at is None:
@@ -209,16 +214,16 @@ class SourceDraft:
             following, leaf = leaf, self.items[leaf].parent
         return following if leaf == ancestor else None
 
-    def headless(self, leaf: int | None, cwd: str | None = None) -> ParsedSource:
-        """Return the parsed source for a file without a header, with a warning.
+    def finish(
+        self, header: SourceHeader | None, leaf: int | None, cwd: str | None = None
+    ) -> ParsedSource:
+        """Return the parsed source, with a warning if it has no header and only the folder `cwd`.
 
         Call this method after the whole source was read.
         """
-        self.warn("header", "it has no header: no session id, no working directory")
-        return self.finish(SourceHeader(cwd=cwd), leaf)
-
-    def finish(self, header: SourceHeader, leaf: int | None) -> ParsedSource:
-        """Return the parsed source. Call this method after the whole source was read."""
+        if header is None:
+            self.warn("header", "it has no header: no session id, no working directory")
+            header = SourceHeader(cwd=cwd)
         items = self.items
         return ParsedSource(
             format=self.format,

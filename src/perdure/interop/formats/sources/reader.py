@@ -13,10 +13,10 @@ import msgspec
 
 from perdure.codecs.fields import Fields
 from perdure.codecs.lines import Line, ReadLine, plain_fields, read_line
-from perdure.interop.formats.items import Item, ParsedSource
+from perdure.interop.formats.items import Item, ParsedSource, SourceHeader
 from perdure.interop.formats.sources.content import Content, Held, batches_in
 from perdure.interop.formats.sources.outline import Items, Outline, PassingItems, Whole
-from perdure.interop.formats.sources.parent_links import Linker
+from perdure.interop.formats.sources.parent_links import Leaf, Linker
 from perdure.interop.formats.sources.parse_state import Progress, SourceDraft
 
 
@@ -72,7 +72,8 @@ class Reader(Protocol):
 class LineReader:
     """A reader without a fast path.
 
-    A subclass that sets no `linker` reads the records as one chain.
+    A subclass that sets no `linker` reads the records as one chain. `leaf` is the end of the
+    conversation so far, and `header` describes the session once its line was read.
     """
 
     linker: Linker | None = None
@@ -80,10 +81,16 @@ class LineReader:
 
     def __init__(self, draft: SourceDraft) -> None:
         self.draft = draft
+        self.leaf = Leaf()
+        self.header: SourceHeader | None = None
 
-    def take_plain(self, _fields: Fields, _number: int, _offset: int, _length: int) -> bool:
+    def take_plain(self, _fields: Fields, _number: int, _offset: int, _length: int, /) -> bool:
         """Return False, because this reader has no fast path."""
         return False
+
+    def finish(self) -> ParsedSource:
+        """Return the parsed source; a source without a header has no session id."""
+        return self.draft.finish(self.header, self.leaf.node)
 
 
 Make = Callable[[SourceDraft], Reader]
