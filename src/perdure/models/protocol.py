@@ -6,7 +6,8 @@ is a `perdure.errors.ModelError`; its class alone decides the engine's next step
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Annotated, Literal, Protocol
 
 import msgspec
@@ -124,3 +125,19 @@ class ModelClient(Protocol):
         MalformedResponse), before the first delta or between deltas.
         """
         ...
+
+
+@asynccontextmanager
+async def streaming(
+    models: ModelClient, request: ModelRequest
+) -> AsyncGenerator[AsyncIterator[Delta]]:
+    """Yield the deltas of a model call.
+
+    Leaving the ``async with`` block ends the call, even while the answer arrives.
+    """
+    deltas = models.stream(request)
+    try:
+        yield deltas
+    finally:
+        if isinstance(deltas, AsyncGenerator):
+            await deltas.aclose()

@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 from perdure.client.cluster.runner import cluster_of, priority_of
 from perdure.client.conversation.agent_binding import model_of
 from perdure.errors import PerdureError, StoreUnavailable, TurnSuspended
-from perdure.models.protocol import Delta, ModelClient, ModelInfo, ModelRequest
+from perdure.models.protocol import Delta, ModelClient, ModelInfo, ModelRequest, streaming
 from perdure.stores.cluster.limits import LimitService, Slot, slot_id, subjects_of
 from perdure.stores.cluster.protocol import RANKS, Work
 from perdure.stores.session_store import SessionStore
@@ -259,13 +259,9 @@ class PacedModels:
     async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         """Wait until the limits permit the request, then call the model."""
         await self._pace.permitted(subjects_of(self._namespace, request.model))
-        deltas = self._models.stream(request)
-        try:
+        async with streaming(self._models, request) as deltas:
             async for delta in deltas:
                 yield delta
-        finally:
-            if isinstance(deltas, AsyncGenerator):
-                await deltas.aclose()
 
 
 def paced(store: SessionStore) -> Callable[[ModelClient], ModelClient]:

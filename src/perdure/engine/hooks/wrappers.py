@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from contextlib import aclosing
 
 import msgspec
 
@@ -25,6 +24,7 @@ from perdure.models.protocol import (
     TextDelta,
     ThinkingDelta,
     ToolCallDelta,
+    streaming,
 )
 from perdure.models.stream import AnswerBuilder, call_ids
 from perdure.session.codec import encode
@@ -67,7 +67,7 @@ class HookedModels:
         builder = None
         if self._hooks.has("after_model_call"):
             builder = AnswerBuilder(request.model, call_ids(request.messages))
-        async with aclosing(_generator(self._models.stream(request))) as deltas:
+        async with streaming(self._models, request) as deltas:
             async for delta in deltas:
                 if builder is not None:
                     builder.add(delta)
@@ -75,16 +75,6 @@ class HookedModels:
         if builder is not None:
             message = builder.build()
             await self._hooks.tell(AfterModelCall(self._session_id, request, message))
-
-
-async def _generator(deltas: AsyncIterator[Delta]) -> AsyncGenerator[Delta]:
-    """Return `deltas` as a generator that can be closed."""
-    try:
-        async for delta in deltas:
-            yield delta
-    finally:
-        if isinstance(deltas, AsyncGenerator):
-            await deltas.aclose()
 
 
 def _deltas_of(message: Message) -> Iterator[Delta]:

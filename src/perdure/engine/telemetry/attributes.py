@@ -43,16 +43,20 @@ def scope_attributes(facts: Facts) -> Attributes:
     return found
 
 
-def of_call(call: OpenCall, max_output_tokens: int | None) -> Attributes:
-    """Return the attributes of a model call that are known before the call."""
-    provider = provider_of(call.model)
-    found: Attributes = {
+def of_model(model: str) -> Attributes:
+    """Return the attributes that spans and metrics of a model call share."""
+    provider = provider_of(model)
+    return {
         names.OPERATION: names.CHAT,
         names.PROVIDER: names.PROVIDERS.get(provider, provider),
-        names.REQUEST_MODEL: model_name(call.model),
-        names.PURPOSE: call.purpose,
-        names.ATTEMPT: call.attempt,
+        names.REQUEST_MODEL: model_name(model),
     }
+
+
+def of_call(call: OpenCall, max_output_tokens: int | None) -> Attributes:
+    """Return the attributes of a model call that are known before the call."""
+    found = of_model(call.model)
+    found |= {names.PURPOSE: call.purpose, names.ATTEMPT: call.attempt}
     if max_output_tokens is not None:
         found[names.REQUEST_MAX_TOKENS] = max_output_tokens
     return found

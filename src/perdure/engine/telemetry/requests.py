@@ -16,14 +16,13 @@ from opentelemetry.trace import Span
 from perdure.engine.telemetry import names
 from perdure.engine.telemetry.attributes import (
     Attributes,
-    model_name,
+    of_model,
     shown_instructions,
     shown_messages,
     shown_tools,
 )
 from perdure.engine.telemetry.isolation import report
-from perdure.engine.turns.state import provider_of
-from perdure.models.protocol import Delta, ModelClient, ModelInfo, ModelRequest
+from perdure.models.protocol import Delta, ModelClient, ModelInfo, ModelRequest, streaming
 from perdure.session.clock import Clock
 
 LIBRARY = "perdure"
@@ -63,17 +62,13 @@ class ToldModels:
         if span.is_recording():
             _safely(lambda: self._tell(span, request))
         started_s, has_begun = self._clock.steady_s(), False
-        deltas = self._models.stream(request)
-        try:
+        async with streaming(self._models, request) as deltas:
             async for delta in deltas:
                 if not has_begun:
                     has_begun = True
                     after_s = self._clock.steady_s() - started_s
                     _safely(partial(self._on_first_token, span, request.model, after_s))
                 yield delta
-        finally:
-            if isinstance(deltas, AsyncGenerator):
-                await deltas.aclose()
 
     def _tell(self, span: Span, request: ModelRequest) -> None:
         span.set_attribute(names.REQUEST_STREAM, value=True)
@@ -89,14 +84,7 @@ class ToldModels:
 
     def _on_first_token(self, span: Span, model: str, after_s: float) -> None:
         span.set_attribute(names.RESPONSE_FIRST_CHUNK, after_s)
-        provider = provider_of(model)
-        labels: Attributes = {
-            **self._about,
-            names.OPERATION: names.CHAT,
-            names.PROVIDER: names.PROVIDERS.get(provider, provider),
-            names.REQUEST_MODEL: model_name(model),
-        }
-        self._first.record(after_s, labels)
+        self._first.record(after_s, {**self._about, **of_model(model)})
 
 
 def _safely(tell: Callable[[], None]) -> None:

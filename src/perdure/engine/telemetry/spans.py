@@ -24,6 +24,7 @@ from perdure.engine.telemetry.attributes import (
     error_of,
     model_name,
     of_call,
+    of_model,
     of_tool,
     of_usage,
     scope_attributes,
@@ -129,8 +130,7 @@ class SpanObserver:
     @contextmanager
     def _call(self, call: OpenCall, config: TurnConfig) -> Generator[Happened]:
         about = of_call(call, config.max_output_tokens)
-        kept = (names.OPERATION, names.PROVIDER, names.REQUEST_MODEL)
-        labels = {**self._of, **{key: about[key] for key in kept}}
+        labels = {**self._of, **of_model(call.model)}
         came: list[Input] = []
         started_s = self._clock.steady_s()
         with self._span(f"{names.CHAT} {model_name(call.model)}", SpanKind.CLIENT, about) as span:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import math
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -44,6 +44,7 @@ from perdure.models.protocol import (
     ModelRequest,
     TextDelta,
     ThinkingDelta,
+    streaming,
 )
 from perdure.models.stream import AnswerBuilder, WholePairs
 from perdure.secrets.mask import log_failure, mask_secrets
@@ -63,27 +64,18 @@ _NOT_RENEWED = (
 )
 
 
-@contextlib.asynccontextmanager
-async def streaming(
+def _deltas_of(
     environment: Environment, request: ModelRequest
-) -> AsyncGenerator[AsyncIterator[Delta]]:
-    """Yield the deltas of a model call.
-
-    Leaving the ``async with`` block ends the call, even while the answer arrives.
-    """
+) -> AbstractAsyncContextManager[AsyncIterator[Delta]]:
+    """Call the model with the limits on its silence."""
     limits = msgspec.structs.asdict(environment.silence)
-    deltas = environment.models.stream(msgspec.structs.replace(request, **limits))
-    try:
-        yield deltas
-    finally:
-        if isinstance(deltas, AsyncGenerator):
-            await deltas.aclose()
+    return streaming(environment.models, msgspec.structs.replace(request, **limits))
 
 
 async def whole_answer(environment: Environment, request: ModelRequest) -> Message:
     """Return the complete answer to `request`."""
     builder = AnswerBuilder(request.model)
-    async with streaming(environment, request) as deltas:
+    async with _deltas_of(environment, request) as deltas:
         async for delta in deltas:
             builder.add(delta)
     return builder.build()
@@ -300,7 +292,7 @@ class AnswerCall:
         keeping = PartialStorage(
             self._environment.clock, lambda: encode(builder.partial()), self._put
         )
-        async with keeping, streaming(self._environment, request) as deltas:
+        async with keeping, _deltas_of(self._environment, request) as deltas:
             is_beginning = self._keeps_beginning
             async for delta in deltas:
                 builder.add(delta)
