@@ -26,7 +26,7 @@ from perdure.client.conversation.workspace import Workspace, detect_workspace
 from perdure.client.requests.cron import Recurring
 from perdure.client.requests.schedule import ScheduledMessage, scheduled_in
 from perdure.client.session_fields import title_of
-from perdure.engine.turns.lease import is_led_elsewhere
+from perdure.engine.turns.lease import led_elsewhere
 from perdure.engine.turns.requests import STOPPED, refuse_request, requested_stop
 from perdure.errors import (
     Erased,
@@ -239,7 +239,7 @@ class Scheduler:
             if await requested_stop(self._store, message.session, seq, seq) is not None:
                 await refuse_request(claim, seq, *STOPPED)
                 return
-            if await is_led_elsewhere(claim):
+            if await led_elsewhere(claim) is not None:
                 return
             chat = await self._runtime.resume(message.session)
             if chat.turn is not None:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from perdure.client.requests.followed_turn import FollowedTurn
 from perdure.engine.turns.environment import Environment
-from perdure.engine.turns.lease import is_led_elsewhere
+from perdure.engine.turns.lease import led_elsewhere
 from perdure.engine.turns.requests import STOPPED, refuse_request, requested_stop
 from perdure.engine.turns.session_turns import Signals
 from perdure.engine.turns.state import TurnState
@@ -74,7 +74,7 @@ async def turn_when_due(
         try:
             if await requested_stop(environment.store, environment.stream, request, request):
                 await refuse_request(environment.claim, request, *STOPPED)
-            elif not signals.begun.done() and not await is_led_elsewhere(environment.claim):
+            elif not signals.begun.done() and await led_elsewhere(environment.claim) is None:
                 return await begin(request)
         except (LeaseHeld, TurnOpen, RequestAnswered):
             continue

@@ -56,11 +56,6 @@ class Claim:
     is_gone: Callable[[str], bool] = lambda owner: False
 
 
-async def is_led_elsewhere(claim: Claim) -> bool:
-    """Read the session's state once; return whether another process holds the session's lease."""
-    return await led_elsewhere(claim) is not None
-
-
 async def led_elsewhere(claim: Claim) -> LeaseHeld | None:
     """If another process holds the lease now, return an error that names the process; else None."""
     return led_by_other(claim, await claim.store.state(claim.stream))
@@ -277,8 +272,7 @@ class LeaseHolder:
 
     def can_stop(self, claim: Claim) -> bool:
         """Return whether this holder leads a turn of `claim`'s session in the same open store."""
-        is_its = self._claim.stream == claim.stream and self._claim.store is claim.store
-        return is_its and self._stopping is not None
+        return self.is_of(claim.store, claim.stream) and self._stopping is not None
 
     def stop(self, *, is_cancel: bool = False) -> None:
         """Request the end of the holder's turn; any thread can call this."""

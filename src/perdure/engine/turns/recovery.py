@@ -178,8 +178,8 @@ async def _interrupt_turn(claim: Claim, leadership: LeaseHolder, state: StreamSt
     except Exception:  # noqa: BLE001 - any program may have written the turn
         ended = TurnFinished("interrupted", failure="cancelled", error=NOT_IN_FORCE)
         head, entries = state.head, (new_side(ended),)
-    write = Write(stream=claim.stream, entries=entries, expected_head=head, lease=leadership.lease)
-    await claim.store.commit(Commit(writes=(write,), at=at))
+    write = Write(stream=claim.stream, entries=entries, expected_head=head)
+    await leadership.commit(Commit(writes=(write,), at=at))
 
 
 async def expire(claim: Claim) -> TurnState | None:
@@ -217,13 +217,8 @@ async def close_turn(
     at = claim.clock.now_ms()
     config = TurnConfig(agent="", model="", tools={})  # none of them decides anything by it
     closed = step(turn, happened, config, at)
-    write = Write(
-        stream=claim.stream,
-        entries=closed.entries,
-        expected_head=turn.head,
-        lease=leadership.lease,
-    )
-    await claim.store.commit(Commit(writes=(write,), at=at))
+    write = Write(stream=claim.stream, entries=closed.entries, expected_head=turn.head)
+    await leadership.commit(Commit(writes=(write,), at=at))
     return closed.state
 
 

@@ -114,14 +114,9 @@ async def refuse_request(claim: Claim, request: int, code: str, error: str) -> N
         while await closing_entry(claim.store, claim.stream, request) is None:
             state = await claim.store.state(claim.stream)
             body = new_side(TurnRefused(code, error), entry_id(claim.stream, request))
-            write = Write(
-                stream=claim.stream,
-                entries=(body,),
-                expected_head=state.head,
-                lease=leadership.lease,
-            )
+            write = Write(stream=claim.stream, entries=(body,), expected_head=state.head)
             with suppress(HeadConflict):
-                await claim.store.commit(Commit(writes=(write,), at=claim.clock.now_ms()))
+                await leadership.commit(Commit(writes=(write,), at=claim.clock.now_ms()))
 
 
 async def break_turn(claim: Claim, reason: str) -> None:
