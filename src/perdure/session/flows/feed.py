@@ -104,6 +104,8 @@ def feed_after(
     """Return `point` after one more entry, and the items that the entry adds or changes."""
     if isinstance(body, kinds.FLOW_BODIES):
         point = replace(point, flow_seq=entry.seq)
+        if getattr(body, "role", point.role) != point.role:
+            return point, ()  # about another role
     else:
         point = replace(point, session_seq=entry.seq)
     if isinstance(body, notes.Question):
@@ -157,8 +159,6 @@ def begins_turn(body: object, session: StreamId) -> bool:
 
 
 def _on_claim(point: FeedPoint, body: kinds.NodeClaimed) -> _Step:
-    if body.role != point.role:
-        return point, ()
     nodes = point.nodes if body.node in point.nodes else (*point.nodes, body.node)
     is_first = body.node not in point.nodes
     point = replace(point, nodes=nodes, entry="composed" if body.text is None else "said")
@@ -169,8 +169,6 @@ def _on_claim(point: FeedPoint, body: kinds.NodeClaimed) -> _Step:
 
 
 def _reflecting(point: FeedPoint, body: kinds.ImprovementClaimed) -> _Step:
-    if body.role != point.role:
-        return point, ()
     point = replace(point, entry="composed" if body.text is None else "said")
     return _add_item(point, "activation", "Activated", "Review of the flow")
 
@@ -180,14 +178,12 @@ def _on_park(point: FeedPoint, body: kinds.NodeParked | kinds.ImprovementParked)
 
     A node that only waits for a person gets no item.
     """
-    if body.role != point.role or body.reason not in ("autonomous-abort", "consent-denied"):
+    if body.reason not in ("autonomous-abort", "consent-denied"):
         return point, ()
     return _add_item(point, "error", "Stopped", body.detail or f"the turn ended: {body.reason}")
 
 
 def _repair(point: FeedPoint, body: kinds.RepairAsked) -> _Step:
-    if body.role != point.role:
-        return point, ()
     point = replace(point, entry="composed")
     return _add_item(point, "repair", "Repair", f"{body.summary} ({body.code}, {body.attempt})")
 
@@ -202,15 +198,11 @@ def _on_handoff(point: FeedPoint, body: kinds.HandoffMade) -> _Step:
 
 
 def _on_staged(point: FeedPoint, body: kinds.HandoffStaged) -> _Step:
-    if body.role != point.role:
-        return point, ()
     told = ", ".join(f"{target.artifact} to {target.node}" for target in body.targets)
     return _add_item(point, "event", "Approval", f"{body.node} wants to hand {told}")
 
 
 def _on_decline(point: FeedPoint, body: kinds.HandoffDeclined) -> _Step:
-    if body.role != point.role:
-        return point, ()
     note = f": {body.note}" if body.note else ""
     return _add_item(point, "event", "Declined", f"{body.by} declined the handoff{note}")
 
@@ -222,8 +214,6 @@ def _on_await(point: FeedPoint, body: kinds.HandoffAwaited) -> _Step:
 
 
 def _on_configured(point: FeedPoint, body: kinds.RoleConfigured) -> _Step:
-    if body.role != point.role:
-        return point, ()
     chosen = (
         [] if body.model is None else [f"model {body.model}"],
         [] if body.skills is None else [f"skills {', '.join(body.skills) or 'none'}"],
@@ -234,8 +224,6 @@ def _on_configured(point: FeedPoint, body: kinds.RoleConfigured) -> _Step:
 
 
 def _on_finding(point: FeedPoint, body: kinds.FindingsMade) -> _Step:
-    if body.role != point.role:
-        return point, ()
     return _add_item(point, "handoff", "Findings", f"wrote {body.findings}")
 
 
