@@ -20,19 +20,14 @@ def consent_after(consent: ConsentState, body: ConsentChanged, at: int) -> Conse
     """Return `consent` after the change in `body`. Units: `at` is Unix milliseconds."""
     if body.mode is not None:
         consent = replace(consent, mode=body.mode)
-    if body.tool == "bash" and body.command is not None:
-        granted = _with(
-            consent.bash.allowed_commands,
-            body.command,
-            None if body.is_revoked else CommandGrant(body.command, timestamp(at)),
-        )
-        consent = replace(consent, bash=replace(consent.bash, allowed_commands=granted))
-    if body.tool == "mcp" and body.command is not None:
-        tools = _with(
-            consent.mcp.allowed_tools,
-            body.command,
-            None if body.is_revoked else ToolGrant(body.command, timestamp(at)),
-        )
+    command = body.command
+    if body.tool == "bash" and command is not None:
+        grant = None if body.is_revoked else CommandGrant(command, timestamp(at))
+        commands = _with(consent.bash.allowed_commands, command, grant)
+        consent = replace(consent, bash=replace(consent.bash, allowed_commands=commands))
+    if body.tool == "mcp" and command is not None:
+        granted = None if body.is_revoked else ToolGrant(command, timestamp(at))
+        tools = _with(consent.mcp.allowed_tools, command, granted)
         consent = replace(consent, mcp=replace(consent.mcp, allowed_tools=tools))
     return consent
 
