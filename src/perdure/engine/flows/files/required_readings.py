@@ -63,7 +63,7 @@ class Library:
         name = f"{place}/required-readings.yaml"
         if not is_there(self._project, name):
             return own
-        listed = _read(self._text(name), name, "required_readings", _names)
+        listed = read_key(self._text(name), name, "required_readings", _names)
         return (*own, *self._readings(listed))
 
     def by_name(self, names: Iterable[str], place: str) -> tuple[RequiredText, ...]:
@@ -104,7 +104,7 @@ class Library:
         """Map each name in the index to its path, and to the file and line that define it."""
         if not is_there(self._project, INDEX):
             return {}
-        return _read(self._text(INDEX), INDEX, "index", _paths)
+        return read_key(self._text(INDEX), INDEX, "index", _paths)
 
     def _inside(self, path: str, place: str) -> None:
         root = Path(os.path.realpath(self._project))
@@ -118,7 +118,7 @@ class Library:
         return read_inside(self._project, path).decode(errors="replace")
 
 
-def _read(text: str, name: str, key: str, values: Callable[[YamlReader, YamlNode, str], T]) -> T:
+def read_key(text: str, name: str, key: str, values: Callable[[YamlReader, YamlNode, str], T]) -> T:
     """Return what `values` reads from the value of `key`, which is the only key of the file `name`.
 
     Raises: ConfigError with every fault and its line.

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from perdure.engine.flows.files.required_readings import DOCS
+from perdure.engine.flows.files.required_readings import DOCS, read_key
 from perdure.engine.flows.prompts.entry import Skill
 from perdure.errors import ConfigError
 from perdure.secrets.pasted_keys import credentials_in
@@ -69,23 +69,18 @@ class SkillShelf:
         path = f"{DOCS}/roles/{role}/skills.yaml"
         if not is_there(self._project, path):
             return ()
-        return tuple(
-            self.skill(name, place) for name, place in _listed_names(path, self._text(path))
-        )
+        listed = read_key(self._text(path), path, "skills", _listed_names)
+        return tuple(self.skill(name, place) for name, place in listed)
 
     def faults(self, roles: Iterable[str] = ()) -> tuple[str, ...]:
         """Return the faults of all skills, and of the skills that `roles` require, as sentences."""
         found: list[str] = []
-        for name in self.names():
-            try:
-                self.skill(name)
-            except ConfigError as error:
-                found.append(str(error))
-        for role in roles:
-            try:
-                self.of_role(role)
-            except ConfigError as error:
-                found.append(str(error))
+        for look_up, names in ((self.skill, self.names()), (self.of_role, roles)):
+            for name in names:
+                try:
+                    look_up(name)
+                except ConfigError as error:
+                    found.append(str(error))
         return tuple(dict.fromkeys(found))
 
     def _text(self, path: str) -> str:
@@ -136,15 +131,6 @@ def _line(reader: YamlReader, fields: Mapping[str, YamlNode], name: str) -> str:
     return " ".join(text.split())
 
 
-def _listed_names(path: str, text: str) -> list[tuple[str, str]]:
+def _listed_names(reader: YamlReader, node: YamlNode, name: str) -> list[tuple[str, str]]:
     """Return the names in a ``skills.yaml``, each with its location."""
-    reader = YamlReader()
-    root = reader.root(text)
-    outer: Mapping[str, YamlNode] = {}
-    if root is not None:
-        outer = reader.mapping(root, ("skills",), ("skills",))
-    items = reader.items(outer["skills"]) if "skills" in outer else ()
-    found = [(reader.text(item), f"{path}, line {item.line}") for item in items]
-    if reader.faults:
-        raise ConfigError(f"{path}: {'; '.join(reader.faults)}")
-    return found
+    return [(reader.text(item), f"{name}, line {item.line}") for item in reader.items(node)]
