@@ -22,6 +22,7 @@ from perdure.client.flows.role_setup import unconfigured_error
 from perdure.engine.flows.answer_text import AnswerText
 from perdure.engine.flows.journal import Journal
 from perdure.engine.flows.prompts.selection import INSTRUCTIONS, selection_message
+from perdure.engine.flows.rules.answers import invalid_answer
 from perdure.engine.flows.selection import MOST_ATTEMPTS, Undecided, opening, selection
 from perdure.engine.turns.config import Limits
 from perdure.engine.turns.session_turns import SessionTurns, Signals
@@ -195,7 +196,7 @@ class Selectors:
         notes = await self._store.notes(opened.session, (SessionStarted.kind,))
         started = body_of(notes[0]) if notes and not notes[0].is_erased else None
         if not isinstance(started, SessionStarted):
-            raise _none("its session was erased")
+            raise invalid_answer("its session was erased")
         agent = agent_of(started.agent or {}, ToolRegistry(()))
         return self._host.running(
             opened.session,
@@ -242,9 +243,5 @@ def _answer_in(log: list[Entry]) -> str:
         if finished.end == "stop":
             return said.text
         told = f": {finished.error}" if finished.error else ""
-        raise _none(f"its turn ended as {finished.end}{told}")
-    raise _none("its turn has no end")
-
-
-def _none(reason: str) -> InvalidEntry:
-    return InvalidEntry(reason, told=reason)
+        raise invalid_answer(f"its turn ended as {finished.end}{told}")
+    raise invalid_answer("its turn has no end")

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from perdure.engine.flows.rules.answers import Choice, check_offered, choice_in
-from perdure.errors import InvalidEntry
+from perdure.engine.flows.rules.answers import Choice, check_offered, choice_in, invalid_answer
 from perdure.session.flows.kinds import (
     Configuring,
     Dimension,
@@ -123,7 +122,7 @@ def selection(
         *(["skills=NAME,NAME or skills=none"] if _lacks_skills(opened, choice) else []),
     ]
     if missing:
-        raise _refusal(f"the answer lacks {' and '.join(missing)}")
+        raise invalid_answer(f"the answer lacks {' and '.join(missing)}")
     before = state.roles.get(opened.role, RoleConfiguration())
     skills = before.skills if choice.skills is None else tuple(dict.fromkeys(choice.skills))
     return RoleConfigured(
@@ -143,7 +142,3 @@ def _lacks_skills(opened: SelectorOpened, choice: Choice) -> bool:
 
 def _is_any(offers: Offers) -> bool:
     return bool(offers.models or offers.skills)
-
-
-def _refusal(reason: str) -> InvalidEntry:
-    return InvalidEntry(reason, told=reason)

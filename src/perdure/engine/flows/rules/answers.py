@@ -51,7 +51,7 @@ def apply_answer(
         return _apply_approval(state, waiting, answer, by, note)
     if note is not None:
         is_choice = waiting.topic in _CHOICES
-        raise _no_answer(NO_NOTE_OF_A_CHOICE if is_choice else NO_NOTE)
+        raise invalid_answer(NO_NOTE_OF_A_CHOICE if is_choice else NO_NOTE)
     match waiting.topic:
         case "improvement-choice":
             mode = cast("kinds.ImprovementMode", _one_of(waiting, answer))
@@ -63,7 +63,7 @@ def apply_answer(
             return configure_role(state, waiting, answer, by)
         case _:
             if not answer.strip():
-                raise _no_answer("there is nothing to say in the reply")
+                raise invalid_answer("there is nothing to say in the reply")
             return people.reply(state, answer, by, waiting.target)
 
 
@@ -73,7 +73,7 @@ def _apply_approval(
     if _one_of(waiting, answer) == "decline":
         return people.decline(state, by, waiting.target, note)
     if note is not None:
-        raise _no_answer(NO_NOTE_OF_A_CHOICE)
+        raise invalid_answer(NO_NOTE_OF_A_CHOICE)
     return people.approve(state, by, waiting.target)
 
 
@@ -97,11 +97,11 @@ def check_offered(choice: Choice, offers: kinds.Offers) -> None:
     """
     if choice.model is not None and choice.model not in offers.models:
         known = ", ".join(offers.models) or "none"
-        raise _no_answer(f"there is no model {choice.model!r} to choose; there are: {known}")
+        raise invalid_answer(f"there is no model {choice.model!r} to choose; there are: {known}")
     for name in choice.skills or ():
         if name not in offers.skills:
             known = ", ".join(offers.skills) or "none"
-            raise _no_answer(f"there is no skill {name!r} to choose; there are: {known}")
+            raise invalid_answer(f"there is no skill {name!r} to choose; there are: {known}")
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -127,22 +127,23 @@ def choice_in(words: str) -> Choice:
             named = () if value == "none" else tuple(n for n in value.split(",") if n)
             skills = (*(skills or ()), *named)
         elif word != AS_GIVEN or len(given) != 1:
-            raise _no_answer(
+            raise invalid_answer(
                 f"{word!r} says nothing about what a role works with; write {AS_GIVEN}, or "
                 "model=NAME and skills=NAME,NAME (skills=none: without any)"
             )
     if not given:
-        raise _no_answer(f"say what the role works with: {AS_GIVEN}, model=NAME, skills=NAME")
+        raise invalid_answer(f"say what the role works with: {AS_GIVEN}, model=NAME, skills=NAME")
     return Choice(model, skills)
 
 
 def _one_of(waiting: FlowWait, answer: str) -> str:
     if answer not in waiting.choices:
-        raise _no_answer(f"{answer!r} is none of the answers {', '.join(waiting.choices)}")
+        raise invalid_answer(f"{answer!r} is none of the answers {', '.join(waiting.choices)}")
     return answer
 
 
-def _no_answer(reason: str) -> InvalidEntry:
+def invalid_answer(reason: str) -> InvalidEntry:
+    """Return the error for an answer that cannot be stored, whose whole text is `reason`."""
     return InvalidEntry(reason, told=reason)
 
 
