@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from perdure.bounds.short_repr import ShortRepr
+from perdure.engine.flows.rules.ready_nodes import is_configured
 from perdure.session.flows.kinds import HandoffTarget, Offers
 from perdure.session.flows.run import ITSELF, Asked, AwaitingHuman, Declined, FlowState
 from perdure.session.ids import EntryId, StreamId, entry_id
@@ -78,7 +79,7 @@ def _waits(state: FlowState) -> Iterator[FlowWait]:
     run, phase = state.run, state.run.improvement_phase
     for node, waiting in run.awaiting_human_nodes.items():
         is_replied = node in run.pending_human_inputs and waiting.reason != "role-configuration"
-        if not is_replied and not _is_configured(state, waiting):
+        if not is_replied and not is_configured(state, waiting):
             yield _of(state, node, waiting, _staged_text(state, node))
     if phase is None:
         return
@@ -92,14 +93,6 @@ def _waits(state: FlowState) -> Iterator[FlowWait]:
     if run.status == "awaiting_feedback_consent":
         text = f"Shall feedback be written to {phase.feedback_artifact_path}?"
         yield _of_itself(state, "feedback-consent", text, ("grant", "deny"))
-
-
-def _is_configured(state: FlowState, waiting: AwaitingHuman) -> bool:
-    """Return whether the model and the skills of a waiting role are chosen already.
-
-    If both are chosen, the role waits only for a process that continues the role.
-    """
-    return waiting.reason == "role-configuration" and waiting.role in state.roles
 
 
 def _staged_text(state: FlowState, node: str) -> str:

@@ -12,7 +12,7 @@ import msgspec
 
 from perdure.session.flows.graph import FlowNode, edge_key, ends_of
 from perdure.session.flows.kinds import ClaimCause
-from perdure.session.flows.run import FlowState
+from perdure.session.flows.run import AwaitingHuman, FlowState
 
 _WOKEN_BY_HANDOFF = "prompt-human"
 """The only kind of wait for a person that a handoff can end."""
@@ -93,9 +93,16 @@ def _answered_work(state: FlowState) -> Iterator[Work]:
             yield Work(node, "reply", handed, text=said.text)
     for id, waiting in run.awaiting_human_nodes.items():
         node = state.graph.node(id)
-        is_configured = waiting.reason == "role-configuration" and waiting.role in state.roles
-        if node is not None and is_configured:
+        if node is not None and is_configured(state, waiting):
             yield Work(node, "configuration", *_delivery(state, id))
+
+
+def is_configured(state: FlowState, waiting: AwaitingHuman) -> bool:
+    """Return whether the model and the skills of a waiting role are chosen already.
+
+    If both are chosen, the role waits only for a process that continues the role.
+    """
+    return waiting.reason == "role-configuration" and waiting.role in state.roles
 
 
 def _is_unconfigured(state: FlowState, id: str) -> bool:
