@@ -149,8 +149,7 @@ class FlowRunner:
     def _begin(self, state: FlowState) -> None:
         """Start all work that can run."""
         for node in state.run.running_nodes:
-            known = state.graph.node(node)
-            role = known.role if known else node
+            role = state.graph.role_of(node)
             session = state.sessions.get(role, StreamId(""))
             self._start(role, self._goes_on(NodePart(role, node, session)))
         for work in runnable(state):

@@ -258,7 +258,7 @@ def _handoff_made(state: FlowState, body: kinds.HandoffMade, _: int) -> FlowStat
         state,
         run=run,
         repairs=_without(state.repairs, body.node),
-        stopping=_without_item(state.stopping, body.node, _role(state, body.node)),
+        stopping=_without_item(state.stopping, body.node, state.graph.role_of(body.node)),
     )
     return with_debts_of(state, [body.node, *(target.node for target in body.targets)])
 
@@ -323,11 +323,7 @@ def _on_closed(state: FlowState, body: kinds.ForwardPassClosed, at: int) -> Flow
 
 def _improvement_chosen(state: FlowState, body: kinds.ImprovementChosen, _: int) -> FlowState:
     status = "skipped" if body.mode == "none" else "running"
-    state = _with_phase(
-        state,
-        status=status,
-        mode=body.mode,
-    )
+    state = _with_phase(state, status=status, mode=body.mode)
     return replace(_with(state, status="running"), improvement=body.graph)
 
 
@@ -440,11 +436,6 @@ def _await_person(
 ) -> FlowState:
     """Return `state` after `target` (a node, a role or the flow) began to wait for a person."""
     return replace(state, asked=state.asked | {target: Asked(state.head, at, offers)})
-
-
-def _role(state: FlowState, node: str) -> str:
-    known = state.graph.node(node)
-    return known.role if known else ""
 
 
 def _with(state: FlowState, **changes: Any) -> FlowState:

@@ -93,6 +93,11 @@ class Graph(ShortRepr, frozen=True, omit_defaults=True, dict=True):
         place = self._index.places.get(id)
         return None if place is None else self.nodes[place]
 
+    def role_of(self, id: str) -> str:
+        """Return the role of node `id`; `id` itself if there is no such node."""
+        known = self.node(id)
+        return id if known is None else known.role
+
     def in_order(self, ids: Collection[str]) -> list[FlowNode]:
         """Return the nodes whose id is in `ids`, in the order of the graph.
 

@@ -39,8 +39,7 @@ def task_finished(
 
     `ended` is how the turn of `node` ended; `answer` is None if the answer has no text.
     """
-    known = state.graph.node(node)
-    role = known.role if known is not None else node
+    role = state.graph.role_of(node)
     ended = unless_stopped(state, ended, node, role)
     if ended.end == "length":
         return NodeParked(node, role, "autonomous-abort", CUT_OFF)

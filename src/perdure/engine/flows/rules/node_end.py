@@ -72,7 +72,7 @@ def node_finished(
     `artifacts` describes the files at the paths from `artifacts_named`. `unhealthy` are failures of
     the project's own checks; they prevent closing the flow.
     """
-    role = _role(state, node)
+    role = state.graph.role_of(node)
     ended = unless_stopped(state, ended, node, role)
     if ended.end == "length":
         return _request_repair(state, node, SHORTER)
@@ -117,7 +117,7 @@ def _obey_signal(
             "or close the work.",
         )
     if signal.type == "prompt-human":
-        return NodeParked(node, _role(state, node), "prompt-human")
+        return NodeParked(node, state.graph.role_of(node), "prompt-human")
     if signal.type == "await-handoff":
         return _await_person(state, node)
     return _close_flow(state, node, unhealthy)
@@ -172,16 +172,9 @@ def drawn_wrong(state: FlowState, node: str, faults: tuple[str, ...]) -> SideBod
 
 
 def _request_repair(state: FlowState, node: str, fault: Fault) -> SideBody:
-    role = _role(state, node)
-    if is_worn_out(state, node):
-        return NodeParked(node, role, "autonomous-abort", still_wrong(fault))
-    return repair_of(state, node, role, fault)
-
-
-def is_worn_out(state: FlowState, subject: str) -> bool:
-    """Return whether the node or role `subject` has used all its attempts at a repair."""
-    asked = state.repairs.get(subject)
-    return asked is not None and asked.attempt >= MOST_REPAIRS
+    role = state.graph.role_of(node)
+    asked = repair_of(state, node, role, fault)
+    return asked or NodeParked(node, role, "autonomous-abort", still_wrong(fault))
 
 
 def still_wrong(fault: Fault) -> str:
@@ -189,13 +182,13 @@ def still_wrong(fault: Fault) -> str:
     return f"after {MOST_REPAIRS} repairs its turn still ends wrong: {fault.summary}"
 
 
-def repair_of(state: FlowState, subject: str, role: str, fault: Fault) -> RepairAsked:
-    """Return the next repair request for `subject`."""
+def repair_of(state: FlowState, subject: str, role: str, fault: Fault) -> RepairAsked | None:
+    """Return the repair to ask `subject` (a node or a reviewing role) for.
+
+    The result is None after `MOST_REPAIRS` repairs.
+    """
     asked = state.repairs.get(subject)
     attempt = 1 if asked is None else asked.attempt + 1
+    if attempt > MOST_REPAIRS:
+        return None
     return RepairAsked(subject, role, fault.code, fault.summary, fault.message, attempt)
-
-
-def _role(state: FlowState, node: str) -> str:
-    known = state.graph.node(node)
-    return known.role if known else node

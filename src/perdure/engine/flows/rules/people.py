@@ -62,7 +62,7 @@ def reply(
         return HumanReplied(waiting[0], text, by)
     found = _addressed_node(state, target, [*for_person, *for_handoff])
     if found is None:
-        role = node.role if (node := state.graph.node(target)) is not None else target
+        role = state.graph.role_of(target)
         _require_continuable(state, (), {role: lost[role]} if role in lost else {})
         raise _refusal(state, f"{target!r} does not wait for a reply{_because(state, target)}")
     return HumanReplied(found, text, by)
@@ -139,8 +139,7 @@ def stop(state: FlowState, by: str, target: str) -> StopAsked:
     else:
         running = state.run.running_nodes
         roles = [node.role for node in state.graph.nodes if node.id in running]
-        node = state.graph.node(target)
-        role = target if node is None else node.role
+        role = state.graph.role_of(target)
     if target in running or target in roles:
         return StopAsked(target, by)
     if role in state.selecting:
@@ -155,8 +154,7 @@ def sessions_to_stop(state: FlowState) -> tuple[StreamId, ...]:
     is_looking_back = state.run.improvement_phase is not None
     found: list[StreamId] = []
     for target in state.stopping:
-        node = None if is_looking_back else state.graph.node(target)
-        role = node.role if node else target
+        role = target if is_looking_back else state.graph.role_of(target)
         chooses = state.selecting.get(role)
         session = state.sessions.get(role) if chooses is None else chooses.session
         if session is not None:

@@ -9,7 +9,6 @@ from perdure.engine.flows.rules.improvement import FEEDBACK_ROLE, feedback_path,
 from perdure.engine.flows.rules.node_end import (
     SHORTER,
     Ended,
-    is_worn_out,
     repair_of,
     still_wrong,
     unless_stopped,
@@ -106,6 +105,5 @@ def _path_in(signal: Signal, *, is_feedback: bool) -> str | None:
 
 
 def _request_repair(state: FlowState, role: str, fault: Fault) -> SideBody:
-    if is_worn_out(state, role):
-        return ImprovementParked(role, "autonomous-abort", still_wrong(fault))
-    return repair_of(state, role, role, fault)
+    asked = repair_of(state, role, role, fault)
+    return asked or ImprovementParked(role, "autonomous-abort", still_wrong(fault))
