@@ -82,17 +82,6 @@ _PER_TOKEN = 1_000_000
 _NO_USAGE = "No model calls found. `perdure import` brings in the sessions of other programs."
 
 
-class _DearerPart(msgspec.Struct, frozen=True):
-    """A kind of input tokens, such as ``cache_read``, for which `model` has no price of its own.
-
-    `tokens` counts the tokens of this kind; they cost as much as other input tokens.
-    """
-
-    model: str
-    name: str
-    tokens: int
-
-
 class UsageFilters(msgspec.Struct, frozen=True):
     """The options that select model calls."""
 
@@ -217,14 +206,12 @@ def _usage_lines(
     by: Group,
     found: Sequence[UsageTotal],
     models: Sequence[UsageTotal],
-    dearer: Sequence[_DearerPart],
+    dearer: Sequence[str],
     names: Mapping[str, tuple[str, ...]],
 ) -> Iterator[str]:
     totals = (*found, sum_of(found)) if len(found) > 1 else found
     yield from usage_table(by, totals, names, width(), out_style())
-    for part in dearer:
-        told = f"your price of {one_line(part.model, _CELLS)} has no {part.name}"
-        told = f"{told}: {part.tokens:,} tokens cost as much as other input"
+    for told in dearer:
         yield out_style().paint(told, "warning")
     unpriced = [each for each in models if each.unpriced_calls]
     for each in unpriced:
@@ -269,8 +256,8 @@ async def _dearer_parts(
     read: Callable[..., Awaitable[list[UsageTotal]]],
     models: Sequence[UsageTotal],
     prices: Mapping[str, Price],
-) -> list[_DearerPart]:
-    """Return the kinds of tokens that occur, have no price of their own, and are charged as input.
+) -> list[str]:
+    """Return a warning for each kind of tokens that has no price of its own, and costs as input.
 
     `read` returns the total costs for given prices. If the price of a kind of tokens rises by one
     micro-cent per token, the total cost rises by the number of tokens of that kind. Calls whose
@@ -288,13 +275,14 @@ async def _dearer_parts(
             raised = msgspec.structs.replace(price, cache_write=price.input + _PER_TOKEN)
             lacking["cache_write"][each.key] = raised
     before = {each.key: each.usage.cost_microcents or 0 for each in models}
-    found: list[_DearerPart] = []
+    found: list[str] = []
     for name, dearer in lacking.items():
         after = await read("model", prices={**prices, **dearer}) if dearer else []
         for each in after:
             tokens = (each.usage.cost_microcents or 0) - before.get(each.key, 0)
             if each.key in dearer and tokens:
-                found.append(_DearerPart(each.key, name, tokens))
+                lacks = f"your price of {one_line(each.key, _CELLS)} has no {name}"
+                found.append(f"{lacks}: {tokens:,} tokens cost as much as other input")
     return found
 
 
@@ -384,10 +372,7 @@ def _activity_lines(found: Sequence[ActivityTotal], width: int, style: Style) ->
     mark = "█" if style.is_unicode else "#"
     columns = (
         Column("TIME", "strong"),
-        Column("MESSAGES", is_right=True),
-        Column("TURNS", is_right=True),
-        Column("TOOLS", is_right=True),
-        Column("TOKENS", is_right=True),
+        *(Column(each, is_right=True) for each in ("MESSAGES", "TURNS", "TOOLS", "TOKENS")),
         Column("", "note", gives_way=True),
     )
     rows = [
