@@ -123,7 +123,10 @@ async def try_model(
         trial = await _try_model(router.client_for(model), model)
     finally:
         await router.aclose()
-    show_result(_data(trial), _trial_lines(trial), as_json=as_json)
+    # As a dict, the usage has every field, also those that are zero.
+    usage = None if trial.usage is None else msgspec.structs.asdict(trial.usage)
+    data = {**msgspec.structs.asdict(trial), "usage": usage}
+    show_result(data, _trial_lines(trial), as_json=as_json)
 
 
 ProviderArgument = Annotated[
@@ -293,18 +296,6 @@ def _state_lines(states: tuple[ProviderState, ...]) -> Iterator[str]:
     yield heading
     for line, state in zip(lines, states, strict=True):
         yield line.replace(state.status, style.paint(state.status, _MEANINGS[state.status]), 1)
-
-
-def _data(trial: Trial) -> dict[str, object]:
-    usage = trial.usage
-    return {
-        "model": trial.model,
-        "text": trial.text,
-        "stop_reason": trial.stop_reason,
-        "first_ms": trial.first_ms,
-        "total_ms": trial.total_ms,
-        "usage": None if usage is None else msgspec.structs.asdict(usage),
-    }
 
 
 def _trial_lines(trial: Trial) -> Iterator[str]:

@@ -349,8 +349,7 @@ async def _export_many(
     for line in archive.warning_lines(made.warnings):
         remark(safe(line))
     if selection.redact:
-        counts = ", ".join(f"{kind} {count}" for kind, count in made.redacted.items())
-        remark(f"replaced: {counts or 'nothing was found'}")
+        remark(_replaced(made.redacted))
     if made.others:
         files = count_of(made.others, "other file")
         remark(f"{safe(made.folder)} still contains {files}, not written by this export")
@@ -368,7 +367,7 @@ def _tell(exported: Exported, file: Path | None, sorts: tuple[Redaction, ...]) -
     for warning in exported.warnings:
         remark(safe(warning))
     if sorts:
-        remark(f"replaced: {_counts(exported)}")
+        remark(_replaced(exported.redacted))
     if file is None:
         show_file(exported.content)
     else:
@@ -422,9 +421,9 @@ def redactions(named: str | None) -> tuple[Redaction, ...]:
     return tuple(sort for sort in REDACTIONS if sort in words)
 
 
-def _counts(exported: Exported) -> str:
-    counts = exported.redacted.items()
-    return ", ".join(f"{kind} {count}" for kind, count in counts) or "nothing was found"
+def _replaced(counts: Mapping[str, int]) -> str:
+    told = ", ".join(f"{kind} {count}" for kind, count in counts.items())
+    return f"replaced: {told or 'nothing was found'}"
 
 
 def write_whole(file: Path, content: bytes, *, is_forced: bool) -> None:

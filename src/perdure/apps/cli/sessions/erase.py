@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import typer
@@ -24,7 +24,7 @@ from perdure.apps.cli.store_options import (
     require_known,
 )
 from perdure.apps.session_rows import RowFilter
-from perdure.apps.terminal.output import count_of, local_time, remark, show, show_json, size
+from perdure.apps.terminal.output import count_of, local_time, remark, size
 from perdure.apps.terminal.previews import preview_of
 from perdure.apps.terminal.text import safe
 from perdure.client.session import Session
@@ -148,7 +148,7 @@ async def _erase_many(
             confirm_erasure(told, is_sure=asked.is_sure)
         done, failures = await bulk_erase.erase_rows(opened, rows, asked.forks, asked.by)
     common.show(
-        [_data(certificate) for certificate in done],
+        done,
         f"erased {_sessions_of(done)}, {_entries_of(done)}: see `perdure sessions erasures`",
     )
     return FAILED if failures or not all(each.is_complete for each in done) else DONE
@@ -274,7 +274,7 @@ def _entry_line(entry: Entry, session: StreamId) -> str:
 def _finish(done: Certificate, file: Path | None, common: CommonOptions) -> int:
     """Write and print the certificate; return the exit code."""
     _write(file, done)
-    common.show(_data(done), _lines(done, file))
+    common.show(done, _lines(done, file))
     return DONE if done.is_complete else FAILED
 
 
@@ -361,10 +361,6 @@ def _write(file: Path | None, certificate: Certificate) -> None:
             os.fsync(out.fileno())
 
 
-def _data(certificate: Certificate) -> Any:
-    return msgspec.to_builtins(certificate)
-
-
 def _lines(certificate: Certificate, file: Path | None) -> Iterator[str]:
     is_of_entries = certificate.scope == "entries"
     count = _entries_text(certificate)
@@ -437,12 +433,11 @@ async def erasures(*, common: CommonOptions) -> None:
     """
     async with common.existing_store() as opened:
         found = await opened.erasures()
-    if common.as_json:
-        show_json([_data(certificate) for certificate in found])
-        return
-    for each in found:
-        what = count_of(len(each.sessions), "session")
-        if each.scope == "entries":
-            what = _entries_text(each)
-        state = "" if each.is_complete else ", not complete"
-        show(f"{each.id}  {local_time(each.at)}  {safe(each.by)}: {what}{state}")
+    common.show(found, map(_certificate_line, found))
+
+
+def _certificate_line(each: Certificate) -> str:
+    is_of_entries = each.scope == "entries"
+    what = _entries_text(each) if is_of_entries else count_of(len(each.sessions), "session")
+    state = "" if each.is_complete else ", not complete"
+    return f"{each.id}  {local_time(each.at)}  {safe(each.by)}: {what}{state}"
