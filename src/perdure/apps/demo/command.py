@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
@@ -17,7 +18,7 @@ from perdure.apps.demo.crash import Play
 from perdure.apps.server_commands.command import require_server, serve_store
 from perdure.apps.server_commands.endpoint import Wanted
 from perdure.apps.store_access import file_address, writable_store
-from perdure.apps.terminal.output import count_of, show, show_json
+from perdure.apps.terminal.output import count_of, show
 from perdure.client.clock import SystemClock
 from perdure.interop.reports import ImportReport
 
@@ -92,10 +93,9 @@ async def _play_recorded(file: Path, common: CommonOptions, *, is_served: bool) 
     stage = Stage(is_shown=not common.as_json)
     report, shown = await _play(stage, file, folder, address, common.namespace)
     seconds = clock.steady_s() - begun
-    if common.as_json:
-        show_json(_summary(stage, report, shown, seconds))
-    else:
-        _close(stage, seconds)
+    facts = {"store": shown, "session": report.session, "format": report.format}
+    _close(common, stage, facts, seconds)
+    if not common.as_json:
         show("\nWhere to look next:")
         for command in acts.commands_to_try(report.session, shown):
             show(f"  {command}")
@@ -116,10 +116,7 @@ async def _play_cluster(common: CommonOptions) -> int:
     with nullcontext(common.store) if common.store else workers.postgres(folder / "pg") as address:
         shown = await workers.play(stage, address, common.namespace, folder)
     seconds = clock.steady_s() - begun
-    if common.as_json:
-        show_json({"ok": stage.is_ok, "store": shown, **_outcome(stage, seconds)})
-    else:
-        _close(stage, seconds)
+    _close(common, stage, {"store": shown}, seconds)
     return DONE if stage.is_ok else FAILED
 
 
@@ -155,23 +152,12 @@ async def _play(
     return report, shown
 
 
-def _close(stage: Stage, seconds: float) -> None:
+def _close(
+    common: CommonOptions, stage: Stage, facts: Mapping[str, object], seconds: float
+) -> None:
     kept = sum(claim.holds for claim in stage.claims)
     total = count_of(len(stage.claims), "claim")
     meaning = "good" if stage.is_ok else "bad"
-    show()
-    show(stage.style.paint(f"{kept} of {total} hold, in {seconds:.1f} s.", meaning))
-
-
-def _summary(stage: Stage, report: ImportReport, address: str, seconds: float) -> dict[str, object]:
-    return {
-        "ok": stage.is_ok,
-        "store": address,
-        "session": report.session,
-        "format": report.format,
-        **_outcome(stage, seconds),
-    }
-
-
-def _outcome(stage: Stage, seconds: float) -> dict[str, object]:
-    return {"claims": stage.claims, "seconds": round(seconds, 3)}
+    text = stage.style.paint(f"{kept} of {total} hold, in {seconds:.1f} s.", meaning)
+    data = {"ok": stage.is_ok, **facts, "claims": stage.claims, "seconds": round(seconds, 3)}
+    common.show(data, ("", text))
