@@ -5,31 +5,15 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Literal
 
 import msgspec
 
 from perdure.apps.terminal.output import count_of
 from perdure.session.info import SessionInfo
 
-Key = Literal[
-    "up",
-    "down",
-    "page_up",
-    "page_down",
-    "first",
-    "last",
-    "enter",
-    "leave",
-    "erase",
-    "erase_word",
-    "erase_all",
-    "everywhere",
-]
-
 PAGE = 10
 
-_SEQUENCES: Mapping[str, Key] = {
+_SEQUENCES: Mapping[str, str] = {
     "\x1b[A": "up",
     "\x1b[B": "down",
     "\x1bOA": "up",
@@ -110,7 +94,7 @@ def first_state(choices: tuple[Choice, ...], folder: str, query: str = "") -> St
     return _refit(State(choices, folder, query, is_everywhere))
 
 
-def keys_in(text: str) -> Iterator[Key | str]:
+def keys_in(text: str) -> Iterator[str]:
     """Split input into keys and the text between them. Unknown escape sequences are dropped."""
     for piece in _PIECES.findall(text):
         if piece in _SEQUENCES:
