@@ -110,9 +110,8 @@ def message_of(error: PerdureError) -> str:
 
 def report_of(error: PerdureError) -> str:
     """Return the message of `error`; for several errors of a file, it has one line for each."""
-    if not isinstance(error, InvalidAgentFile | InvalidSettings | InvalidWorkflow):
-        return message_of(error)
-    if len(error.faults) == 1:
+    is_list = isinstance(error, InvalidAgentFile | InvalidSettings | InvalidWorkflow)
+    if not is_list or len(error.faults) == 1:
         return message_of(error)
     file = error.source if isinstance(error, InvalidWorkflow) else error.file
     return "\n    ".join((f"{file} has {len(error.faults)} errors:", *error.faults))

@@ -186,7 +186,7 @@ class TypedLines:
 
 
 @contextmanager
-def interrupts(handler: Callable[[], None]) -> Generator[None]:
+def interrupts(handler: Callable[[], object]) -> Generator[None]:
     """Within the block, make Ctrl-C call `handler` instead of raising KeyboardInterrupt."""
     loop = asyncio.get_running_loop()
     before = signal.getsignal(signal.SIGINT)

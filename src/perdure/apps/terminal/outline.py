@@ -245,21 +245,17 @@ _MARKED = frozenset({Compaction.kind, BranchSummary.kind})
 
 def draw(lines: Sequence[Line], own: StreamId, width: int, style: Style) -> Iterator[str]:
     """Draw `lines`, each at most `width` cells wide; mark entries of streams other than `own`."""
+    entries = [line.entry for line in lines if isinstance(line, Row)]
     pen = _Pen(
         own=own,
         width=width,
         style=style,
         glyphs=Glyphs() if style.is_unicode else _ASCII,
-        number_width=_number_width(lines, own),
+        number_width=max((len(str(e.seq)) + (e.stream != own) for e in entries), default=1),
         deepest=max((width - WHO_WIDTH - 24) // 4, 1),
     )
     for line in lines:
         yield pen.row(line) if isinstance(line, Row) else pen.fold(line)
-
-
-def _number_width(lines: Sequence[Line], own: StreamId) -> int:
-    rows = [line.entry for line in lines if isinstance(line, Row)]
-    return max((len(str(e.seq)) + (e.stream != own) for e in rows), default=1)
 
 
 class _Pen(msgspec.Struct, frozen=True):

@@ -163,11 +163,6 @@ def _write_bytes(content: bytes, *, is_flushed: bool = False) -> None:
         raise OutputClosed from error
 
 
-def remark(text: str) -> None:
-    """Write a line for people to stderr."""
-    _to_stderr(text)
-
-
 def show_error(error: PerdureError, *, as_json: bool) -> None:
     """Write `error` to stderr: as one sentence, or, if `as_json`, its code, message and facts.
 
@@ -186,10 +181,10 @@ def show_failure(
         text = json.dumps(
             {"error": masked_value(failure)}, ensure_ascii=False, separators=(",", ":")
         )
-        _to_stderr(json_escaped(whole(text)))
+        remark(json_escaped(whole(text)))
         return
     text = "\n".join(_wrapped(f"{_NAME} {safe(mask_secrets(message))}"))
-    _to_stderr(f"{style_for(sys.stderr).paint(_NAME, 'bad')}{text.removeprefix(_NAME)}")
+    remark(f"{style_for(sys.stderr).paint(_NAME, 'bad')}{text.removeprefix(_NAME)}")
 
 
 def _wrapped(text: str) -> Iterator[str]:
@@ -229,7 +224,8 @@ def _discard(stream: TextIO) -> None:
     os.close(nowhere)
 
 
-def _to_stderr(text: str) -> None:
+def remark(text: str) -> None:
+    """Write a line to stderr."""
     try:
         sys.stderr.write(printable(text) + "\n")
         sys.stderr.flush()

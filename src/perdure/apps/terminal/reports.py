@@ -33,7 +33,7 @@ from perdure.session.ledger import Interrupted
 from perdure.session.messages import Usage
 from perdure.session.notes import Invocation, SessionExported
 from perdure.session.records import UsageTotal
-from perdure.session.tree import TreeNode, index_of, nodes_of
+from perdure.session.tree import index_of, nodes_of
 from perdure.stores.session_store import SessionStore
 
 BRANCH_LINES = 40
@@ -300,7 +300,8 @@ def report_lines(report: Report, width: int, style: Style) -> Iterator[str]:
                 earlier_line(report.earlier, f"perdure sessions tree {report.info.id} --all"),
                 "faint",
             )
-        rows = lines_of(_as_chain(report), report.leaf, limit=BRANCH_LINES)
+        chain = nodes_of(index_of(report.branch), report.labels)  # a tree of only the branch
+        rows = lines_of(chain, report.leaf, limit=BRANCH_LINES)
         yield from draw(rows, report.info.id, width, style)
     if report.cut:
         yield style.paint(f"  cut, not in the context: {one_line(report.cut, width)}", "faint")
@@ -392,8 +393,3 @@ def _lasted(info: SessionInfo) -> str:
         if count or parts:
             parts.append(f"{count} {unit}")
     return " ".join(parts[:2]) or "less than 1 s"
-
-
-def _as_chain(report: Report) -> tuple[TreeNode, ...]:
-    """Return the branch as a tree that contains nothing else."""
-    return nodes_of(index_of(report.branch), report.labels)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -219,7 +219,7 @@ def page_lines(command: Command, width: int, style: Style) -> Iterator[str]:
     )
     yield from _section_lines("Arguments", [_parameter_row(p) for p in command.arguments], width)
     yield from _section_lines(
-        "Options", [_parameter_row(p) for p in (*command.options, *_general(command))], width
+        "Options", [_parameter_row(p) for p in (*command.options, *command.common, HELP)], width
     )
     exits = tuple(EXIT_CODES.items()) if not command.words else command.exits
     yield from _section_lines(
@@ -263,10 +263,6 @@ def facts(parameter: Parameter) -> tuple[str, ...]:
     )
 
 
-def _general(command: Command) -> tuple[Parameter, ...]:
-    return (*command.common, HELP)
-
-
 def _parameter_row(parameter: Parameter) -> tuple[str, str]:
     known = "; ".join(facts(parameter))
     return spelt(parameter), f"{parameter.help} ({known})" if known else parameter.help
@@ -286,11 +282,7 @@ def _section_lines(title: str, rows: Sequence[tuple[str, str]], width: int) -> I
         else:
             first, *lines = lines
             yield f"{' ' * _INDENT}{name.ljust(longest)}{' ' * _GAP}{first}".rstrip()
-        yield from _indent(lines, start)
-
-
-def _indent(lines: Iterable[str], start: int) -> Iterator[str]:
-    return (" " * start + line for line in lines)
+        yield from (" " * start + line for line in lines)
 
 
 def _examples(command: Command, style: Style) -> Iterator[str]:
