@@ -80,6 +80,7 @@ def _statements(text: str) -> Iterator[tuple[int, str]]:
     """Yield each statement without comments, and the number of its first line."""
     depth, begun, line, start_line = 0, 0, 1, 1
     kept: list[str] = []
+    text += "\n"  # which ends the last statement
     for token in _TOKEN.finditer(text):
         word = token.group()
         kept.append(text[begun : token.start()])
@@ -93,10 +94,6 @@ def _statements(text: str) -> Iterator[tuple[int, str]]:
             kept.append(word)
         depth += (word in "[{") - (word in "]}") if len(word) == 1 else 0
         line += word.count("\n")
-    kept.append(text[begun:])
-    statement = "".join(kept).strip()
-    if statement:
-        yield start_line, statement
 
 
 def nodes_of(data: Mapping[str, object], text: str) -> YamlNode:
