@@ -59,12 +59,6 @@ ImportFormat = Literal[FormatName, "a-society"]
 """The formats of session files, and the only format of flows."""
 
 
-def _code(failure: PerdureError | None, *, is_alone: bool) -> int:
-    if failure is None:
-        return DONE
-    return exit_code_of(failure) if is_alone else FAILED
-
-
 def _check_dry_run(format: str, *, is_watching: bool) -> None:
     """Raises: UsageMistake if this import does not support ``--dry-run``."""
     if is_watching or format == "a-society":
@@ -242,7 +236,10 @@ async def _import_once(
         outside = " outside the store's own folder" if own else ""
         raise NothingToImport(paths, f"{SUFFIX} file{outside}", _hint(paths))
     total = await _import_files(store, files, how, closed, paths, as_json=as_json)
-    return _code(total.failure, is_alone=len(paths) == 1 and not paths[0].is_dir())
+    if total.failure is None:
+        return DONE
+    is_alone = len(paths) == 1 and not paths[0].is_dir()
+    return exit_code_of(total.failure) if is_alone else FAILED
 
 
 def _histories(*, as_json: bool) -> list[Path]:
@@ -397,26 +394,18 @@ def _progress(files: Sequence[Path], *, is_shown: bool) -> Generator[Told | None
 
 def _written_by_us(address: str) -> frozenset[FileId]:
     """Return the ids of the store's file and of the files that receive this command's output."""
-    found: set[FileId] = set()
     file = database_file(address)
-    if file is not None:
-        status = file.stat()
-        found.add((status.st_dev, status.st_ino))
+    found = [] if file is None else [file.stat()]
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
-            status = os.fstat(stream.fileno())
-            found.add((status.st_dev, status.st_ino))
-    return frozenset(found)
+            found.append(os.fstat(stream.fileno()))
+    return frozenset((each.st_dev, each.st_ino) for each in found)
 
 
 async def _follow(follower: FolderFollower, *, as_json: bool) -> int:
     """Print the changes as they are imported, until Ctrl-C."""
     telling = asyncio.create_task(_tell_changes(follower, as_json=as_json))
-
-    def stop() -> None:
-        telling.cancel()
-
-    with interrupts(stop):
+    with interrupts(telling.cancel):
         try:
             await asyncio.wait([telling])
         finally:
@@ -474,7 +463,10 @@ def _tell_unchanged(unchanged: Sequence[FileOutcome]) -> None:
 
 def _tell_report(file: Path, report: ImportReport) -> None:
     style = out_style()
-    added = _added_text(report) if report.entries or report.is_new else "nothing new"
+    entries = count_of(report.entries, "entry", "entries")
+    added = f"{entries}, {count_of(report.messages, 'message')}"
+    if not report.entries and not report.is_new:
+        added = "nothing new"
     session = style.paint(report.session, "strong")
     lines = [f"{session}  {report.format}: {added}  {style.paint(safe(str(file)), 'faint')}"]
     if report.malformed:
@@ -487,8 +479,3 @@ def _tell_report(file: Path, report: ImportReport) -> None:
     if report.is_erased:
         lines.append("  `perdure import --again` imports it under a new id")
     show("\n".join(lines), is_flushed=True)
-
-
-def _added_text(report: ImportReport) -> str:
-    entries = count_of(report.entries, "entry", "entries")
-    return f"{entries}, {count_of(report.messages, 'message')}"

@@ -40,6 +40,10 @@ _TEXT_CELLS = 200
 
 _RESUME = "If no process runs the turn, `perdure sessions resume {}` continues it."
 
+QuestionArgument = Annotated[
+    str, typer.Argument(metavar="ID", help="The question: its id or the beginning of it.")
+]
+
 inbox = typer.Typer(invoke_without_command=True)
 
 
@@ -103,9 +107,7 @@ async def list_questions(*, common: CommonOptions) -> None:
 
 @inbox.command("show")
 async def show_question(
-    question: Annotated[
-        str, typer.Argument(metavar="ID", help="The question: its id or the beginning of it.")
-    ],
+    question: QuestionArgument,
     *,
     common: CommonOptions,
 ) -> None:
@@ -129,9 +131,7 @@ async def show_question(
 
 @inbox.command("answer")
 async def answer(
-    question: Annotated[
-        str, typer.Argument(metavar="ID", help="The question: its id or the beginning of it.")
-    ],
+    question: QuestionArgument,
     choice: Annotated[
         str,
         typer.Argument(

@@ -289,8 +289,9 @@ def _losses(losses: Iterable[Problem]) -> Iterator[tuple[str, str]]:
     runs: list[tuple[Problem, int | None]] = []
     for loss in losses:
         first, last = runs[-1] if runs else (None, None)
-        is_next = first is not None and last is not None and loss.seq == last + 1
-        if first is not None and is_next and _is_alike(first, loss):
+        is_next = last is not None and loss.seq == last + 1
+        place = (loss.stream, loss.problem)
+        if first is not None and is_next and place == (first.stream, first.problem):
             runs[-1] = (first, loss.seq)
         else:
             runs.append((loss, loss.seq))
@@ -298,7 +299,3 @@ def _losses(losses: Iterable[Problem]) -> Iterator[tuple[str, str]]:
         seqs = str(first.seq) if first.seq == last else f"{first.seq}-{last}"
         parts = (first.stream, None if last is None else seqs)
         yield "/".join(part for part in parts if part is not None) or "store", first.problem
-
-
-def _is_alike(one: Problem, other: Problem) -> bool:
-    return (one.stream, one.problem) == (other.stream, other.problem)

@@ -36,7 +36,7 @@ from perdure.apps.memory.rows import (
     hit_lines,
 )
 from perdure.apps.progress import progress_bar
-from perdure.apps.terminal.output import out_style, remark, width
+from perdure.apps.terminal.output import count_of, out_style, remark, width
 from perdure.apps.terminal.text import one_line, safe
 from perdure.client.memory.handle import RECALLED
 from perdure.client.store import Store
@@ -444,9 +444,9 @@ async def index(
         count = await opened.memory.index()
         memory = opened.memory.with_embedder(embedder)
         vectors = None if embedder is None else await memory.embed(is_only=only)
-    said = f"Recorded {count:,} {'episode' if count == 1 else 'episodes'}."
+    said = f"Recorded {count_of(count, 'episode')}."
     if vectors is not None:
-        said += f" {vectors:,} {'text' if vectors == 1 else 'texts'} got a vector."
+        said += f" {count_of(vectors, 'text')} got a vector."
     common.show({"episodes": count, "vectors": vectors}, said)
 
 

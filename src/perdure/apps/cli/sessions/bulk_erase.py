@@ -75,7 +75,11 @@ async def reached(
     The result includes child sessions, and also forks if the erasure includes the forks.
     """
     infos = await store.recent(None, scope="all")
-    found = {str(info.id) for info in infos if _is_named(info, session, subject)}
+    found = {
+        str(info.id)
+        for info in infos
+        if session in (None, info.id) and subject in (None, info.subject)
+    }
     if session is not None:
         found.add(session)  # also an erased session, whose forks may remain
     return await _included(store, infos, found, has_forks=session is None or forks == "erase")
@@ -103,10 +107,6 @@ async def _included(
     ]:
         found.update(more)
     return await newest_rows(store, RowFilter(scope="all", among=frozenset(found)), None)
-
-
-def _is_named(info: SessionInfo, session: str | None, subject: str | None) -> bool:
-    return session in (None, info.id) and subject in (None, info.subject)
 
 
 class Preview(msgspec.Struct, frozen=True):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from perdure.client.store import Store
-from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import SessionInfo, SessionScope
 from perdure.session.kinds import MESSAGE
@@ -64,16 +63,12 @@ async def _texts(store: Store, info: SessionInfo, query: SearchQuery) -> list[Fo
     roles = query.roles or _MESSAGES
     kind = MESSAGE if set(roles) <= set(_MESSAGES) else None
     entries = await store.backend.entries(info.id, kind=kind)
-    texts = [found_entry(entry.seq, entry, None) for entry in entries if _is_original(entry)]
+    texts = [found_entry(each.seq, each, None) for each in entries if not is_copy(each.body)]
     return [
         each
         for each in texts
         if each is not None and each.what.role in roles and is_wanted(each, query)
     ]
-
-
-def _is_original(entry: Entry) -> bool:
-    return not is_copy(entry.body)
 
 
 async def _hits(store: Store, texts: Sequence[Found], query: SearchQuery) -> list[Hit]:
