@@ -24,7 +24,7 @@ from perdure.apps.chat.permissions import TypedPermissions
 from perdure.apps.chat.questions import Asked, Given, pending_questions
 from perdure.apps.chat.session import AnswerOptions, Resumed
 from perdure.apps.chat.shell_command import run_shell
-from perdure.apps.chat.slash_commands import SlashCommands, surplus, unknown_command
+from perdure.apps.chat.slash_commands import Presentation, SlashCommands, surplus, unknown_command
 from perdure.apps.chat.turn_view import pasted_remark, resuming_remark, show_turn, tell_begun
 from perdure.apps.terminal.advice import chat_message_of, with_commands
 from perdure.apps.terminal.approvals import approval_lines
@@ -46,7 +46,7 @@ _SHELL_MARKS = ("!", "!!")
 """Prefixes of a shell command of the user."""
 
 
-class Display(Protocol):
+class Display(Presentation, Protocol):
     """A display that shows a conversation and asks its questions."""
 
     @property
@@ -58,24 +58,12 @@ class Display(Protocol):
         """Return the user's answer to `asked`."""
         ...
 
-    async def show_tree(self, chat: Chat) -> None:
-        """Show the tree of the session."""
-        ...
-
-    async def choose_session(self) -> str | None:
-        """Return the chosen session; None if none is chosen or the display only lists sessions."""
-        ...
-
     async def begin_turn(self, chat: Chat) -> None:
         """Called when a turn begins."""
         ...
 
     async def end_turn(self, chat: Chat) -> None:
         """Called when the turn has ended."""
-        ...
-
-    async def show_session(self, chat: Chat | None) -> None:
-        """Show the session or branch where the conversation continues; None means a new session."""
         ...
 
 
@@ -106,9 +94,10 @@ class Conversation:
         """The display that shows this conversation."""
         return self._display
 
-    def remark(self, text: str) -> None:
-        """Print a line that is not part of the conversation."""
-        self._display.teller.remark(text)
+    def remark(self, *lines: str) -> None:
+        """Print lines that are not part of the conversation."""
+        for line in lines:
+            self._display.teller.remark(line)
 
     # ------------------------------------------------------------ sessions
 
@@ -207,8 +196,7 @@ class Conversation:
         self.attached += found.attached
         for attached in found.attached:
             self.remark(f"attached: {safe(attached.name)} ({size(attached.size_bytes)})")
-        for told in found.remarks:
-            self.remark(told)
+        self.remark(*found.remarks)
 
     async def _say(self, text: str) -> None:
         await self._attach_mentioned(text)

@@ -19,7 +19,7 @@ _CELLS = 100
 _ANSWER_CELLS = 60
 
 
-async def use_inbox(store: Store, words: str, remark: Callable[[str], None]) -> None:
+async def use_inbox(store: Store, words: str, remark: Callable[..., None]) -> None:
     """List the open questions, or show or answer one, depending on `words`.
 
     Without `words`, all open questions are listed. An id alone shows the question in full; an id
@@ -40,8 +40,7 @@ async def use_inbox(store: Store, words: str, remark: Callable[[str], None]) -> 
         whole = await details.in_full(store.backend, found)
         asked = [msgspec.structs.replace(found, question=whole)]
     for each in asked:
-        for line in await _lines(store, each, is_whole=bool(id)):
-            remark(line)
+        remark(*await _lines(store, each, is_whole=bool(id)))
     if not asked:
         remark("nothing waits for you")
 

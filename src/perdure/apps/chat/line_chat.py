@@ -179,8 +179,7 @@ class LineChat:
         """
         chat = self._conversation.chat
         assert chat is not None
-        for told in question_lines(asked):
-            self.teller.remark(told)
+        self._conversation.remark(*question_lines(asked))
         if self._editor is not None:
             self._editor.drop_typed()
         while True:
@@ -292,11 +291,9 @@ class LineChat:
     async def _explain(self, asked: Asked, said: str) -> None:
         """Print `asked` in full if `said` is `SHOW`; otherwise print the valid answers."""
         if said == SHOW and asked.arguments is not None:
-            for told in await self._conversation.whole_question(asked):
-                self.teller.remark(told)
-            return
-        for told in answer_lines(asked, said):
-            self.teller.remark(told)
+            self._conversation.remark(*await self._conversation.whole_question(asked))
+        else:
+            self._conversation.remark(*answer_lines(asked, said))
 
     async def _answer_line(self, prompt: str) -> str | None:
         if self._editor is not None:

@@ -132,8 +132,8 @@ class Place(Protocol):
         """The files to send with the next message."""
         ...
 
-    def remark(self, text: str) -> None:
-        """Print a line that is not part of the conversation."""
+    def remark(self, *lines: str) -> None:
+        """Print lines that are not part of the conversation."""
         ...
 
     async def go_on(self, resumed: Resumed) -> None:
@@ -352,18 +352,14 @@ class SlashCommands:
         if context.dropped:
             self._place.remark(f"{count_of(context.dropped, 'entry', 'entries')} left out")
         last = await last_turn_of(self._place.answering.store.backend, chat.session.id)
-        for line in context_part_lines(
-            chat.agent,
-            [each.text or "" for each in last.recalled] if last is not None else [],
-            context,
-        ):
-            self._place.remark(line)
+        recalled = [each.text or "" for each in last.recalled] if last is not None else []
+        self._place.remark(*context_part_lines(chat.agent, recalled, context))
 
     async def _cost(self, _: str) -> None:
         chat = self._begun()
         prices = Configuration(Path(chat.workspace.working_dir), os.environ).prices
-        for line in await cost_lines(self._place.answering.store, chat.session.id, prices):
-            self._place.remark(line)
+        store = self._place.answering.store
+        self._place.remark(*await cost_lines(store, chat.session.id, prices))
 
     async def _agent(self, _: str) -> None:
         chat = self._place.chat
@@ -371,15 +367,13 @@ class SlashCommands:
         tools = ", ".join(sorted(agent.registry.names)) or "none"
         approval = agent.permissions.approval
         self._place.remark(f"{agent.id}: approval {approval}; tools: {safe(tools)}")
-        for line in command_lines(agent.permissions):
-            self._place.remark(line)
+        self._place.remark(*command_lines(agent.permissions))
 
     async def _approve(self, mode: str) -> None:
         place = self._place
         agent = place.answering.agent if place.chat is None else place.chat.agent
         if not mode:
-            for line in permission_lines(agent.permissions):
-                place.remark(line)
+            place.remark(*permission_lines(agent.permissions))
             return
         chosen = next((each for each in get_args(ApprovalMode) if each == mode), None)
         if chosen is None:
@@ -394,8 +388,7 @@ class SlashCommands:
         """Change the permissions of this session, or of the next session if none has begun."""
         if self._is_free():
             agent = await self._place.permit(typed)
-            for told in permission_lines(agent.permissions):
-                self._place.remark(told)
+            self._place.remark(*permission_lines(agent.permissions))
 
     async def _attach(self, named: str) -> None:
         if not named and self._place.attached:
