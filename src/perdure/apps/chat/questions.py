@@ -197,19 +197,8 @@ async def cancel_tasks(tasks: Iterable[asyncio.Future[Any]]) -> None:
 
 
 def _to_asked(waiting: OpenQuestion, asker: str | None = None) -> Asked:
-    question = waiting.question
-    return Asked(
-        waiting.id,
-        question.text,
-        question.choices,
-        asker,
-        question.arguments,
-        question.bound,
-        question.diff,
-        question.grant,
-        question.action,
-        question.preview,
-    )
+    shown = msgspec.structs.asdict(waiting.question)
+    return msgspec.convert({**shown, "id": waiting.id, "asker": asker}, Asked)
 
 
 def _is_edit(asked: Asked, agent: Agent) -> bool:
