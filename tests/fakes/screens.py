@@ -126,5 +126,5 @@ async def chatting(
             await seen.until(lambda: bool(program.transcript.children))
             yield seen
     finally:
-        await answering.close()
+        await answering.aclose()
     assert program.failure is None, program.failure

@@ -7,7 +7,7 @@ import importlib.util
 import os
 import sys
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -206,10 +206,8 @@ async def chat(  # noqa: PLR0913 - each is an option of the command
         answering = AnswerOptions(
             opened, model=model, scenario=acted, cast=cast, typed=typed, variables=named
         )
-        try:
+        async with aclosing(answering):
             return await _talk(answering, wanted, is_agent_named=agent is not None)
-        finally:
-            await answering.close()
 
 
 def _place(common: CommonOptions, scenario: Path | None) -> tuple[str, ...]:
@@ -435,24 +433,22 @@ def cast_for(
     named: str | None,
     configuration: Configuration,
     environment: Mapping[str, str],
-    allowed: Permissions,
-    *,
-    is_permitting: bool,
+    typed: TypedPermissions,
 ) -> Cast:
     """Return the agent `named` (None: the configured or default one) and the other known agents.
 
-    `allowed` are the permissions of the agent; `is_permitting` is True if the command line set
-    permissions.
+    `typed` are the permissions on the command line.
     Raises: ConfigError if the agent cannot be used; InvalidAgentFile if its file has errors.
     Raises: UsageMistake if both the command line and the agent's file set permissions.
     """
+    allowed = permissions_of(environment, typed, configuration)
     wanted: str | None = named or configuration.value("chat.agent")
     found = agents_here(Path(), environment)
     if wanted is None:
         agent = _default(configuration, allowed)
     else:
         chosen = chosen_agent(wanted, found, allowed)
-        if is_permitting and (is_file_name(wanted) or chosen.is_own):
+        if typed.is_any and (is_file_name(wanted) or chosen.is_own):
             raise UsageMistake(
                 f"{chosen.file} sets the permissions of {chosen.agent.id}; omit --approve, "
                 "--allow-command, --allow-domain and --scope"
@@ -470,9 +466,7 @@ def _cast_of(
     named: str | None, settings: Configuration, typed: TypedPermissions, without: Sequence[str]
 ) -> Cast:
     """Return the agents that the command line selects, without the MCP servers `without`."""
-    asked = (typed.approve, typed.commands, typed.domains, typed.scope)
-    allowed = permissions_of(os.environ, *asked, configuration=settings)
-    cast = cast_for(named, settings, os.environ, allowed, is_permitting=typed.is_any)
+    cast = cast_for(named, settings, os.environ, typed)
     first, *others = without_servers((cast.agent, *cast.others), without)
     return replace(cast, agent=first, others=tuple(others))
 

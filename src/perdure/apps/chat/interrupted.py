@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
 from perdure.apps.chat.command import cast_for
-from perdure.apps.chat.permissions import permissions_of
+from perdure.apps.chat.permissions import TypedPermissions
 from perdure.apps.chat.questions import pending_questions
 from perdure.apps.chat.session import AnswerOptions
 from perdure.apps.chat.turn_view import show_turn
@@ -48,20 +49,16 @@ async def resume_turns(
     scenario for the scripted model.
     """
     settings = Configuration(Path(), os.environ)
-    allowed = permissions_of(os.environ, None, None, None, None, configuration=settings)
-    cast = cast_for(None, settings, os.environ, allowed, is_permitting=False)
+    cast = cast_for(None, settings, os.environ, TypedPermissions())
     acted = None if scenario is None else scenario_in(scenario)
     answering = AnswerOptions(store, model=None, scenario=acted, cast=cast)
     interrupted = [info.id for info in await store.recent(None, status="interrupted")]
-    try:
-        async with answering.runtime:
-            for session in sessions or interrupted:
-                end = await _end_of(answering, session)
-                yield end
-                if end.ending == "stopped":
-                    return
-    finally:
-        await answering.close()
+    async with aclosing(answering), answering.runtime:
+        for session in sessions or interrupted:
+            end = await _end_of(answering, session)
+            yield end
+            if end.ending == "stopped":
+                return
 
 
 async def _end_of(answering: AnswerOptions, session: StreamId) -> ResumedTurn:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import Annotated, cast
 
 import msgspec
@@ -162,31 +161,23 @@ def _unmarked(value: object) -> object:
 
 
 def permissions_of(
-    environment: Mapping[str, str],
-    approve: ApprovalMode | None = None,
-    commands: Sequence[str] | None = None,
-    domains: Sequence[str] | None = None,
-    scope: Scope | None = None,
-    *,
-    configuration: Configuration | None = None,
+    environment: Mapping[str, str], typed: TypedPermissions, configured: Configuration
 ) -> Permissions:
-    """Return the permissions of a new chat from the command line; the settings are the default.
+    """Return the permissions of a new chat: `typed`, or else those of the settings `configured`.
 
-    A command that contains ``*`` or ``?`` is a pattern. `configuration` is by default the
-    configuration of the current folder.
+    A command that contains ``*`` or ``?`` is a pattern.
     Raises: ConfigError.
     """
-    configured = configuration or Configuration(Path(), environment)
     endpoint: str | None = configured.value("tools.search_endpoint")
     is_secret = endpoint is not None and bool(environment.get(SEARCH_SECRET))
     return msgspec.structs.replace(
         commands_and_hosts(
-            tuple(commands or configured.value("chat.allowed_commands")),
-            tuple(domains or configured.value("chat.allowed_domains")),
+            tuple(typed.commands or configured.value("chat.allowed_commands")),
+            tuple(typed.domains or configured.value("chat.allowed_domains")),
         ),
-        scope=scope or configured.value("chat.fs_scope"),
+        scope=typed.scope or configured.value("chat.fs_scope"),
         search_endpoint=endpoint,
         search_credential="{{secrets.SEARCH}}" if is_secret else None,
         is_search_local=endpoint is not None and endpoint.startswith("http://"),
-        approval=approve or configured.value("chat.approval"),
+        approval=typed.approve or configured.value("chat.approval"),
     )

@@ -6,7 +6,7 @@ import asyncio
 import getpass
 import os
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -359,7 +359,7 @@ class AnswerOptions:
                 raise ModelNotHere(wanted, error.reason, session.id) from error
             raise
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """Close the models."""
         await self._router.aclose()
 
@@ -420,12 +420,16 @@ def _configured_cast(model: str | None, permissions: Permissions | None) -> Cast
 
 
 @asynccontextmanager
-async def _advice_for(command: str) -> AsyncGenerator[None]:
-    """Add `command` to a ModelNotHere error, so that its text names the command's option -m."""
-    try:
-        yield
-    except ModelNotHere as error:
-        raise ModelNotHere(error.model, error.reason, command=command) from error
+async def _answering(
+    store: Store, model: str | None, command: str
+) -> AsyncGenerator[AnswerOptions]:
+    """Open chats with `model` for `command`; a ModelNotHere error names the command's option -m."""
+    async with aclosing(AnswerOptions(store, model=model, scenario=None)) as answering:
+        try:
+            async with answering.runtime:
+                yield answering
+        except ModelNotHere as error:
+            raise ModelNotHere(error.model, error.reason, command=command) from error
 
 
 async def compact_session(
@@ -435,28 +439,24 @@ async def compact_session(
 
     Raises: TurnOpen while a turn is open; ModelNotHere or TurnFailed if the model does not answer.
     """
-    answering = AnswerOptions(store, model=model, scenario=None)
-    try:
-        async with answering.runtime, _advice_for("perdure sessions compact"):
-            stream = StreamId(session)
-            state = await store.backend.state(stream)
-            if state.open_turn is not None:
-                raise TurnOpen(session, state.open_turn)
-            handle = await store.open(stream)
-            wanted = model or (await handle.context()).model
-            if wanted is not None:
-                answering.require(wanted)
-            window = await store.backend.context_window(stream, state.leaf)
-            settings = await _compaction_of(store, stream, answering.agent)
-            kept = settings.keep_recent_tokens
-            is_by_node = settings.strategy == "node"
-            if not is_by_node and plan_compaction(window, keep_recent_tokens=kept) is None:
-                return None  # this does not bind an agent to a session without one
-            chat = (await answering.go_on(session)).chat
-            await answering.use_model(chat)
-            return await chat.compact(focus)
-    finally:
-        await answering.close()
+    async with _answering(store, model, "perdure sessions compact") as answering:
+        stream = StreamId(session)
+        state = await store.backend.state(stream)
+        if state.open_turn is not None:
+            raise TurnOpen(session, state.open_turn)
+        handle = await store.open(stream)
+        wanted = model or (await handle.context()).model
+        if wanted is not None:
+            answering.require(wanted)
+        window = await store.backend.context_window(stream, state.leaf)
+        settings = await _compaction_of(store, stream, answering.agent)
+        kept = settings.keep_recent_tokens
+        is_by_node = settings.strategy == "node"
+        if not is_by_node and plan_compaction(window, keep_recent_tokens=kept) is None:
+            return None  # this does not bind an agent to a session without one
+        chat = (await answering.go_on(session)).chat
+        await answering.use_model(chat)
+        return await chat.compact(focus)
 
 
 async def kept_tokens(store: Store, session: str) -> int:
@@ -482,19 +482,15 @@ async def branch_session(
     EntryNotFound if `entry` does not exist; HookBlocked if a hook rejects the branch; FlowRefusal
     for a role of an uncompleted flow.
     """
-    answering = AnswerOptions(store, model=model, scenario=None)
-    try:
-        async with answering.runtime, _advice_for("perdure sessions branch --summarize"):
-            stream = StreamId(session)
-            state = await store.backend.state(stream)
-            await require_no_role(store.backend, store.outside.clock, state.header, "branch")
-            if state.open_turn is not None:
-                raise TurnOpen(session, state.open_turn)
-            chat = (await answering.go_on(session)).chat
-            target = None if entry is None else (await chat.session.path(entry))[-1].id
-            if target == state.leaf:
-                return None
-            await answering.use_model(chat)
-            return await chat.branch(target, with_summary=True, focus=focus)
-    finally:
-        await answering.close()
+    async with _answering(store, model, "perdure sessions branch --summarize") as answering:
+        stream = StreamId(session)
+        state = await store.backend.state(stream)
+        await require_no_role(store.backend, store.outside.clock, state.header, "branch")
+        if state.open_turn is not None:
+            raise TurnOpen(session, state.open_turn)
+        chat = (await answering.go_on(session)).chat
+        target = None if entry is None else (await chat.session.path(entry))[-1].id
+        if target == state.leaf:
+            return None
+        await answering.use_model(chat)
+        return await chat.branch(target, with_summary=True, focus=focus)

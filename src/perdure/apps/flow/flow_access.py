@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from pathlib import Path
 
@@ -34,8 +34,7 @@ async def flows_of(
         async with Flows(Runtime(store, runner="embedded")) as flows:
             yield flows
         return
-    router = models(acting.scenario)
-    try:
+    async with aclosing(models(acting.scenario)) as router:
         prices = Configuration(Path(), os.environ).prices
         agents = role_agents(acting)  # workers do not have them
         runtime = Runtime(store, agents, models=router, prices=prices, runner="embedded")
@@ -47,8 +46,6 @@ async def flows_of(
             Flows(runtime, offered_models=acting.offered, default_agent=make) as flows,
         ):
             yield flows
-    finally:
-        await router.aclose()
 
 
 async def _remark_unpriced(host: Host) -> None:

@@ -107,8 +107,8 @@ def permissions_in(settings: RunSettings, environment: Mapping[str, str]) -> Per
 
     Raises: ConfigError.
     """
-    commands = settings.commands or (ANY_COMMAND,)
-    permissions = permissions_of(environment, None, commands, settings.domains)
+    typed = TypedPermissions(commands=settings.commands or (ANY_COMMAND,), domains=settings.domains)
+    permissions = permissions_of(environment, typed, Configuration(Path(), environment))
     return replace(permissions, allowed_domains=settings.domains)
 
 

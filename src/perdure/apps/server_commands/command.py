@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from perdure.apps.chat.command import cast_for
-from perdure.apps.chat.permissions import permissions_of
+from perdure.apps.chat.permissions import TypedPermissions
 from perdure.apps.cli.options import EmbedderOption
 from perdure.apps.cli.store_options import CommonOptions
 from perdure.apps.server_commands.endpoint import (
@@ -181,8 +181,7 @@ def configured(store: Store, idle_s: float | None = None) -> Runtime:
     Raises: ConfigError; InvalidAgentFile.
     """
     settings = Configuration(Path(), os.environ)
-    allowed = permissions_of(os.environ, configuration=settings)
-    chosen = cast_for(None, settings, os.environ, allowed, is_permitting=False)
+    chosen = cast_for(None, settings, os.environ, TypedPermissions())
     return Runtime(
         store,
         [chosen.agent, *(each for each in chosen.others if each.id != chosen.agent.id)],
