@@ -6,8 +6,9 @@ import json
 import logging
 from array import array
 from base64 import b64decode, b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from operator import ge, gt, le, lt
 from typing import Any, Final, cast
 
 import msgspec
@@ -172,24 +173,19 @@ def is_like(value: object, wanted: object) -> bool:
     return value == wanted and isinstance(value, bool) == isinstance(wanted, bool)
 
 
+_Compare = Callable[[float, float], bool]
+_COMPARISONS: Mapping[str, _Compare] = {"$gt": gt, "$gte": ge, "$lt": lt, "$lte": le}
+
+
 def _compare(value: object, operator: str, other: object) -> bool:
     if operator in ("$eq", "$ne"):
         return is_like(value, other) == (operator == "$eq")
-    if operator not in ("$gt", "$gte", "$lt", "$lte"):
+    if operator not in _COMPARISONS:
         raise ValueError(f"unknown operator {operator!r} in a filter")
     try:
-        one, two = float(cast("Any", value)), float(cast("Any", other))
+        return _COMPARISONS[operator](float(cast("Any", value)), float(cast("Any", other)))
     except (TypeError, ValueError):
         return False
-    match operator:
-        case "$gt":
-            return one > two
-        case "$gte":
-            return one >= two
-        case "$lt":
-            return one < two
-        case _:
-            return one <= two
 
 
 def similarity(one: Vector, other: Vector) -> float:

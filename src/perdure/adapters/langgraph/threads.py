@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 from langchain_core.runnables import RunnableConfig
@@ -120,14 +120,10 @@ class Threads:
         thread_id, ns = _thread_of(config), _ns_of(config) or ""
         described = get_checkpoint_metadata(config, metadata)
         parent = get_checkpoint_id(config)
-        while True:
-            thread = await self._create(thread_id)
-            try:
-                await thread.put(ns, parent, checkpoint, described, new_versions)
-            except (Erased, SessionNotFound):  # deleted by another process
-                self._threads.pop(thread_id, None)
-                continue
-            return _config(thread_id, ns, checkpoint["id"])
+        await self._write(
+            thread_id, lambda thread: thread.put(ns, parent, checkpoint, described, new_versions)
+        )
+        return _config(thread_id, ns, checkpoint["id"])
 
     async def put_writes(
         self,
@@ -153,14 +149,18 @@ class Threads:
             raise ValueError(
                 "pending writes belong to a checkpoint: the config has no checkpoint_id"
             )
-        while made:
+        if made:
+            ns = _ns_of(config) or ""
+            await self._write(thread_id, lambda thread: thread.put_writes(ns, id, made))
+
+    async def _write(self, thread_id: str, work: Callable[[Thread], Awaitable[None]]) -> None:
+        """Run `work` on a thread; run it again if another process deletes the thread meanwhile."""
+        while True:
             thread = await self._create(thread_id)
             try:
-                await thread.put_writes(_ns_of(config) or "", id, made)
+                return await work(thread)
             except (Erased, SessionNotFound):
                 self._threads.pop(thread_id, None)
-                continue
-            return
 
     async def copy(self, source: str, target: str) -> None:
         """Copy the checkpoints and writes of a thread; fork its session if `target` is new."""

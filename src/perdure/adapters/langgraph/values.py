@@ -51,16 +51,13 @@ class ChannelValue(msgspec.Struct, frozen=True):
     linked: int = 0
 
 
-def stored(
-    value: tuple[str, bytes], before: ChannelValue | None, *, is_whole: bool = False
-) -> tuple[Record, ChannelValue]:
+def stored(value: tuple[str, bytes], before: ChannelValue | None) -> tuple[Record, ChannelValue]:
     """Return the record of `value`, and its `ChannelValue` for the next checkpoint.
 
-    `before` is the channel's value in the parent checkpoint. If `is_whole` is True, the whole value
-    is stored, and `before` is not used.
+    `before` is the channel's value in the parent checkpoint; None if the whole value is stored.
     """
     kind, data = value
-    if before is not None and before.type == kind and not is_whole:
+    if before is not None and before.type == kind:
         if before.data == data and before.back < _FARTHEST:
             again = msgspec.structs.replace(before, back=before.back + 1)
             return {"back": again.back}, again
