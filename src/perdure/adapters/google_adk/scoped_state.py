@@ -14,8 +14,9 @@ from perdure.adapters.google_adk.state import (
     SNAPSHOT_AFTER,
     StateFold,
 )
+from perdure.adapters.open_sessions import open_or_create, open_session
 from perdure.adapters.stored_json import read_json, stored_json
-from perdure.errors import EntryNotFound, Erased, HeadConflict, SessionExists, SessionNotFound
+from perdure.errors import EntryNotFound, HeadConflict
 
 _Fields = dict[str, Any]
 
@@ -90,9 +91,8 @@ class ScopedState:
 
     async def _current(self) -> perdure.Session | None:
         """Return the session, updated from the store; None if it is erased or not yet created."""
-        try:
-            session = await self._store.open(self._id)
-        except (Erased, SessionNotFound):
+        session = await open_session(self._store, self._id)
+        if session is None:
             self._fold = StateFold(-1, {})
             return None
         created_at = session.metadata.get(CREATED_AT)
@@ -102,17 +102,8 @@ class ScopedState:
 
     async def _create(self) -> perdure.Session:
         while (session := await self._current()) is None:
-            try:
-                await self._store.create(
-                    id=self._id,
-                    metadata={**self._metadata, CREATED_AT: time.time()},
-                    subject=self._subject,
-                    origin="subagent",
-                    reuse_erased=True,
-                )
-            except SessionExists as error:
-                if error.is_erased:
-                    raise
+            metadata = {**self._metadata, CREATED_AT: time.time()}
+            await open_or_create(self._store, self._id, metadata, subject=self._subject)
         return session
 
 

@@ -20,15 +20,9 @@ import perdure
 from perdure.adapters.google_adk import stored_ids
 from perdure.adapters.google_adk.events import CUSTOM_TYPE, Fields, entry_of, fields_of
 from perdure.adapters.google_adk.stored_session import StoredSession
+from perdure.adapters.open_sessions import open_or_create, open_session
 from perdure.adapters.stored_json import opaque_entry
-from perdure.errors import (
-    EntryNotFound,
-    Erased,
-    SessionExists,
-    SessionHasForks,
-    SessionNotFound,
-    WrongArgument,
-)
+from perdure.errors import EntryNotFound, Erased, SessionHasForks, SessionNotFound, WrongArgument
 
 _logger = logging.getLogger(__name__)
 
@@ -104,7 +98,7 @@ class StoredMemory:
 
     async def search(self, query: str) -> list[MemoryEntry]:
         """Return the memories that match `query`, best first."""
-        session = await self._open()
+        session = await open_session(self._store, self._id)
         if session is None:
             return []
         scope = await self._scope(session)
@@ -133,7 +127,7 @@ class StoredMemory:
 
     async def delete(self, memory_id: str) -> None:
         """Erase the copies of an event, and exclude the event from later searches."""
-        session = await self._open()
+        session = await open_session(self._store, self._id)
         if session is None:
             return
         await session.append_many([perdure.Note(DELETED, {"id": memory_id})])
@@ -173,30 +167,10 @@ class StoredMemory:
                 scope.restored[id] = scope.restored.get(id, 0) + 1
         return scope
 
-    async def _open(self) -> perdure.Session | None:
-        try:
-            return await self._store.open(self._id)
-        except (Erased, SessionNotFound):
-            return None
-
     async def _create(self) -> perdure.Session:
         app_name, user_id = self._names
         metadata = {"framework": "google-adk", "app_name": app_name, "user_id": user_id}
-        while (session := await self._open()) is None:
-            try:
-                session = await self._store.create(
-                    id=self._id,
-                    metadata=metadata,
-                    subject=self._subject,
-                    origin="subagent",
-                    reuse_erased=True,
-                )
-            except SessionExists as error:
-                if error.is_erased:
-                    raise
-            else:
-                break
-        return session
+        return await open_or_create(self._store, self._id, metadata, subject=self._subject)
 
 
 async def _append_copy(session: perdure.Session, event: Event, alias: str) -> None:

@@ -20,8 +20,9 @@ from perdure.adapters.langgraph.items import (
     item_entry,
     item_of,
 )
+from perdure.adapters.open_sessions import open_or_create, open_session
 from perdure.adapters.session_ids import id_part
-from perdure.errors import EntryNotFound, Erased, SessionExists, SessionNotFound
+from perdure.errors import EntryNotFound, Erased, SessionNotFound
 
 PREFIX: Final = "lgs"
 """The session id of a namespace begins with this prefix and a colon."""
@@ -103,7 +104,7 @@ class Namespaces:
 
     async def get(self, namespace: Namespace, key: str) -> StoredItem | None:
         """Return an item; reads only its newest entry."""
-        session = await self._open(session_id(namespace))
+        session = await open_session(self.store, session_id(namespace))
         if session is None:
             return None
         try:
@@ -125,9 +126,8 @@ class Namespaces:
                 continue
             known = self._known.get(info.id)
             if known is None or known.created_at != info.created_at:
-                try:
-                    session = await self.store.open(info.id)
-                except (Erased, SessionNotFound):
+                session = await open_session(self.store, info.id)
+                if session is None:
                     continue
                 known = StoredNamespace(namespace, session, info.created_at)
                 self._known[info.id] = known
@@ -153,7 +153,12 @@ class Namespaces:
             if any(change.value is None for change in own.values()):
                 deleting.append(namespace)
             if items:
-                session = await self._create(namespace)
+                session = await open_or_create(
+                    self.store,
+                    session_id(namespace),
+                    {NAMESPACE: list(namespace)},
+                    title="/".join(namespace)[:100],
+                )
                 options: perdure.AppendOptions = {"aliases": aliases, "parent": None}
                 writes.append((session, items, options))
         if writes:
@@ -183,28 +188,6 @@ class Namespaces:
             items.append(made)
             aliases.append(item_alias(key))
         return items, aliases
-
-    async def _open(self, id: str) -> perdure.Session | None:
-        try:
-            return await self.store.open(id)
-        except (Erased, SessionNotFound):
-            return None
-
-    async def _create(self, namespace: Namespace) -> perdure.Session:
-        id = session_id(namespace)
-        while (session := await self._open(id)) is None:
-            try:
-                await self.store.create(
-                    id=id,
-                    title="/".join(namespace)[:100],
-                    metadata={NAMESPACE: list(namespace)},
-                    origin="subagent",
-                    reuse_erased=True,
-                )
-            except SessionExists as error:
-                if error.is_erased:
-                    raise
-        return session
 
 
 def session_id(namespace: Namespace) -> str:

@@ -19,6 +19,7 @@ from pydantic_ai.conversation_store import (
 )
 
 import perdure
+from perdure.adapters.open_sessions import open_session
 from perdure.adapters.pydantic_ai.messages import (
     FoundMessage,
     Item,
@@ -80,12 +81,6 @@ class Conversations:
             return found, stored_id
         raise AssertionError("count never ends")
 
-    async def _session(self, stored_id: str) -> perdure.Session | None:
-        try:
-            return await self._store.open(stored_id)
-        except (Erased, SessionNotFound):
-            return None
-
     async def read(self, conversation_id: str) -> ConversationRecord | None:
         session, _ = await self._open(conversation_id)
         return None if session is None else await self._record_of(session)
@@ -116,7 +111,7 @@ class Conversations:
         infos = await self._store.recent(None, scope="all", subject=scope or None, id_prefix=PREFIX)
         records: list[ConversationRecord] = []
         for info in infos:
-            session = await self._session(info.id)
+            session = await open_session(self._store, info.id)
             record = None if session is None else await self._record_of(session)
             if record is not None and scope in (None, record.scope):
                 records.append(record)
@@ -251,7 +246,7 @@ class Conversations:
     async def _place(self, entry_id: str) -> tuple[perdure.Session, perdure.Entry] | None:
         """Return a session that shows the Pydantic AI entry `entry_id`, and the entry in it."""
         home = self._homes.get(entry_id)
-        session = None if home is None else await self._session(home)
+        session = None if home is None else await open_session(self._store, home)
         if session is not None:
             try:
                 return session, await self._at(session, entry_id)
@@ -268,13 +263,13 @@ class Conversations:
         """Yield sessions that may show an entry: first the one that stores it, then all."""
         try:
             entry = await self._store.entry(entry_id)
-            session = await self._session(entry.stream)
+            session = await open_session(self._store, entry.stream)
             if session is not None:
                 yield session
         except (AmbiguousId, EntryNotFound):
             pass
         for info in await self._store.recent(None, scope="all", id_prefix=PREFIX):
-            session = await self._session(info.id)
+            session = await open_session(self._store, info.id)
             if session is not None:
                 yield session
 
