@@ -16,7 +16,7 @@ _BAR_CELLS = 30
 def progress_bar(name: str) -> Callable[[int, int], None]:
     """Return a callback that shows a progress bar `name` on a terminal, and nothing elsewhere."""
     if not sys.stderr.isatty():
-        return _untold
+        return untold
     shown_at = 0.0
 
     def tell(done: int, total: int) -> None:
@@ -40,5 +40,5 @@ def line(name: str, done: int, total: int) -> str:
     return f"{name} [{'#' * full}{'.' * (cells - full)}] {int(100 * share):3} % of {total}"
 
 
-def _untold(_done: int, _total: int) -> None:
-    """Ignore the progress; used if there is no terminal."""
+def untold(_done: int, _total: int) -> None:
+    """Ignore progress."""

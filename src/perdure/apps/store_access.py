@@ -12,8 +12,8 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 from perdure.apps.settings.lookup import setting
@@ -25,9 +25,8 @@ from perdure.client.lookup.store_files import (
     database_file,
     own_folders,
 )
-from perdure.client.open import check_address, open_copied
+from perdure.client.open import StoreOpening, check_address, open_copied
 from perdure.client.open import open as open_store
-from perdure.client.store import Store
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.stores.key import KEY_BYTES, StoreKey
 from perdure.stores.maintenance.file_lock import in_turn
@@ -95,53 +94,46 @@ def is_missing(address: str) -> bool:
     return any(not folder.exists() for folder in own_folders(address))
 
 
-@asynccontextmanager
-async def writable_store(named: str | None, namespace: str = NAMESPACE) -> AsyncGenerator[Store]:
+def writable_store(named: str | None, namespace: str = NAMESPACE) -> StoreOpening:
     """Open the store, for an ``async with``; create it if it does not exist.
 
     Raises: the errors of `perdure.open`.
     """
     address = store_address(named)
-    file = database_file(address)
     is_own = named is None and "PERDURE_STORE" not in os.environ
-    is_first = is_own and file is not None and is_missing(address)
+    is_first = is_own and database_file(address) is not None and is_missing(address)
     key = offered_key(address) if is_first and is_at_terminal() else None
-    wait_s = _lock_timeout_s()
-    async with open_store(
-        address, namespace=namespace, key=key, is_trusted=False, lock_timeout_s=wait_s
-    ) as store:
-        yield store
+    return _opening(address, namespace, key)
 
 
-@asynccontextmanager
-async def existing_store(named: str | None, namespace: str = NAMESPACE) -> AsyncGenerator[Store]:
+def existing_store(named: str | None, namespace: str = NAMESPACE) -> StoreOpening:
     """Open the store, for an ``async with``; if it does not exist, open an empty one in memory.
 
     Raises: the errors of `perdure.open`.
     """
     address = store_address(named)
-    found = "memory:" if is_missing(address) else address
+    return _opening("memory:" if is_missing(address) else address, namespace)
+
+
+def _opening(address: str, namespace: str, key: StoreKey | None = None) -> StoreOpening:
     wait_s = _lock_timeout_s()
-    async with open_store(
-        found, namespace=namespace, is_trusted=False, lock_timeout_s=wait_s
-    ) as store:
-        yield store
+    return open_store(
+        address, namespace=namespace, key=key, is_trusted=False, lock_timeout_s=wait_s
+    )
 
 
-def scratch_store() -> AbstractAsyncContextManager[Store]:
+def scratch_store() -> StoreOpening:
     """Open a new empty store in memory, for an ``async with``; its content is not saved."""
     return open_store("memory:")
 
 
-@asynccontextmanager
-async def copied_store(named: str | None, namespace: str = NAMESPACE) -> AsyncGenerator[Store]:
+def copied_store(named: str | None, namespace: str = NAMESPACE) -> StoreOpening:
     """Open the store that a copy reads from, for an ``async with``; the store must exist.
 
     Raises: the errors of `open_copied`.
     """
     address = store_address(named)
-    async with open_copied(address, namespace=namespace, lock_timeout_s=_lock_timeout_s()) as store:
-        yield store
+    return open_copied(address, namespace=namespace, lock_timeout_s=_lock_timeout_s())
 
 
 def _lock_timeout_s() -> float:

@@ -10,9 +10,8 @@ import msgspec
 import typer
 
 from perdure.apps.cli.exits import UsageMistake
-from perdure.apps.cli.store_options import CommonOptions, existing_address
-from perdure.apps.store_access import writable_store
-from perdure.apps.terminal.output import count_of, show, show_json, size
+from perdure.apps.cli.store_options import CommonOptions
+from perdure.apps.terminal.output import count_of, size
 from perdure.apps.terminal.text import one_line
 from perdure.client import retention
 from perdure.client.store import Store
@@ -75,7 +74,7 @@ async def show_retention(*, common: CommonOptions) -> None:
     """
     async with common.existing_store() as opened:
         policy = await retention.retention(opened)
-    _tell(policy, "no limits: every session is kept", as_json=common.as_json)
+    common.show(msgspec.structs.asdict(policy), _policy_lines(policy))
 
 
 @retention_commands.command("set")
@@ -92,9 +91,7 @@ async def set_retention(
     Examples:
         perdure store retention set --max-idle 90d --max-bytes 5GB
     """
-    address = existing_address(common.store)
-
-    async with writable_store(address, common.namespace) as opened:
+    async with common.existing_store() as opened:
         old = await retention.retention(opened)
         policy = Retention(
             max_age_s=_changed_limit(old.max_age_s, max_age, _seconds),
@@ -103,7 +100,7 @@ async def set_retention(
             max_bytes=_changed_limit(old.max_bytes, max_bytes, _size),
         )
         await retention.set_retention(opened, policy)
-    _tell(policy, "no limits: every session is kept", as_json=common.as_json)
+    common.show(msgspec.structs.asdict(policy), _policy_lines(policy))
 
 
 @retention_commands.command("apply")
@@ -125,13 +122,11 @@ async def apply_retention(
     Examples:
         perdure store retention apply
     """
-    address = existing_address(common.store)
-
-    async with writable_store(address, common.namespace) as opened:
+    async with common.existing_store() as opened:
         done = await retention.apply_retention(opened, is_dry_run=is_dry_run)
         titles = await _titles(opened, done) if is_dry_run and not common.as_json else {}
     common.show(
-        {**_data(done), "is_done": not is_dry_run},
+        {**msgspec.structs.asdict(done), "is_done": not is_dry_run},
         _removed_lines(done, titles, is_dry_run=is_dry_run),
     )
 
@@ -169,7 +164,8 @@ async def show_quota(*, common: CommonOptions) -> None:
     """
     async with common.existing_store() as opened:
         limits, used = await retention.quota(opened)
-    _tell_quota(limits, used, as_json=common.as_json)
+    data = {"quota": msgspec.structs.asdict(limits), "usage": used}
+    common.show(data, _quota_lines(limits, used))
 
 
 @quota_commands.command("set")
@@ -185,9 +181,7 @@ async def set_quota(
     Examples:
         perdure store quota set --max-sessions 10000 --max-bytes 2GB
     """
-    address = existing_address(common.store)
-
-    async with writable_store(address, common.namespace) as opened:
+    async with common.existing_store() as opened:
         old, _ = await retention.quota(opened)
         wanted = Quota(
             max_sessions=_changed_limit(old.max_sessions, max_sessions, _number),
@@ -196,29 +190,24 @@ async def set_quota(
         )
         await retention.set_quota(opened, wanted)
         limits, used = await retention.quota(opened)
-    _tell_quota(limits, used, as_json=common.as_json)
+    data = {"quota": msgspec.structs.asdict(limits), "usage": used}
+    common.show(data, _quota_lines(limits, used))
 
 
-def _tell_quota(limits: Quota, used: Usage, *, as_json: bool) -> None:
-    if as_json:
-        show_json({"quota": _data(limits), "usage": _data(used)})
-        return
+def _quota_lines(limits: Quota, used: Usage) -> Iterator[str]:
     for name in ("sessions", "entries", "bytes"):
         limit = getattr(limits, f"max_{name}")
         most = "" if limit is None else f" of {_spell_limit(f'max_{name}', limit)}"
         held = size(used.bytes) if name == "bytes" else f"{getattr(used, name):,}"
-        show(f"{name:<8}  {held}{most}")
+        yield f"{name:<8}  {held}{most}"
 
 
-def _tell(policy: Retention, nothing: str, *, as_json: bool) -> None:
-    if as_json:
-        show_json(_data(policy))
-        return
-    told = {name: value for name, value in _data(policy).items() if value is not None}
-    for name, value in told.items():
-        show(f"{_SAID[name]:<42}  {_spell_limit(name, value)}")
-    if not told:
-        show(nothing)
+def _policy_lines(policy: Retention) -> Iterator[str]:
+    if policy.is_empty:
+        yield "no limits: every session is kept"
+    for name, value in msgspec.structs.asdict(policy).items():
+        if value is not None:
+            yield f"{_SAID[name]:<42}  {_spell_limit(name, value)}"
 
 
 _SAID = {
@@ -237,11 +226,6 @@ def _spell_limit(name: str, value: int) -> str:
         if unit and value and value % factor == 0:
             return f"{value // factor}{unit}"
     return f"{value:,}"
-
-
-def _data(value: msgspec.Struct) -> dict[str, Any]:
-    named = msgspec.structs.asdict(value)
-    return {name: msgspec.to_builtins(each) for name, each in named.items()}
 
 
 def _changed_limit(old: int | None, typed: str | None, read: Any) -> int | None:

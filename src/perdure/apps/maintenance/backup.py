@@ -8,7 +8,7 @@ import os
 import stat
 import sys
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
@@ -23,11 +23,11 @@ from perdure.apps.maintenance.whole_store import (
     Report,
     place_of,
     present_keys,
-    untold,
     upkeep_of_sqlite,
+    with_key,
 )
-from perdure.apps.progress import progress_bar
-from perdure.apps.terminal.output import count_of, show, show_json, size
+from perdure.apps.progress import progress_bar, untold
+from perdure.apps.terminal.output import count_of, size
 from perdure.apps.terminal.text import safe
 from perdure.client.clock import SystemClock
 from perdure.client.keys import configured_key
@@ -36,8 +36,6 @@ from perdure.client.open import open as open_store
 from perdure.client.routes import routed
 from perdure.errors import (
     CopyConflict,
-    KeyMissing,
-    KeyWrong,
     StoreCorrupt,
     StoreExists,
     StoreFull,
@@ -117,18 +115,13 @@ async def _snapshot(
     keys = await present_keys(address, path, key)
     if keys == (None,) and configured_key(key, os.environ, address) is not None:
         raise StoreNotEncrypted(str(path))
-    for present in keys:
-        try:
-            await asyncio.to_thread(
-                upkeep_of_sqlite("backup").snapshot, path, present, file, report
-            )
-        except KeyWrong:
-            await asyncio.to_thread(file.unlink, missing_ok=True)
-            if present is keys[-1]:
-                raise
-        else:
-            return present
-    raise KeyMissing(address)
+
+    def copy(present: StoreKey | None) -> None:
+        file.unlink(missing_ok=True)  # of a key that did not fit
+        upkeep_of_sqlite("backup").snapshot(path, present, file, report)
+
+    fitting, _ = await with_key(keys, copy)
+    return fitting
 
 
 async def _collect(
@@ -160,12 +153,9 @@ def _manifest_of(file: Path, key: StoreKey | None, address: str) -> Manifest:
         upkeep_of_sqlite("backup").check_sound(file, key)
     except StoreCorrupt as error:  # the source has the same damage
         raise StoreCorrupt(address, error.reason) from error
-    content = upkeep_of_sqlite("backup").Content(file, key)
-    try:
+    with closing(upkeep_of_sqlite("backup").Content(file, key)) as content:
         standings = list(content.standings())
         facts = (content.schema, len(content.namespaces()), content.entries())
-    finally:
-        content.close()
     size, digest = hash_of(file)
     return Manifest(
         format=FORMAT,
@@ -267,10 +257,10 @@ async def backup(
 
     bar = progress_bar("backup")
     manifest = await back_up(address, folder, namespace=common.namespace, on_progress=bar)
-    if common.as_json:
-        show_json({**msgspec.structs.asdict(manifest), "folder": str(folder)})
-        return
     entries = count_of(manifest.entries, "entry", "entries")
-    show(f"{safe(str(folder))}: {entries} in {count_of(manifest.streams, 'log')}")
     kept = "encrypted with the store's key" if manifest.is_encrypted else "plain"
-    show(f"{size(manifest.bytes)}, {kept}; every hash was checked")
+    lines = (
+        f"{safe(str(folder))}: {entries} in {count_of(manifest.streams, 'log')}",
+        f"{size(manifest.bytes)}, {kept}; every hash was checked",
+    )
+    common.show({**msgspec.structs.asdict(manifest), "folder": str(folder)}, lines)

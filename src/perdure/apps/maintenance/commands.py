@@ -6,6 +6,7 @@ import asyncio
 import importlib
 import os
 import sys
+from collections.abc import Iterator
 from typing import Annotated, cast
 
 import msgspec
@@ -15,7 +16,7 @@ from perdure.apps.cli.options import JsonOption, StoreOption
 from perdure.apps.cli.store_options import CommonOptions, existing_address
 from perdure.apps.maintenance.whole_store import place_of, present_keys, upkeep_of_sqlite
 from perdure.apps.store_access import writable_store
-from perdure.apps.terminal.output import count_of, show, show_json, size
+from perdure.apps.terminal.output import count_of, show_result, size
 from perdure.apps.terminal.text import safe
 from perdure.client.lookup.store_files import address_or_default
 from perdure.client.routes import one_database
@@ -30,15 +31,10 @@ async def vacuum(*, common: CommonOptions) -> None:
     Examples:
         perdure store vacuum
     """
-    address = existing_address(common.store)
-
-    async with writable_store(address, common.namespace) as opened:
+    async with common.existing_store() as opened:
         done = await opened.backend.maintenance.vacuum()
-    if common.as_json:
-        show_json(msgspec.structs.asdict(done))
-        return
-    show(f"removed {count_of(done.blobs, 'unused content')}, {size(done.blob_bytes)}")
-    show(f"gave {size(done.freed_bytes)} back")
+    removed = f"removed {count_of(done.blobs, 'unused content')}, {size(done.blob_bytes)}"
+    common.show(done, (removed, f"gave {size(done.freed_bytes)} back"))
 
 
 async def planned_migration(
@@ -79,19 +75,17 @@ async def migrate(
     if not is_dry_run:
         async with writable_store(address):
             pass
-    if as_json:
-        show_json({**msgspec.structs.asdict(plan), "is_done": not is_dry_run})
-    else:
-        _tell(plan, is_dry_run=is_dry_run)
+    data = {**msgspec.structs.asdict(plan), "is_done": not is_dry_run}
+    show_result(data, _plan_lines(plan, is_dry_run=is_dry_run), as_json=as_json)
 
 
-def _tell(plan: MigrationPlan, *, is_dry_run: bool) -> None:
+def _plan_lines(plan: MigrationPlan, *, is_dry_run: bool) -> Iterator[str]:
     if not plan.steps:
-        show(f"{safe(plan.store)} has schema {plan.current}, the newest: nothing to do")
+        yield f"{safe(plan.store)} has schema {plan.current}, the newest: nothing to do"
         return
     verb = "would go" if is_dry_run else "went"
-    show(f"{safe(plan.store)} {verb} from schema {plan.current} to {plan.latest}")
+    yield f"{safe(plan.store)} {verb} from schema {plan.current} to {plan.latest}"
     for step in plan.steps:
-        show(f"  {safe(step)}")
+        yield f"  {safe(step)}"
     if is_dry_run:
-        show("Every step was tried and rolled back: nothing was changed.")
+        yield "Every step was tried and rolled back: nothing was changed."

@@ -12,8 +12,7 @@ import typer
 from perdure.apps.cli.exits import CONFLICT, DONE, FAILED, UsageMistake
 from perdure.apps.cli.store_options import CommonOptions, existing_address, require_store_folder
 from perdure.apps.maintenance.trust import TrustOption
-from perdure.apps.maintenance.whole_store import untold
-from perdure.apps.progress import progress_bar
+from perdure.apps.progress import progress_bar, untold
 from perdure.apps.session_rows import with_all_forks
 from perdure.apps.store_access import copied_store
 from perdure.apps.terminal.output import count_of

@@ -6,10 +6,10 @@ moment never loses the key. The new key is never shown, and is never an argument
 
 from __future__ import annotations
 
-import asyncio
 import os
 import secrets
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -24,10 +24,11 @@ from perdure.apps.maintenance.whole_store import (
     is_encrypted,
     place_of,
     present_keys,
-    untold,
     upkeep_of_sqlite,
+    with_key,
 )
-from perdure.apps.terminal.output import show, show_json
+from perdure.apps.progress import untold
+from perdure.apps.terminal.output import show_result
 from perdure.apps.terminal.text import safe
 from perdure.client.keys import (
     NEXT,
@@ -39,7 +40,7 @@ from perdure.client.keys import (
     key_in_file,
     write_key_file,
 )
-from perdure.errors import KeyMissing, KeyWrong, PerdureError, StoreUnavailable
+from perdure.errors import KeyMissing, PerdureError, StoreUnavailable
 from perdure.stores.key import KEY_BYTES, StoreKey
 
 
@@ -87,14 +88,8 @@ async def rekey_store(
     address, path = place_of(address, "encryption")
     new = StoreKey.of(new_key) if isinstance(new_key, bytes | str) else new_key
     keys = await present_keys(address, path, key)
-    for number, present in enumerate(keys, 1):
-        try:
-            work = upkeep_of_sqlite("rekey").rekey
-            return await asyncio.to_thread(work, path, present, new, on_progress or untold)
-        except KeyWrong:
-            if number == len(keys):
-                raise
-    return None
+    work, report = upkeep_of_sqlite("rekey").rekey, on_progress or untold
+    await with_key(keys, lambda present: work(path, present, new, report))
 
 
 async def rekey(
@@ -147,10 +142,7 @@ async def rekey(
             change.made.unlink()  # the store does not use it
         raise
     _settle(address, change)
-    if as_json:
-        show_json(_data(address, change))
-    else:
-        _tell(address, change)
+    show_result(_data(address, change), _key_lines(address, change), as_json=as_json)
 
 
 def _change(address: str, wanted: Wanted, *, was_encrypted: bool) -> Change:
@@ -205,20 +197,20 @@ def _data(address: str, change: Change) -> dict[str, object]:
     }
 
 
-def _tell(address: str, change: Change) -> None:
+def _key_lines(address: str, change: Change) -> Iterator[str]:
     if change.key is None:
-        show(f"{safe(address)} is plain now: anyone who can read the file can read all sessions")
+        yield f"{safe(address)} is plain now: anyone who can read the file can read all sessions"
         return
-    show(f"{safe(address)} is encrypted with its new key")
+    yield f"{safe(address)} is encrypted with its new key"
     if change.file is not None:
         named = f"PERDURE_KEY_FILE={safe(str(change.file.absolute()))}"
-        show(f"It opens with {named}: export it in the profile of your shell.")
+        yield f"It opens with {named}: export it in the profile of your shell."
     if change.place == "keyring":
-        show("The key is in the keyring of this system; perdure finds it there.")
+        yield "The key is in the keyring of this system; perdure finds it there."
     for name in ("PERDURE_KEY", "PERDURE_KEY_FILE"):
         if change.place != "environment" and name in os.environ:
-            show(f"{name} is set here and comes before a keyring: let it name the new key, or none")
-    show("Keep a copy of the key in a safe place: without it the store cannot be read.")
+            yield f"{name} is set here and comes before a keyring: let it name the new key, or none"
+    yield "Keep a copy of the key in a safe place: without it the store cannot be read."
 
 
 def _progress(done: int, total: int) -> None:

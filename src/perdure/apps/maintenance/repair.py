@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator, Iterable, Iterator
@@ -20,10 +19,10 @@ from perdure.apps.maintenance.whole_store import (
     Report,
     place_of,
     present_keys,
-    untold,
     upkeep_of_sqlite,
+    with_key,
 )
-from perdure.apps.progress import progress_bar
+from perdure.apps.progress import progress_bar, untold
 from perdure.apps.terminal.advice import with_commands
 from perdure.apps.terminal.output import count_of, out_style
 from perdure.apps.terminal.text import safe
@@ -36,7 +35,6 @@ from perdure.errors import (
     ConfigError,
     CorruptLog,
     EntryNotFound,
-    KeyWrong,
     NotAStore,
     PerdureError,
     StoreCorrupt,
@@ -98,15 +96,8 @@ async def repair_store(
         keys = (configured,)
     at = SystemClock().now_ms()
     work = partial(upkeep_of_sqlite("repair").repair, at=at, to=target, told=on_progress)
-    for number, present in enumerate(keys, 1):
-        try:
-            done: RepairReport = await asyncio.to_thread(work, path, present, system_random)
-        except KeyWrong:
-            if number == len(keys):
-                raise
-        else:
-            return msgspec.structs.replace(done, store=SQLITE + done.store)
-    raise AssertionError("there is always a key to try, or None")
+    _, done = await with_key(keys, lambda present: work(path, present, system_random))
+    return msgspec.structs.replace(done, store=SQLITE + done.store)
 
 
 def _check_target(address: str, to: str | None) -> None:
@@ -252,7 +243,7 @@ async def repair(
     done = await repair_store(address, to=to, namespace=common.namespace, on_progress=bar)
     if is_trusting:
         await trust_store(to or address, common.namespace)
-    common.show(msgspec.structs.asdict(done), _repair_lines(done))
+    common.show(done, _repair_lines(done))
     return FAILED if done.losses else DONE
 
 

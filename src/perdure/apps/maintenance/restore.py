@@ -7,7 +7,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Generator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
@@ -24,20 +24,18 @@ from perdure.apps.maintenance.whole_store import (
     SQLITE,
     Report,
     likely_keys,
-    untold,
     upkeep_of_sqlite,
+    with_key,
 )
-from perdure.apps.progress import progress_bar
+from perdure.apps.progress import progress_bar, untold
 from perdure.apps.store_access import store_address
-from perdure.apps.terminal.output import count_of, show, show_json
+from perdure.apps.terminal.output import count_of
 from perdure.apps.terminal.text import safe
 from perdure.client.lookup.store_files import address_or_default
 from perdure.client.open import open as open_store
 from perdure.client.routes import routed
 from perdure.errors import (
     BackupDamaged,
-    KeyMissing,
-    KeyWrong,
     StoreExists,
     StoreInUse,
     StoreUnavailable,
@@ -115,7 +113,9 @@ async def restore_backup(
     manifest = await asyncio.to_thread(read_manifest, folder)
     await asyncio.to_thread(check_file, folder, manifest)
     bound, report = _Bound(until, namespace), on_progress or untold
-    keys = await _keys_of(manifest, address, key)
+    keys = (None,)
+    if manifest.is_encrypted:
+        keys = await likely_keys(address, key, "the backup")
     if path is not None:
         with _alone(path):
             try:
@@ -152,15 +152,6 @@ def _alone(path: Path) -> Generator[None]:
         yield
 
 
-async def _keys_of(
-    manifest: Manifest, address: str, key: bytes | str | StoreKey | None
-) -> Sequence[StoreKey | None]:
-    """Return the keys that might open the backup, the most likely first."""
-    if not manifest.is_encrypted:
-        return (None,)
-    return await likely_keys(address, key, "the backup")
-
-
 async def _fetched(
     folder: Path,
     path: Path,
@@ -176,15 +167,9 @@ async def _fetched(
         raise StoreUnavailable(str(path), error.strerror or type(error).__name__) from error
     if (await asyncio.to_thread(hash_of, copy))[1] != manifest.sha256:
         raise BackupDamaged(str(folder), "its file changed while it was read")
-    for number, key in enumerate(keys, 1):
-        try:
-            await asyncio.to_thread(restoring.check_fetched, copy, folder, manifest, key)
-        except KeyWrong:
-            if number == len(keys):
-                raise
-        else:
-            return _Fetched(copy, key)
-    raise KeyMissing("the backup")
+    check = restoring.check_fetched
+    fitting, _ = await with_key(keys, lambda key: check(copy, folder, manifest, key))
+    return _Fetched(copy, fitting)
 
 
 async def _into_file(
@@ -236,17 +221,13 @@ async def _copied(
 
 
 def _counted(file: Path, key: StoreKey | None) -> tuple[int, int]:
-    content = upkeep_of_sqlite("backup").Content(file, key)
-    try:
+    with closing(upkeep_of_sqlite("backup").Content(file, key)) as content:
         return sum(1 for _ in content.standings()), content.entries()
-    finally:
-        content.close()
 
 
 def _moments(fetched: _Fetched, bound: _Bound) -> list[tuple[str, list[SegmentState]]]:
     """Return the namespaces of the backup, each with the state of its streams at `bound`."""
-    content = upkeep_of_sqlite("backup").Content(fetched.path, fetched.key)
-    try:
+    with closing(upkeep_of_sqlite("backup").Content(fetched.path, fetched.key)) as content:
         if isinstance(bound.until, str):
             moment = content.moment_of(bound.namespace, bound.until)
         elif bound.until is None:
@@ -254,8 +235,6 @@ def _moments(fetched: _Fetched, bound: _Bound) -> list[tuple[str, list[SegmentSt
         else:
             moment = content.moment_at(int(bound.until.timestamp() * 1000))
         return [(name, content.standings_at(name, moment)) for name in content.namespaces()]
-    finally:
-        content.close()
 
 
 def _clear_beside(path: Path) -> None:
@@ -309,14 +288,12 @@ async def restore(
     )
     if is_trusting:
         await trust_store(address, common.namespace)
-    if common.as_json:
-        show_json(msgspec.structs.asdict(done))
-        return
     entries = count_of(done.entries, "entry", "entries")
     logs = count_of(done.streams, "log")
-    show(f"{safe(done.store)}: {entries} in {logs}, every hash checked")
+    lines = [f"{safe(done.store)}: {entries} in {logs}, every hash checked"]
     if done.aside is not None:
-        show(f"The previous store is now in {safe(done.aside)}")
+        lines.append(f"The previous store is now in {safe(done.aside)}")
+    common.show(done, lines)
 
 
 def _moment(until: str | None) -> datetime | str | None:

@@ -6,11 +6,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Annotated
 
-import msgspec
 import typer
 
-from perdure.apps.cli.store_options import CommonOptions, existing_address
-from perdure.apps.store_access import existing_store
+from perdure.apps.cli.store_options import CommonOptions
 from perdure.apps.terminal.output import count_of, out_style, size
 from perdure.apps.terminal.text import one_line, safe
 from perdure.client.store import Store
@@ -102,11 +100,9 @@ async def stats(
     Examples:
         perdure store stats --json
     """
-    address = existing_address(common.store)
-
-    async with existing_store(address, common.namespace) as opened:
+    async with common.existing_store() as opened:
         found = await figures(opened, days=days)
-    common.show(msgspec.to_builtins(found), _stats_lines(found))
+    common.show(found, _stats_lines(found))
 
 
 def _stats_lines(found: StoreFigures) -> Iterator[str]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
 from perdure.apps.cli.exits import StoreNotFound
@@ -13,7 +13,7 @@ from perdure.apps.cli.options import JsonOption, NamespaceOption
 from perdure.apps.cli.store_options import existing_address
 from perdure.apps.settings.store_address import NAMESPACE
 from perdure.apps.store_access import existing_store, file_address
-from perdure.apps.terminal.output import count_of, local_time, show, show_json, show_result
+from perdure.apps.terminal.output import count_of, local_time, show_result
 from perdure.apps.terminal.text import safe
 from perdure.client.clock import SystemClock
 from perdure.client.open import check_address
@@ -52,7 +52,8 @@ async def trust(
         perdure store trust ~/from-my-laptop.db
     """
     if store is None:
-        await _list(as_json=as_json)
+        found = trust_folder().stores()
+        show_result(found, _store_lines(found), as_json=as_json)
         return
     try:
         address = existing_address(_address(store))
@@ -62,7 +63,7 @@ async def trust(
         raise
     done = await trust_store(address, namespace)
     show_result(
-        msgspec.structs.asdict(done),
+        done,
         f"{safe(done.address)} is trusted as it is now: {_counts(done)}",
         as_json=as_json,
     )
@@ -78,16 +79,12 @@ async def trust_store(address: str, namespace: str) -> TrustedStore:
         return await folder.trust(opened.backend, at, await streams_of(opened.backend))
 
 
-async def _list(*, as_json: bool) -> None:
-    found = trust_folder().stores()
-    if as_json:
-        show_json([msgspec.structs.asdict(each) for each in found])
-        return
+def _store_lines(found: Sequence[TrustedStore]) -> Iterator[str]:
     for each in found:
-        show(f"{local_time(each.at)}  {safe(each.address)} ({safe(each.namespace)})")
-        show(f"  {_counts(each)}")
+        yield f"{local_time(each.at)}  {safe(each.address)} ({safe(each.namespace)})"
+        yield f"  {_counts(each)}"
     if not found:
-        show("No store was trusted. Your perdure recognizes what it wrote itself.")
+        yield "No store was trusted. Your perdure recognizes what it wrote itself."
 
 
 def _counts(done: TrustedStore) -> str:

@@ -6,19 +6,22 @@ import asyncio
 import importlib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from perdure.client.keys import configured_key, keyring_keys
 from perdure.client.lookup.store_files import address_or_default
-from perdure.errors import KeyMissing, Unsupported
+from perdure.errors import KeyMissing, KeyWrong, Unsupported
 from perdure.stores.key import StoreKey
 
 Report = Callable[[int, int], None]
 """Callback that a worker thread calls with the number of written bytes, and of all bytes."""
 
 SQLITE = "sqlite:///"
+
+Result = TypeVar("Result")
 
 
 def upkeep_of_sqlite(name: str) -> Any:
@@ -64,6 +67,20 @@ async def likely_keys(
     return kept
 
 
+async def with_key(
+    keys: Sequence[StoreKey | None], work: Callable[[StoreKey | None], Result]
+) -> tuple[StoreKey | None, Result]:
+    """Run `work` in a thread with the first of `keys` that fits; return this key and the result.
+
+    Raises: KeyWrong if no key fits; the errors of `work`.
+    """
+    *others, last = keys
+    for key in others:
+        with suppress(KeyWrong):
+            return key, await asyncio.to_thread(work, key)
+    return last, await asyncio.to_thread(work, last)
+
+
 def place_of(address: str | None, capability: str) -> tuple[str, Path]:
     """Return the address of an SQLite store, and its file.
 
@@ -73,7 +90,3 @@ def place_of(address: str | None, capability: str) -> tuple[str, Path]:
     if not address.startswith(SQLITE):
         raise Unsupported(capability, address.partition(":")[0])
     return address, Path(address.removeprefix(SQLITE))
-
-
-def untold(_done: int, _total: int) -> None:
-    """Ignore progress."""

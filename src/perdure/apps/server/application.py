@@ -259,11 +259,11 @@ def _routes() -> Litestar:
             healthz,
             readyz,
         ],
-        dependencies={"readiness": Provide(_readiness_of, sync_to_thread=False)},
+        dependencies={"readiness": _provided(lambda services: services.readiness)},
         exception_handlers={Exception: answer_problem},
         middleware=[
             DefineMiddleware(Authentication, callers_of=_callers_of),
-            Idempotency(_locks_of),
+            Idempotency(lambda scope: _services(scope).locks),
         ],
         openapi_config=openapi_config(),
         request_max_body_size=MAX_BODY_BYTES,
@@ -280,10 +280,6 @@ def _callers_of(scope: Scope) -> Callers:
     return _services(scope).callers
 
 
-def _locks_of(scope: Scope) -> Locks:
-    return _services(scope).locks
-
-
 def _mcp_served(scope: Scope) -> mcp.McpServed:
     services = _services(scope)
     return mcp.McpServed(services.store, embedder=services.memory.embedder)
@@ -292,37 +288,22 @@ def _mcp_served(scope: Scope) -> mcp.McpServed:
 def _dependencies() -> dict[str, Provide]:
     return {
         "caller": Provide(_caller_of),
-        "memory": Provide(_memory_of, sync_to_thread=False),
+        "memory": _provided(lambda services: services.memory),
         "rows": Provide(selected_rows),
-        "runs": Provide(_runs_of, sync_to_thread=False),
-        "rates": Provide(_rates_of, sync_to_thread=False),
-        "conversations": Provide(_conversations_of, sync_to_thread=False),
-        "signing_in": Provide(_sign_in_of, sync_to_thread=False),
+        "runs": _provided(lambda services: services.runs),
+        "rates": _provided(lambda services: services.access.rates),
+        "conversations": _provided(lambda services: services.conversations),
+        "signing_in": _provided(lambda services: services.access.codes),
     }
 
 
-def _memory_of(scope: Scope) -> Memory:
-    return _services(scope).memory
+def _provided(part_of: Callable[[Services], object]) -> Provide:
+    """Return the dependency of routes on one part of the services of a request's server."""
 
+    def part(scope: Scope) -> Any:
+        return part_of(_services(scope))
 
-def _runs_of(scope: Scope) -> FlowRuns:
-    return _services(scope).runs
-
-
-def _rates_of(scope: Scope) -> Rates:
-    return _services(scope).access.rates
-
-
-def _conversations_of(scope: Scope) -> Conversations:
-    return _services(scope).conversations
-
-
-def _sign_in_of(scope: Scope) -> SignIn:
-    return _services(scope).access.codes
-
-
-def _readiness_of(scope: Scope) -> Readiness:
-    return _services(scope).readiness
+    return Provide(part, sync_to_thread=False)
 
 
 async def _caller_of(request: Request[Any, Any, Any]) -> Caller:

@@ -69,7 +69,6 @@ _STILL_TO_COME = "(The call runs or waits for an answer. Its result is still to 
 class _Call(msgspec.Struct, frozen=True):
     """A model call, the branch that it continued, and the entries of its turn before the call."""
 
-    seq: int
     body: ModelCalled
     leaf: EntryId | None
     turn: Sequence[Entry]
@@ -242,7 +241,6 @@ async def _call_at(store: SessionStore, stream: StreamId, seq: int) -> _Call:
         raise Problem(409, "call_is_summary", f"call {seq} summarised; its request is not kept")
     about = [readable(entry) for entry in found if entry.about == entry_id(stream, seq)]
     return _Call(
-        seq=seq,
         body=body,
         leaf=await _leaf_before(store, stream, seq),
         turn=await _turn_before(store, stream, seq),

@@ -159,13 +159,8 @@ def _operations(app: Litestar) -> Iterator[tuple[Operation, HTTPRoute, HTTPRoute
     """Yield each operation of the document, with the route and the handler of the operation."""
     routes = {route.path_format: route for route in app.routes if isinstance(route, HTTPRoute)}
     for path, item in (app.openapi_schema.paths or {}).items():
-        found: Mapping[Any, Operation | None] = {
-            "GET": item.get,
-            "POST": item.post,
-            "PUT": item.put,
-            "PATCH": item.patch,
-            "DELETE": item.delete,
-        }
-        for method, operation in found.items():
+        route = routes[path]
+        for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
+            operation: Operation | None = getattr(item, method.lower())
             if operation is not None:
-                yield operation, routes[path], routes[path].route_handler_map[method][0]
+                yield operation, route, route.route_handler_map[method][0]

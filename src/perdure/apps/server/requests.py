@@ -68,14 +68,12 @@ class Requests:
                 elapsed_ms = round((time.monotonic() - started_s) * 1000)
                 access_log.info(
                     "%s %s %d %dms request=%s token=%s",
-                    *(
-                        scope.get("method"),
-                        route_of(scope),
-                        status,
-                        elapsed_ms,
-                        id,
-                        _token_of(scope),
-                    ),
+                    scope.get("method"),
+                    route_of(scope),
+                    status,
+                    elapsed_ms,
+                    id,
+                    _token_of(scope),
                 )
 
     def _id_of(self, scope: Scope) -> str:

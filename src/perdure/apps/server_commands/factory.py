@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -35,10 +34,15 @@ async def made_by(factory: str, store: Store) -> Runtime | list[Agent]:
     module_name, colon, name = factory.partition(":")
     if not (colon and module_name and name):
         raise UsageMistake(f"{factory!r} is not MODULE:FACTORY, for example shop.agents:runtime")
-    with _of_program(factory):
+    try:
         made = _function(module_name, name)(store)
         if inspect.isawaitable(made):
             made = await made
+    except PerdureError:
+        raise
+    except Exception as error:
+        told = f"{type(error).__name__}: {error}"
+        raise ConfigError(f"{factory} failed with {told}; PERDURE_DEBUG=1 shows where") from error
     if isinstance(made, Runtime):
         return made
     several = list(cast("Iterable[object]", made)) if isinstance(made, Iterable) else [made]
@@ -46,18 +50,6 @@ async def made_by(factory: str, store: Store) -> Runtime | list[Agent]:
     if not agents or len(agents) < len(several):
         raise ConfigError(f"{factory} must return a perdure.Runtime, or agents")
     return agents
-
-
-@contextmanager
-def _of_program(factory: str) -> Generator[None]:
-    """Raises: ConfigError for an error of the program `factory` that is no PerdureError."""
-    try:
-        yield
-    except PerdureError:
-        raise
-    except Exception as error:
-        told = f"{type(error).__name__}: {error}"
-        raise ConfigError(f"{factory} failed with {told}; PERDURE_DEBUG=1 shows where") from error
 
 
 def _function(module: str, name: str) -> Callable[[Store], Any]:

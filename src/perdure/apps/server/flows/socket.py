@@ -17,7 +17,7 @@ import msgspec
 from perdure.apps.server.access.caller import Caller
 from perdure.apps.server.flows import socket_messages as messages
 from perdure.apps.server.flows.feeds import read_feed
-from perdure.apps.server.flows.inputs import FlowMode, NewFlow, role_for
+from perdure.apps.server.flows.inputs import role_for
 from perdure.apps.server.flows.runs import FlowRuns
 from perdure.apps.server.flows.states import shown, summaries
 from perdure.apps.server.problems import known
@@ -76,7 +76,6 @@ class FlowSocket:
         Raises: MessageTooLong if a message of the client is too long; the errors of
         `Socket.receive_text`.
         """
-        self._caller.require("read")
         self._caller.require_all()
         found = await summaries(self._runs, self._caller.store)
         await self._send(messages.FlowSummaries(flows=found))
@@ -104,7 +103,6 @@ class FlowSocket:
     async def _carry_out(self, message: messages.ClientMessage) -> None:
         match message:
             case messages.OpenFlow():
-                self._caller.require("read")
                 await self._follow(await self._open(message.flow_id))
             case messages.ResumeFlow():
                 self._caller.require("write")
@@ -117,7 +115,8 @@ class FlowSocket:
                 | messages.StartUpdate()
             ):
                 self._caller.require("admin")
-                started = await self._runs.start(_new_flow(message))
+                new = msgspec.structs.replace(message.flow, mode=message.mode)
+                started = await self._runs.start(new)
                 await self._follow(await self._runs.ensure(started.id))
             case _:
                 self._caller.require("write")
@@ -323,16 +322,3 @@ def _role_in(flow: Flow, stream: StreamId) -> str | None:
         return ""
     name, separator, role = stream.partition(f"{flow.id}__")
     return role if separator and not name and role else None
-
-
-def _new_flow(message: messages.Starting) -> NewFlow:
-    """Return the flow to start for `message`, in the mode that the message type names."""
-    return msgspec.structs.replace(message.flow, mode=_MODES[type(message)])
-
-
-_MODES: dict[type, FlowMode] = {
-    messages.StartFlow: "workflow",
-    messages.StartTakeover: "takeover",
-    messages.StartGreenfield: "greenfield",
-    messages.StartUpdate: "update",
-}

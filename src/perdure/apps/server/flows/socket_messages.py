@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 
-from perdure.apps.server.flows.inputs import NewFlow
+from perdure.apps.server.flows.inputs import FlowMode, NewFlow
 from perdure.apps.server.flows.values import FeedItemView, FlowSummary, FlowView
 from perdure.session.flows.kinds import ConsentMode, ImprovementMode
 
@@ -39,11 +39,15 @@ class StartFlow(FromClient, frozen=True, tag="start_initialized_flow", kw_only=T
     The message type determines the `mode`.
     """
 
+    mode: ClassVar[FlowMode] = "workflow"
+
     flow: NewFlow
 
 
 class StartTakeover(FromClient, frozen=True, tag="start_takeover_initialization", kw_only=True):
     """Start setting up a project that exists, and follow the flow."""
+
+    mode: ClassVar[FlowMode] = "takeover"
 
     flow: NewFlow
 
@@ -51,11 +55,15 @@ class StartTakeover(FromClient, frozen=True, tag="start_takeover_initialization"
 class StartGreenfield(FromClient, frozen=True, tag="start_greenfield_initialization", kw_only=True):
     """Start setting up a new project, and follow the flow."""
 
+    mode: ClassVar[FlowMode] = "greenfield"
+
     flow: NewFlow
 
 
 class StartUpdate(FromClient, frozen=True, tag="start_update_flow", kw_only=True):
     """Start a workflow that brings a project from one version to another, and follow the flow."""
+
+    mode: ClassVar[FlowMode] = "update"
 
     flow: NewFlow
 
@@ -148,7 +156,7 @@ Deciding = (
     | FeedbackChoice
     | Changing
 )
-ClientMessage = Following | Starting | Deciding
+ClientMessage = Following | StartFlow | StartTakeover | StartGreenfield | StartUpdate | Deciding
 
 
 class FromServer(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
