@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from perdure.context.build import Context, build_context
 from perdure.context.emission import ContextMessage, emit
-from perdure.context.validity import valid_history
+from perdure.context.tool_pairs import repair_pairs
+from perdure.context.validity import alternating
 from perdure.session.ids import EntryId
 from perdure.session.messages import Message, TextPart, user
 from tests.fakes.provider_rules import all_problems, sending_problems
@@ -80,13 +81,13 @@ def test_text_only_history_is_valid_too(log: TreeLog, budget: int) -> None:
 
 @given(st.lists(messages, max_size=12))
 def test_making_a_valid_history_valid_again_changes_nothing(said: list[Message]) -> None:
-    once = valid_history([ContextMessage(message, None) for message in said])
-    assert valid_history(once) == once
+    once = alternating(repair_pairs([ContextMessage(message, None) for message in said]))
+    assert alternating(repair_pairs(once)) == once
 
 
 @given(st.lists(messages, max_size=12))
 def test_message_made_valid_contains_each_entry_at_most_once(said: list[Message]) -> None:
     known = [ContextMessage(message, EntryId(f"s/{n}")) for n, message in enumerate(said)]
-    for each in valid_history(known):
+    for each in alternating(repair_pairs(known)):
         assert len(set(each.entry_ids)) == len(each.entry_ids)
         assert set(each.entry_ids) <= {one.entry_id for one in known}

@@ -17,20 +17,9 @@ import msgspec
 
 from perdure.context import prompts
 from perdure.context.emission import ContextMessage
-from perdure.context.tool_pairs import repair_pairs
 from perdure.session.messages import Message, TextPart, user
 
 _OPENING = user(prompts.CONVERSATION_BEGINS)
-
-
-def valid_history(messages: Sequence[ContextMessage]) -> tuple[ContextMessage, ...]:
-    """Return `messages` made valid for every provider; empty only if nothing in them can be sent.
-
-    Shape: the module's docstring lists the rules. The history may end with the assistant. A request
-    for an answer must end with the user, so the caller of this function appends a user message
-    first.
-    """
-    return alternating(repair_pairs(messages))
 
 
 def alternating(messages: Sequence[ContextMessage]) -> tuple[ContextMessage, ...]:

@@ -38,9 +38,7 @@ def context_of_end(
     near: Sequence[Placed] = (),
     *,
     budget_tokens: int | None,
-    scale: float = 1.0,
     history: History = "full",
-    model: str | None = None,
     max_messages: int | None = None,
 ) -> Context | None:
     """Build a context from the end `window` of a longer window; None if more must be read.
@@ -68,18 +66,18 @@ def context_of_end(
     question = next((n for n in range(first, len(paired)) if paired[n].entry_id in known), None)
     if question is None:
         return None
-    sizes = [estimate_tokens(each.message, scale) for each in paired]
+    sizes = [estimate_tokens(each.message) for each in paired]
     budget = math.inf if budget_tokens is None else budget_tokens
     is_most = max_messages is not None and len(paired) - question > max_messages
     if sum(sizes[question + 1 :]) < budget and not is_most:
         return None  # earlier messages may be sent, or correct the estimates
-    reported = context_tokens([each.message for each in paired], scale)
+    reported = context_tokens([each.message for each in paired])
     trim = trim_history(
         paired, sizes, reported, budget, pinned=first, pins=joined.pins, max_messages=max_messages
     )
     if not any(each is trim.first for each in paired[question + 1 :]):
         return None
-    return context_of(joined, said, trim, model)
+    return context_of(joined, said, trim, None)
 
 
 def from_question(window: ContextWindow) -> ContextWindow:

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 from perdure.context import prompts
 from perdure.context.emission import ContextMessage
-from perdure.context.validity import valid_history
+from perdure.context.tool_pairs import repair_pairs
+from perdure.context.validity import alternating
 from perdure.session.ids import EntryId
 from perdure.session.messages import (
     Message,
@@ -21,7 +22,9 @@ def valid(*said: Message) -> list[Message]:
 
 
 def history(*said: Message) -> tuple[ContextMessage, ...]:
-    return valid_history([ContextMessage(m, EntryId(f"s/{n}")) for n, m in enumerate(said)])
+    return alternating(
+        repair_pairs([ContextMessage(m, EntryId(f"s/{n}")) for n, m in enumerate(said)])
+    )
 
 
 def test_neighbouring_messages_of_one_role_are_merged_part_by_part() -> None:
