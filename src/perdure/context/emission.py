@@ -8,15 +8,13 @@ is not yet valid for a provider: ``tool_pairs`` and ``validity`` repair it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import msgspec
 
 from perdure.bounds.short_repr import ShortRepr
 from perdure.context import prompts
 from perdure.session.codec import Unknown, readable
 from perdure.session.entries import Entry
-from perdure.session.fold import ContextWindow
+from perdure.session.fold import ContextWindow, position_of
 from perdure.session.ids import EntryId
 from perdure.session.kinds import BranchSummary, Compaction, CustomMessage
 from perdure.session.messages import Message, UnknownPart, user
@@ -88,7 +86,7 @@ def emit(window: ContextWindow) -> Emitted:
 
 def stays_fresh(window: ContextWindow) -> bool:
     """Return True if usage reported with the next answers will be valid for the current context."""
-    at = _position(window.entries, window.state.compaction)
+    at = position_of(window.state.compaction, window.entries)
     return _first_undone_after(window, at) == len(window.entries)
 
 
@@ -97,7 +95,7 @@ def shown_entries(window: ContextWindow) -> tuple[Shown, ...]:
 
     Shape: all entries, except those before a compaction that retains messages instead of entries.
     """
-    at = _position(window.entries, window.state.compaction)
+    at = position_of(window.state.compaction, window.entries)
     fresh_until = _first_undone_after(window, at)
     replaced = at if retained_messages(window) is not None else 0
     return tuple(
@@ -135,7 +133,7 @@ def _summary_of(window: ContextWindow) -> tuple[ContextMessage, ...]:
 
 def _retained_messages(window: ContextWindow) -> tuple[ContextMessage, ...]:
     entry = window.state.compaction
-    if entry is None or (window.earlier and _position(window.entries, entry) < 0):
+    if entry is None or (window.earlier and position_of(entry, window.entries) < 0):
         return ()  # they precede all entries of the window that were read
     kept = retained_messages(window) or ()
     return tuple(ContextMessage(_without_usage(message), entry.id) for message in kept)
@@ -165,13 +163,6 @@ def _quote_summary(lead_in: str, summary: str) -> str:
 
 def _without_usage(message: Message) -> Message:
     return msgspec.structs.replace(message, usage=None) if message.usage else message
-
-
-def _position(entries: Sequence[Entry], wanted: Entry | None) -> int:
-    """Return the index of `wanted` in `entries`; -1 if it is not there."""
-    if wanted is None:
-        return -1
-    return next((n for n, entry in enumerate(entries) if entry.id == wanted.id), -1)
 
 
 def _first_undone_after(window: ContextWindow, at: int) -> int:

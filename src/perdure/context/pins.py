@@ -76,7 +76,7 @@ def results_without_call(entries: Sequence[Entry], pins: frozenset[EntryId]) -> 
         before = place
         while called and before > 0:
             before -= 1
-            called -= _calls_of(readable(entries[before]))
+            called -= calls_of(readable(entries[before]))
         if called:
             found.append(entry.id)
     return found
@@ -102,17 +102,17 @@ def _is_decided(piece: Sequence[Placed], pins: frozenset[EntryId], end: int) -> 
     for place, each in enumerate(piece):
         if each.entry.id not in pins:
             continue
-        if _calls_of(said[place]):
+        if calls_of(said[place]):
             asking.add(place)
         for called in _results_in(said[place]):
             before = range(place - 1, -1, -1)
-            found = next((n for n in before if called in _calls_of(said[n])), None)
+            found = next((n for n in before if called in calls_of(said[n])), None)
             if found is not None:
                 asking.add(found)
             elif piece[0].depth > 0:
                 return False
     is_joined = piece[-1].depth + 1 >= end
-    return is_joined or all(_is_answered(_calls_of(said[n]), said[n + 1 :]) for n in asking)
+    return is_joined or all(_is_answered(calls_of(said[n]), said[n + 1 :]) for n in asking)
 
 
 def _is_answered(calls: frozenset[str], after: Sequence[object]) -> bool:
@@ -125,7 +125,8 @@ def _is_answered(calls: frozenset[str], after: Sequence[object]) -> bool:
     return False
 
 
-def _calls_of(body: object) -> frozenset[str]:
+def calls_of(body: object) -> frozenset[str]:
+    """Return the ids of the tool calls that `body` requests, if it is an assistant message."""
     if not isinstance(body, Message) or body.role != "assistant":
         return frozenset()
     return frozenset(call.id for call in body.tool_calls)

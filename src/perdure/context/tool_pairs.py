@@ -126,17 +126,6 @@ _NO_IDS = Ids()
 NO_CALLS = Calls()
 
 
-class CallIds:
-    """The ids of two sets of calls; the sets are not merged."""
-
-    def __init__(self, earlier: Ids, later: Ids) -> None:
-        self._earlier = earlier
-        self._later = later
-
-    def __contains__(self, call_id: object) -> bool:
-        return call_id in self._later or call_id in self._earlier
-
-
 class Paired(msgspec.Struct, frozen=True):
     """Messages in the form of `repair_pairs`, and their calls."""
 

@@ -108,12 +108,7 @@ def end_of(window: ContextWindow, limit: int) -> ContextWindow:
     if limit >= len(window.entries):
         return window
     earlier = len(window.entries) - limit
-    compaction = window.state.compaction
-    at = (
-        -1
-        if compaction is None
-        else next((n for n, entry in enumerate(window.entries) if entry.id == compaction.id), -1)
-    )
+    at = position_of(window.state.compaction, window.entries)
     before_it = {entry.id for entry in window.entries[: min(earlier, at + 1)]}
     return msgspec.structs.replace(
         window,
@@ -121,6 +116,13 @@ def end_of(window: ContextWindow, limit: int) -> ContextWindow:
         undone=window.undone - before_it,
         earlier=window.earlier + earlier,
     )
+
+
+def position_of(wanted: Entry | None, entries: Sequence[Entry]) -> int:
+    """Return the position of the entry `wanted` in `entries`; -1 if it is not one of them."""
+    if wanted is None:
+        return -1
+    return next((n for n, entry in enumerate(entries) if entry.id == wanted.id), -1)
 
 
 def first_kept_by(compaction: Entry) -> EntryId | None:

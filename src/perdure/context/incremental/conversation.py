@@ -20,6 +20,7 @@ from perdure.context.emission import (
     stays_fresh,
 )
 from perdure.context.incremental.stable_prefix import Settled, sizes_of
+from perdure.context.pins import calls_of
 from perdure.context.tool_pairs import Paired, is_sendable, pair_after
 from perdure.session.codec import readable
 from perdure.session.entries import Entry
@@ -69,7 +70,7 @@ class Conversation(msgspec.Struct, frozen=True):
             if pinned_calls:
                 if any(_call_of(part) in pinned_calls for part in message.parts):
                     return None
-                pinned_calls -= _calls_in(message)  # a result belongs to the newest call of its id
+                pinned_calls -= calls_of(message)  # a result belongs to the newest call of its id
             added.append(ContextMessage(message, entry.id))
         conversation = self
         if pinned_calls is not self.pinned_calls:
@@ -99,14 +100,9 @@ def _pinned_calls(window: ContextWindow) -> frozenset[str]:
     for entry in (*window.pinned, *window.entries):
         message = readable(entry)
         if isinstance(message, Message):
-            calls = _calls_in(message)
+            calls = calls_of(message)
             found = found | calls if entry.id in window.pins else found - calls
     return found
-
-
-def _calls_in(message: Message) -> frozenset[str]:
-    is_asking = message.role == "assistant"
-    return frozenset(call.id for call in message.tool_calls) if is_asking else frozenset()
 
 
 def _call_of(part: Part) -> str | None:

@@ -17,7 +17,7 @@ from perdure.context.incremental.stable_prefix import (
     scaled_sum,
     sizes_of,
 )
-from perdure.context.tool_pairs import CallIds
+from perdure.context.tool_pairs import Ids
 from perdure.context.validity import alternating, merge_neighbours, with_valid_ends
 from perdure.session.messages import Message
 
@@ -136,4 +136,5 @@ def _trimmed_prompt(
 
 
 def _ids(conversation: Conversation) -> Container[str]:
-    return CallIds(conversation.settled.calls.sent, conversation.tail.calls.sent)
+    settled, tail = conversation.settled.calls.sent, conversation.tail.calls.sent
+    return Ids((*tail.layers, *settled.layers))
