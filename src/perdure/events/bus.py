@@ -20,7 +20,7 @@ from perdure.events.envelope import EventDraft
 from perdure.events.types import LiveEvent, LiveType, Snapshot
 from perdure.secrets.mask import log_failure
 from perdure.session.ids import StreamId
-from perdure.session.messages import Message, Part, TextPart, ThinkingPart
+from perdure.session.messages import Message, TextPart, ThinkingPart
 
 CAPACITY = 1024
 """Maximum live events in a subscriber's buffer before snapshots replace them."""
@@ -306,8 +306,9 @@ class _OpenCall:
 
     def snapshot(self, stream: StreamId, of: int) -> Snapshot:
         is_tool = any(type_ == "agent:tool_progress" for type_, _ in self._pieces)
-        parts: list[Part] = []
-        for type_, text in self.pieces():
-            parts.append(ThinkingPart(text) if type_ == "agent:reasoning" else TextPart(text))
-        message = Message("tool" if is_tool else "assistant", tuple(parts))
+        parts = tuple(
+            ThinkingPart(text) if type_ == "agent:reasoning" else TextPart(text)
+            for type_, text in self.pieces()
+        )
+        message = Message("tool" if is_tool else "assistant", parts)
         return Snapshot(stream, of, self.n, message, self.at)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Annotated, Literal, TypeVar
 
+import msgspec
 from msgspec import Meta
 
 from perdure.events.cursor import Gaps
@@ -59,9 +60,7 @@ class Follower:
 
         Raises: ValueError if `event` is not an event of a session.
         """
-        if not isinstance(event, Mapping):
-            return self._durable(event) if isinstance(event, Event) else self._live(event)
-        read = _read(event)
+        read = _read(event) if isinstance(event, Mapping) else event
         return self._durable(read) if isinstance(read, Event) else self._live(read)
 
     async def events(
@@ -96,16 +95,10 @@ class Follower:
         return "new"
 
     def _live(self, event: LiveEvent | Snapshot) -> Verdict:
-        missed = self._gaps.missed_count(_of_one_stream(event))
+        missed = self._gaps.missed_count(msgspec.structs.replace(event, stream=_STREAM))
         if missed < 0:
             return "repeated"
         return "gap" if missed else "new"
-
-
-def _of_one_stream(event: LiveEvent | Snapshot) -> LiveEvent | Snapshot:
-    if isinstance(event, Snapshot):
-        return Snapshot(_STREAM, event.of, event.n, event.partial, event.at)
-    return LiveEvent(_STREAM, event.of, event.n, event.type, event.at, event.text)
 
 
 def _read(event: Mapping[str, object]) -> Event | LiveEvent | Snapshot:
