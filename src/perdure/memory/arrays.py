@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Mapping, Sequence
 from heapq import nsmallest
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from perdure.memory.question import Question
 from perdure.memory.ranking import (
@@ -25,14 +22,11 @@ from perdure.memory.ranking import (
     Weights,
     idf,
 )
-from perdure.memory.similarity import Similarity, similarity
+from perdure.memory.similarity import Floats, Numbers, Similarity, similarity, view
 from perdure.memory.sums import allowed_sessions
 from perdure.session.search.cues import Cue
 from perdure.stores.search.corpus import AFTER, BEFORE, Corpus, Counts
 from perdure.stores.search.recall_plan import Ranked
-
-Numbers = NDArray[np.int_]
-Floats = NDArray[np.floating]
 
 _HOUR_MS = 3_600_000
 
@@ -51,23 +45,23 @@ class ArraySums:
         self._question = question
         self._weights = weights
         self._allowed = np.frombuffer(allowed_sessions(corpus, scope), dtype=np.bool_)
-        self._owner = _view(corpus.sessions)
-        sizes, lengths = _view(corpus.session_sizes), _view(corpus.session_lengths)
+        self._owner = view(corpus.sessions)
+        sizes, lengths = view(corpus.session_sizes), view(corpus.session_lengths)
         self.size = Size(
             int(sizes[self._allowed].sum()),
             int(self._allowed.sum()),
             int(lengths[self._allowed].sum()),
-            float(_view(corpus.session_spans, np.float64)[self._allowed].sum()),
+            float(view(corpus.session_spans, np.float64)[self._allowed].sum()),
         )
-        self._reach = _view(corpus.reach, np.float64)
-        self._spans = _view(corpus.spans, np.float64)
+        self._reach = view(corpus.reach, np.float64)
+        self._spans = view(corpus.spans, np.float64)
         self._session_lengths = lengths / self.size.mean_session
         self._context = np.zeros(len(self._owner))
         self._own = np.zeros(len(self._owner))
         self._of_session = np.zeros(len(lengths))
 
     def add(self, counts: Counts, named: Mapping[int, float]) -> Having:
-        texts, frequencies = _view(counts.texts), _view(counts.frequencies)
+        texts, frequencies = view(counts.texts), view(counts.frequencies)
         owner = self._owner[texts]
         is_in = self._allowed[owner]
         if named:
@@ -121,12 +115,12 @@ class ArraySums:
         size, weights = len(self._owner), self._weights
         said, names = np.zeros(size), np.zeros(size + 1, np.int64)  # the last is for neighbour -1
         for name, texts in spoken:
-            said[_view(texts)] = weights.speaker
-            names[_view(texts)] |= name
+            said[view(texts)] = weights.speaker
+            names[view(texts)] |= name
         where = np.flatnonzero(names[:size])
         own, is_exchange = names[where], np.zeros(len(where), np.bool_)
         for column in (self._corpus.before, self._corpus.after):
-            other = names[_view(column[0])[where]]
+            other = names[view(column[0])[where]]
             is_exchange |= ((own & ~other) != 0) & ((other & ~own) != 0)
         said[where] += weights.exchange * is_exchange
         return said
@@ -159,7 +153,7 @@ class ArraySums:
         own += weights.has_question * (kinds & int(Cue.HAS_QUESTION) > 0)
         found = own.take(np.frombuffer(corpus.cues, dtype=np.uint8))
         asking = np.frombuffer(corpus.cues.translate(_ASKS), dtype=np.bool_)
-        answering = _view(corpus.after[0])[asking]
+        answering = view(corpus.after[0])[asking]
         found[answering[answering >= 0]] += weights.answers
         return found
 
@@ -172,7 +166,7 @@ class ArraySums:
             frequencies = frequencies * self._reach[texts]
             for columns, weights in ((corpus.after, BEFORE), (corpus.before, AFTER)):
                 for column, weight in zip(columns, weights, strict=True):
-                    smooth[_view(column)[texts]] += weight * frequencies
+                    smooth[view(column)[texts]] += weight * frequencies
         return smooth[:size]
 
     def _ranked(
@@ -205,13 +199,9 @@ class ArraySums:
         period = self._question.period
         if period is None:
             return None
-        hours, where = np.unique(_view(self._corpus.ats) // _HOUR_MS, return_inverse=True)
+        hours, where = np.unique(view(self._corpus.ats) // _HOUR_MS, return_inverse=True)
         closeness = np.array([period.closeness(int(hour) * _HOUR_MS) for hour in hours])
         return np.where(closeness >= NEAREST, closeness, 0.0)[where]
-
-
-def _view(column: array[Any], kind: type[np.number[Any]] = np.int_) -> NDArray[Any]:
-    return np.frombuffer(column, kind)
 
 
 def _saturated(form: Saturation, counts: Floats | Numbers, lengths: Floats | float) -> Floats:

@@ -57,7 +57,7 @@ def similarity(corpus: Corpus, meaning: Meaning) -> Similarity | None:
     window[:-1] = own
     for columns, weights in ((corpus.after, BEFORE), (corpus.before, AFTER)):
         for column, weight in zip(columns, weights, strict=True):
-            window[_view(column)] += np.float32(weight) * own
+            window[view(column)] += np.float32(weight) * own
     lengths = np.frombuffer(vectors.windows, np.float32)
     return Similarity(np.divide(window[:-1], lengths, out=window[:-1], where=lengths > 0), own)
 
@@ -100,7 +100,7 @@ def _window_lengths(
     corpus: Corpus, rows: NDArray[np.int8], scales: Floats, texts: Numbers
 ) -> Floats:
     """Return the lengths of the vectors of `texts`, each combined with its weighed neighbours."""
-    before, after = list(map(_view, corpus.before)), list(map(_view, corpus.after))
+    before, after = list(map(view, corpus.before)), list(map(view, corpus.after))
     near = [column[texts] for column in before]
     near.append(np.where(near[-1] >= 0, before[0][near[-1]], -1))  # the fourth text before
     total = rows[texts].astype(np.float32) * scales[texts, None]
@@ -111,5 +111,6 @@ def _window_lengths(
     return np.linalg.norm(total, axis=1)
 
 
-def _view(column: Any) -> Numbers:
-    return np.frombuffer(column, np.int_)
+def view(column: array[Any], kind: type[np.number[Any]] = np.int_) -> NDArray[Any]:
+    """Return `column` as an array that shares its memory."""
+    return np.frombuffer(column, kind)
