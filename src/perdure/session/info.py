@@ -7,7 +7,7 @@ Lists read `SessionInfo` and never entries, and every backend computes the same 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import repeat
 from typing import Literal, TypedDict, cast
 
@@ -231,8 +231,8 @@ def info_after(
     for entry, body in zip(entries, bodies, strict=False):
         added += 1
         if entry.kind != MESSAGE:
-            if entry.kind in _TELLING:
-                info = _after_note(info, entry)
+            after = _AFTER.get(entry.kind)
+            info = info if after is None else after(info, entry)
             continue
         messages += 1
         role = body.role if isinstance(body, Message) else role_of(entry)
@@ -247,39 +247,6 @@ def info_after(
         updated_at=updated_at,
         first_text=None if info.status == "erased" else first_text,
     )
-
-
-_TELLING = frozenset(
-    (
-        SessionInfoChanged.kind,
-        TurnStarted.kind,
-        TurnFinished.kind,
-        SessionExported.kind,
-        SessionEnded.kind,
-        SessionReopened.kind,
-        ContentErased.kind,
-        ImportSource.kind,
-    )
-)
-_STATUS_AFTER: Mapping[str, Status] = {
-    SessionExported.kind: "exported",
-    SessionEnded.kind: "ended",
-    SessionReopened.kind: "active",
-}
-
-
-def _after_note(info: SessionInfo, entry: Entry) -> SessionInfo:
-    if entry.kind == SessionInfoChanged.kind:
-        return _after_change(info, entry)
-    if entry.kind == TurnStarted.kind:
-        return msgspec.structs.replace(info, turns=info.turns + 1, open_turn=entry.seq)
-    if entry.kind == TurnFinished.kind:
-        return msgspec.structs.replace(info, open_turn=None)
-    if entry.kind == ContentErased.kind:
-        return _after_erasure(info, entry)
-    if entry.kind == ImportSource.kind:
-        return _after_import(info, entry)
-    return msgspec.structs.replace(info, status=_STATUS_AFTER[entry.kind])
 
 
 def _after_import(info: SessionInfo, entry: Entry) -> SessionInfo:
@@ -383,6 +350,31 @@ def _after_change(info: SessionInfo, entry: Entry) -> SessionInfo:
     title = info.title if body.title is msgspec.UNSET else trim_title(body.title)
     cwd = info.cwd if body.cwd is msgspec.UNSET else body.cwd
     return msgspec.structs.replace(info, title=title, cwd=cwd)
+
+
+def _after_turn_start(info: SessionInfo, entry: Entry) -> SessionInfo:
+    return msgspec.structs.replace(info, turns=info.turns + 1, open_turn=entry.seq)
+
+
+def _after_turn_end(info: SessionInfo, entry: Entry) -> SessionInfo:
+    return msgspec.structs.replace(info, open_turn=None)
+
+
+def _sets(status: Status) -> Callable[[SessionInfo, Entry], SessionInfo]:
+    return lambda info, entry: msgspec.structs.replace(info, status=status)
+
+
+_AFTER: Mapping[str, Callable[[SessionInfo, Entry], SessionInfo]] = {
+    SessionInfoChanged.kind: _after_change,
+    TurnStarted.kind: _after_turn_start,
+    TurnFinished.kind: _after_turn_end,
+    SessionExported.kind: _sets("exported"),
+    SessionEnded.kind: _sets("ended"),
+    SessionReopened.kind: _sets("active"),
+    ContentErased.kind: _after_erasure,
+    ImportSource.kind: _after_import,
+}
+"""Kind -> the change that an entry of the kind makes to what is known about its session."""
 
 
 def with_description(info: SessionInfo, header: StreamHeader) -> SessionInfo:
