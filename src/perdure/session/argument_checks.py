@@ -13,7 +13,7 @@ import inspect
 import math
 import re
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterable, Mapping, Sized
 from functools import cache, wraps
 from itertools import repeat
 from typing import (
@@ -151,9 +151,9 @@ def is_kept(value: object) -> bool:
 def _with_bounds(kind: Kind, notes: tuple[object, ...]) -> Kind:
     """Return `kind`, limited to the bounds that the msgspec metadata in `notes` declares."""
     for note in notes:
-        told = _bounds_text(note) if isinstance(note, msgspec.Meta) else ""
-        if told and isinstance(note, msgspec.Meta) and kind.fits is not None:
-            kind = Kind(f"{kind.words} {told}", _both(kind.fits, note))
+        if isinstance(note, msgspec.Meta) and kind.fits is not None:
+            told = _bounds_text(note)
+            kind = Kind(f"{kind.words} {told}", _both(kind.fits, note)) if told else kind
     return kind
 
 
@@ -336,17 +336,13 @@ def takes_all_declared_but(*leaving: str) -> Callable[[C], C]:
     """Like `takes_all_declared`, but skip parameters in `leaving`; the methods check these."""
 
     def guarded(known: C) -> C:
-        _guard_methods(known, leaving)
+        for name, value in list(vars(known).items()):
+            is_public = not name.startswith("_") or name == "__init__"
+            if is_public and inspect.isfunction(value) and _has_parameters(value):
+                setattr(known, name, takes_declared(value, leaving=leaving))
         return known
 
     return guarded
-
-
-def _guard_methods(known: type, leaving: tuple[str, ...]) -> None:
-    for name, value in list(vars(known).items()):
-        is_public = not name.startswith("_") or name == "__init__"
-        if is_public and inspect.isfunction(value) and _has_parameters(value):
-            setattr(known, name, takes_declared(value, leaving=leaving))
 
 
 def check_fields(value: msgspec.Struct, *, has_any_text: bool = False) -> None:
@@ -479,11 +475,9 @@ def _has_parameters(function: Callable[..., Any]) -> bool:
 
 @cache
 def _fields_of(known: type[msgspec.Struct]) -> tuple[tuple[str, Kind, bool], ...]:
-    return tuple(_read_fields(known))
-
-
-def _read_fields(known: type[msgspec.Struct]) -> Iterator[tuple[str, Kind, bool]]:
-    for field in msgspec.structs.fields(known):
-        kind = kind_of(field.type)
-        if kind.fits is not None:
-            yield field.name, kind, "tuple[" in str(field.type)
+    fields = [(field, kind_of(field.type)) for field in msgspec.structs.fields(known)]
+    return tuple(
+        (field.name, kind, "tuple[" in str(field.type))
+        for field, kind in fields
+        if kind.fits is not None
+    )
