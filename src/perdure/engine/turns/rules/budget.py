@@ -18,7 +18,6 @@ from perdure.engine.turns.config import OUTPUT_TOKENS, TurnConfig
 from perdure.engine.turns.rules.questions import ask_to_spend
 from perdure.engine.turns.rules.scribe import Scribe
 from perdure.engine.turns.rules.turn_end import finish
-from perdure.engine.turns.state import OpenCall
 from perdure.errors import SummaryOverBudget
 from perdure.models.prices import in_dollars
 from perdure.session.ledger import BudgetNoted, ModelCalled, Spending
@@ -152,14 +151,6 @@ def estimated_usage(
         return None
     usage = Usage(input_tokens or 0, output_tokens)
     return msgspec.structs.replace(usage, cost_microcents=config.cost(model, usage))
-
-
-def lost_usage(call: OpenCall, partial: Message | None, config: TurnConfig) -> Usage | None:
-    """Return the estimated usage of a model call whose process died.
-
-    This usage counts against the budget, because the provider may have received the call.
-    """
-    return estimated_usage(call.model, call.tokens_estimated, partial, config)
 
 
 def answer_usage(

@@ -11,7 +11,7 @@ import msgspec
 
 from perdure.engine.turns import inputs
 from perdure.engine.turns.config import TurnConfig
-from perdure.engine.turns.rules.budget import lost_usage
+from perdure.engine.turns.rules.budget import estimated_usage
 from perdure.engine.turns.rules.outcomes import expire
 from perdure.engine.turns.rules.outcomes import tool_returned as tool_finished
 from perdure.engine.turns.rules.progress import (
@@ -82,7 +82,8 @@ def lost_call(scribe: Scribe, happened: inputs.Lost, config: TurnConfig) -> None
         scribe.side(interrupted_by(happened.partial), call.seq)
     is_answer = call.purpose == "answer"
     policy = scribe.state.on_interrupt if is_answer and happened.has_begun else "retry"
-    usage = lost_usage(call, happened.partial, config)
+    # It counts against the budget, because the provider may have received the call.
+    usage = estimated_usage(call.model, call.tokens_estimated, happened.partial, config)
     failed = ModelFinished(
         usage=usage,
         error="perdure was stopped during the call",
