@@ -54,21 +54,17 @@ What the person demands, prefers or forbids. Write "(none)" if nothing was said.
 1. what is to be done, in order
 
 ## Critical Context
-- facts, data and references without which the work cannot go on; "(none)" if there are none"""
-SUMMARY_NEW = (
-    "Summarise the conversation above. Use exactly these sections:\n\n"
-    f"{SUMMARY_SECTIONS}\n\n"
-    "Keep every section short. Keep file paths, names of functions, commands and error messages "
-    "exactly as they are."
-)
+- facts, data and references without which the work cannot go on; "(none)" if there are none
+
+Keep every section short. Keep file paths, names of functions, commands and error messages exactly \
+as they are."""
+SUMMARY_NEW = f"Summarise the conversation above. Use exactly these sections:\n\n{SUMMARY_SECTIONS}"
 SUMMARY_UPDATE = (
     "The summary above in <previous-summary> covers what came before the conversation above. "
     "Write one summary of both. Keep what the previous summary says and is still true, add what "
     'is new, move what got finished from "In Progress" to "Done", and renew "Next Steps". Leave '
     "out only what clearly no longer matters. Use exactly these sections:\n\n"
-    f"{SUMMARY_SECTIONS}\n\n"
-    "Keep every section short. Keep file paths, names of functions, commands and error messages "
-    "exactly as they are."
+    f"{SUMMARY_SECTIONS}"
 )
 SUMMARY_TURN_PREFIX = """\
 The conversation above is the beginning of one long turn. Its end stays in the conversation and is \
@@ -88,9 +84,7 @@ Be brief: only what the part that stays depends on."""
 SUMMARY_BRANCH = (
     "The conversation above is a branch that the person has left to go on from an earlier point. "
     "Summarise what was tried there and what came of it, for whoever goes on elsewhere. Use "
-    f"exactly these sections:\n\n{SUMMARY_SECTIONS}\n\n"
-    "Keep every section short. Keep file paths, names of functions, commands and error messages "
-    "exactly as they are."
+    f"exactly these sections:\n\n{SUMMARY_SECTIONS}"
 )
 FOCUS = "Pay special attention to this: "
 
