@@ -8,7 +8,9 @@ and each text in the remaining blocks is tested (`PartAnswer.counts`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
 from itertools import chain
+from operator import or_
 
 from perdure.session.search.matches import counts_by
 from perdure.session.search.parts.codes import Counter, Range, counter, ranges_of
@@ -96,18 +98,12 @@ class PartAnswer:
     def _fitting(self) -> int:
         texts = (1 << self._size) - 1
         for group in self._asked.filters:
-            texts &= self._either(self._texts.get(key, 0) for key in group)
+            texts &= reduce(or_, (self._texts.get(key, 0) for key in group), 0)
         for clause in self._asked.sought.clauses:
-            texts &= self._either(map(self._holding, clause)) if texts else 0
+            texts &= reduce(or_, map(self._holding, clause), 0) if texts else 0
         for phrase in self._asked.sought.unwanted:
             if len(phrase.terms) == 1:
                 texts &= ~self._holding(phrase)
-        return texts
-
-    def _either(self, found: Iterable[int]) -> int:
-        texts = 0
-        for each in found:
-            texts |= each
         return texts
 
     def _holding(self, phrase: Phrase) -> int:
