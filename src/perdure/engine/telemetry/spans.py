@@ -9,7 +9,7 @@ of OpenTelemetry, not its SDK.
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 
 from opentelemetry import metrics, trace
 from opentelemetry.context import Context
@@ -37,7 +37,7 @@ from perdure.engine.turns import inputs
 from perdure.engine.turns.config import TurnConfig
 from perdure.engine.turns.effects import CallModel, Effect, RunTool
 from perdure.engine.turns.inputs import Input
-from perdure.engine.turns.observer import Happened, TurnEnded
+from perdure.engine.turns.observer import NOBODY, Happened, TurnEnded
 from perdure.engine.turns.state import OpenCall, TurnState
 from perdure.errors import PerdureError
 from perdure.events.scope import scope
@@ -123,7 +123,7 @@ class SpanObserver:
             return self._call(effect.call, config)
         if isinstance(effect, RunTool):
             return self._tool(effect.tool.started)
-        return nullcontext(_ignore)
+        return NOBODY
 
     # ------------------------------------------------------------ inside
 
@@ -234,7 +234,3 @@ def _mark(span: Span, error: str | None) -> None:
     if error is not None:
         span.set_attribute(names.ERROR_TYPE, error)
         span.set_status(Status(StatusCode.ERROR))
-
-
-def _ignore(_: Input) -> None:
-    """Ignore the outcome of a wait, because waiting has no span."""

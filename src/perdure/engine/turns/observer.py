@@ -40,7 +40,8 @@ def _ignore(_: object) -> None:
     """Ignore the event."""
 
 
-_NOBODY = nullcontext(_ignore)
+NOBODY = nullcontext(_ignore)
+"""Observes a turn or an effect, and tells nobody of it."""
 
 
 class Silence:
@@ -49,10 +50,10 @@ class Silence:
     def turn(
         self, config: TurnConfig, state: TurnState, happened: Input
     ) -> AbstractContextManager[TurnEnded]:
-        return _NOBODY
+        return NOBODY
 
     def effect(self, config: TurnConfig, effect: Effect) -> AbstractContextManager[Happened]:
-        return _NOBODY
+        return NOBODY
 
 
 SILENCE: Observer = Silence()
