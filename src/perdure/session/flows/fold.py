@@ -183,11 +183,7 @@ def _node_claimed(state: FlowState, body: kinds.NodeClaimed, _: int) -> FlowStat
 def _node_parked(state: FlowState, body: kinds.NodeParked, at: int) -> FlowState:
     waiting = AwaitingHuman(body.role, body.reason, body.detail)
     state = _await_person(state, body.node, at, body.offers)
-    state = replace(
-        state,
-        stopping=_without_item(state.stopping, body.node, body.role),
-        repairs=_without(state.repairs, body.node),
-    )
+    state = _with_ended_turn(state, body.node, body.role)
     if body.reason == "role-configuration":  # the earlier choice is no longer available
         state = replace(
             state,
@@ -254,12 +250,8 @@ def _handoff_made(state: FlowState, body: kinds.HandoffMade, _: int) -> FlowStat
         completed_handoffs=completed,
         awaiting_handoff=_with_item(waiting, body.node) if is_sent_back else waiting,
     )
-    state = replace(
-        state,
-        run=run,
-        repairs=_without(state.repairs, body.node),
-        stopping=_without_item(state.stopping, body.node, state.graph.role_of(body.node)),
-    )
+    role = state.graph.role_of(body.node)
+    state = _with_ended_turn(replace(state, run=run), body.node, role)
     return with_debts_of(state, [body.node, *(target.node for target in body.targets)])
 
 
@@ -347,11 +339,7 @@ def _improvement_parked(state: FlowState, body: kinds.ImprovementParked, at: int
     state = _await_person(state, body.role, at)
     phase = _phase(state)
     waiting = AwaitingHuman(body.role, body.reason, body.detail)
-    state = replace(
-        state,
-        stopping=_without_item(state.stopping, body.role),
-        repairs=_without(state.repairs, body.role),
-    )
+    state = _with_ended_turn(state, body.role)
     inputs = phase.pending_human_inputs
     return _with_phase(
         state,
@@ -436,6 +424,15 @@ def _await_person(
 ) -> FlowState:
     """Return `state` after `target` (a node, a role or the flow) began to wait for a person."""
     return replace(state, asked=state.asked | {target: Asked(state.head, at, offers)})
+
+
+def _with_ended_turn(state: FlowState, target: str, *names: str) -> FlowState:
+    """Return `state` without requests to stop or repair `target`, which `names` name too."""
+    return replace(
+        state,
+        stopping=_without_item(state.stopping, target, *names),
+        repairs=_without(state.repairs, target),
+    )
 
 
 def _with(state: FlowState, **changes: Any) -> FlowState:
