@@ -6,6 +6,7 @@ for the first time. Received artifacts and the state of the node's handoffs are 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 import msgspec
@@ -162,18 +163,6 @@ def edge_parts(state: FlowState, node: FlowNode, superseded: tuple[str, ...] = (
 
 def fence(text: str) -> str:
     """Return `text` in a fence that the text itself cannot close."""
-    longest = max((len(run) for run in _runs(text)), default=0)
+    longest = max(map(len, re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}\n{text}\n{fence}"
-
-
-def _runs(text: str) -> Iterator[str]:
-    run = ""
-    for character in text:
-        if character == "`":
-            run += character
-        elif run:
-            yield run
-            run = ""
-    if run:
-        yield run

@@ -79,14 +79,12 @@ def _ends(graph: Graph) -> Iterator[str]:
 
 def sources_of(graph: Graph) -> tuple[str, ...]:
     """Return the ids of nodes without predecessors, in the order of the nodes."""
-    targets = {edge.target for edge in graph.edges}
-    return tuple(node.id for node in graph.nodes if node.id not in targets)
+    return tuple(node.id for node in graph.nodes if not graph.predecessors(node.id))
 
 
 def sinks_of(graph: Graph) -> tuple[str, ...]:
     """Return the ids of nodes without successors, in the order of the nodes."""
-    sources = {edge.source for edge in graph.edges}
-    return tuple(node.id for node in graph.nodes if node.id not in sources)
+    return tuple(node.id for node in graph.nodes if not graph.successors(node.id))
 
 
 def cycle_in(graph: Graph) -> Sequence[str]:
