@@ -16,12 +16,7 @@ import msgspec
 
 from perdure.bounds.short_repr import ShortRepr
 from perdure.context.build import build_context, request_tokens
-from perdure.context.emission import (
-    Shown,
-    compaction_of,
-    retained_messages,
-    shown_entries,
-)
+from perdure.context.emission import Shown, compaction_of, retained_messages, shown_entries
 from perdure.context.files import FileLists, file_lists
 from perdure.context.pins import with_pins
 from perdure.context.tokens import estimate_tokens

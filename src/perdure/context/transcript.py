@@ -5,13 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from perdure.session.codec import encode
-from perdure.session.messages import (
-    MediaPart,
-    Message,
-    TextPart,
-    ToolCallPart,
-    ToolResultPart,
-)
+from perdure.session.messages import MediaPart, Message, TextPart, ToolCallPart, ToolResultPart
 
 RESULT_CHARACTERS = 2_000
 """Maximum characters of a tool result. Text of people and models is never cut."""

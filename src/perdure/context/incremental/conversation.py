@@ -13,12 +13,7 @@ from collections.abc import Sequence
 import msgspec
 
 from perdure.context.build import end_of_turns, texts_in
-from perdure.context.emission import (
-    ContextMessage,
-    emit,
-    message_in,
-    stays_fresh,
-)
+from perdure.context.emission import ContextMessage, emit, message_in, stays_fresh
 from perdure.context.incremental.stable_prefix import Settled, sizes_of
 from perdure.context.pins import calls_of
 from perdure.context.tool_pairs import Paired, is_sendable, pair_after

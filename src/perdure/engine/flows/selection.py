@@ -73,16 +73,10 @@ def undecided_choices(state: FlowState, role: str, offers: Offers) -> Undecided:
     skills = offers.skills if in_part.skills is None else {}
     of_model, of_skills = (who_configures(state, dimension) for dimension in DIMENSIONS)
     opened = state.selecting.get(role)
-    asked = Offers(
-        models if of_model == "ask" else (),
-        skills if of_skills == "ask" else {},
-    )
+    asked = Offers(models if of_model == "ask" else (), skills if of_skills == "ask" else {})
     if opened is not None:
         return Undecided(opened.offers, asked)
-    chosen = Offers(
-        models if of_model == "auto" else (),
-        skills if of_skills == "auto" else {},
-    )
+    chosen = Offers(models if of_model == "auto" else (), skills if of_skills == "auto" else {})
     return Undecided(chosen, asked)
 
 

@@ -20,14 +20,7 @@ from perdure.errors import LeaseHeld, StoreError
 from perdure.session.clock import Clock
 from perdure.session.ids import StreamId
 from perdure.stores.access.cancellation import finished
-from perdure.stores.protocol import (
-    Commit,
-    CommitResult,
-    Lease,
-    LeaseRequest,
-    StreamState,
-    Write,
-)
+from perdure.stores.protocol import Commit, CommitResult, Lease, LeaseRequest, StreamState, Write
 from perdure.stores.session_store import SessionStore
 
 T = TypeVar("T")

@@ -18,12 +18,7 @@ from perdure.engine.turns.config import TurnConfig
 from perdure.engine.turns.environment import Environment, RequestSettings, Scales
 from perdure.engine.turns.inputs import Begin
 from perdure.engine.turns.lease import LeaseHolder, leading
-from perdure.engine.turns.recovery import (
-    IdleState,
-    Recollection,
-    lost_effect,
-    open_turn,
-)
+from perdure.engine.turns.recovery import IdleState, Recollection, lost_effect, open_turn
 from perdure.engine.turns.requests import require_open
 from perdure.engine.turns.runner import StopRequest, TurnRunner
 from perdure.engine.turns.state import TurnState

@@ -16,13 +16,7 @@ import msgspec
 from perdure.errors.arguments import is_utf8
 from perdure.errors.usage import WrongArgument
 from perdure.session.argument_checks import is_kept
-from perdure.session.media.inline import (
-    HANDLE,
-    MAX_MESSAGE_BYTES,
-    MAX_PARTS,
-    SCHEME,
-    InlineMedia,
-)
+from perdure.session.media.inline import HANDLE, MAX_MESSAGE_BYTES, MAX_PARTS, SCHEME, InlineMedia
 from perdure.session.messages import (
     InFlightMessage,
     MediaPart,

@@ -39,13 +39,7 @@ from perdure.errors import (
 from perdure.events.envelope import EventDraft
 from perdure.events.types import LiveType
 from perdure.memory.injection import items_in
-from perdure.models.protocol import (
-    Delta,
-    ModelRequest,
-    TextDelta,
-    ThinkingDelta,
-    streaming,
-)
+from perdure.models.protocol import Delta, ModelRequest, TextDelta, ThinkingDelta, streaming
 from perdure.models.stream import AnswerBuilder, WholePairs
 from perdure.secrets.mask import log_failure, mask_secrets
 from perdure.session.codec import encode

@@ -29,12 +29,7 @@ from perdure.engine.turns.rules.turn_end import (
 )
 from perdure.engine.turns.state import OpenCall, Phase
 from perdure.errors import ContextOverflow, ModelError
-from perdure.session.ledger import (
-    Failure,
-    ModelFinished,
-    ToolFinished,
-    TurnStarted,
-)
+from perdure.session.ledger import Failure, ModelFinished, ToolFinished, TurnStarted
 from perdure.session.messages import Message, TextPart, ThinkingPart, ToolResultPart
 from perdure.session.notes import SessionReopened
 
