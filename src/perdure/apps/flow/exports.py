@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from perdure.apps.cli.exits import PathExists, UsageMistake
-from perdure.apps.cli.options import named_path
+from perdure.apps.cli.options import YesOption, named_path
 from perdure.apps.cli.store_options import CommonOptions
 from perdure.apps.flow.flow_access import flows_of
 from perdure.apps.flow.options import ByOption, FlowArgument, person
@@ -87,10 +87,7 @@ async def delete(
     is_with_record: Annotated[
         bool, typer.Option("--with-record", help="Also remove the record folder.")
     ] = False,
-    is_sure: Annotated[
-        bool,
-        typer.Option("--yes", "-y", help="Do not ask for confirmation; this cannot be undone."),
-    ] = False,
+    is_sure: YesOption = False,
     by: ByOption = None,
     common: CommonOptions,
 ) -> None:

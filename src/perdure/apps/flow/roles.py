@@ -51,6 +51,13 @@ class RoleOptions(msgspec.Struct, frozen=True):
     offered: Sequence[str] = ()
     agents: Sequence[Agent] = ()
 
+    @property
+    def named_model(self) -> str | None:
+        """The model that the command line names for every agent."""
+        if self.model is None and self.scenario is not None:
+            return f"scripted:{self.scenario.name}"
+        return self.model
+
 
 def roles_of(graph: Graph) -> tuple[str, ...]:
     """Return the base roles of `graph`, including the owner."""
@@ -150,13 +157,11 @@ def role_agents(acting: RoleOptions) -> list[Agent]:
 
 def role_agent(acting: RoleOptions, role: str) -> Agent:
     """Return the agent of the base role `role`, which may have been added during the flow."""
-    model = acting.model
     configuration = Configuration(Path(), os.environ)
-    if model is None and acting.scenario is not None:
-        model = f"scripted:{acting.scenario.name}"
     return Agent(
         role,
-        model=model or ECHO,  # without a model no turn runs; the command only records a decision
+        # without a model no turn runs; the command only records a decision
+        model=acting.named_model or ECHO,
         instructions=INSTRUCTIONS,
         tools=builtin_tools(acting.permissions),
         permissions=acting.permissions,

@@ -43,9 +43,9 @@ from perdure.apps.flow.options import (
     WorkspaceOption,
     person,
 )
-from perdure.apps.flow.picture.description import lost_lines, picture, wait_data, waits
+from perdure.apps.flow.picture.description import lost_lines, wait_data, waits
 from perdure.apps.flow.picture.live import Followed, changes_of, watch_flow
-from perdure.apps.flow.picture.render import is_blocked, overlaid
+from perdure.apps.flow.picture.render import is_blocked
 from perdure.apps.flow.roles import (
     RoleOptions,
     configuring_in,
@@ -64,7 +64,7 @@ from perdure.apps.flow.run_settings import (
     typed_settings,
 )
 from perdure.apps.flow.views import graph_fault_lines, graph_faults
-from perdure.apps.terminal.output import out_style, remark, show, show_json, show_lines, width
+from perdure.apps.terminal.output import out_style, remark, show, show_json, show_lines
 from perdure.apps.terminal.text import safe
 from perdure.apps.wiring import require_providers
 from perdure.client.flows.documents.outputs import outputs_of
@@ -72,6 +72,7 @@ from perdure.client.flows.documents.start import document_in
 from perdure.client.flows.flow import Flow
 from perdure.client.store import Store
 from perdure.engine.flows.lost_roles import lost_roles
+from perdure.models.catalogue import ECHO
 from perdure.session.flows.kinds import ConsentMode, RunSettings
 from perdure.session.flows.run import FlowState, RoleConfiguration
 
@@ -189,7 +190,6 @@ async def begin(  # noqa: PLR0913 - each is an option of the command
     return await _start_and_run(common, file, said, shown)
 
 
-ECHO = "scripted:echo"
 ECHOES = (
     "scripted:echo hands nothing over, so a flow of roles stops at its first node: use a real "
     "model (-m PROVIDER:NAME), or --scenario FILE to run it offline"
@@ -377,11 +377,10 @@ async def run_and_show(store: Store, flow: Flow, shown: Shown) -> int:
 async def _show_end(store: Store, flow: Flow, *, is_drawn: bool, as_json: bool) -> int:
     """Show the state of `flow` after this process has stopped running it; return the exit code."""
     state = await flow.state()
-    waiting = await flow.waiting()
     outputs = await outputs_of(store.backend, state)
     code = DONE if state.run.status == "completed" else FAILED
     if as_json:
-        told = [wait_data(flow.id, each) for each in waiting]
+        told = [wait_data(flow.id, each) for each in await flow.waiting()]
         lost = await lost_roles(store.backend, state)
         summary = {"flow": flow.id, "status": state.run.status, "waiting": told}
         faults = await graph_faults(state)
@@ -390,11 +389,7 @@ async def _show_end(store: Store, flow: Flow, *, is_drawn: bool, as_json: bool) 
         show_json({**summary, **output_data(state, outputs)})
         return code
     if not is_drawn:
-        followed = Followed(store, flow)
-        await followed.read(state)
-        show_lines(
-            picture(overlaid(state, waiting), waiting, out_style(), width(), followed.newest_lines)
-        )
+        show_lines(await Followed(store, flow).draw(state, out_style()))
     show_lines(lost_lines(await lost_roles(store.backend, state), out_style()))
     show_lines(graph_fault_lines(await graph_faults(state), out_style()))
     show_lines(output_lines(outputs, out_style()))

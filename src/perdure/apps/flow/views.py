@@ -17,7 +17,7 @@ from perdure.apps.flow.documents.start import output_data, output_lines
 from perdure.apps.flow.files import graph_in
 from perdure.apps.flow.flow_access import flows_of
 from perdure.apps.flow.options import FlowArgument, FolderOption, WatchOption
-from perdure.apps.flow.picture.description import feed_lines, head, lost_lines, picture
+from perdure.apps.flow.picture.description import feed_lines, head, lost_lines
 from perdure.apps.flow.picture.live import Followed, watch_flow
 from perdure.apps.flow.picture.render import GraphFormat, overlaid, render
 from perdure.apps.settings.store_address import NAMESPACE
@@ -115,13 +115,8 @@ async def _state_data(store: Store, flow: Flow) -> dict[str, object]:
 
 
 async def _picture(store: Store, flow: Flow) -> None:
-    followed = Followed(store, flow)
     state = await flow.state()
-    await followed.read(state)
-    waiting = await flow.waiting()
-    show_lines(
-        picture(overlaid(state, waiting), waiting, out_style(), width(), followed.newest_lines)
-    )
+    show_lines(await Followed(store, flow).draw(state, out_style()))
     show_lines(lost_lines(await lost_roles(store.backend, state), out_style()))
     show_lines(graph_fault_lines(await graph_faults(state), out_style()))
     if await _is_left_alone(flow):

@@ -67,7 +67,7 @@ def cast_of(found: LocatedWorkflow, acting: RoleOptions) -> Cast:
             remarks += chosen.notes
         elif _is_defined(found, ref):
             continue  # with errors, which are reported with all others
-        elif (model := _model_for_all(acting)) is not None:
+        elif (model := acting.named_model) is not None:
             made[ref] = _make_agent(found, ref, model, acting)
     for agent in agents:
         warning = unfilled_in(agent.instructions, f"the instructions of agent {agent.id!r}")
@@ -82,15 +82,8 @@ def _is_defined(found: LocatedWorkflow, ref: str) -> bool:
 
 def _acting(agent: Agent, acting: RoleOptions) -> Agent:
     """Return `agent` with the model of the command line, if the command line names one."""
-    model = _model_for_all(acting)
+    model = acting.named_model
     return agent if model is None else msgspec.structs.replace(agent, model=model, fallbacks=())
-
-
-def _model_for_all(acting: RoleOptions) -> str | None:
-    """Return the model that the command line names for every agent."""
-    if acting.model is None and acting.scenario is not None:
-        return f"scripted:{acting.scenario.name}"
-    return acting.model
 
 
 def _make_agent(found: LocatedWorkflow, ref: str, model: str, acting: RoleOptions) -> Agent:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import suppress
 
 from rich.live import Live
@@ -16,6 +16,7 @@ from rich.text import Text
 from perdure.apps.flow.picture.description import feed_lines, newest_words, picture, wait_data
 from perdure.apps.flow.picture.render import overlaid, standing
 from perdure.apps.terminal.output import out_style, show, show_json, width
+from perdure.apps.terminal.style import Style
 from perdure.apps.terminal.text import safe
 from perdure.client.flows.feeds import Feeds
 from perdure.client.flows.flow import Flow
@@ -66,10 +67,12 @@ class Followed:
         self._known = known
         return states[:-1]
 
-    @property
-    def newest_lines(self) -> dict[str, str]:
-        """The newest line of the feed of each role instance."""
-        return {role: newest_words([*items.values()]) for role, items in self._items.items()}
+    async def draw(self, state: FlowState, style: Style) -> Iterator[str]:
+        """Read the feeds, and format the flow in `state` with the newest words of each role."""
+        await self.read(state)
+        waiting = await self.flow.waiting()
+        said = {role: newest_words([*items.values()]) for role, items in self._items.items()}
+        return picture(overlaid(state, waiting), waiting, style, width(), said)
 
 
 async def watch_flow(
@@ -93,11 +96,7 @@ async def _in_place(store: Store, followed: Followed, is_ended: Callable[[], boo
     )
     with live:
         async for state in _states(store, followed.flow, is_ended):
-            await followed.read(state)
-            waiting = await followed.flow.waiting()
-            drawn = picture(
-                overlaid(state, waiting), waiting, style, width(), followed.newest_lines
-            )
+            drawn = await followed.draw(state, style)
             live.update(Text.from_ansi("\n".join(drawn)), refresh=True)
         live.vertical_overflow = "visible"  # the final picture is complete
         live.refresh()
@@ -156,19 +155,15 @@ async def _states(
 async def changes_of(store: Store) -> AsyncIterator[None]:
     """Yield at once, then after each change of the store, and also periodically."""
     changes = store.backend.changes()
-    changed: asyncio.Future[None] = asyncio.ensure_future(_next(changes))
+    changed: asyncio.Future[None] = asyncio.ensure_future(anext(changes))
     try:
         while True:
             yield
             await asyncio.wait((changed,), timeout=PAUSE_S)
             if changed.done():
-                changed = asyncio.ensure_future(_next(changes))
+                changed = asyncio.ensure_future(anext(changes))
                 await asyncio.sleep(PAUSE_S / 2)
     finally:
         changed.cancel()
         with suppress(asyncio.CancelledError, StopAsyncIteration):
             await changed
-
-
-async def _next(changes: AsyncIterator[None]) -> None:
-    await anext(changes)

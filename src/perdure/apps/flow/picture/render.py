@@ -100,7 +100,7 @@ def _edge(source: str, target: str, style: Style, width: int, state: FlowState |
         told = f"    {back} {safe(target)}  sent back: {safe(returned)}"
         return style.paint(clip(told, width), "warning")
     artifact, is_unread = along(state, source, target)
-    is_done = f"{source}=>{target}" in state.run.completed
+    is_done = edge_key(source, target) in state.run.completed
     word = f"{tick} {safe(artifact)}{' (not read yet)' if is_unread else ''}" if is_done else ""
     told = clip(f"    {arrow} {safe(target)}  {word}".rstrip(), width)
     return style.paint(told, "good" if is_done else "faint")
@@ -180,7 +180,8 @@ def standing(state: FlowState, node: FlowNode) -> NodeStanding:
         return "active"
     if id in run.awaiting_human_nodes:
         return "awaiting human"
-    is_asked = any(edge_key(after, id) in run.receiving_handoff for after in _after(state, id))
+    later = state.graph.successors(id)
+    is_asked = any(edge_key(after, id) in run.receiving_handoff for after in later)
     if id in run.awaiting_handoff or is_asked:
         return "backward"
     keys = state.graph.keys_to(id) | state.graph.keys_from(id)
@@ -218,10 +219,6 @@ def is_blocked(state: FlowState, waiting: Iterable[FlowWait]) -> bool:
     roles.update(() if phase is None else phase.running_roles)
     asked = {each.target for each in waiting if each.session is not None}
     return bool(roles) and roles <= asked
-
-
-def _after(state: FlowState, id: str) -> tuple[str, ...]:
-    return state.graph.successors(id)
 
 
 def along(state: FlowState, source: str, target: str) -> tuple[str, bool]:
