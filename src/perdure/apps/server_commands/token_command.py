@@ -177,15 +177,7 @@ def _shown(id: str) -> str:
 
 
 def _table(records: list[TokenRecord], now: int) -> list[str]:
-    columns = [
-        Column("id"),
-        Column("role"),
-        Column("state"),
-        Column("person"),
-        Column("agent"),
-        Column("created"),
-        Column("name"),
-    ]
+    names = ("id", "role", "state", "person", "agent", "created", "name")
     rows = [
         (
             each.id,
@@ -198,7 +190,7 @@ def _table(records: list[TokenRecord], now: int) -> list[str]:
         )
         for each in records
     ]
-    return list(table(columns, rows, width(), out_style()))
+    return list(table([Column(name) for name in names], rows, width(), out_style()))
 
 
 def _state(record: TokenRecord, now: int) -> str:
