@@ -88,6 +88,14 @@ class SessionScreen(ModalScreen[str | None]):
         else:
             self._preview()  # it ends the preview of an earlier selection
 
+    def _change(self, *keys: str) -> None:
+        """List the sessions after `keys`, which leave the picker open."""
+        for key in keys:
+            found = after(self._state, key)
+            assert isinstance(found, State)
+            self._state = found
+        self._draw()
+
     @property
     def _room(self) -> int:
         return max(self.size.width - 6, 40)
@@ -99,12 +107,7 @@ class SessionScreen(ModalScreen[str | None]):
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """List the sessions that match the typed text."""
-        cleared = after(self._state, "erase_all")
-        assert isinstance(cleared, State)
-        found = after(cleared, f"text:{event.value}")
-        assert isinstance(found, State)
-        self._state = found
-        self._draw()
+        self._change("erase_all", f"text:{event.value}")
 
     def on_option_list_option_highlighted(self, _: OptionList.OptionHighlighted) -> None:
         """Show the end of the highlighted session."""
@@ -146,10 +149,7 @@ class SessionScreen(ModalScreen[str | None]):
 
     def action_everywhere(self) -> None:
         """List the sessions of this folder, or of all folders."""
-        found = after(self._state, "everywhere")
-        assert isinstance(found, State)
-        self._state = found
-        self._draw()
+        self._change("everywhere")
 
     def action_choose(self) -> None:
         """Choose the highlighted session."""
