@@ -47,26 +47,18 @@ Group = Literal[
 
 EditOrder = Literal["time", "count"]
 
-_GROUPS: Mapping[Group, UsageGroup] = {
-    "daily": "day",
-    "monthly": "session",  # by day, to count each session of a month once
-    "models": "model",
-    "agents": "agent",
-    "projects": "project",
-    "people": "subject",
-    "programs": "source",
-    "sessions": "session",
+_GROUPS: Mapping[Group, tuple[UsageGroup, str]] = {
+    "daily": ("day", "DAY"),
+    "monthly": ("session", "MONTH"),  # by day, to count each session of a month once
+    "models": ("model", "MODEL"),
+    "agents": ("agent", "AGENT"),
+    "projects": ("project", "PROJECT"),
+    "people": ("subject", "PERSON"),
+    "programs": ("source", "PROGRAM"),
+    "sessions": ("session", "SESSION"),
 }
-_HEADINGS: Mapping[Group, str] = {
-    "daily": "DAY",
-    "monthly": "MONTH",
-    "models": "MODEL",
-    "agents": "AGENT",
-    "projects": "PROJECT",
-    "people": "PERSON",
-    "programs": "PROGRAM",
-    "sessions": "SESSION",
-}
+"""Group of the command -> its group in the store, and the heading of its column."""
+
 _OF_TIME: frozenset[Group] = frozenset({"daily", "monthly"})
 """Groups whose short names are never cut, because days without their last digits look equal."""
 _NUMBERS = ("CALLS", "INPUT", "OUTPUT", "CACHED", "WRITTEN", "COST")
@@ -146,7 +138,7 @@ async def usage(
     with prices_in_force() as prices:
         async with common.existing_store() as opened:
             read = await filters.reader(opened, today, prices)
-            found = await read(_GROUPS[by], daily=by == "monthly")
+            found = await read(_GROUPS[by][0], daily=by == "monthly")
             if not found:
                 await require_known(opened, await named_folder(opened, filters.cwd), None)
             found = _months(found) if by == "monthly" else found
@@ -234,8 +226,9 @@ def usage_table(
 
     If too few cells remain for the names, numbers are abbreviated, and LAST USED is omitted.
     """
+    _, heading = _GROUPS[by]
     columns = (
-        Column(_HEADINGS[by], "strong", gives_way=not names and by not in _OF_TIME),
+        Column(heading, "strong", gives_way=not names and by not in _OF_TIME),
         *((Column("LAST USED", "faint"), Column("TITLE", gives_way=True)) if names else ()),
         *(Column(each, is_right=True) for each in _NUMBERS),
     )
@@ -246,7 +239,7 @@ def usage_table(
         rows = [_usage_row(each, by, names, _short) for each in totals]
         if names:
             # The id of a subagent is longer than 36 characters.
-            session = Column(_HEADINGS[by], "strong", gives_way=True, is_path=True)
+            session = Column(heading, "strong", gives_way=True, is_path=True)
             columns = (session, *columns[2:])
             rows = [(row[0], *row[2:]) for row in rows]
     return table(columns, rows, width, style)
