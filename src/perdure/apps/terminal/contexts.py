@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from perdure.apps.terminal.output import count_of
-from perdure.apps.terminal.previews import role_meaning
+from perdure.apps.terminal.previews import entry_name, role_meaning
 from perdure.apps.terminal.reports import NOT_IN_FORCE, Report
 from perdure.apps.terminal.style import Style
 from perdure.apps.terminal.text import one_line, safe
@@ -30,7 +30,6 @@ from perdure.context.tokens import estimate_tokens, unscaled_around
 from perdure.memory.knowledge import Source
 from perdure.models.protocol import ToolDeclaration
 from perdure.session.fold import first_kept_by
-from perdure.session.ids import EntryId
 from perdure.session.ledger import Trimmed
 from perdure.session.messages import (
     MediaPart,
@@ -122,11 +121,11 @@ def _reasons(context: Context, report: Report, budget_tokens: int | None) -> Ite
     compaction = report.window.state.compaction
     if compaction is not None:
         hidden = count_of(report.window.hidden, "entry", "entries")
-        kept = first_kept_by(compaction)
-        since = f" before {_short(kept, report)}" if kept is not None else ""
+        kept, own = first_kept_by(compaction), report.info.id
+        since = f" before {entry_name(kept, own)}" if kept is not None else ""
         yield (
-            f"The summary of compaction {_short(compaction.id, report)} replaces {hidden}"
-            f"{since}; `perdure sessions uncompact {report.info.id}` undoes it."
+            f"The summary of compaction {entry_name(compaction.id, own)} replaces {hidden}"
+            f"{since}; `perdure sessions uncompact {own}` undoes it."
         )
     if context.dropped:
         dropped = count_of(context.dropped, "entry was", "entries were")
@@ -196,19 +195,10 @@ def _agent_lines(report: Report, style: Style) -> Iterator[str]:
 
 def _message_heading(each: ContextMessage, report: Report, style: Style) -> str:
     role = each.message.role
-    entries = [_short(entry, report) for entry in each.entry_ids]
+    entries = [entry_name(entry, report.info.id) for entry in each.entry_ids]
     source = f"entry {' + '.join(entries)}" if entries else "no entry: added to keep it valid"
     tokens = count_of(estimate_tokens(each.message), "token")
     return style.paint(role, role_meaning(role)) + style.paint(f"  {source}, ~{tokens}", "faint")
-
-
-def _short(entry: EntryId, report: Report) -> str:
-    """Return the number of an entry of this session.
-
-    For an entry of another session, return the whole id.
-    """
-    stream, _, seq = entry.rpartition("/")
-    return seq if stream == report.info.id else entry
 
 
 def part_lines(

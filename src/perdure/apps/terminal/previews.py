@@ -17,6 +17,7 @@ from perdure.codecs.pi.words import BASH
 from perdure.errors import SessionError
 from perdure.session.codec import Body, Unknown, body_of, role_of
 from perdure.session.entries import Entry
+from perdure.session.ids import EntryId, StreamId
 from perdure.session.kinds import (
     OPAQUE,
     BranchSummary,
@@ -80,6 +81,12 @@ WHO_WIDTH = max(len(who) for who, _ in _WHO.values())
 def who_of(entry: Entry) -> tuple[str, Meaning]:
     """Return the displayed role or kind of `entry`, without decoding its content."""
     return _WHO.get(role_of(entry) or entry.kind, (entry.kind, "faint"))
+
+
+def entry_name(entry: EntryId, session: StreamId) -> str:
+    """Return how commands on `session` name `entry`: by its number, or, if shared, by its id."""
+    stream, _, number = entry.rpartition("/")
+    return number if stream == session else entry
 
 
 def role_meaning(role: str) -> Meaning:

@@ -9,7 +9,13 @@ from types import MappingProxyType
 from perdure.apps.terminal.approvals import past_call_lines
 from perdure.apps.terminal.contexts import part_lines, tool_names
 from perdure.apps.terminal.output import local_time
-from perdure.apps.terminal.previews import NOT_SEEN, preview_of, role_meaning, who_of
+from perdure.apps.terminal.previews import (
+    NOT_SEEN,
+    entry_name,
+    preview_of,
+    role_meaning,
+    who_of,
+)
 from perdure.apps.terminal.style import Style
 from perdure.apps.terminal.text import safe
 from perdure.errors import SessionError
@@ -48,14 +54,12 @@ def cut_lines(cut: str | None, style: Style) -> Iterator[str]:
 
 def _heading(entry: Entry, session: StreamId, style: Style) -> str:
     who, meaning = who_of(entry)
-    number = str(entry.seq) if entry.stream == session else entry.id
     body = _read(entry)
     facts = [local_time(entry.at)]
     if isinstance(body, Message):
         facts += [each for each in (body.author, body.model) if each]
-    return f"{style.paint(f'{number} {safe(who)}', meaning)}  " + style.paint(
-        safe("  ".join(facts)), "faint"
-    )
+    heading = style.paint(f"{entry_name(entry.id, session)} {safe(who)}", meaning)
+    return f"{heading}  {style.paint(safe('  '.join(facts)), 'faint')}"
 
 
 def _content(entry: Entry, style: Style, names: Mapping[str, str]) -> Iterator[str]:

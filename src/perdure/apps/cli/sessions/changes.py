@@ -24,7 +24,7 @@ from perdure.apps.cli.options import (
 from perdure.apps.cli.store_options import CommonOptions, opened_session, require_folder
 from perdure.apps.terminal.advice import nothing_to_compact
 from perdure.apps.terminal.output import count_of
-from perdure.apps.terminal.previews import preview_of
+from perdure.apps.terminal.previews import entry_name, preview_of
 from perdure.client.session import Session
 from perdure.client.store import Store
 from perdure.session.codec import body_of
@@ -116,8 +116,7 @@ async def _place(handle: Session) -> str:
 
 def _resolve_entry(entry: Entry, handle: Session) -> str:
     preview = preview_of(entry, _PREVIEW_CELLS)
-    number = str(entry.seq) if entry.stream == handle.id else entry.id
-    return f"entry {number} ({preview.who}: {preview.what})"
+    return f"entry {entry_name(entry.id, handle.id)} ({preview.who}: {preview.what})"
 
 
 async def fork(

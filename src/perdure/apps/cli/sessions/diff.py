@@ -12,7 +12,7 @@ from perdure.apps.cli.exits import PathNotFound
 from perdure.apps.cli.options import ROOT, SessionArgument
 from perdure.apps.cli.store_options import CommonOptions, opened_session
 from perdure.apps.terminal.output import count_of, out_style, show_json, show_lines, width
-from perdure.apps.terminal.previews import WHO_WIDTH, preview_of
+from perdure.apps.terminal.previews import WHO_WIDTH, entry_name, preview_of
 from perdure.apps.terminal.style import Style
 from perdure.apps.terminal.text import clip, pad
 from perdure.client.session import Session
@@ -182,12 +182,7 @@ def _entries(entries: Sequence[Entry]) -> str:
 
 
 def _name(leaf: EntryId | None, own: StreamId) -> str:
-    return _NO_ENTRY if leaf is None else f"entry {_number(leaf, own)}"
-
-
-def _number(entry: EntryId, own: StreamId) -> str:
-    stream, _, seq = entry.rpartition("/")
-    return seq if stream == own else entry
+    return _NO_ENTRY if leaf is None else f"entry {entry_name(leaf, own)}"
 
 
 def _rows(
@@ -218,7 +213,7 @@ def _rows(
 
 
 def _row(sign: str, entry: Entry, own: StreamId, width: int, style: Style) -> str:
-    number = _number(entry.id, own).rjust(_NUMBER_CELLS)
+    number = entry_name(entry.id, own).rjust(_NUMBER_CELLS)
     room = max(width - len(number) - WHO_WIDTH - 4, _LEAST_WHAT)
     preview = preview_of(entry, room)
     who = pad(clip(preview.who, WHO_WIDTH), WHO_WIDTH)

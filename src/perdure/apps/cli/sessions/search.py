@@ -26,6 +26,7 @@ from perdure.apps.cli.store_options import (
 from perdure.apps.progress import progress_bar
 from perdure.apps.session_rows import short_ids
 from perdure.apps.terminal.output import local_time, out_style, remark, show_json, show_lines, width
+from perdure.apps.terminal.previews import entry_name
 from perdure.apps.terminal.style import Style
 from perdure.apps.terminal.text import one_line, safe
 from perdure.client.lookup.search_hits import hits_in_force
@@ -247,8 +248,7 @@ def _place(shown: ShownHit) -> str:
     entry = shown.hit.about or shown.hit.entry
     if entry is None:
         return shown.short_id
-    stream, _, number = entry.rpartition("/")
-    return f"{shown.short_id} {number if stream == shown.info.id else entry}"
+    return f"{shown.short_id} {entry_name(entry, shown.info.id)}"
 
 
 def _facts(hit: Hit) -> str:

@@ -181,11 +181,11 @@ class StoreLookup:
 
 async def _newest(log: LogReader, session: StreamId) -> list[Candidate]:
     """Return the newest tree entries of `session`, newest first."""
-    preview_of: Any = importlib.import_module("perdure.apps.terminal.previews").preview_of
+    previews: Any = importlib.import_module("perdure.apps.terminal.previews")
     found: list[Candidate] = []
     for entry in reversed(await log.tree(session, MOST_ENTRIES)):
-        preview = preview_of(entry, _PREVIEW_CELLS)
-        name = str(entry.seq) if entry.stream == session else entry.id
+        preview = previews.preview_of(entry, _PREVIEW_CELLS)
+        name = previews.entry_name(entry.id, session)
         found.append(Candidate(name, f"{preview.who}: {preview.what}"))
     return found
 
