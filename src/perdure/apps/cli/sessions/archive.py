@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -72,7 +73,7 @@ async def write_archive(
     rows: list[ArchiveRow] = []
     sessions = total = 0
     warnings: list[str] = []
-    counts: dict[str, int] = {}
+    counts = Counter[str]()
     for row in await newest_rows(store, wanted, None):
         made = await export_session(store.backend, row.info.id, format, selection)
         name = page_name(row.info.id).removesuffix(".html") + ENDINGS[format]
@@ -80,18 +81,17 @@ async def write_archive(
         others.discard(name)
         sessions, total = sessions + 1, total + len(made.content)
         warnings += [f"{row.info.id}: {warning}" for warning in made.warnings]
-        for kind, count in made.redacted.items():
-            counts[kind] = counts.get(kind, 0) + count
+        counts.update(made.redacted)
         if format == "html":
             shown = await asyncio.to_thread(transcript_in, made.content)
             rows.append(_row(row.info, name, shown, selection))
-    if format != "html":
-        return Archive(str(folder), None, sessions, total, tuple(warnings), counts, len(others))
-    index = render_index(rows)
-    write_file(folder / INDEX, index, is_replacing=is_forced)
-    size, remain = total + len(index), len(others - {INDEX})
-    file = str(folder / INDEX)
-    return Archive(str(folder), file, sessions, size, tuple(warnings), counts, remain)
+    file = None
+    if format == "html":
+        file, index = str(folder / INDEX), render_index(rows)
+        write_file(folder / INDEX, index, is_replacing=is_forced)
+        others.discard(INDEX)
+        total += len(index)
+    return Archive(str(folder), file, sessions, total, tuple(warnings), counts, len(others))
 
 
 def warning_lines(warnings: Iterable[str]) -> Iterator[str]:

@@ -109,13 +109,6 @@ async def _included(
     return await newest_rows(store, RowFilter(scope="all", among=frozenset(found)), None)
 
 
-class Preview(msgspec.Struct, frozen=True):
-    """What an erasure of sessions would erase: the ids of the sessions, and lines to print."""
-
-    ids: Sequence[str]
-    lines: Sequence[str]
-
-
 async def preview_of(
     store: Store,
     rows: Sequence[SessionRow],
@@ -123,9 +116,10 @@ async def preview_of(
     *,
     is_one: bool = False,
     is_everything: bool = False,
-) -> Preview:
-    """Return the sessions to erase, newest first, their counts, and the entries that remain.
+) -> tuple[Sequence[str], list[str]]:
+    """Return the ids of the sessions to erase, and lines to print.
 
+    The lines list the sessions, newest first, their counts, and the entries that remain.
     With `is_one`, one erasure includes all `rows`, so a fork of any row prevents the erasure. With
     `is_everything`, the whole namespace is erased, so no entries remain.
     """
@@ -152,7 +146,7 @@ async def preview_of(
     lines += _fork_lines(left, forks, kept)
     if not is_everything:
         lines += origin_lines([row.info for row in rows if row.info.id in erased], ids)
-    return Preview(erased, lines)
+    return erased, lines
 
 
 def _gone(earlier: Sequence[Certificate]) -> Counter[str]:

@@ -25,7 +25,7 @@ from perdure.apps.cli.store_options import (
 )
 from perdure.apps.session_rows import RowFilter
 from perdure.apps.terminal.output import count_of, local_time, remark, size
-from perdure.apps.terminal.previews import preview_of
+from perdure.apps.terminal.previews import entry_name, preview_of
 from perdure.apps.terminal.text import safe
 from perdure.client.session import Session
 from perdure.client.store import Store
@@ -136,15 +136,14 @@ async def _erase_many(
         if not rows:
             await require_known(opened, wanted.cwd, wanted.source)
         included = await bulk_erase.including(opened, rows, asked.forks)
-        preview = await bulk_erase.preview_of(opened, included, asked.forks)
+        ids, lines = await bulk_erase.preview_of(opened, included, asked.forks)
         if is_preview or not rows:
-            _show_preview(common, preview.ids, preview.lines)
+            _show_preview(common, ids, lines)
             return DONE
-        if not common.as_json:
-            for line in preview.lines:
-                remark(line)
-        if preview.ids:  # otherwise each erasure says why it is refused
-            told = f"these {count_of(len(preview.ids), 'session')}"
+        for line in () if common.as_json else lines:
+            remark(line)
+        if ids:  # otherwise each erasure says why it is refused
+            told = f"these {count_of(len(ids), 'session')}"
             confirm_erasure(told, is_sure=asked.is_sure)
         done, failures = await bulk_erase.erase_rows(opened, rows, asked.forks, asked.by)
     common.show(
@@ -176,13 +175,13 @@ async def _erase(asked: _Asked, common: CommonOptions, *, is_preview: bool) -> i
                 raise
         if is_preview:
             rows = await bulk_erase.reached(opened, session, asked.subject, asked.forks)
-            preview = await bulk_erase.preview_of(
+            ids, lines = await bulk_erase.preview_of(
                 opened, rows, asked.forks, is_one=True, is_everything=asked.is_everything
             )
-            kept = ()
             if session is not None and not any(row.info.id == session for row in rows):
-                kept = (f"and the entries that the erased session {session} kept for its forks",)
-            _show_preview(common, preview.ids, (*preview.lines, *kept))
+                kept = f"and the entries that the erased session {session} kept for its forks"
+                lines.append(kept)
+            _show_preview(common, ids, lines)
             return DONE
         confirm_erasure(
             session or named[1] or f"all of namespace {common.namespace}", is_sure=asked.is_sure
@@ -266,9 +265,8 @@ async def _warn_of_repeats(
 
 
 def _entry_line(entry: Entry, session: StreamId) -> str:
-    number = str(entry.seq) if entry.stream == session else entry.id
     preview = preview_of(entry, _PREVIEW_CELLS)
-    return f"  {number:>5}  {preview.who}  {preview.what}".rstrip()
+    return f"  {entry_name(entry.id, session):>5}  {preview.who}  {preview.what}".rstrip()
 
 
 def _finish(done: Certificate, file: Path | None, common: CommonOptions) -> int:
