@@ -117,32 +117,23 @@ async def copy(
     if canonical(address) == canonical(target) and into == common.namespace:
         raise UsageMistake("source and target are the same; name another store or namespace")
     require_store_folder(target)
-
     key = None if target_key_file is None else key_in_file(target_key_file, target)
     async with (
         copied_store(address, common.namespace) as source,
         open_store(target, namespace=into, key=key) as there,
     ):
-        chosen = await _chosen(source, sessions or (), has_forks=has_forks)
+        chosen = [await source.find(each) for each in sessions or ()]
+        chosen = await with_all_forks(source, chosen) if has_forks else chosen
         report = await _copy(source, there, chosen, is_trusting=is_trusting)
     common.show(copy_data(report), copy_lines(report, target))
     return exit_of(report)
 
 
-async def _chosen(source: Store, named: Sequence[str], *, has_forks: bool) -> list[StreamId]:
-    """Return the ids of the `named` sessions, and of their forks if `has_forks` is True."""
-    found = [await source.find(each) for each in named]
-    if not has_forks:
-        return found
-    return await with_all_forks(source, found)
-
-
 async def _copy(
-    source: Store, there: Store, chosen: list[StreamId], *, is_trusting: bool
+    source: Store, there: Store, chosen: Sequence[str], *, is_trusting: bool
 ) -> CopyReport:
-    report = await copy_sessions(
-        source, there, sessions=chosen or None, on_progress=progress_bar("copy")
-    )
+    bar = progress_bar("copy")
+    report = await copy_sessions(source, there, sessions=chosen or None, on_progress=bar)
     if is_trusting:
         copied = [StreamId(each.stream) for each in report.streams]
         await trust_folder().trust(there.backend, SystemClock().now_ms(), copied)

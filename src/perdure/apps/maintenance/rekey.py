@@ -45,15 +45,6 @@ from perdure.stores.key import KEY_BYTES, StoreKey
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """The arguments that describe the new key."""
-
-    file: Path | None
-    is_generated: bool
-    is_plain: bool
-
-
-@dataclass(frozen=True)
 class Change:
     """The new key of a store, and where it is stored: ``file``, ``keyring`` or ``environment``.
 
@@ -132,9 +123,15 @@ async def rekey(
         4  another process has the store open
     """
     address = existing_address(store)
-    wanted = Wanted(new_key_file, is_generated, is_plain)
-
-    change = _change(address, wanted, was_encrypted=await is_encrypted(address))
+    was_encrypted = await is_encrypted(address)
+    if is_plain:
+        if new_key_file is not None or is_generated:
+            raise UsageMistake("--plain takes no key; leave out --new-key-file and --generate")
+        change = Change(None)
+    elif is_generated:
+        change = _generate_key(address, new_key_file)
+    else:
+        change = _given_key(address, new_key_file, was_encrypted=was_encrypted)
     try:
         await rekey_store(address, change.key, on_progress=_progress)
     except PerdureError as error:
@@ -145,16 +142,10 @@ async def rekey(
     show_result(_data(address, change), _key_lines(address, change), as_json=as_json)
 
 
-def _change(address: str, wanted: Wanted, *, was_encrypted: bool) -> Change:
-    if wanted.is_plain:
-        if wanted.file is not None or wanted.is_generated:
-            raise UsageMistake("--plain takes no key; leave out --new-key-file and --generate")
-        return Change(None)
-    if wanted.is_generated:
-        return _generate_key(address, wanted.file)
-    if wanted.file is not None:
+def _given_key(address: str, file: Path | None, *, was_encrypted: bool) -> Change:
+    if file is not None:
         try:
-            return Change(key_in_file(wanted.file, address), "file", wanted.file)
+            return Change(key_in_file(file, address), "file", file)
         except KeyMissing as error:  # of the new key: the store itself may be plain
             raise UsageMistake(error.reason) from error
     configured = None if was_encrypted else configured_key(None, os.environ, address)
