@@ -167,9 +167,7 @@ async def _row(
         return None
     if has_models or wanted.model is not None:
         info = await (await store.open(info.id)).info()
-    if wanted.model is not None and wanted.model.casefold() not in (info.model or "").casefold():
-        return None
-    return info
+    return info if _contains(info.model, wanted.model) else None
 
 
 async def agents_of(store: Store, infos: Sequence[SessionInfo]) -> dict[StreamId, str | None]:
