@@ -78,7 +78,7 @@ def emit(window: ContextWindow) -> Emitted:
         elif not shown.entry.is_erased and not is_readable(shown.entry):
             skips.append((shown.entry.id, 1))
     for each in said:
-        count = _unknown_parts(each.message)
+        count = sum(isinstance(part, UnknownPart) for part in each.message.parts)
         if count and each.entry_id is not None:
             skips.append((each.entry_id, count))
     return Emitted((*summary, *said), bool(summary), tuple(skips))
@@ -175,7 +175,3 @@ def _first_undone_after(window: ContextWindow, at: int) -> int:
         if position > at and entry.id in window.undone:
             return position
     return len(window.entries)
-
-
-def _unknown_parts(message: Message) -> int:
-    return sum(isinstance(part, UnknownPart) for part in message.parts)

@@ -44,13 +44,6 @@ class Prompt(msgspec.Struct, frozen=True):
     is_counted: bool
 
 
-class _Room(msgspec.Struct, frozen=True):
-    """The limits of a request: tokens and number of messages."""
-
-    tokens: float
-    messages: int | None
-
-
 def prompt_of(
     conversation: Conversation,
     *,
@@ -73,8 +66,10 @@ def prompt_of(
     is_counted = bool(reported or settled.reported)
     if _is_long(conversation, max_messages) or (budget_tokens is not None and most > budget_tokens):
         budget = math.inf if budget_tokens is None else budget_tokens
-        room = _Room(budget, max_messages)
-        return _trimmed_prompt(conversation, settled.sizes.whole(sizes), tokens, room, scale)
+        whole = settled.sizes.whole(sizes)
+        return _trimmed_prompt(
+            conversation, whole, tokens, budget, scale, max_messages=max_messages
+        )
     together = merge_neighbours(settled.before(tail))
     return Prompt(
         messages=with_valid_ends(settled.messages.concat(tuple(each.message for each in together))),
@@ -108,8 +103,10 @@ def _trimmed_prompt(
     conversation: Conversation,
     sizes: Sequence[float],
     tokens: int,
-    room: _Room,
+    budget: float,
     scale: float,
+    *,
+    max_messages: int | None,
 ) -> Prompt:
     messages = conversation.settled.paired.whole(conversation.tail.messages)
     estimates = [math.ceil(size * scale) for size in sizes]
@@ -118,10 +115,10 @@ def _trimmed_prompt(
         messages,
         estimates,
         tokens,
-        room.tokens,
+        budget,
         pinned=first,
         pins=conversation.pins,
-        max_messages=room.messages,
+        max_messages=max_messages,
     )
     kept: tuple[ContextMessage, ...] = alternating(trim.messages)
     return Prompt(
