@@ -19,7 +19,7 @@ from perdure.session.ids import EntryId, StreamId, entry_place
 from perdure.session.info import SessionInfo
 from perdure.session.ledger import TurnStarted
 from perdure.session.memory.kinds import EpisodeEnd, EpisodeRecorded, FactsCaptured, FactsDue
-from perdure.session.messages import MESSAGE, Message, ToolCallPart, decode_message
+from perdure.session.messages import MESSAGE, decode_message
 from perdure.session.notes import AgentBound, SessionStarted
 
 
@@ -126,14 +126,9 @@ class EpisodeFold:
 
 def _calls_in(body: bytes, v: int) -> int:
     try:
-        message = decode_message(body, v)
+        return len(decode_message(body, v).tool_calls)
     except (ValueError, RecursionError):
         return 0
-    return _calls_of(message)
-
-
-def _calls_of(message: Message) -> int:
-    return sum(isinstance(part, ToolCallPart) for part in message.parts)
 
 
 def next_first(episodes: Iterable[Entry], before: int) -> int:
