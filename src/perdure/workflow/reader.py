@@ -7,7 +7,7 @@ templates and agents, using the line numbers from this module.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 import msgspec
@@ -261,16 +261,15 @@ def _lines(workflow: Workflow, fields: Mapping[str, YamlNode]) -> Lines:
     Shape: `fields` are the top-level keys of the file with their nodes.
     """
     items = {key: node.items for key, node in fields.items() if node.kind == "seq"}
-    below = {key: [dict(_keyed_nodes(item)) for item in found] for key, found in items.items()}
     ids = [node.id for node in workflow.nodes]
+    fields_of = [{key.text: value for key, value in node.pairs} for node in items.get("nodes", ())]
+    located = list(zip(ids, fields_of, strict=False))
     prompts = {
-        id: each["prompt_template"].line
-        for id, each in zip(ids, below.get("nodes", ()), strict=False)
-        if "prompt_template" in each
+        id: each["prompt_template"].line for id, each in located if "prompt_template" in each
     }
     tools = {
         id: tuple(tool.line for tool in each["tools"].items)
-        for id, each in zip(ids, below.get("nodes", ()), strict=False)
+        for id, each in located
         if "tools" in each
     }
     return Lines(
@@ -285,10 +284,6 @@ def _lines(workflow: Workflow, fields: Mapping[str, YamlNode]) -> Lines:
             for agent, node in zip(workflow.agents, items.get("agents", ()), strict=False)
         },
     )
-
-
-def _keyed_nodes(node: YamlNode) -> Iterator[tuple[str, YamlNode]]:
-    return ((key.text, value) for key, value in node.pairs)
 
 
 def _at(names: Sequence[str], nodes: Sequence[YamlNode]) -> dict[str, int]:
