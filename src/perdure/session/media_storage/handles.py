@@ -54,7 +54,7 @@ def settled_message(message: InFlightMessage) -> tuple[Message, tuple[bytes, ...
     if sum(len(part.content) for part in inline) > MAX_MESSAGE_BYTES:
         raise ValueError(f"the media of a message have at most {MAX_MESSAGE_BYTES} bytes")
     contents = dict.fromkeys(part.content for part in inline)
-    parts = tuple(_settled_part(part) for part in message.parts)
+    parts = tuple(media_part(p) if isinstance(p, InlineMedia) else p for p in message.parts)
     durable = Message(
         message.role,
         parts,
@@ -63,10 +63,6 @@ def settled_message(message: InFlightMessage) -> tuple[Message, tuple[bytes, ...
         foreign=message.foreign,
     )
     return durable, tuple(contents)
-
-
-def _settled_part(part: Part | InlineMedia) -> Part:
-    return media_part(part) if isinstance(part, InlineMedia) else part
 
 
 def media_part(inline: InlineMedia) -> MediaPart:

@@ -7,7 +7,7 @@ needed for the newest matches.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from perdure.session.search.bm25 import Candidate
@@ -102,7 +102,9 @@ class PartLookup:
         for part, prefix, body in begun:
             more[part].setdefault(prefix, []).extend(beginning(body, prefix))
         for head in heads:
-            self._page_keys(head, kept[head.part], more[head.part])
+            answer = self.asked.answer(head.size, kept[head.part], more[head.part])
+            if answer.texts:
+                self._seen.append(_Open(head, head.last, answer, answer.texts))
 
     def read(self, blocks: Iterable[Block], first_at: int, behind_at: int) -> None:
         """Process the requested texts in `blocks`, if in the time range; texts may be missing."""
@@ -134,13 +136,6 @@ class PartLookup:
 
     def _is_enough(self, newest_unread: int) -> bool:
         return sum(each.position > newest_unread for each in self._found) >= self._most
-
-    def _page_keys(
-        self, head: Head, kept: Mapping[str, Kept], begun: Mapping[str, Sequence[Kept]]
-    ) -> None:
-        answer = self.asked.answer(head.size, kept, begun)
-        if answer.texts:
-            self._seen.append(_Open(head, head.last, answer, answer.texts))
 
     def _to_look(self) -> list[Head]:
         most = LOOKED_AT_ONCE[min(self._looks, len(LOOKED_AT_ONCE) - 1)]
