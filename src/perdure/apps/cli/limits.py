@@ -42,26 +42,19 @@ quota_commands = typer.Typer(help=_QUOTA, no_args_is_help=True)
 
 
 AgeOption = Annotated[
-    str | None,
-    typer.Option("--max-age", metavar="TIME", help="Maximum age of a session: 90d, 12h; or none."),
+    str | None, typer.Option(metavar="TIME", help="Maximum age of a session: 90d, 12h; or none.")
 ]
 IdleOption = Annotated[
-    str | None,
-    typer.Option(
-        "--max-idle", metavar="TIME", help="Maximum time since the newest message; or none."
-    ),
+    str | None, typer.Option(metavar="TIME", help="Maximum time since the newest message; or none.")
 ]
 SessionsOption = Annotated[
-    str | None,
-    typer.Option("--max-sessions", metavar="N", help="Maximum number of sessions; or none."),
+    str | None, typer.Option(metavar="N", help="Maximum number of sessions; or none.")
 ]
 EntriesOption = Annotated[
-    str | None,
-    typer.Option("--max-entries", metavar="N", help="Maximum number of entries; or none."),
+    str | None, typer.Option(metavar="N", help="Maximum number of entries; or none.")
 ]
 BytesOption = Annotated[
-    str | None,
-    typer.Option("--max-bytes", metavar="SIZE", help="Maximum size: 500MB, 2GB; or none."),
+    str | None, typer.Option(metavar="SIZE", help="Maximum size: 500MB, 2GB; or none.")
 ]
 
 

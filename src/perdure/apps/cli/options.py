@@ -104,7 +104,6 @@ def namespace_of(context: typer.Context, parameter: typer.CallbackParam, value: 
 StoreOption = Annotated[
     str | None,
     typer.Option(
-        "--store",
         metavar="ADDRESS",
         help="The store: sqlite:///FILE, jsonl:///FOLDER, postgresql://USER@HOST/DATABASE or "
         "memory:; default: $PERDURE_STORE, or as configured, or a file in your data folder.",
@@ -113,7 +112,6 @@ StoreOption = Annotated[
 NamespaceOption = Annotated[
     str,
     typer.Option(
-        "--namespace",
         metavar="NAME",
         envvar="PERDURE_NAMESPACE",
         callback=namespace_of,

@@ -119,8 +119,7 @@ class ArchiveOptions(msgspec.Struct, frozen=True):
     cwd: FolderFilter = None
     source: SourceFilter = None
     with_forks: Annotated[
-        str | None,
-        typer.Option("--with-forks", metavar="ID", help="An archive of a session and its forks."),
+        str | None, typer.Option(metavar="ID", help="An archive of a session and its forks.")
     ] = None
 
     @property

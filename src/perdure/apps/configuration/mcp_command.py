@@ -46,7 +46,7 @@ from perdure.tools.mcp.server_tools import Offer, offer_tools
 from perdure.tools.mcp.servers import McpServer
 
 SubjectOption = Annotated[
-    str | None, typer.Option("--subject", metavar="S", help="Show the sessions of this subject.")
+    str | None, typer.Option(metavar="S", help="Show the sessions of this subject.")
 ]
 AllOption = Annotated[
     bool, typer.Option("--all-subjects", help="Show the sessions of every subject.")
@@ -180,8 +180,7 @@ async def try_server(
     ],
     *,
     agent: Annotated[
-        Path | None,
-        typer.Option("--agent", metavar="FILE", help="Search for the server in this agent file."),
+        Path | None, typer.Option(metavar="FILE", help="Search for the server in this agent file.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -91,12 +91,10 @@ async def copy(
         bool, typer.Option("--with-forks", help="Also the forks of the sessions of --session.")
     ] = False,
     target_namespace: Annotated[
-        str | None,
-        typer.Option("--target-namespace", metavar="NAME", help="The namespace in the target."),
+        str | None, typer.Option(metavar="NAME", help="The namespace in the target.")
     ] = None,
     target_key_file: Annotated[
-        Path | None,
-        typer.Option("--target-key-file", metavar="FILE", help="The key of the target, in a file."),
+        Path | None, typer.Option(metavar="FILE", help="The key of the target, in a file.")
     ] = None,
     is_trusting: TrustOption = False,
     common: CommonOptions,

@@ -88,7 +88,6 @@ async def rekey(
     new_key_file: Annotated[
         Path | None,
         typer.Option(
-            "--new-key-file",
             metavar="FILE",
             help="The new key: 64 hexadecimal digits in a file that only you may read.",
         ),

@@ -214,7 +214,6 @@ async def repair(
     to: Annotated[
         str | None,
         typer.Option(
-            "--to",
             metavar="ADDRESS",
             help="Write the repaired store to this new SQLite file or empty PostgreSQL database. "
             "Required unless the damaged store is an SQLite file.",

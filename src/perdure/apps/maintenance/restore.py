@@ -252,9 +252,7 @@ async def restore(
     until: Annotated[
         str | None,
         typer.Option(
-            "--until",
-            metavar="WHEN",
-            help="Restore the state at this time (2026-11-21T14:30) or entry id.",
+            metavar="WHEN", help="Restore the state at this time (2026-11-21T14:30) or entry id."
         ),
     ] = None,
     is_forced: Annotated[

@@ -89,7 +89,7 @@ _SHOWN_DAYS = 7
 async def stats(
     *,
     days: Annotated[
-        int, typer.Option("--days", min=1, max=3650, help="The number of days of growth to show.")
+        int, typer.Option(min=1, max=3650, help="The number of days of growth to show.")
     ] = DAYS,
     common: CommonOptions,
 ) -> None:

@@ -131,8 +131,7 @@ async def search(
     agent: AgentOption = None,
     every: EverySubject = False,
     session: Annotated[
-        list[str] | None,
-        typer.Option("--session", metavar="ID", help="Only in this session."),
+        list[str] | None, typer.Option(metavar="ID", help="Only in this session.")
     ] = None,
     limit: Annotated[
         int, typer.Option(min=1, max=MOST, metavar="N", help="Maximum number of hits.")

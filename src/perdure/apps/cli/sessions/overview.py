@@ -91,9 +91,7 @@ class ListFilters(msgspec.Struct, frozen=True):
     ] = False
     forks_of: Annotated[
         str | None,
-        typer.Option(
-            "--forks-of", metavar="ID", help="Only forks of this session, and forks of these forks."
-        ),
+        typer.Option(metavar="ID", help="Only forks of this session, and forks of these forks."),
     ] = None
     is_all: Annotated[bool, typer.Option("--all", help="Also sessions of roles and subagents.")] = (
         False

@@ -44,16 +44,13 @@ class SearchFilters(msgspec.Struct, frozen=True):
     """The options that select entries."""
 
     role: Annotated[
-        list[str] | None,
-        typer.Option("--role", metavar="ROLE", help=f"Only {', '.join(ROLES)}."),
+        list[str] | None, typer.Option(metavar="ROLE", help=f"Only {', '.join(ROLES)}.")
     ] = None
     session: Annotated[
-        list[str] | None,
-        typer.Option("--session", metavar="ID", help="Only in this session."),
+        list[str] | None, typer.Option(metavar="ID", help="Only in this session.")
     ] = None
     tool: Annotated[
-        list[str] | None,
-        typer.Option("--tool", metavar="NAME", help="Only calls and results of this tool."),
+        list[str] | None, typer.Option(metavar="NAME", help="Only calls and results of this tool.")
     ] = None
     since: SinceOption = None
     until: UntilOption = None
