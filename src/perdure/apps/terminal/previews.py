@@ -15,6 +15,7 @@ from perdure.apps.terminal.style import Meaning
 from perdure.apps.terminal.text import one_line, safe
 from perdure.codecs.pi.words import BASH
 from perdure.errors import SessionError
+from perdure.session.clock import timestamp
 from perdure.session.codec import Body, Unknown, body_of, role_of
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
@@ -75,6 +76,9 @@ _WHO: Mapping[str, tuple[str, Meaning]] = {
 NOT_SEEN = "(the model does not see this)"
 """Marks a message that the model never receives, such as ``!!command``."""
 
+_TEXT_CELLS = 200
+"""Maximum width of a preview in JSON data."""
+
 WHO_WIDTH = max(len(who) for who, _ in _WHO.values())
 
 
@@ -104,6 +108,16 @@ def preview_of(entry: Entry, width: int) -> Preview:
     except SessionError as error:
         what = error.code.replace("_", " ")
     return Preview(safe(who), one_line(what, width), meaning)
+
+
+def entry_data(entry: Entry, labels: Mapping[EntryId, str] | None = None) -> dict[str, object]:
+    """Return the preview of `entry`, with its label in `labels`, as JSON data."""
+    data: dict[str, object] = {"id": entry.id, "kind": entry.kind, "at": timestamp(entry.at)}
+    if role := role_of(entry):
+        data["role"] = role
+    if labels and entry.id in labels:
+        data["label"] = labels[entry.id]
+    return data | {"text": preview_of(entry, _TEXT_CELLS).what}
 
 
 def _what(body: Body, width: int) -> str:

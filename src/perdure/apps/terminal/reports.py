@@ -11,7 +11,7 @@ from perdure.apps.session_rows import row_data
 from perdure.apps.terminal.costs import cost_text
 from perdure.apps.terminal.outline import draw, lines_of
 from perdure.apps.terminal.output import count_of, local_time
-from perdure.apps.terminal.previews import preview_of
+from perdure.apps.terminal.previews import entry_data
 from perdure.apps.terminal.style import Style
 from perdure.apps.terminal.text import one_line
 from perdure.client.conversation.agent_binding import BINDING_KINDS, context_settings_in, tool_names
@@ -24,7 +24,7 @@ from perdure.context.tokens import reported_tokens
 from perdure.engine.turns.recovery import lost_effect, open_turn
 from perdure.errors import SessionError
 from perdure.session.clock import timestamp
-from perdure.session.codec import body_of, encode, role_of
+from perdure.session.codec import body_of, encode
 from perdure.session.entries import Entry
 from perdure.session.fold import ContextWindow
 from perdure.session.ids import EntryId
@@ -44,8 +44,6 @@ MOST_READ = 400
 
 _LOG_OF_TREE = 5
 """Number of log entries that are searched for invoked agents, per tree entry that is read."""
-
-_TEXT_CELLS = 200
 
 NOTHING_SPENT = UsageTotal("", 0, Usage(), 0, 0)
 
@@ -228,7 +226,7 @@ def report_data(report: Report) -> dict[str, object]:
         "exports": [
             {**msgspec.structs.asdict(each), "at": timestamp(each.at)} for each in report.exports
         ],
-        "branch": [_entry_data(entry, report.labels) for entry in report.branch],
+        "branch": [entry_data(entry, report.labels) for entry in report.branch],
     }
 
 
@@ -272,15 +270,6 @@ def _authority_facts(authority: Authority) -> Iterator[tuple[str, str]]:
 def usage_data(usage: Usage) -> dict[str, object]:
     """Return `usage` as JSON data with every field, also fields that are zero."""
     return {**msgspec.structs.asdict(usage), "total_tokens": usage.total_tokens}
-
-
-def _entry_data(entry: Entry, labels: Mapping[EntryId, str]) -> dict[str, object]:
-    data: dict[str, object] = {"id": entry.id, "kind": entry.kind, "at": timestamp(entry.at)}
-    if role := role_of(entry):
-        data["role"] = role
-    if entry.id in labels:
-        data["label"] = labels[entry.id]
-    return data | {"text": preview_of(entry, _TEXT_CELLS).what}
 
 
 def report_lines(report: Report, width: int, style: Style) -> Iterator[str]:

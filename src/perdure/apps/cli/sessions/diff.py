@@ -12,14 +12,12 @@ from perdure.apps.cli.exits import PathNotFound
 from perdure.apps.cli.options import ROOT, SessionArgument
 from perdure.apps.cli.store_options import CommonOptions, opened_session
 from perdure.apps.terminal.output import count_of, out_style, show_json, show_lines, width
-from perdure.apps.terminal.previews import WHO_WIDTH, entry_name, preview_of
+from perdure.apps.terminal.previews import WHO_WIDTH, entry_data, entry_name, preview_of
 from perdure.apps.terminal.style import Style
 from perdure.apps.terminal.text import clip, pad
 from perdure.client.session import Session
 from perdure.client.store import Store
 from perdure.errors import AmbiguousId, EntryNotFound, SessionNotFound
-from perdure.session.clock import timestamp
-from perdure.session.codec import role_of
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
 
@@ -122,7 +120,6 @@ def difference(first: Sequence[Entry], second: Sequence[Entry]) -> Difference:
     return Difference(tuple(first[:shared]), tuple(first[shared:]), tuple(second[shared:]))
 
 
-_TEXT_CELLS = 200
 _NUMBER_CELLS = 6
 _LEAST_WHAT = 8
 _NO_ENTRY = "before its first entry"
@@ -135,17 +132,10 @@ def difference_data(found: Difference, leaves: Sequence[EntryId | None]) -> dict
         "shared": len(found.shared),
         "parting": None if parting is None else parting.id,
         "branches": [
-            {"leaf": leaf, "entries": [_entry_data(entry) for entry in entries]}
+            {"leaf": leaf, "entries": [entry_data(entry) for entry in entries]}
             for leaf, entries in zip(leaves, (found.first, found.second), strict=True)
         ],
     }
-
-
-def _entry_data(entry: Entry) -> dict[str, object]:
-    data: dict[str, object] = {"id": entry.id, "kind": entry.kind, "at": timestamp(entry.at)}
-    if role := role_of(entry):
-        data["role"] = role
-    return data | {"text": preview_of(entry, _TEXT_CELLS).what}
 
 
 def difference_lines(
