@@ -217,16 +217,12 @@ def rank(texts: Iterable[Sequence[str]], wanted: Wanted) -> list[Match]:
 def score_of(fields: Sequence[str], wanted: Wanted) -> int | None:
     """Return the score of `fields`, which `fold` normalized; None if they do not match."""
     total = 0
-    for word in wanted.words:
-        best = _best(fields, word, fuzzy_score)
-        if best is None:
-            return None
-        total += best
-    for phrase in wanted.phrases:
-        best = _best(fields, phrase, phrase_score)
-        if best is None:
-            return None
-        total += best
+    for sought, score in ((wanted.words, fuzzy_score), (wanted.phrases, phrase_score)):
+        for each in sought:
+            best = _best(fields, each, score)
+            if best is None:
+                return None
+            total += best
     return total
 
 
