@@ -111,10 +111,7 @@ async def branch(
 async def _place(handle: Session) -> str:
     if handle.leaf is None:
         return "before its first entry"
-    return _resolve_entry((await handle.path())[-1], handle)
-
-
-def _resolve_entry(entry: Entry, handle: Session) -> str:
+    entry = (await handle.path())[-1]
     preview = preview_of(entry, _PREVIEW_CELLS)
     return f"entry {entry_name(entry.id, handle.id)} ({preview.who}: {preview.what})"
 

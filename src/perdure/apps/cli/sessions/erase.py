@@ -146,10 +146,10 @@ async def _erase_many(
             told = f"these {count_of(len(ids), 'session')}"
             confirm_erasure(told, is_sure=asked.is_sure)
         done, failures = await bulk_erase.erase_rows(opened, rows, asked.forks, asked.by)
-    common.show(
-        done,
-        f"erased {_sessions_of(done)}, {_entries_of(done)}: see `perdure sessions erasures`",
-    )
+    whole = {line.session for each in done for line in each.sessions if line.is_whole}
+    entries = count_of(sum(each.entries for each in done), "entry", "entries")
+    told = f"erased {count_of(len(whole), 'session')}, {entries}: see `perdure sessions erasures`"
+    common.show(done, told)
     return FAILED if failures or not all(each.is_complete for each in done) else DONE
 
 
@@ -381,15 +381,6 @@ def _lines(certificate: Certificate, file: Path | None) -> Iterator[str]:
         yield f"The certificate is in {safe(str(file))}"
     if not certificate.is_complete:
         yield "The erasure is not complete: run the same command again."
-
-
-def _sessions_of(certificates: Sequence[Certificate]) -> str:
-    whole = {line.session for each in certificates for line in each.sessions if line.is_whole}
-    return count_of(len(whole), "session")
-
-
-def _entries_of(certificates: Sequence[Certificate]) -> str:
-    return count_of(sum(each.entries for each in certificates), "entry", "entries")
 
 
 def _entries_text(certificate: Certificate) -> str:
