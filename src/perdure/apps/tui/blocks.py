@@ -5,7 +5,7 @@ Only the module `text` creates the content of the widgets.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Generic, TypeVar
 
 from textual.binding import Binding, BindingType
 from textual.content import Content
@@ -27,6 +27,8 @@ from perdure.apps.tui.items import (
     argument_lines,
 )
 from perdure.apps.tui.text import diff_content, hanging, plain, shown
+
+T = TypeVar("T", Sent, Thought, Call)
 
 _TITLE_CELLS = 200
 _FOCUSED = "reverse bold underline"  # without colours nothing is left of "reverse"
@@ -85,13 +87,14 @@ class AnswerBlock(Markdown):
         event.stop()
 
 
-class FoldBlock(Static, can_focus=True):
+class FoldBlock(Static, Generic[T], can_focus=True):
     """One line whose details the Enter key shows."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "flip", "Unfold or fold")]
 
-    def __init__(self) -> None:
+    def __init__(self, item: T) -> None:
         super().__init__("", markup=False)
+        self.item = item
         self.is_unfolded = False
 
     def on_mount(self) -> None:
@@ -143,47 +146,35 @@ class FoldBlock(Static, can_focus=True):
         raise NotImplementedError
 
 
-class SentBlock(FoldBlock):
+class SentBlock(FoldBlock[Sent]):
     """A text file that the user sent."""
-
-    def __init__(self, item: Sent) -> None:
-        super().__init__()
-        self._item = item
 
     def title(self) -> Content:
         """Return the name of the file and the number of its lines."""
-        lines = count_of(self._item.text.count("\n") + 1, "line")
-        return plain(f"attached: {one_line(self._item.name, _TITLE_CELLS)}, {lines}")
+        lines = count_of(self.item.text.count("\n") + 1, "line")
+        return plain(f"attached: {one_line(self.item.name, _TITLE_CELLS)}, {lines}")
 
     def body(self) -> list[Content]:
         """Return the lines of the file."""
         room = self.size.width or 80
-        return [hanging(f"    {line}", room) for line in self._item.text.split("\n")]
+        return [hanging(f"    {line}", room) for line in self.item.text.split("\n")]
 
 
-class ThoughtBlock(FoldBlock):
+class ThoughtBlock(FoldBlock[Thought]):
     """Reasoning of the model."""
-
-    def __init__(self, item: Thought) -> None:
-        super().__init__()
-        self._item = item
 
     def title(self) -> Content:
         """Return how long the reasoning is."""
-        words = len(self._item.text.split())
-        return plain(f"reasoning, {words} words{' …' if self._item.is_open else ''}")
+        words = len(self.item.text.split())
+        return plain(f"reasoning, {words} words{' …' if self.item.is_open else ''}")
 
     def body(self) -> list[Content]:
         """Return the reasoning."""
-        return [plain(line, "italic") for line in self._item.text.split("\n")]
+        return [plain(line, "italic") for line in self.item.text.split("\n")]
 
 
-class CallBlock(FoldBlock):
+class CallBlock(FoldBlock[Call]):
     """A tool call, its outcome and duration; if unfolded, also its arguments, result and diff."""
-
-    def __init__(self, item: Call) -> None:
-        super().__init__()
-        self.item = item
 
     def title(self) -> Content:
         """Return the tool, the beginning of the arguments, the outcome, and the duration."""

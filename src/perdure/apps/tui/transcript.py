@@ -14,7 +14,9 @@ from textual.widget import Widget
 from perdure.apps.tui.blocks import (
     AnswerBlock,
     Block,
+    CallBlock,
     FoldBlock,
+    SentBlock,
     ThoughtBlock,
     block_of,
 )
@@ -198,9 +200,8 @@ class Transcript(VerticalScroll, can_focus=True):
 
     def unfold_all(self, *, is_unfolded: bool) -> None:
         """Unfold or fold every tool call and attached file."""
-        for block in self.query(FoldBlock):
-            if not isinstance(block, ThoughtBlock):
-                block.fold(is_unfolded=is_unfolded)
+        for block in (*self.query(CallBlock), *self.query(SentBlock)):
+            block.fold(is_unfolded=is_unfolded)
 
 
 async def _page(session: Session, leaf: EntryId | None = None) -> list[Entry]:
