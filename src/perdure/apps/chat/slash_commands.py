@@ -260,8 +260,7 @@ class SlashCommands:
 
     async def _fork(self, entry: str) -> None:
         chat = self._begun()
-        if not self._is_free():
-            return
+        self._require_free()
         at = await chat.session.find(entry) if entry else None
         fork = await chat.session.fork(at)
         kept = chat.agent.permissions  # what /approve narrowed is not in the log
@@ -269,14 +268,12 @@ class SlashCommands:
         self._place.remark(await _fork_remark(fork, chat))
 
     async def _new(self, _: str) -> None:
-        if not self._is_free():
-            return
+        self._require_free()
         await self._place.begin_anew()
         self._place.remark("the next message begins a new session")
 
     async def _resume(self, rest: str) -> None:
-        if not self._is_free():
-            return
+        self._require_free()
         answering = self._place.answering
         named, agent_id = _resume_words(rest)
         chosen = named or await self._place.display.choose_session()
@@ -386,9 +383,9 @@ class SlashCommands:
 
     async def _permit(self, typed: TypedPermissions) -> None:
         """Change the permissions of this session, or of the next session if none has begun."""
-        if self._is_free():
-            agent = await self._place.permit(typed)
-            self._place.remark(*permission_lines(agent.permissions))
+        self._require_free()
+        agent = await self._place.permit(typed)
+        self._place.remark(*permission_lines(agent.permissions))
 
     async def _attach(self, named: str) -> None:
         if not named and self._place.attached:
@@ -416,15 +413,10 @@ class SlashCommands:
         told = f"; replaced: {counts or 'nothing was found'}" if redacted else ""
         self._place.remark(f"wrote {safe(str(path))}{told}")
 
-    def _is_free(self) -> bool:
-        """Return whether no turn is running.
-
-        If a turn is running, print the remark that the turn must end before the command can run.
-        """
-        is_free = self._place.chat is None or not self._place.chat.is_running
-        if not is_free:
-            self._place.remark("a turn is running: stop it first, or wait for its end")
-        return is_free
+    def _require_free(self) -> None:
+        """Raises: WrongArgument if a turn is running; it must end before the command can run."""
+        if self._place.chat is not None and self._place.chat.is_running:
+            raise WrongArgument("a turn is running: stop it first, or wait for its end")
 
     def _begun(self) -> Chat:
         """Return the chat. Raises: WrongArgument if the chat has no message yet."""
