@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from perdure.apps.flow.picture.render import COLOURS, SYMBOLS, NodeStanding, lines
+from perdure.apps.flow.picture.render import LOOKS, NodeStanding, lines, symbol_of
 from perdure.apps.terminal.style import Meaning, Style
 from perdure.apps.terminal.text import one_line, safe
 from perdure.engine.flows.rules.flow_waits import ASKS, FlowWait
@@ -87,8 +87,8 @@ def _reflecting(phase: ImprovementPhase, role: str, style: Style) -> str:
         stands = told = "awaiting human"
         if role in phase.pending_human_inputs:
             told = f"reply queued: {phase.pending_human_inputs[role].text}"
-    symbol = SYMBOLS[stands][0 if style.is_unicode else 1]
-    return style.paint(f"  {symbol} {role}  {one_line(told, 200)}".rstrip(), COLOURS[stands])
+    line = f"  {symbol_of(stands, style)} {role}  {one_line(told, 200)}".rstrip()
+    return style.paint(line, LOOKS[stands].colour)
 
 
 def waits(

@@ -105,7 +105,7 @@ async def _in_place(store: Store, followed: Followed, is_ended: Callable[[], boo
 async def _as_lines(
     store: Store, followed: Followed, is_ended: Callable[[], bool], *, as_json: bool
 ) -> None:
-    before: dict[str, str] = {}
+    before: Mapping[str, str] = {}
     async for state in _states(store, followed.flow, is_ended):
         for item in await followed.read(state):
             if item.type == "tool":
@@ -121,15 +121,12 @@ async def _as_lines(
         seen = overlaid(state, await followed.flow.waiting())
         for each in (*passed, seen):
             now = {node.id: standing(each, node) for node in each.graph.nodes}
-            _tell_changes(each.run.status, _changed_nodes(before, now), as_json=as_json)
-            before = dict(now)
+            changed = {id: at for id, at in now.items() if before.get(id, "pending") != at}
+            _tell_changes(each.run.status, changed, as_json=as_json)
+            before = now
     if as_json:
         for each in await followed.flow.waiting():
             show_json({"waiting": wait_data(followed.flow.id, each)}, is_flushed=True)
-
-
-def _changed_nodes(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:
-    return {id: stands for id, stands in now.items() if before.get(id, "pending") != stands}
 
 
 def _tell_changes(status: str, changed: Mapping[str, str], *, as_json: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -17,14 +17,6 @@ GraphFormat = Literal["text", "mermaid", "dot"]
 
 _QUIET: tuple[NodeStanding, ...] = ("pending", "completed")
 """Statuses in which a node is shown without the newest text of its role."""
-
-_SHADES: dict[NodeStanding, str] = {
-    "pending": "#eeeeee",
-    "active": "#ffe08a",
-    "awaiting human": "#e0b0ff",
-    "backward": "#ffc38a",
-    "completed": "#b7e4c7",
-}
 
 
 def render(
@@ -86,9 +78,9 @@ def _node(
         is_declined = declined_of(state, node.id) is not None
         why = f"{stands}: {'handoff declined' if is_declined else waiting.reason}"
     rest = clip(f"{role}  {why}", width - len(id) - 4)
-    symbol = SYMBOLS[stands][0 if style.is_unicode else 1]
-    mark = style.paint(symbol, COLOURS[stands])
-    return f"{mark} {style.paint(id, 'strong')}  {style.paint(rest, COLOURS[stands])}"
+    colour = LOOKS[stands].colour
+    mark = style.paint(symbol_of(stands, style), colour)
+    return f"{mark} {style.paint(id, 'strong')}  {style.paint(rest, colour)}"
 
 
 def _edge(source: str, target: str, style: Style, width: int, state: FlowState | None) -> str:
@@ -128,15 +120,15 @@ def _mermaid(graph: Graph, state: FlowState | None) -> Iterator[str]:
     for edge in graph.edges:
         yield f"  {names[edge.source]} --> {names[edge.target]}"
     if state is not None:
-        for stands, shade in _SHADES.items():
-            yield f"  classDef {stands.replace(' ', '-')} fill:{shade},color:#000"
+        for stands, look in LOOKS.items():
+            yield f"  classDef {stands.replace(' ', '-')} fill:{look.shade},color:#000"
 
 
 def _dot(graph: Graph, state: FlowState | None) -> Iterator[str]:
     yield f"digraph {_quote(graph.name)} {{"
     yield "  node [shape=box, style=filled, fillcolor=white];"
     for node in graph.nodes:
-        shade = "" if state is None else f', fillcolor="{_SHADES[standing(state, node)]}"'
+        shade = "" if state is None else f', fillcolor="{LOOKS[standing(state, node)].shade}"'
         label = _quote(f"{node.id}\n{node.role}")
         yield f"  {_quote(node.id)} [label={label}{shade}];"
     for edge in graph.edges:
@@ -150,22 +142,28 @@ def _quote(text: str) -> str:
 
 NodeStanding = Literal["pending", "active", "awaiting human", "backward", "completed"]
 
-SYMBOLS: dict[NodeStanding, tuple[str, str]] = {
-    "pending": ("○", "."),
-    "active": ("●", "*"),
-    "awaiting human": ("?", "?"),
-    "backward": ("↩", "<"),
-    "completed": ("✓", "+"),
-}
-"""Maps the status of a node to its symbol, and to its symbol in ASCII."""
 
-COLOURS: dict[NodeStanding, Meaning] = {
-    "pending": "faint",
-    "active": "label",
-    "awaiting human": "system",
-    "backward": "warning",
-    "completed": "good",
+class Look(NamedTuple):
+    """How a node is drawn: its symbol, its symbol in ASCII, its colour, and its shade in files."""
+
+    symbol: str
+    ascii: str
+    colour: Meaning
+    shade: str
+
+
+LOOKS: Mapping[NodeStanding, Look] = {
+    "pending": Look("○", ".", "faint", "#eeeeee"),
+    "active": Look("●", "*", "label", "#ffe08a"),
+    "awaiting human": Look("?", "?", "system", "#e0b0ff"),
+    "backward": Look("↩", "<", "warning", "#ffc38a"),
+    "completed": Look("✓", "+", "good", "#b7e4c7"),
 }
+
+
+def symbol_of(stands: NodeStanding, style: Style) -> str:
+    """Return the symbol of a node with the status `stands`."""
+    return LOOKS[stands].symbol if style.is_unicode else LOOKS[stands].ascii
 
 
 def standing(state: FlowState, node: FlowNode) -> NodeStanding:
