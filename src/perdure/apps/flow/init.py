@@ -49,7 +49,6 @@ async def init(
     if is_greenfield or is_takeover:
         mode = "greenfield" if is_greenfield else "takeover"
 
-    folder.mkdir(parents=True, exist_ok=True)
     made = scaffold(folder)
     flow = None if mode is None else await _begin_flow(folder, mode, common)
     if common.as_json:
@@ -122,7 +121,7 @@ class Made(msgspec.Struct, frozen=True):
 
 
 def scaffold(folder: Path) -> tuple[Made, ...]:
-    """Write the files that are missing. Raises: OSError."""
+    """Write the files that are missing; create `folder` if it is missing. Raises: OSError."""
     templates = files("perdure") / "data" / "flows" / "scaffold"
     made: list[Made] = []
     for template, path in FILES:

@@ -65,7 +65,7 @@ def cast_of(found: LocatedWorkflow, acting: RoleOptions) -> Cast:
             chosen = chosen_agent(ref, filed, acting.permissions)
             agents.append(_acting(chosen.agent, acting))
             remarks += chosen.notes
-        elif _is_defined(found, ref):
+        elif any(agent.get("id") == ref for agent in found.workflow.agents):
             continue  # with errors, which are reported with all others
         elif (model := acting.named_model) is not None:
             made[ref] = _make_agent(found, ref, model, acting)
@@ -74,10 +74,6 @@ def cast_of(found: LocatedWorkflow, acting: RoleOptions) -> Cast:
         remarks += [] if warning is None else [warning]
     located, more = _without_unknown(found, made)
     return Cast((*agents, *made.values()), located, (*remarks, *more))
-
-
-def _is_defined(found: LocatedWorkflow, ref: str) -> bool:
-    return any(agent.get("id") == ref for agent in found.workflow.agents)
 
 
 def _acting(agent: Agent, acting: RoleOptions) -> Agent:

@@ -83,7 +83,7 @@ class FlowRuns:
         if new.mode == "update":
             feedback = FeedbackContext("update", None, new.from_version, new.to_version)
         elif new.mode != "workflow":
-            await asyncio.to_thread(_lay_out, workspace)
+            await asyncio.to_thread(scaffold, workspace)
             workflow = initialization(new.mode)
             feedback = FeedbackContext("initialization", new.mode)
         return await self.flows.start(
@@ -164,8 +164,3 @@ class FlowRuns:
             await self.stop(flow)
         if "flows" in self.__dict__:
             await self.flows.close()
-
-
-def _lay_out(workspace: Path) -> None:
-    workspace.mkdir(parents=True, exist_ok=True)
-    scaffold(workspace)
