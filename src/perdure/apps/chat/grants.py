@@ -32,8 +32,6 @@ Examples:
 
 _NONE = "No grants: every call needs approval."
 
-SessionArgument = Annotated[str, typer.Argument(metavar="ID", help="The session.")]
-
 
 @grants.command("list")
 async def list_grants(

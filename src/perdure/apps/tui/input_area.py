@@ -24,7 +24,6 @@ from perdure.apps.tui.text import plain
 from perdure.errors import PerdureError
 from perdure.events.types import AnyEvent, Event
 
-_NAME_CELLS = 60
 _LEAST_CELLS = 20
 
 

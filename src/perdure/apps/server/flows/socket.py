@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from typing import Protocol, cast
 
 import msgspec
@@ -36,8 +35,6 @@ FEED_ITEMS = 300
 
 MAX_MESSAGE_BYTES = 2 * 1024 * 1024
 """Maximum size of a message from a client, in UTF-8."""
-
-_log = logging.getLogger(__name__)
 
 
 class MessageTooLong(Exception):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from perdure.apps.flow.picture.render import along, overlaid, standing
 from perdure.apps.server.flows.values import (
@@ -120,24 +120,12 @@ def _roles(state: FlowState, nodes: Sequence[FlowNodeView]) -> list[FlowRoleView
     phase = state.run.improvement_phase
     found: list[FlowRoleView] = []
     for role in dict.fromkeys((*state.graph.roles, *state.sessions)):
-        states: set[NodeState] = {node.state for node in nodes if node.role == role}
+        states: set[NodeState] = {"completed", *(n.state for n in nodes if n.role == role)}
         if phase is not None and phase.mode is not None and state.run.status != "completed":
             states = {_looks_back(phase, role)}
-        found.append(
-            FlowRoleView(
-                role=role,
-                state=_first(states),
-                session=state.sessions.get(role),
-            )
-        )
+        first = min(states, key=_ORDER.index)
+        found.append(FlowRoleView(role=role, state=first, session=state.sessions.get(role)))
     return found
-
-
-def _first(states: Collection[NodeState]) -> NodeState:
-    for each in _ORDER:
-        if each in states:
-            return each
-    return "completed"
 
 
 def _wait(waiting: FlowWait) -> FlowWaitView:
