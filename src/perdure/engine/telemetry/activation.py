@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from perdure.engine.telemetry.isolation import Isolated, report
+from perdure.engine.telemetry.isolation import Isolated, attempt
 from perdure.engine.turns.observer import SILENCE, Observer
 from perdure.models.protocol import ModelClient
 from perdure.session.clock import Clock
@@ -39,11 +39,9 @@ def chosen_cluster_report() -> ClusterReport | None:
     """Return the receiver of a worker's measurements; None without OpenTelemetry."""
     if _METRICS_API not in sys.modules:
         return None
-    try:
-        return cast("ClusterReport", importlib.import_module(_CLUSTER).ClusterMetrics())
-    except Exception as error:  # noqa: BLE001 - a worker works despite any telemetry setup
-        report(error)
-        return None
+    return attempt(
+        lambda: cast("ClusterReport", importlib.import_module(_CLUSTER).ClusterMetrics()), None
+    )
 
 
 def told_models(models: ModelClient, observer: Observer) -> ModelClient:
@@ -53,11 +51,7 @@ def told_models(models: ModelClient, observer: Observer) -> ModelClient:
     listener = cast("Any", observer.observer if isinstance(observer, Isolated) else observer)
     if not isinstance(listener, cast("Any", sys.modules[_SPANS]).SpanObserver):
         return models
-    try:
-        return cast("ModelClient", listener.models(models))
-    except Exception as error:  # noqa: BLE001 - models continue despite any telemetry setup
-        report(error)
-        return models
+    return attempt(lambda: cast("ModelClient", listener.models(models)), models)
 
 
 def chosen_observer(
@@ -77,9 +71,6 @@ def chosen_observer(
     if has_content is None:
         has_content = environment.get(CONTENT, "").lower() in ("1", "true", "yes", "on")
     make = importlib.import_module(_SPANS).SpanObserver
-    try:
-        made = make(clock, has_content=has_content, environment=environment, namespace=namespace)
-    except Exception as error:  # noqa: BLE001 - turns continue likewise
-        report(error)
-        return SILENCE
-    return Isolated(cast("Observer", made))
+    options = {"has_content": has_content, "environment": environment, "namespace": namespace}
+    made = attempt(lambda: Isolated(cast("Observer", make(clock, **options))), None)
+    return SILENCE if made is None else made

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
@@ -72,11 +73,17 @@ class _Guarded(Generic[T]):
                 report(raised)
 
     def _tell(self, value: T) -> None:
-        try:
-            if self._told is not None:
-                self._told(value)
-        except Exception as error:  # noqa: BLE001 - likewise, for any error
-            report(error)
+        if self._told is not None:
+            attempt(partial(self._told, value), None)
+
+
+def attempt(make: Callable[[], T], otherwise: T) -> T:
+    """Return the result of `make`; if it raises an error, log the error and return `otherwise`."""
+    try:
+        return make()
+    except Exception as error:  # noqa: BLE001 - programs continue despite any telemetry setup
+        report(error)
+        return otherwise
 
 
 def report(error: Exception) -> None:

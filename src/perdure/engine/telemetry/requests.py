@@ -6,7 +6,7 @@ request is reported only if the program asks for it. Answers are passed through 
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from functools import partial
 
 from opentelemetry import metrics, trace
@@ -21,7 +21,7 @@ from perdure.engine.telemetry.attributes import (
     shown_messages,
     shown_tools,
 )
-from perdure.engine.telemetry.isolation import report
+from perdure.engine.telemetry.isolation import attempt
 from perdure.models.protocol import Delta, ModelClient, ModelInfo, ModelRequest, streaming
 from perdure.session.clock import Clock
 
@@ -60,14 +60,14 @@ class ToldModels:
         """
         span = trace.get_current_span()
         if span.is_recording():
-            _safely(lambda: self._tell(span, request))
+            attempt(lambda: self._tell(span, request), None)
         started_s, has_begun = self._clock.steady_s(), False
         async with streaming(self._models, request) as deltas:
             async for delta in deltas:
                 if not has_begun:
                     has_begun = True
                     after_s = self._clock.steady_s() - started_s
-                    _safely(partial(self._on_first_token, span, request.model, after_s))
+                    attempt(partial(self._on_first_token, span, request.model, after_s), None)
                 yield delta
 
     def _tell(self, span: Span, request: ModelRequest) -> None:
@@ -85,10 +85,3 @@ class ToldModels:
     def _on_first_token(self, span: Span, model: str, after_s: float) -> None:
         span.set_attribute(names.RESPONSE_FIRST_CHUNK, after_s)
         self._first.record(after_s, {**self._about, **of_model(model)})
-
-
-def _safely(tell: Callable[[], None]) -> None:
-    try:
-        tell()
-    except Exception as error:  # noqa: BLE001 - an observer must not affect the turn
-        report(error)
