@@ -29,12 +29,11 @@ def check_inputs(
     Shape: there is one fault for each input that is missing, unknown or of the wrong type. A
     workflow that declares no inputs accepts any inputs that are texts.
     """
-    workflow, lines = located.workflow, located.lines
-    if not workflow.inputs:
-        return _take_undeclared(given)
+    lines = located.lines
+    inputs = located.workflow.inputs or tuple(RunInput(name) for name in given)
     values: dict[str, object] = {}
     faults: list[DocumentFault] = []
-    for declared in workflow.inputs:
+    for declared in inputs:
         line = lines.inputs.get(declared.name)
         value = given.get(declared.name, declared.default)
         if value is None and declared.name not in given:
@@ -46,8 +45,8 @@ def check_inputs(
         if what is not None:
             faults.append((line, what))
         values[declared.name] = value
-    known = ", ".join(each.name for each in workflow.inputs)
-    names = {each.name for each in workflow.inputs}
+    known = ", ".join(each.name for each in inputs)
+    names = {each.name for each in inputs}
     strangers = [name for name in given if name not in names]
     faults += [
         (None, f"there is no input {name!r}; the workflow takes: {known}") for name in strangers
@@ -81,15 +80,6 @@ def _read(text: str, type: InputType) -> object:
             except ValueError:
                 continue
     return text
-
-
-def _take_undeclared(given: Mapping[str, object]) -> tuple[dict[str, object], list[DocumentFault]]:
-    faults: list[DocumentFault] = []
-    for name, value in given.items():
-        what = _unfit(RunInput(name), value)
-        if what is not None:
-            faults.append((None, what))
-    return dict(given), faults
 
 
 def _unfit(declared: RunInput, value: object) -> str | None:
