@@ -97,11 +97,9 @@ def facts_in_answer(model: str, answer: str, entries: Sequence[Entry]) -> list[E
     """
     start, end = answer.find("["), answer.rfind("]")
     try:
-        found = _found.decode(answer[start : end + 1]) if 0 <= start < end else None
+        found = _found.decode(answer[start : end + 1])
     except (ValueError, RecursionError) as error:
         raise MalformedResponse(model, "the extracted facts are no JSON array") from error
-    if found is None:
-        raise MalformedResponse(model, "the extracted facts are no JSON array")
     facts: list[ExtractedFact] = []
     for each in found[:MOST_FACTS]:
         numbers = dict.fromkeys(n for n in each.messages if 0 < n <= len(entries))
