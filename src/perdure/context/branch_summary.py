@@ -13,7 +13,7 @@ import msgspec
 
 from perdure.context import prompts
 from perdure.context.files import FileLists, file_lists, with_file_lists
-from perdure.context.summary import summary_request
+from perdure.context.summary import summary_prompt, summary_request
 from perdure.context.tokens import BYTES_PER_TOKEN, estimate_tokens
 from perdure.context.transcript import transcript
 from perdure.models.protocol import ModelRequest
@@ -54,10 +54,8 @@ def branch_summary_request(
     shown = transcript(each.message for each in _newest_within(told, budget_tokens, scale))
     if not shown:
         shown = _beginning(transcript([told[-1].message]), budget_tokens, scale)
-    blocks = [prompts.wrap_in_tag("conversation", shown), prompts.SUMMARY_BRANCH]
-    if focus and focus.strip():
-        blocks.append(prompts.FOCUS + focus.strip())
-    return summary_request(model, "\n\n".join(blocks), MAX_OUTPUT_TOKENS)
+    text = summary_prompt(shown, prompts.SUMMARY_BRANCH, focus)
+    return summary_request(model, text, MAX_OUTPUT_TOKENS)
 
 
 def branch_summary_text(entries: Sequence[Entry], reply: str) -> str:

@@ -49,7 +49,7 @@ def summary_requests(
         text = _update_prompt(transcript(plan.history), plan.previous_summary, focus)
         requests.append(summary_request(model, text, max_output_tokens))
     if plan.turn_prefix:
-        text = _prompt(transcript(plan.turn_prefix), prompts.SUMMARY_TURN_PREFIX, focus)
+        text = summary_prompt(transcript(plan.turn_prefix), prompts.SUMMARY_TURN_PREFIX, focus)
         limit = max_output_tokens and max(1, int(max_output_tokens * PREFIX_SHARE))
         requests.append(summary_request(model, text, limit))
     return tuple(requests)
@@ -153,11 +153,14 @@ def _update_prompt(text: str, previous: str | None, focus: str | None) -> str:
     Only the text of `previous` is quoted, not its lists of files.
     """
     if previous is None:
-        return _prompt(text, prompts.SUMMARY_NEW, focus)
-    return _prompt(text, prompts.SUMMARY_UPDATE, focus, without_file_lists(previous))
+        return summary_prompt(text, prompts.SUMMARY_NEW, focus)
+    return summary_prompt(text, prompts.SUMMARY_UPDATE, focus, without_file_lists(previous))
 
 
-def _prompt(text: str, instructions: str, focus: str | None, previous: str | None = None) -> str:
+def summary_prompt(
+    text: str, instructions: str, focus: str | None, previous: str | None = None
+) -> str:
+    """Return the message that asks for a summary of the conversation `text`."""
     blocks = [prompts.wrap_in_tag("conversation", text)]
     if previous:
         blocks.append(prompts.wrap_in_tag("previous-summary", previous))
