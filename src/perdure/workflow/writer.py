@@ -26,23 +26,24 @@ def _workflow(workflow: Workflow) -> dict[str, object]:
 
 
 def _input(declared: RunInput) -> dict[str, object]:
-    written: dict[str, object] = {"name": declared.name, "type": declared.type}
-    if declared.required:
-        written["required"] = True
-    if declared.default is not None:
-        written["default"] = declared.default
-    if declared.description is not None:
-        written["description"] = declared.description
-    return written
+    return _given(
+        name=declared.name,
+        type=declared.type,
+        required=declared.required or None,
+        default=declared.default,
+        description=declared.description,
+    )
 
 
 def _node(node: WorkflowNode) -> dict[str, object]:
-    written: dict[str, object] = {"id": node.id, "type": node.__struct_config__.tag}
-    if not isinstance(node, AgentNode):
-        return written
-    written["agent_ref"] = node.agent_ref
-    if node.prompt_template is not None:
-        written["prompt_template"] = node.prompt_template
-    if node.tools:
-        written["tools"] = list(node.tools)
+    written = _given(id=node.id, type=node.__struct_config__.tag)
+    if isinstance(node, AgentNode):
+        tools = list(node.tools) or None
+        written |= _given(
+            agent_ref=node.agent_ref, prompt_template=node.prompt_template, tools=tools
+        )
     return written
+
+
+def _given(**fields: object) -> dict[str, object]:
+    return {name: value for name, value in fields.items() if value is not None}
