@@ -63,10 +63,7 @@ class StateCache:
 
 def state_cache_of(store: SessionStore) -> StateCache:
     """Return this process's cache for the flows of `store`."""
-    found = _KEPT.get(store)
-    if found is None:
-        found = _KEPT[store] = StateCache()
-    return found
+    return _KEPT.setdefault(store, StateCache())
 
 
 _KEPT: WeakKeyDictionary[SessionStore, StateCache] = WeakKeyDictionary()

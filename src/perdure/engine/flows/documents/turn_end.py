@@ -55,15 +55,9 @@ def task_finished(
 
 def is_done(state: FlowState, node: str) -> bool:
     """Whether `node` has worked and made all of its handoffs."""
-    run = state.run
-    is_busy = (
-        node in run.running_nodes
-        or node in run.awaiting_human_nodes
-        or node in run.awaiting_handoff
-    )
-    return (
-        node in run.visited and not is_busy and run.completed.has_all(state.graph.keys_from(node))
-    )
+    run, keys = state.run, state.graph.keys_from(node)
+    busy = (*run.running_nodes, *run.awaiting_human_nodes, *run.awaiting_handoff)
+    return node in run.visited and node not in busy and run.completed.has_all(keys)
 
 
 def last_bodies(state: FlowState) -> tuple[SideBody, ...]:
