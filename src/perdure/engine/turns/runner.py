@@ -63,7 +63,6 @@ from perdure.errors import (
 from perdure.events.scope import within
 from perdure.secrets.mask import log_failure
 from perdure.session.codec import encode, new_side
-from perdure.session.entries import NewEntry
 from perdure.session.ledger import Delegated, LateOutcome, TurnStarted
 from perdure.session.messages import Message, TextPart
 from perdure.session.notes import SessionEnded
@@ -240,7 +239,8 @@ class TurnRunner:
         decided = await self._decide(state, happened, at)
         if not decided.entries:
             return decided.state
-        beside = await self._beside(decided.entries)
+        companion = self._companion
+        beside = CoCommit() if companion is None else await companion.beside(decided.entries)
         entries = (*decided.entries, *beside.notes)
         entries = await with_episode(environment.store, environment.stream, state.head, entries, at)
         write = Write(stream=environment.stream, entries=entries, expected_head=state.head)
@@ -250,8 +250,8 @@ class TurnRunner:
         committed = await self._leadership.commit(commit, is_last=is_last)
         if any(new.kind == SessionEnded.kind for new in entries):
             environment.on_session_end()
-        if self._companion is not None:
-            self._companion.committed(committed.entries[1:])
+        if companion is not None:
+            companion.committed(committed.entries[1:])
         appended = committed.entries[0]
         self._branch.follow(appended)
         # The state already includes what the step decided.
@@ -277,10 +277,6 @@ class TurnRunner:
                 if isinstance(happened, Begin | Broken):
                     raise
                 happened = self.failure.broken(error)
-
-    async def _beside(self, entries: tuple[NewEntry, ...]) -> CoCommit:
-        companion = self._companion
-        return CoCommit() if companion is None else await companion.beside(entries)
 
     async def _caught_up(self, state: TurnState) -> TurnState:
         environment = self._environment
