@@ -13,7 +13,7 @@ import contextlib
 import logging
 import sys
 from collections.abc import Awaitable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
 import msgspec
@@ -44,7 +44,7 @@ from perdure.engine.turns.inputs import (
 )
 from perdure.engine.turns.lease import LeaseHolder
 from perdure.engine.turns.machine import Step, step
-from perdure.engine.turns.observer import NOBODY, Happened
+from perdure.engine.turns.observer import Happened
 from perdure.engine.turns.rules.budget import money_left, summary_counted
 from perdure.engine.turns.rules.scribe import Unexamined
 from perdure.engine.turns.state import OpenCall, Phase, TurnState, fold, provider_of
@@ -407,7 +407,7 @@ def _observed(
 ) -> AbstractContextManager[Happened]:
     """Observe `effect`, unless it is a tool run, which `OpenTools` observes."""
     if isinstance(effect, RunTool):
-        return NOBODY
+        return nullcontext(lambda _: None)
     return environment.observer.effect(config, effect)
 
 
