@@ -34,64 +34,17 @@ MAX_COMMAND_S = 120.0
 _variable = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _FORBIDDEN = frozenset(
     (
-        *(
-            "PATH",
-            "HOME",
-            "SHELL",
-            "IFS",
-            "ENV",
-            "BASH_ENV",
-            "CDPATH",
-            "TMPDIR",
-            "EDITOR",
-            "VISUAL",
-        ),
-        *("PAGER", "MANPAGER", "LESSOPEN", "LESSCLOSE", "BROWSER", "PROMPT_COMMAND", "PS4"),
-        *(
-            "NODE_OPTIONS",
-            "NODE_PATH",
-            "PERL5LIB",
-            "PERL5OPT",
-            "RUBYLIB",
-            "RUBYOPT",
-            "JAVA_TOOL_OPTIONS",
-        ),
-        *(
-            "_JAVA_OPTIONS",
-            "JDK_JAVA_OPTIONS",
-            "CLASSPATH",
-            "SSH_ASKPASS",
-            "SSH_AUTH_SOCK",
-            "USERPROFILE",
-        ),
-        *(
-            "GCONV_PATH",
-            "LOCPATH",
-            "NLSPATH",
-            "HOSTALIASES",
-            "RES_OPTIONS",
-            "MALLOC_TRACE",
-            "COMSPEC",
-        ),
-        *(
-            "XDG_CONFIG_HOME",
-            "XDG_CONFIG_DIRS",
-            "OPENSSL_CONF",
-            "CURL_HOME",
-            "WGETRC",
-            "RUSTC_WRAPPER",
-        ),
+        *("PATH", "HOME", "SHELL", "IFS", "ENV", "BASH_ENV", "CDPATH", "TMPDIR", "EDITOR"),
+        *("VISUAL", "PAGER", "MANPAGER", "LESSOPEN", "LESSCLOSE", "BROWSER", "PROMPT_COMMAND"),
+        *("PS4", "NODE_OPTIONS", "NODE_PATH", "PERL5LIB", "PERL5OPT", "RUBYLIB", "RUBYOPT"),
+        *("JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "CLASSPATH", "SSH_ASKPASS"),
+        *("SSH_AUTH_SOCK", "USERPROFILE", "GCONV_PATH", "LOCPATH", "NLSPATH", "HOSTALIASES"),
+        *("RES_OPTIONS", "MALLOC_TRACE", "COMSPEC", "XDG_CONFIG_HOME", "XDG_CONFIG_DIRS"),
+        *("OPENSSL_CONF", "CURL_HOME", "WGETRC", "RUSTC_WRAPPER"),
     )
 )
 _FORBIDDEN_BEGIN = (
-    "LD_",
-    "DYLD_",
-    "GIT_",
-    "PYTHON",
-    "BASH_FUNC_",
-    "NPM_CONFIG_",
-    "PERDURE_",
-    "PIP_",
+    *("LD_", "DYLD_", "GIT_", "PYTHON", "BASH_FUNC_", "NPM_CONFIG_", "PERDURE_", "PIP_"),
 )
 
 

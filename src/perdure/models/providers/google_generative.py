@@ -27,21 +27,10 @@ from perdure.models.providers.requests import PDF
 
 _MEDIA_TYPES = frozenset(
     {
-        "image/png",
-        "image/jpeg",
-        "image/webp",
-        "image/heic",
-        "image/heif",
         PDF,
-        "audio/wav",
-        "audio/mpeg",
-        "audio/mp3",
-        "audio/ogg",
-        "audio/flac",
-        "video/mp4",
-        "video/mpeg",
-        "video/quicktime",
-        "video/webm",
+        *("image/png", "image/jpeg", "image/webp", "image/heic", "image/heif"),
+        *("audio/wav", "audio/mpeg", "audio/mp3", "audio/ogg", "audio/flac"),
+        *("video/mp4", "video/mpeg", "video/quicktime", "video/webm"),
     }
 )
 

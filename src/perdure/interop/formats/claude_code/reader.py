@@ -59,22 +59,9 @@ TITLES = {"summary": "summary", "ai-title": "aiTitle", "custom-title": "customTi
 QUIET = frozenset(
     {
         *TITLES,
-        "system",
-        "attachment",
-        "progress",
-        "file-history-snapshot",
-        "queue-operation",
-        "permission-mode",
-        "mode",
-        "last-prompt",
-        "agent-name",
-        "agent-color",
-        "agent-setting",
-        "tag",
-        "pr-link",
-        "worktree-state",
-        "attribution-snapshot",
-        "content-replacement",
+        *("system", "attachment", "progress", "file-history-snapshot", "queue-operation"),
+        *("permission-mode", "mode", "last-prompt", "agent-name", "agent-color", "agent-setting"),
+        *("tag", "pr-link", "worktree-state", "attribution-snapshot", "content-replacement"),
     }
 )
 """Types of records known to be irrelevant for the conversation."""

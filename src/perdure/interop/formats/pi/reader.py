@@ -31,15 +31,8 @@ _METADATA = ("version", "parentSession", "branchedFrom", "provider", "modelId", 
 
 _RECORD_TYPES = frozenset(
     {
-        "message",
-        "thinking_level_change",
-        "model_change",
-        "compaction",
-        "branch_summary",
-        "label",
-        "session_info",
-        "custom",
-        "custom_message",
+        *("message", "thinking_level_change", "model_change", "compaction", "branch_summary"),
+        *("label", "session_info", "custom", "custom_message"),
     }
 )
 
