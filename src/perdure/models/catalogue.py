@@ -71,32 +71,25 @@ class Provider(msgspec.Struct, frozen=True):
         return f"{install}; default address {self.default_url} (set {elsewhere})"
 
 
-def _own_server(name: str, title: str, port: int, prefix: str) -> Provider:
-    """Return the provider for a local server with OpenAI's chat completions protocol."""
+def _chat_server(
+    name: str, title: str, url: str, prefix: str, *, needs_key: bool = True
+) -> Provider:
+    """Return the provider for a server with OpenAI's chat completions protocol."""
     return Provider(
         name,
         title,
         "openai_chat",
         "openai",
         "openai",
-        f"http://localhost:{port}/v1",
+        url,
         (f"{prefix}_BASE_URL",),
         (f"{prefix}_API_KEY",),
-        needs_key=False,
+        needs_key,
     )
 
 
 _ALL = (
-    Provider(
-        "openai",
-        "OpenAI (chat completions)",
-        "openai_chat",
-        "openai",
-        "openai",
-        OPENAI_URL,
-        ("OPENAI_BASE_URL",),
-        ("OPENAI_API_KEY",),
-    ),
+    _chat_server("openai", "OpenAI (chat completions)", OPENAI_URL, "OPENAI"),
     Provider(
         "openai-responses",
         "OpenAI (responses)",
@@ -128,20 +121,11 @@ _ALL = (
         ("GEMINI_BASE_URL", "GOOGLE_GEMINI_BASE_URL"),
         ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
     ),
-    Provider(
-        "openrouter",
-        "OpenRouter",
-        "openai_chat",
-        "openai",
-        "openai",
-        OPENROUTER_URL,
-        ("OPENROUTER_BASE_URL",),
-        ("OPENROUTER_API_KEY",),
-    ),
-    _own_server("ollama", "Ollama", 11434, "OLLAMA"),
-    _own_server("vllm", "vLLM", 8000, "VLLM"),
-    _own_server("llamacpp", "llama.cpp", 8080, "LLAMACPP"),
-    _own_server("lmstudio", "LM Studio", 1234, "LMSTUDIO"),
+    _chat_server("openrouter", "OpenRouter", OPENROUTER_URL, "OPENROUTER"),
+    _chat_server("ollama", "Ollama", "http://localhost:11434/v1", "OLLAMA", needs_key=False),
+    _chat_server("vllm", "vLLM", "http://localhost:8000/v1", "VLLM", needs_key=False),
+    _chat_server("llamacpp", "llama.cpp", "http://localhost:8080/v1", "LLAMACPP", needs_key=False),
+    _chat_server("lmstudio", "LM Studio", "http://localhost:1234/v1", "LMSTUDIO", needs_key=False),
 )
 
 PROVIDERS: Mapping[str, Provider] = {provider.name: provider for provider in _ALL}
