@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 MAX_WORDS = 256
 MAX_LENGTH = 32 * 1024
@@ -160,39 +160,30 @@ def _matches(word: str, pattern: str) -> bool:
 
 def _outside_quotes(line: str) -> str:
     """Return `line` with an x in place of each quoted or escaped character."""
-    seen: list[str] = []
-    quote = ""
-    is_escaped = False
-    for c in line:
-        if is_escaped:
-            is_escaped = False
-            seen.append("x")
-        elif c == "\\" and quote != "'":
-            is_escaped = True
-        elif quote:
-            quote = "" if c == quote else quote
-            seen.append("x")
-        elif c in "'\"":
-            quote = c
-            seen.append("x")
-        else:
-            seen.append(c)
-    return "".join(seen)
+    return "".join("x" if quote else c for c, quote in _quoted(line))
 
 
 def _expands(line: str) -> bool:
     """Return True if a shell would expand a ``$`` or a backtick inside double quotes in `line`."""
+    return any(quote == '"' and c in "$`" for c, quote in _quoted(line))
+
+
+def _quoted(line: str) -> Iterator[tuple[str, str]]:
+    """Yield each character of `line` and the quote that it opens, or that it is in ("": none).
+
+    Shape: an escaped character is yielded as x, without its backslash.
+    """
     quote = ""
     is_escaped = False
     for c in line:
         if is_escaped:
             is_escaped = False
+            yield "x", quote
         elif c == "\\" and quote != "'":
             is_escaped = True
         elif quote:
-            if quote == '"' and c in "$`":
-                return True
+            yield c, quote
             quote = "" if c == quote else quote
-        elif c in "'\"":
-            quote = c
-    return False
+        else:
+            quote = c if c in "'\"" else ""
+            yield c, quote
