@@ -14,7 +14,7 @@ import msgspec
 from perdure.errors import PerdureError, ToolDenied, ToolError
 from perdure.secrets.mask import mask_secrets
 from perdure.session.messages import ToolCallPart
-from perdure.tools.approval import Bound, Decision, Doubt, Judge, Ruling
+from perdure.tools.approval import Bound, Decision, Judge, Ruling
 from perdure.tools.permissions import ApprovalMode, Permissions
 from perdure.tools.registry import ToolRegistry
 from perdure.tools.spec import Action, Subject, ToolSpec
@@ -150,11 +150,8 @@ def _without_action(
         return Ruling("run", bound=bound)
     offered = grant if rules.honours_grants and grant.isprintable() else None
     choices = ("always", "deny") if offered else ("allow", "deny")
-    return Ruling("ask", _doubted(spec, bound.doubt), offered, choices=choices, bound=bound)
-
-
-def _doubted(spec: ToolSpec, doubt: Doubt) -> str:
-    return f"May {spec.name} run? {_showable(doubt.text)}"
+    text = f"May {spec.name} run? {_showable(bound.doubt.text)}"
+    return Ruling("ask", text, offered, choices=choices, bound=bound)
 
 
 def _examined(spec: ToolSpec, args: Mapping[str, object], permissions: Permissions) -> Subject:

@@ -13,9 +13,7 @@ import contextlib
 import importlib
 import os
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import AsyncExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, TextIO, cast
 
 from perdure.bounds.limits import limits
@@ -249,7 +247,7 @@ class _Transports:
         stop_at_long_line(over.set)
         about = self._implementation(name="perdure", version="1")
         async with opened as transport:
-            watched = WatchedTransport(transport, over)
+            watched = watched_transport(transport, over)
             async with self._client(watched, client_info=about, cache=None) as client:
                 yield client
 
@@ -352,25 +350,11 @@ async def complaints() -> Complaints:
     return found
 
 
-class WatchedTransport:
-    """Wraps a transport of the library, and sets `over` when the other side has closed."""
-
-    def __init__(self, transport: Any, over: asyncio.Event) -> None:
-        self._transport = transport
-        self._over = over
-        self._stack = AsyncExitStack()
-
-    async def __aenter__(self) -> tuple[Any, Any]:
-        reading, writing = await self._stack.enter_async_context(self._transport)
-        return _Reading(reading, self._over), writing
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool | None:
-        return await self._stack.__aexit__(kind, error, trace)
+@contextlib.asynccontextmanager
+async def watched_transport(transport: Any, over: asyncio.Event) -> AsyncGenerator[tuple[Any, Any]]:
+    """Open a `transport` of the library, and set `over` when the other side has closed."""
+    async with transport as (reading, writing):
+        yield _Reading(reading, over), writing
 
 
 class _Reading:
@@ -410,11 +394,6 @@ class _Reading:
         await self._stream.__aenter__()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool | None:
+    async def __aexit__(self, *error: object) -> bool | None:
         self._over.set()
-        return await self._stream.__aexit__(kind, error, trace)
+        return await self._stream.__aexit__(*error)

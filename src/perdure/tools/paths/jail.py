@@ -16,9 +16,11 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Generator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -36,6 +38,8 @@ from perdure.tools.paths.floors import (
 from perdure.tools.paths.own_places import floors_of, names_of_place
 from perdure.tools.paths.path_text import Escape, checked_path, names_of_text
 from perdure.tools.spec import ToolCall
+
+T = TypeVar("T")
 
 MAX_DEPTH = 128
 MAX_LINKS = 32
@@ -178,44 +182,42 @@ class Jail:
             root, call.tool, others, has_walls=has_walls, scratch_dir=scratch_dir, floors=floors
         )
 
-    @contextmanager
-    def open_path(self, path: str) -> Generator[OpenPath]:
+    def open_path(self, path: str) -> AbstractContextManager[OpenPath]:
         """Open the file or directory at `path` for reading.
 
         Raises: ToolDenied if reading is not permitted. Raises ToolError if nothing readable is
         there.
         """
-        with ExitStack() as held:
-            with self._reporting():
-                walk = self._walk(path)
-                held.callback(walk.close)
-                found = walk.end()
-            yield found
+        return self._reached(path, _Walk.end)
 
-    @contextmanager
-    def place(self, path: str, *, makes_parents: bool = False) -> Generator[Place]:
+    def place(self, path: str, *, makes_parents: bool = False) -> AbstractContextManager[Place]:
         """Return the place to write `path`; create missing directories if `makes_parents`.
 
         Raises: ToolDenied if writing is not permitted. Raises ToolError if a directory is missing.
         """
-        with ExitStack() as held:
-            with self._reporting():
-                walk = self._walk(path, is_writing=True)
-                held.callback(walk.close)
-                found = walk.place(makes_parents=makes_parents)
-            yield found
+        end = partial(_Walk.place, makes_parents=makes_parents)
+        return self._reached(path, end, is_writing=True)
 
-    @contextmanager
-    def plan_place(self, path: str, *, makes_parents: bool = False) -> Generator[Place]:
+    def plan_place(
+        self, path: str, *, makes_parents: bool = False
+    ) -> AbstractContextManager[Place]:
         """Return the place where `place` would write `path`, without creating directories.
 
         Raises: the errors of `place`.
         """
+        end = partial(_Walk.place, makes_parents=makes_parents, is_planned=True)
+        return self._reached(path, end, is_writing=True)
+
+    @contextmanager
+    def _reached(
+        self, path: str, end: Callable[[_Walk], T], *, is_writing: bool = False
+    ) -> Generator[T]:
+        """Walk along `path` to its `end`; the directories stay open in the block."""
         with ExitStack() as held:
             with self._reporting():
-                walk = self._walk(path, is_writing=True)
+                walk = self._walk(path, is_writing=is_writing)
                 held.callback(walk.close)
-                found = walk.place(makes_parents=makes_parents, is_planned=True)
+                found = end(walk)
             yield found
 
     @contextmanager
