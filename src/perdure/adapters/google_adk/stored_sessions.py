@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Final
 
 from google.adk.errors.already_exists_error import AlreadyExistsError
@@ -138,10 +139,8 @@ class StoredSessions:
         if stored is None:
             return
         del self._sessions[stored.session.id]
-        try:
+        with suppress(Erased, SessionNotFound):
             await stored.session.erase(forks="keep", by=BY)
-        except (Erased, SessionNotFound):
-            return
 
     async def append(self, session: Session, fields: Fields) -> None:
         """Append an event to `session`. Raises: SessionNotFoundError; StaleSessionError."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from langchain_core.runnables import RunnableConfig
@@ -191,10 +192,8 @@ class Threads:
         thread = await self._current(thread_id)
         self._threads.pop(thread_id, None)
         if thread is not None:
-            try:
+            with suppress(Erased, SessionNotFound):
                 await thread.session.erase(forks="keep", by=_BY)
-            except (Erased, SessionNotFound):
-                return
 
     async def delete_runs(self, run_ids: Sequence[str]) -> None:
         """Erase the checkpoints that belong to the runs `run_ids`."""

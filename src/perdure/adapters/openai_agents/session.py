@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
@@ -217,11 +218,9 @@ class PerdureSession:
         return [] if session is None else await session.path(last=last)
 
     async def _whole(self, parts: ItemParts) -> TResponseInputItem:
-        item = parts.item
-        if parts.wanted:
-            handles = {handle for handle, _, _ in parts.wanted}
-            item = filled(parts, {each: await self._store.content(each) for each in handles})
-        return cast("TResponseInputItem", item)
+        handles = {handle for handle, _, _ in parts.wanted}
+        contents = {each: await self._store.content(each) for each in handles}
+        return cast("TResponseInputItem", filled(parts, contents))
 
     async def _add(
         self, items: Sequence[Item], key: str | None, said_at: datetime | None = None
@@ -282,10 +281,8 @@ class PerdureSession:
         session = await self._open()
         self._session = None
         if session is not None:
-            try:
+            with suppress(Erased, SessionNotFound):
                 await session.erase(forks="keep", by="perdure.adapters.openai_agents")
-            except (Erased, SessionNotFound):
-                return
 
     async def _open(self) -> perdure.Session | None:
         """Return the current session, even if another process erased it and created a new one."""

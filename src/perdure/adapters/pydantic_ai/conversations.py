@@ -8,6 +8,7 @@ session; the conversation entry's id is the session entry's alias.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from itertools import count
 from typing import Final, cast
 
@@ -199,10 +200,8 @@ class Conversations:
 
         The record of the conversation is valid even if the leaf is not moved.
         """
-        try:
+        with suppress(TurnOpen):
             await session.branch(leaf)
-        except TurnOpen:
-            return
 
     async def _commit(
         self,
@@ -245,22 +244,17 @@ class Conversations:
 
     async def _place(self, entry_id: str) -> tuple[perdure.Session, perdure.Entry] | None:
         """Return a session that shows the Pydantic AI entry `entry_id`, and the entry in it."""
-        home = self._homes.get(entry_id)
-        session = None if home is None else await open_session(self._store, home)
-        if session is not None:
-            try:
-                return session, await self._at(session, entry_id)
-            except EntryNotFound:
-                pass
         async for session in self._sessions_with(entry_id):
-            try:
+            with suppress(EntryNotFound):
                 return session, await self._at(session, entry_id)
-            except EntryNotFound:
-                continue
         return None
 
     async def _sessions_with(self, entry_id: str) -> AsyncIterator[perdure.Session]:
-        """Yield sessions that may show an entry: first the one that stores it, then all."""
+        """Yield sessions that may show an entry: the cached one, the one that stores it, all."""
+        home = self._homes.get(entry_id)
+        session = None if home is None else await open_session(self._store, home)
+        if session is not None:
+            yield session
         try:
             entry = await self._store.entry(entry_id)
             session = await open_session(self._store, entry.stream)
