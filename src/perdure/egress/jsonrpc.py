@@ -6,13 +6,14 @@ request, and it would be unknown which other requests were sent.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import httpcore2
 import httpx2
 
 from perdure.bounds.limits import limits
+from perdure.egress.bounded_answer import bound_answer
 from perdure.egress.http_types import Resolve
 from perdure.egress.transport import PinnedTransport, resolve_host
 from perdure.errors import EgressDenied, EgressError
@@ -31,38 +32,15 @@ class RpcTransport(PinnedTransport):
             return _not_sent(error.reason)
         except (httpcore2.ConnectError, httpcore2.ConnectTimeout):
             return _not_sent("no connection could be made")
-        stream = answer.stream
-        assert isinstance(stream, httpx2.AsyncByteStream)
-        coding = answer.headers.get("content-encoding", "identity").strip().lower()
-        if coding != "identity":
-            # The size of decompressed data is not visible on the wire.
-            await answer.aclose()
-            raise EgressError(f"the answer is compressed ({coding!r:.40}), which was not asked for")
-        answer.stream = _Bounded(stream)
+        most = limits().mcp_answer_bytes
+        too_long = EgressError(f"the answer is longer than limits.mcp_answer_bytes = {most:,}")
+        await bound_answer(answer, most, too_long, EgressError)
         return answer
 
 
 def _not_sent(reason: str) -> httpx2.Response:
     error = {"code": NOT_SENT, "message": reason}
     return httpx2.Response(502, json={"jsonrpc": "2.0", "id": 0, "error": error})
-
-
-class _Bounded(httpx2.AsyncByteStream):
-    def __init__(self, stream: httpx2.AsyncByteStream) -> None:
-        self._stream = stream
-        self._most = self._left = limits().mcp_answer_bytes
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for piece in self._stream:
-            self._left -= len(piece)
-            if self._left < 0:
-                raise EgressError(
-                    f"the answer is longer than limits.mcp_answer_bytes = {self._most:,}"
-                )
-            yield piece
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
 
 
 def rpc_client(

@@ -6,7 +6,7 @@ compression and rejects compressed answers.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, cast
@@ -14,6 +14,7 @@ from typing import Any, cast
 import httpx2
 
 from perdure.bounds.limits import limits
+from perdure.egress.bounded_answer import bound_answer
 from perdure.errors import LimitExceeded
 
 
@@ -26,35 +27,11 @@ async def ask_uncompressed(request: httpx2.Request) -> None:
     request.headers["accept-encoding"] = "identity"
 
 
-async def bound_answer(response: httpx2.Response) -> None:
+async def limit_answer(response: httpx2.Response) -> None:
     """Reject `response` if it is compressed, and stop reading `response` at the size limit."""
-    coding = response.headers.get("content-encoding", "identity").strip().lower()
-    if coding != "identity":
-        await response.aclose()
-        raise CompressedAnswer(
-            f"the answer is compressed ({coding!r:.40}), which was not asked for"
-        )
-    stream = response.stream
-    assert isinstance(stream, httpx2.AsyncByteStream)
-    response.stream = _Bounded(stream)
-
-
-class _Bounded(httpx2.AsyncByteStream):
-    def __init__(self, stream: httpx2.AsyncByteStream) -> None:
-        self._stream = stream
-        self._most = self._left = limits().model_answer_bytes
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for piece in self._stream:
-            self._left -= len(piece)
-            if self._left < 0:
-                raise httpx2.DecodingError(
-                    str(LimitExceeded("the answer", "model_answer_bytes", self._most))
-                )
-            yield piece
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
+    most = limits().model_answer_bytes
+    too_long = httpx2.DecodingError(str(LimitExceeded("the answer", "model_answer_bytes", most)))
+    await bound_answer(response, most, too_long, CompressedAnswer)
 
 
 class Patience:
@@ -112,7 +89,7 @@ async def limit_silence(response: httpx2.Response) -> None:
 
 
 REQUEST_HOOKS = (ask_uncompressed, limit_first_byte)
-RESPONSE_HOOKS = (limit_silence, bound_answer)
+RESPONSE_HOOKS = (limit_silence, limit_answer)
 
 HOOKS = cast(
     "dict[str, list[Callable[..., Awaitable[Any]]]]",
