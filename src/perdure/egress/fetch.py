@@ -17,19 +17,14 @@ from perdure.egress.transport import pinned_client, resolve_host
 from perdure.errors import EgressError
 
 
-async def fetch(
-    asked: HttpRequest, *, resolve: Resolve = resolve_host, trust: ssl.SSLContext | None = None
-) -> HttpResponse:
+async def fetch(asked: HttpRequest, *, resolve: Resolve = resolve_host) -> HttpResponse:
     """Send a request, and read the response up to the size limit; do not follow redirects.
 
     Raises: EgressDenied before anything is sent; EgressError if no response came. No error message
     of this function contains the destination.
     """
     client = pinned_client(
-        resolve=resolve,
-        is_local_open=asked.is_local_open,
-        trust=trust,
-        timeout_s=asked.timeout_s,
+        resolve=resolve, is_local_open=asked.is_local_open, timeout_s=asked.timeout_s
     )
     try:
         async with asyncio.timeout(asked.timeout_s), client:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
@@ -49,3 +50,8 @@ class HttpResponse(msgspec.Struct, frozen=True):
 
 Fetch = Callable[[HttpRequest], Awaitable[HttpResponse]]
 """Makes one request. Raises: EgressError."""
+
+
+async def fetch_pinned(asked: HttpRequest) -> HttpResponse:
+    """Send a request with ``egress.fetch``, whose HTTP library is loaded at the first request."""
+    return await importlib.import_module("perdure.egress.fetch").fetch(asked)

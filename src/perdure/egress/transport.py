@@ -114,16 +114,10 @@ class PinnedTransport(httpx2.AsyncBaseTransport):
     A request raises EgressDenied for a forbidden destination, or an error of `httpcore2`.
     """
 
-    def __init__(
-        self,
-        *,
-        resolve: Resolve = resolve_host,
-        is_local_open: bool = False,
-        trust: ssl.SSLContext | None = None,
-    ) -> None:
+    def __init__(self, *, resolve: Resolve = resolve_host, is_local_open: bool = False) -> None:
         self._is_local_open = is_local_open
         self._pool = httpcore2.AsyncConnectionPool(
-            ssl_context=trust or _usual_trust(),
+            ssl_context=_usual_trust(),
             network_backend=PinnedBackend(resolve, is_local_open=is_local_open),
             max_keepalive_connections=0,  # every request resolves and checks again
         )
@@ -165,7 +159,6 @@ def pinned_client(
     *,
     resolve: Resolve = resolve_host,
     is_local_open: bool = False,
-    trust: ssl.SSLContext | None = None,
     timeout_s: float = TIMEOUT_S,
 ) -> httpx2.AsyncClient:
     """Return a client with the pinned transport; it ignores redirects and the environment.
@@ -173,7 +166,7 @@ def pinned_client(
     The caller must close the client. Units: `timeout_s` is the limit in seconds for each read and
     write.
     """
-    transport = PinnedTransport(resolve=resolve, is_local_open=is_local_open, trust=trust)
+    transport = PinnedTransport(resolve=resolve, is_local_open=is_local_open)
     return httpx2.AsyncClient(
         transport=transport, follow_redirects=False, trust_env=False, timeout=timeout_s
     )

@@ -20,9 +20,6 @@ from perdure.session.messages import Usage
 Factory = Callable[[], ModelClient]
 """Creates a client, or raises a ConfigError that says what is missing (a package, a key)."""
 
-REMEDIES: Mapping[str, str] = {name: provider.remedy for name, provider in PROVIDERS.items()}
-"""Maps each provider to a text that says how to set it up."""
-
 
 @runtime_checkable
 class Closable(Protocol):
@@ -56,12 +53,10 @@ class ModelRouter:
         clients: Mapping[str, ModelClient],
         *,
         factories: Mapping[str, Factory] | None = None,
-        remedies: Mapping[str, str] = REMEDIES,
         loading: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self._clients = dict(clients)
         self._factories = dict(factories or {})
-        self._remedies = remedies
         self._loading = loading
         self._prepared: set[str] = set()
 
@@ -83,10 +78,10 @@ class ModelRouter:
                 f"{', '.join(self.providers)}"
             )
         if provider not in self._clients and provider not in self._factories:
-            remedy = self._remedies.get(provider)
-            hint = f"; for {provider}: {remedy}" if remedy else ""
-            known = ", ".join(self.providers)
-            raise ConfigError(f"unknown model provider {provider!r}; available: {known}{hint}")
+            known = PROVIDERS.get(provider)
+            hint = "" if known is None else f"; for {provider}: {known.remedy}"
+            names = ", ".join(self.providers)
+            raise ConfigError(f"unknown model provider {provider!r}; available: {names}{hint}")
         return provider
 
     def client_for(self, model: str) -> ModelClient:

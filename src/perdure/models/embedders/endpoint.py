@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 
 import msgspec
 
 from perdure.egress.destinations import Destination, destination_of
-from perdure.egress.http_types import Fetch, HttpRequest, HttpResponse
+from perdure.egress.http_types import HttpRequest, HttpResponse, fetch_pinned
 from perdure.errors import ConfigError, EgressError, EmbedderUnavailable
 from perdure.models.keys import ApiKey
 from perdure.secrets.mask import mask_secrets
@@ -49,15 +48,11 @@ class EmbeddingEndpoint:
         address: str,
         key: ApiKey | None,
         is_local_open: bool,
-        timeout_s: float = 30.0,
-        fetch: Fetch | None = None,
     ) -> None:
         self.model = f"{provider}:{model}"
         self._name = model
         self._key = key
         self._is_local_open = is_local_open
-        self._timeout_s = timeout_s
-        self._fetch = fetch or _pinned
         self._destination = _destination(address, is_local_open=is_local_open)
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
@@ -88,11 +83,10 @@ class EmbeddingEndpoint:
             method="POST",
             headers=headers,
             body=msgspec.json.encode(body),
-            timeout_s=self._timeout_s,
             max_answer_bytes=_MOST_BYTES,
             is_local_open=self._is_local_open,
         )
-        return await self._fetch(request)
+        return await fetch_pinned(request)
 
     def _vectors(self, response: HttpResponse, count: int) -> list[list[float]]:
         if response.status != _OK:
@@ -114,7 +108,3 @@ def _destination(address: str, *, is_local_open: bool) -> Destination:
         return destination_of(f"{address.rstrip('/')}/embeddings", is_local_open=is_local_open)
     except EgressError as error:
         raise ConfigError(f"the address of the embedder is not allowed: {error}") from error
-
-
-async def _pinned(request: HttpRequest) -> HttpResponse:
-    return await importlib.import_module("perdure.egress.fetch").fetch(request)

@@ -7,7 +7,6 @@ the response.
 
 from __future__ import annotations
 
-import importlib
 from base64 import b64encode
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, cast
@@ -18,7 +17,7 @@ from msgspec import Meta
 
 from perdure.egress.destinations import Destination, destination_of
 from perdure.egress.headers import sendable, without
-from perdure.egress.http_types import Fetch, HttpRequest, HttpResponse
+from perdure.egress.http_types import Fetch, HttpRequest, HttpResponse, fetch_pinned
 from perdure.errors import (
     EgressDenied,
     EgressError,
@@ -145,11 +144,7 @@ def _data(body: str | None) -> bytes | None:
     return None if body is None else body.encode(errors="replace")
 
 
-async def _pinned(asked: HttpRequest) -> HttpResponse:
-    return await importlib.import_module("perdure.egress.fetch").fetch(asked)
-
-
-http_request, web_search = web_tools(_pinned)
+http_request, web_search = web_tools(fetch_pinned)
 
 
 def _allowed(args: Mapping[str, object], permissions: Permissions) -> Destination:
