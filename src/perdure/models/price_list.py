@@ -132,7 +132,7 @@ def _cost(model: str) -> Callable[[Usage], int] | None:
     # The list itself takes a quarter of a millisecond for each call.
     return lambda usage: (
         price.cost_microcents(usage)
-        if most is None or _sent(usage) <= most
+        if most is None or usage.total_tokens - usage.output_tokens <= most
         else _exact(model, usage)
     )
 
@@ -154,10 +154,6 @@ def _listed(model: str, usage: Usage) -> Any:
 
 def _exact(model: str, usage: Usage) -> int:
     return round(_listed(model, usage).total_price * MICROCENTS_PER_DOLLAR)
-
-
-def _sent(usage: Usage) -> int:
-    return usage.total_tokens - usage.output_tokens
 
 
 def _base_price(listed: Mapping[str, Any]) -> ListedPrice | None:

@@ -167,7 +167,7 @@ class Situation(msgspec.Struct, frozen=True):
 def situation_of(request: ModelRequest, answers: int | None = None) -> Situation:
     """Return the facts about `request`; `answers` is the number of answers in it, if known."""
     messages = _newest_turn(request.messages)
-    newest_user = _last_index(messages, "user")
+    newest_user = _newest_user(messages)
     in_turn = messages[newest_user + 1 :]
     results = _final_results(messages)
     return Situation(
@@ -183,10 +183,8 @@ def situation_of(request: ModelRequest, answers: int | None = None) -> Situation
 
 def asks_summary(request: ModelRequest) -> bool:
     """Return whether `request` asks for a compaction, and so quotes a conversation as text."""
-    newest_user = _last_index(request.messages, "user")
-    if newest_user != len(request.messages) - 1:
-        return False
-    text = request.messages[newest_user].text if newest_user >= 0 else ""
+    last = request.messages[-1] if request.messages else None
+    text = last.text if last is not None and last.role == "user" else ""
     return "<conversation>" in text and "</conversation>" in text
 
 
@@ -283,12 +281,10 @@ def _answers(messages: Sequence[Message]) -> int:
     return sum(message.role == "assistant" for message in messages)
 
 
-def _last_index(messages: Sequence[Message], role: str) -> int:
-    """Return the index of the newest message of `role`; -1 if there is none."""
-    for index in range(len(messages) - 1, -1, -1):
-        if messages[index].role == role:
-            return index
-    return -1
+def _newest_user(messages: Sequence[Message]) -> int:
+    """Return the index of the newest user message; -1 if there is none."""
+    places = range(len(messages) - 1, -1, -1)
+    return next((place for place in places if messages[place].role == "user"), -1)
 
 
 def _newest_text(message: Message) -> str:

@@ -199,17 +199,16 @@ def _decided(
     return Ruling("run")
 
 
-def grant_of(tool: str, subject: Subject, bound: Bound | None = None) -> str | None:
+def grant_of(tool: str, subject: Subject, bound: Bound) -> str | None:
     """Return the permission that the answer "always" gives; None if it cannot be displayed.
 
     The permission allows this tool for exactly this subject.
 
     Calls whose subject contains a secret, or is too long to read, need approval each time.
     """
-    always = "" if bound is None else bound.always
-    if not subject.grant or len(subject.grant) > MAX_SHOWN or always is None:
+    if not subject.grant or len(subject.grant) > MAX_SHOWN or bound.always is None:
         return None
-    grant = f"{tool} {subject.grant}{always}"
+    grant = f"{tool} {subject.grant}{bound.always}"
     is_whole = len(grant) <= MAX_GRANT and grant.isprintable()
     return grant if is_whole and mask_secrets(grant) == grant else None
 

@@ -47,10 +47,6 @@ def _second_header(fields: Fields, _media: Media) -> Said:
     return Said(ImportedRecord(FORMAT, text_in(fields, "type") or ""))
 
 
-def _channel(fields: Fields, _media: Media) -> Said:
-    return Said(unknown_record(FORMAT, fields, _KEYS.envelope).body)
-
-
 def _leaf(fields: Fields, _media: Media) -> Said:
     return Said(LeafMoved(None), references=reference("target", fields, _KEYS.target))
 
@@ -62,6 +58,6 @@ _READERS: dict[str, Reader] = {
     "custom_message": lambda fields, media: _SHARED.custom_message(
         fields, content_of(fields, media)
     ),
-    "channel": _channel,
+    "channel": lambda fields, _: Said(unknown_record(FORMAT, fields, _KEYS.envelope).body),
     "leaf": _leaf,
 }

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -20,7 +19,7 @@ from perdure.codecs.fields import Fields, fields_of, list_in, name_in, object_in
 from perdure.codecs.lines import Line, lines_of, pieces_at, read_line
 from perdure.codecs.media import Media, unknown_part
 from perdure.interop.formats.claude_code.messages import known_part
-from perdure.interop.formats.items import ItemBody, ParsedSource, SourceHeader, named_by_path
+from perdure.interop.formats.items import ItemBody, ParsedSource, SourceHeader
 from perdure.interop.formats.sources.content import Held
 from perdure.interop.formats.sources.parse_state import Progress, Record, SourceDraft
 from perdure.session.kinds import CustomMessage
@@ -55,11 +54,6 @@ def is_beginning(start: bytes) -> bool:
 def is_record(fields: Fields) -> bool:
     """Return whether `fields` is a message; lines of other programs can have the same form."""
     return "type" not in fields and text_in(fields, "role") in _ROLES and _has_content(fields)
-
-
-def at_path(header: SourceHeader, path: Path) -> SourceHeader:
-    """Return `header`; if the document has no session id, derive the id from the path."""
-    return named_by_path(header, path)
 
 
 def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
@@ -120,7 +114,7 @@ class _Reader:
         self._digest = hashlib.sha256(self._digest + line.content).digest()
         own = f"message:{self._digest.hex()[:24]}"
         record = Record(line, fields, own, at=time_in(fields, "timestamp"))
-        self._leaf = self.draft.add_chain(record, bodies, self._leaf, "message")
+        self._leaf = self.draft.add_chain(record, bodies, self._leaf)
 
 
 def _has_content(fields: Fields) -> bool:

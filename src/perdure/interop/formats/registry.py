@@ -16,7 +16,7 @@ from perdure.interop.formats.claude_code import reader as claude_code
 from perdure.interop.formats.codex import reader as codex
 from perdure.interop.formats.databases import cursor, goose, zed
 from perdure.interop.formats.databases.row_lines import DatabaseFormat
-from perdure.interop.formats.items import SourceHeader
+from perdure.interop.formats.items import SourceHeader, named_by_path
 from perdure.interop.formats.json_lines import (
     amp,
     copilot_cli,
@@ -105,7 +105,7 @@ FORMATS: Mapping[Format, SourceFormat] = {
         "bare messages",
         messages.parse,
         is_beginning=messages.is_beginning,
-        at_path=messages.at_path,
+        at_path=named_by_path,
     ),
 }
 """Maps names to formats. If several formats accept a line, the first of them wins."""

@@ -46,14 +46,12 @@ class Concern(msgspec.Struct, frozen=True):
 class Repository(msgspec.Struct, frozen=True):
     """A repository in which git can run.
 
-    `git_dir` belongs only to this working tree; all working trees of the repository share
-    `common_dir`. `own` are the settings of the repository's configuration. If there are `concerns`,
-    perdure asks a person first.
+    `git_dir` belongs only to this working tree. `own` are the settings of the repository's
+    configuration. If there are `concerns`, perdure asks a person first.
     """
 
     top: Path
     git_dir: Path
-    common_dir: Path
     own: tuple[Setting, ...]
     concerns: tuple[Concern, ...]
 
@@ -110,7 +108,7 @@ def repository_at(place: Path, environment: Mapping[str, str]) -> Repository:
     concerns.extend(_links(git_dir, common_dir))
     concerns.extend(_alternates(common_dir))
     concerns.extend(_keys(configuration))
-    return Repository(top, git_dir, common_dir, configuration.settings, tuple(concerns))
+    return Repository(top, git_dir, configuration.settings, tuple(concerns))
 
 
 def _git_dir(top: Path, concerns: list[Concern]) -> Path:

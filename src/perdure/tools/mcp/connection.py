@@ -98,7 +98,7 @@ class Connection:
             try:
                 return await link.client.call_tool(name, dict(args))
             except Exception as error:  # noqa: BLE001 - after any error there is no answer
-                if _is_forgotten(error) and not is_last:
+                if str(error) == _FORGOTTEN and not is_last:
                     await link.end()
                     continue
                 raise self._call_error(tool, error, link) from None
@@ -290,10 +290,6 @@ def _first(error: BaseException) -> BaseException:
     if isinstance(error, asyncio.CancelledError):
         return EgressError("the connection broke off while it was made")
     return error
-
-
-def _is_forgotten(error: Exception) -> bool:
-    return str(error) == _FORGOTTEN
 
 
 def _reason(error: BaseException) -> str:

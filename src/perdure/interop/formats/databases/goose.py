@@ -174,7 +174,7 @@ class Reader(LineReader):
         is_for_model = flag_in(visible, "agentVisible", default=True)
         bodies = self._bodies(role, content, is_only_for_model=is_for_model and not is_for_people)
         self._has_hidden = self._has_hidden or (bool(bodies) and not is_for_model)
-        self.leaf.node = self.draft.add_chain(record, bodies, self.leaf.node, "message")
+        self.leaf.node = self.draft.add_chain(record, bodies, self.leaf.node)
 
     def _bodies(
         self, role: str, content: list[object], *, is_only_for_model: bool

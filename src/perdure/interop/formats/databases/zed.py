@@ -166,7 +166,7 @@ class Reader(LineReader):
         if not fields and message != "Resume":
             self.draft.report_malformed(line, _FOREIGN)
         bodies = list(_bodies_of(message, fields, self.draft.media))
-        self.leaf.node = self.draft.add_chain(record, bodies, self.leaf.node, "message")
+        self.leaf.node = self.draft.add_chain(record, bodies, self.leaf.node)
 
     def _id_of(self, message: Fields) -> str:
         """Return the id of `message`.

@@ -106,7 +106,7 @@ class Reader(LineReader):
             record.id = f"message:{number}"
         record.at = time_in(object_in(record.fields, "meta") or {}, "sentAt")
         bodies = _bodies_of(record.fields, self.draft.media)
-        self.leaf.node = self.draft.add_chain(record, bodies, self.leaf.node, "message")
+        self.leaf.node = self.draft.add_chain(record, bodies, self.leaf.node)
 
 
 parse = whole_parser(FORMAT, Reader)

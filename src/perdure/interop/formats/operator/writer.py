@@ -207,7 +207,8 @@ class _Writer:
                 lost.add("message of role context, which becomes the user's", body.role == CONTEXT)
             case CustomMessage(in_context=False):
                 lost.add(OUTSIDE)
-                self._note_unread_media(body.parts)
+                for part in body.parts:
+                    lost.add(MEDIUM, isinstance(part, MediaPart))
             case CustomMessage():
                 self._note_parts(body.parts, CONTEXT)
             case Compaction() if entry.id in self._standing.undone:
@@ -240,10 +241,6 @@ class _Writer:
                     self._lost.add_part(part)
                 case _:
                     pass
-
-    def _note_unread_media(self, parts: Iterable[Part]) -> None:
-        for part in parts:
-            self._lost.add(MEDIUM, isinstance(part, MediaPart))
 
     def _holds(self, part: MediaPart) -> bool:
         return records.is_medium(part) and part.handle in self._media

@@ -178,15 +178,13 @@ class SourceDraft:
         )
         return self.items.add(item, otherwise)
 
-    def add_chain(
-        self, record: Record, bodies: Sequence[ItemBody], leaf: int | None, kind: str
-    ) -> int | None:
+    def add_chain(self, record: Record, bodies: Sequence[ItemBody], leaf: int | None) -> int | None:
         """Add an item for each of `bodies`, each a child of the previous one; return the new leaf.
 
-        A record without bodies becomes a side entry of `kind`.
+        A message without bodies becomes a side entry.
         """
         if not bodies:
-            self.add(record, ImportedRecord(self.format, kind), leaf)
+            self.add(record, ImportedRecord(self.format, "message"), leaf)
         for ordinal, body in enumerate(bodies):
             leaf = self.add(record, body, leaf, ordinal=ordinal)
         return leaf
