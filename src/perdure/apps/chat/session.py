@@ -125,7 +125,7 @@ class AnswerOptions:
     """Starts and resumes chats in one store, with the available models and one agent.
 
     `cast` contains the agent, and the agents that it may invoke, from the settings and the command
-    line; None means the default agent with `permissions`.
+    line; None means the default agent.
     """
 
     def __init__(
@@ -134,7 +134,6 @@ class AnswerOptions:
         *,
         model: str | None,
         scenario: Scenario | None,
-        permissions: Permissions | None = None,
         cast: Cast | None = None,
         typed: TypedPermissions | None = None,
         variables: Mapping[str, str] | None = None,
@@ -147,7 +146,7 @@ class AnswerOptions:
         self.requested_model = model or (
             f"scripted:{scenario.name}" if scenario is not None else None
         )
-        chosen = cast or _configured_cast(self.requested_model, permissions)
+        chosen = cast or _configured_cast(self.requested_model)
         self.agent: Agent = chosen.agent
         self._is_model_named = chosen.is_model_named or self.requested_model is not None
         self._lowered = chosen.lowered
@@ -411,11 +410,11 @@ async def _next_model(store: Store, session: Session, *, is_interrupted: bool) -
     return None
 
 
-def _configured_cast(model: str | None, permissions: Permissions | None) -> Cast:
+def _configured_cast(model: str | None) -> Cast:
     """Return the default agent with the model `model`; None means the model of the settings."""
     settings = Configuration(Path(), os.environ)
     named = model or settings.model
-    agent = chat_agent(named, permissions=permissions, **settings.timeouts)
+    agent = chat_agent(named, **settings.timeouts)
     return Cast(agent, prices=settings.prices, is_model_named=named is not None)
 
 
@@ -461,7 +460,7 @@ async def compact_session(
 
 async def kept_tokens(store: Store, session: str) -> int:
     """Return about how many tokens at the session's end a compaction does not summarize."""
-    agent = _configured_cast(None, None).agent
+    agent = _configured_cast(None).agent
     return (await _compaction_of(store, StreamId(session), agent)).keep_recent_tokens
 
 
