@@ -38,14 +38,11 @@ async def earlier_inputs(store: Store, folder: Path) -> list[str]:
         session = await store.open(info.id)
         entries = session.entries(kind=MESSAGE, newest_first=True, limit=_LOOKED_AT)
         async for entry in entries:
-            if entry.is_erased or len(found) >= _INPUTS:
-                continue
-            message = entry.message
-            if message is None or message.role != "user":
-                continue
-            texts = [part.text for part in message.parts if isinstance(part, TextPart)]
-            if texts and texts[0].strip():
-                found.setdefault(texts[0])
+            message = entry.message if len(found) < _INPUTS else None
+            if message is not None and message.role == "user":
+                texts = [part.text for part in message.parts if isinstance(part, TextPart)]
+                if texts and texts[0].strip():
+                    found.setdefault(texts[0])
     return list(found)
 
 
