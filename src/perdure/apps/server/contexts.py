@@ -151,7 +151,7 @@ async def context_of_call(host: Host, session: Session, seq: int, last: int | No
     Raises: Problem 404 if no model call is at `seq`; 409 if the call only wrote a summary.
     """
     store = host.store.backend
-    call = await _call_at(store, session.id, seq)
+    call = await _call_at(store, session, seq)
     notes = await _notes_before(store, session.id, seq)
     path = await store.branch(session.id, call.leaf)
     window = with_pins(window_of(path, undone_of(notes)), path, pins_of(notes))
@@ -232,47 +232,42 @@ def _view_of_call(
         return _view(build_context(window, history=history, model=model), last)
 
 
-async def _call_at(store: SessionStore, stream: StreamId, seq: int) -> _Call:
-    found = await store.entries(stream, seq - 1, _PAGE)
+async def _call_at(store: SessionStore, session: Session, seq: int) -> _Call:
+    found = await store.entries(session.id, seq - 1, _PAGE)
     body = readable(found[0]) if found and found[0].seq == seq else None
     if not isinstance(body, ModelCalled):
         raise Problem(404, "call_not_found", f"entry {seq} of the session is no model call")
     if body.purpose != "answer":
         raise Problem(409, "call_is_summary", f"call {seq} summarised; its request is not kept")
-    about = [readable(entry) for entry in found if entry.about == entry_id(stream, seq)]
+    about = [readable(entry) for entry in found if entry.about == entry_id(session.id, seq)]
     return _Call(
         body=body,
-        leaf=await _leaf_before(store, stream, seq),
-        turn=await _turn_before(store, stream, seq),
+        leaf=await _leaf_before(store, session, seq),
+        turn=await _turn_before(session, seq),
         finished=next((each for each in about if isinstance(each, ModelFinished)), None),
         trimmed=next((each for each in about if isinstance(each, Trimmed)), None),
     )
 
 
-async def _leaf_before(store: SessionStore, stream: StreamId, seq: int) -> EntryId | None:
+async def _leaf_before(store: SessionStore, session: Session, seq: int) -> EntryId | None:
     """Return the session's leaf as it was before the entry `seq`."""
-    before = seq
-    while page := await store.entries(stream, limit=_PAGE, before=before):
-        for entry in page:
-            if entry.lane == "tree":
-                return entry.id
-            moved = body_of(entry) if entry.kind == LeafMoved.kind else None
-            if isinstance(moved, LeafMoved):
-                return moved.target
-        before = page[-1].seq
-    origin = (await store.state(stream)).header.fork
+    async for entry in session.entries(seq, newest_first=True):
+        if entry.lane == "tree":
+            return entry.id
+        moved = body_of(entry) if entry.kind == LeafMoved.kind else None
+        if isinstance(moved, LeafMoved):
+            return moved.target
+    origin = (await store.state(session.id)).header.fork
     return None if origin is None else origin.leaf
 
 
-async def _turn_before(store: SessionStore, stream: StreamId, seq: int) -> Sequence[Entry]:
+async def _turn_before(session: Session, seq: int) -> Sequence[Entry]:
     """Return the entries before `seq` of the turn that contains `seq`, in log order."""
-    before, found = seq, list[Entry]()
-    while page := await store.entries(stream, limit=_PAGE, before=before):
-        for entry in page:
-            found.append(entry)
-            if entry.kind == TurnStarted.kind:
-                return found[::-1]
-        before = page[-1].seq
+    found: list[Entry] = []
+    async for entry in session.entries(seq, newest_first=True):
+        found.append(entry)
+        if entry.kind == TurnStarted.kind:
+            return found[::-1]
     return ()
 
 

@@ -28,12 +28,10 @@ async def newest_turns(session: Session, last: int, before: int | None = None) -
 
     To get earlier turns, pass `next` of the result as `before`.
     """
-    starts: list[int] = []
-    async for entry in session.entries(kind=TurnStarted.kind, newest_first=True):
-        if before is None or entry.seq < before:
-            starts.append(entry.seq)
-        if len(starts) > last:
-            break
+    begun = session.entries(
+        -1 if before is None else before, kind=TurnStarted.kind, newest_first=True, limit=last + 1
+    )
+    starts = [entry.seq async for entry in begun]
     if not starts:
         return Page(items=[])
     first = starts[:last][-1]
