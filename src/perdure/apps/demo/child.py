@@ -20,11 +20,12 @@ from perdure.client.agents.runtime import Runtime
 async def talk(address: str, namespace: str, session: str, folder: str) -> None:
     """Send a message in `session` and wait for an answer that never arrives."""
     agent = demo_agent(Path(folder), FOREVER_S)
-    async with writable_store(address, namespace) as store:
-        runtime = Runtime(store, [agent], models=demo_models())
-        async with runtime:
-            chat = await runtime.resume(session, agent)
-            await chat.send(ASKS_FOR_A_LINE)
+    async with (
+        writable_store(address, namespace) as store,
+        Runtime(store, [agent], models=demo_models()) as runtime,
+    ):
+        chat = await runtime.resume(session, agent)
+        await chat.send(ASKS_FOR_A_LINE)
 
 
 if __name__ == "__main__":

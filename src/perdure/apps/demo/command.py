@@ -88,13 +88,11 @@ async def _play_recorded(file: Path, common: CommonOptions, *, is_served: bool) 
     folder = Path(tempfile.mkdtemp(prefix="perdure-demo-"))
     address = common.store or file_address(folder / "demo.db")
 
-    clock = SystemClock()
-    begun = clock.steady_s()
+    begun_s = SystemClock().steady_s()
     stage = Stage(is_shown=not common.as_json)
     report, shown = await _play(stage, file, folder, address, common.namespace)
-    seconds = clock.steady_s() - begun
     facts = {"store": shown, "session": report.session, "format": report.format}
-    _close(common, stage, facts, seconds)
+    _close(common, stage, facts, begun_s)
     if not common.as_json:
         show("\nWhere to look next:")
         for command in acts.commands_to_try(report.session, shown):
@@ -110,13 +108,11 @@ async def _play_cluster(common: CommonOptions) -> int:
     if common.store:
         workers.require_shared(common.store)
     folder = Path(tempfile.mkdtemp(prefix="perdure-demo-"))
-    clock = SystemClock()
-    begun = clock.steady_s()
+    begun_s = SystemClock().steady_s()
     stage = Stage(is_shown=not common.as_json)
     with nullcontext(common.store) if common.store else workers.postgres(folder / "pg") as address:
         shown = await workers.play(stage, address, common.namespace, folder)
-    seconds = clock.steady_s() - begun
-    _close(common, stage, {"store": shown}, seconds)
+    _close(common, stage, {"store": shown}, begun_s)
     return DONE if stage.is_ok else FAILED
 
 
@@ -153,8 +149,9 @@ async def _play(
 
 
 def _close(
-    common: CommonOptions, stage: Stage, facts: Mapping[str, object], seconds: float
+    common: CommonOptions, stage: Stage, facts: Mapping[str, object], begun_s: float
 ) -> None:
+    seconds = SystemClock().steady_s() - begun_s
     kept = sum(claim.holds for claim in stage.claims)
     total = count_of(len(stage.claims), "claim")
     meaning = "good" if stage.is_ok else "bad"

@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from itertools import zip_longest
 from pathlib import Path
 
@@ -62,11 +62,12 @@ class Play(msgspec.Struct, frozen=True):
 @asynccontextmanager
 async def runtime_of(play: Play) -> AsyncGenerator[Runtime]:
     """Open a runtime with the demonstration's agent and model."""
-    models = demo_models()
     agent = demo_agent(play.folder)
-    async with Runtime(play.store, [agent], models=models) as runtime:
+    async with (
+        aclosing(demo_models()) as models,
+        Runtime(play.store, [agent], models=models) as runtime,
+    ):
         yield runtime
-    await models.aclose()
 
 
 async def kill_in_the_middle(play: Play) -> int | None:
