@@ -80,7 +80,7 @@ class Trial(msgspec.Struct, frozen=True):
 
 
 @models_commands.callback()
-def list_providers(context: typer.Context, *, as_json: JsonOption = False) -> int:
+def list_providers(context: typer.Context, *, as_json: JsonOption = False) -> None:
     """List the model providers, and the requirements of each.
 
     Makes no call. Keys are read from the environment, a file or the keyring, and never shown.
@@ -94,10 +94,9 @@ def list_providers(context: typer.Context, *, as_json: JsonOption = False) -> in
         if as_json:
             name = context.invoked_subcommand
             raise UsageMistake(f"write the options after the command: perdure models {name} ...")
-        return DONE
+        return
     states = provider_states(os.environ)
     show_result(states, _state_lines(states), as_json=as_json)
-    return DONE
 
 
 @models_commands.command("test")

@@ -44,7 +44,7 @@ def agents_itself() -> None:
 
 
 @agents.command("list")
-def list_agents(*, as_json: JsonOption = False) -> int:
+def list_agents(*, as_json: JsonOption = False) -> None:
     """List the available agents, the agents of the project first.
 
     Examples:
@@ -59,11 +59,10 @@ def list_agents(*, as_json: JsonOption = False) -> int:
         else "No agent files here yet; `perdure init` writes one as an example.",
         as_json=as_json,
     )
-    return DONE
 
 
 @agents.command("show")
-def show_agent(agent: AgentArgument, *, as_json: JsonOption = False) -> int:
+def show_agent(agent: AgentArgument, *, as_json: JsonOption = False) -> None:
     """Print an agent as an agent file: all settings, and its tools by name.
 
     Examples:
@@ -83,7 +82,6 @@ def show_agent(agent: AgentArgument, *, as_json: JsonOption = False) -> int:
         if limit := found.agent.max_cost_microcents:
             show(style.paint(f"# a session may spend {in_dollars(limit)}", "faint"))
         show_lines(safe(line) for line in agent_text(found.agent).splitlines())
-    return DONE
 
 
 @agents.command("validate")

@@ -10,7 +10,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from perdure.apps.cli.exits import DONE, UsageMistake
+from perdure.apps.cli.exits import UsageMistake
 from perdure.apps.cli.options import EmbedderOption, JsonOption
 from perdure.apps.cli.store_options import CommonOptions
 from perdure.apps.mcp_server import server as mcp_server
@@ -83,7 +83,7 @@ def mcp_itself() -> None:
 
 
 @mcp.command("list")
-def list_servers(*, as_json: JsonOption = False) -> int:
+def list_servers(*, as_json: JsonOption = False) -> None:
     """List the servers and where each is configured, without connecting to them.
 
     An invalid server is listed too, with every error and its line.
@@ -102,7 +102,6 @@ def list_servers(*, as_json: JsonOption = False) -> int:
         show_lines(_faults(faulty))
     else:
         show("No MCP servers here; docs/guides/mcp.md says how to add one.")
-    return DONE
 
 
 @mcp.command("serve")

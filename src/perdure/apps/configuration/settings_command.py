@@ -10,12 +10,11 @@ from typing import Annotated
 import msgspec
 import typer
 
-from perdure.apps.cli.exits import DONE
 from perdure.apps.cli.options import JsonOption
 from perdure.apps.settings.document import BUILT_IN
 from perdure.apps.settings.layers import Configuration, Explained, Said
 from perdure.apps.settings.lookup import agent_folders
-from perdure.apps.terminal.output import out_style, show_json, show_lines, show_result
+from perdure.apps.terminal.output import out_style, show_result
 from perdure.apps.terminal.text import safe
 from perdure.models.prices import in_dollars
 from perdure.secrets.mask import mask_secrets
@@ -44,7 +43,7 @@ def config_itself() -> None:
 
 
 @config.command("explain")
-def explain(key: KeyArgument = None, *, as_json: JsonOption = False) -> int:
+def explain(key: KeyArgument = None, *, as_json: JsonOption = False) -> None:
     """Show the value of each setting, its file and line, and the values that it overrides.
 
     Examples:
@@ -58,11 +57,10 @@ def explain(key: KeyArgument = None, *, as_json: JsonOption = False) -> int:
     keys = list(BUILT_IN) if key is None else [key]
     explained = [configuration.explain(each) for each in keys]
     show_result([_data(each) for each in explained], _lines(explained), as_json=as_json)
-    return DONE
 
 
 @config.command("path")
-def path(*, as_json: JsonOption = False) -> int:
+def path(*, as_json: JsonOption = False) -> None:
     """Show the paths of settings and agent files, also of missing ones.
 
     Examples:
@@ -74,15 +72,13 @@ def path(*, as_json: JsonOption = False) -> int:
     if configuration.project_file is not None:
         files.append(("project", configuration.project_file))
     files.extend((f"{place} agents", f) for place, f in agent_folders(Path(), os.environ).items())
-    if as_json:
-        show_json([{"source": s, "path": str(f), "exists": f.exists()} for s, f in files])
-    else:
-        widest = max(len(source) for source, _ in files)
-        show_lines(
-            f"{source.ljust(widest)}  {safe(str(f))}{'' if f.exists() else '  (not there)'}"
-            for source, f in files
-        )
-    return DONE
+    data = [{"source": s, "path": str(f), "exists": f.exists()} for s, f in files]
+    widest = max(len(source) for source, _ in files)
+    lines = (
+        f"{source.ljust(widest)}  {safe(str(f))}{'' if f.exists() else '  (not there)'}"
+        for source, f in files
+    )
+    show_result(data, lines, as_json=as_json)
 
 
 def _data(explained: Explained) -> dict[str, object]:

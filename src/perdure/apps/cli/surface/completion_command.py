@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from perdure.apps.cli.exits import DONE, UsageMistake
+from perdure.apps.cli.exits import UsageMistake
 from perdure.apps.cli.surface.shells import SCRIPTS, Shell
 from perdure.apps.terminal.output import show
 
@@ -21,7 +21,7 @@ def completion(
             metavar="SHELL", help="The shell: bash, zsh or fish; default: the shell in $SHELL."
         ),
     ] = None,
-) -> int:
+) -> None:
     """Print a script for shell completion of commands, options, sessions and entries.
 
     Completes a session by the beginning of its id or any part of its title, and an entry by its
@@ -36,4 +36,3 @@ def completion(
     if name not in SCRIPTS:
         raise UsageMistake(f"name the shell: perdure completion {'|'.join(typing.get_args(Shell))}")
     show(SCRIPTS[name], end="")
-    return DONE
