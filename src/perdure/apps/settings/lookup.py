@@ -76,10 +76,8 @@ def project_file(start: Path) -> Path | None:
 
     The home folder is not a project: files in it do not apply to the folders below it.
     """
-    for each in _folders_around(start):
-        if (each / FILE).is_file():
-            return each / FILE
-    return None
+    files = (each / FILE for each in _folders_around(start))
+    return next((file for file in files if file.is_file()), None)
 
 
 def agent_folders(start: Path, environment: Mapping[str, str]) -> dict[str, Path]:

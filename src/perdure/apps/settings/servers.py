@@ -114,5 +114,4 @@ def _in_agent(filed: FoundAgentFile) -> Iterator[Known]:
     servers = () if filed.agent is None else filed.agent.mcp_servers
     for server in servers:
         if isinstance(server, McpServer):
-            is_own = filed.place == "user"
-            yield Known(server, f"agent {filed.id}", filed.file, is_own)
+            yield Known(server, f"agent {filed.id}", filed.file, filed.place == "user")

@@ -240,7 +240,6 @@ class Glyphs(msgspec.Struct, frozen=True):
 
 _ASCII = Glyphs("|", "|", ",", "-", "o", "*", "#", ":", "<", "^")
 _SPOKEN = frozenset({"user", "assistant"})
-_MARKED = frozenset({Compaction.kind, BranchSummary.kind})
 
 
 def draw(lines: Sequence[Line], own: StreamId, width: int, style: Style) -> Iterator[str]:
@@ -316,7 +315,7 @@ class _Pen(msgspec.Struct, frozen=True):
         return f"{glyphs.through} " * (shown - 1) + corner + glyphs.dash + over
 
     def _bullet(self, row: Row) -> str:
-        if row.entry.kind in _MARKED:
+        if row.entry.kind in _LANDMARKS:
             return self.glyphs.mark
         return self.glyphs.spoken if who_of(row.entry)[0] in _SPOKEN else self.glyphs.entry
 
