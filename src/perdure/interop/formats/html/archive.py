@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from perdure.interop.formats.html.page import asset, digest, embed_json, fill
+from perdure.interop.formats.html.page import asset, embed_json, fill, policy_of
 from perdure.interop.formats.transcript import (
     Called,
     Medium,
@@ -44,17 +44,8 @@ def render_index(rows: Sequence[ArchiveRow]) -> bytes:
     """Return the index page that lists `rows`; the same rows always give the same bytes."""
     script = f'(() => {{\n"use strict";\n{asset("archive.js")}}})();\n'
     style = asset("archive.css")
-    policy = "; ".join(
-        (
-            "default-src 'none'",
-            f"script-src '{digest(script)}'",
-            f"style-src '{digest(style)}'",
-            "base-uri 'none'",
-            "form-action 'none'",
-        )
-    )
     texts = {
-        "policy": html.escape(policy),
+        "policy": html.escape(policy_of(script, style)),
         "style": style,
         "script": script,
         "data": embed_json(list(rows)),

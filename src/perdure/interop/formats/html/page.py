@@ -12,7 +12,7 @@ import hashlib
 import html
 import re
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
 
@@ -43,8 +43,9 @@ _UNSAFE = re.compile(f"[{''.join(_ESCAPES)}]")
 def render_page(transcript: Transcript) -> bytes:
     """Return the HTML page of `transcript`; the same transcript always gives the same bytes."""
     script, style = _script(), asset("page.css")
+    types = ("require-trusted-types-for 'script'", "trusted-types dompurify")
     texts = {
-        "policy": html.escape(_policy(script, style)),
+        "policy": html.escape(policy_of(script, style, ("img-src data:",), types)),
         "title": html.escape(transcript.facts.title or "Session"),
         "style": style,
         "script": script,
@@ -73,22 +74,25 @@ def embed_json(value: object) -> str:
     return _UNSAFE.sub(lambda found: _ESCAPES[found[0]], encode(value).decode())
 
 
-def _policy(script: str, style: str) -> str:
+def policy_of(script: str, style: str, media: Sequence[str] = (), types: Sequence[str] = ()) -> str:
+    """Return a security policy that forbids everything but `script`, `style` and `media`.
+
+    `types` limit what the script may convert to markup.
+    """
     return "; ".join(
         (
             "default-src 'none'",
-            f"script-src '{digest(script)}'",
-            f"style-src '{digest(style)}'",
-            "img-src data:",
+            f"script-src '{_digest(script)}'",
+            f"style-src '{_digest(style)}'",
+            *media,
             "base-uri 'none'",
             "form-action 'none'",
-            "require-trusted-types-for 'script'",
-            "trusted-types dompurify",
+            *types,
         )
     )
 
 
-def digest(text: str) -> str:
+def _digest(text: str) -> str:
     """Return the hash of a script or style in the form in which a security policy lists it."""
     return f"sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
