@@ -163,11 +163,6 @@ def _pi_path(conversation: Conversation, cwd: str) -> str:
     return f"--{folder}--/{stamp}_{conversation.id}.jsonl"
 
 
-def _operator_file(bundle: Bundle) -> Exported:
-    file = operator.file_of(bundle)
-    return Exported(bundle.header.id, "operator", file.content, file.warnings)
-
-
 def _operator_name(conversation: Conversation) -> str:
     at = moment_of(conversation.created_at)
     return f"{at:%Y-%m-%dT%H-%M-%S-%f}_{conversation.id}.jsonl"
@@ -191,7 +186,7 @@ _FORMS: Mapping[Program, _Form] = {
     ),
     "operator": _Form(
         lambda said, _: _operator_name(said),
-        lambda bundle, _: _operator_file(bundle),
+        lambda bundle, _: operator.file_of(bundle),
         lambda _: ("operator", "--repl", "--session-file", "{file}"),
     ),
     "opencode": _Form(

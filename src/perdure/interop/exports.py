@@ -161,8 +161,7 @@ def _write_format(
         case "pi":
             return pi_export.pi_of(bundle)
         case "operator":
-            file = file_of(bundle, _operator_base(bundle))
-            return Exported(stream, operator.FORMAT, file.content, file.warnings)
+            return file_of(bundle, _operator_base(bundle))
         case "claude-code" | "codex" | "opencode":
             return _continued(bundle, format)
         case "workflow":

@@ -19,12 +19,13 @@ from perdure.codecs.lines import lines_of, read_line
 from perdure.codecs.operator import records
 from perdure.codecs.operator.codec import OPERATOR
 from perdure.codecs.operator.records import CONTEXT
-from perdure.codecs.operator.words import HEADERS, META, VERSION
+from perdure.codecs.operator.words import FORMAT, HEADERS, META, VERSION
 from perdure.codecs.protocol import WriteContext
 from perdure.interop.formats.bundles import leaf_of, models_in_force, standing_of
 from perdure.interop.formats.losses import MEDIUM, OUTSIDE, UNDONE, Losses, difference_text
 from perdure.interop.formats.native import Bundle
 from perdure.interop.formats.record_lines import RecordLines, changed_labels
+from perdure.interop.reports import Exported
 from perdure.session.codec import Body, Unknown, readable
 from perdure.session.entries import Entry
 from perdure.session.fold import labels_of
@@ -39,13 +40,6 @@ from perdure.session.messages import (
 )
 from perdure.session.notes import Label, LeafMoved, SessionInfoChanged, source_of
 from perdure.session.tree import branch_to
-
-
-class Written(msgspec.Struct, frozen=True):
-    """An Operator file, and descriptions of the content that it lacks."""
-
-    content: bytes
-    warnings: tuple[str, ...]
 
 
 class SourceFile(msgspec.Struct, frozen=True):
@@ -69,7 +63,7 @@ def is_current(content: bytes) -> bool:
     return False
 
 
-def file_of(bundle: Bundle, base: SourceFile | None = None) -> Written:
+def file_of(bundle: Bundle, base: SourceFile | None = None) -> Exported:
     """Return the session in `bundle` as an Operator file that starts with `base`, if given.
 
     Shape: the same bundle gives the same bytes.
@@ -83,7 +77,8 @@ def file_of(bundle: Bundle, base: SourceFile | None = None) -> Written:
         if is_rewritten:
             writer = _Writer(bundle, None)
             content = writer.content()
-    return Written(content, (*writer.warnings(), *difference))
+    warnings = (*writer.warnings(), *difference)
+    return Exported(bundle.header.id, FORMAT, content, warnings)
 
 
 class _Writer:
