@@ -23,6 +23,18 @@ _HUGE = re.compile(rb"[:,\[]-?[0-9]{19}")
 _logger = logging.getLogger(__name__)
 
 
+Place = list[str | int]
+"""The path to a value inside JSON data, as keys and indexes."""
+
+
+def put_at(data: dict[str, Any], place: Place, value: str) -> None:
+    """Replace the value at `place` inside `data`."""
+    within: Any = data
+    for key in place[:-1]:
+        within = within[key]
+    within[place[-1]] = value
+
+
 def is_plain(value: object) -> bool:
     """Return whether a message can store `value` as JSON that decodes to an equal value."""
     try:

@@ -126,19 +126,22 @@ def is_too_deep(content: bytes, value: object) -> bool:
         return False
     layer: list[object] = [value] if isinstance(value, dict | list) else []
     for _ in range(LEVELS):
-        layer = [each for holder in layer for each in _containers_in(holder)]
+        layer = [each for holder in layer for _, each in containers_in(holder)]
         if not layer:
             return False
     return True
 
 
-def _containers_in(holder: object) -> list[object]:
-    held = (
-        cast("dict[str, object]", holder).values()
+def containers_in(holder: object) -> Iterator[tuple[object, object]]:
+    """Yield the objects and arrays directly in `holder`, with their keys or positions."""
+    held: Iterable[tuple[object, object]] = (
+        cast("dict[object, object]", holder).items()
         if isinstance(holder, dict)
-        else cast("list[object]", holder)
+        else enumerate(cast("list[object]", holder))
     )
-    return [each for each in held if isinstance(each, dict | list)]
+    for key, each in held:
+        if isinstance(each, dict | list):
+            yield key, cast("object", each)
 
 
 def _read_leniently(content: bytes) -> ReadLine:

@@ -6,13 +6,12 @@ a format spells numbers; this module does not depend on any format.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from typing import Any, cast
 
 import msgspec
 
-from perdure.codecs.lines import LEVELS, is_too_deep
+from perdure.codecs.lines import LEVELS, containers_in, is_too_deep
 from perdure.session.codec import encode
 
 LINE_ENDS = ("\x85", "\u2028", "\u2029")
@@ -58,23 +57,11 @@ def shallow(line: bytes) -> dict[str, object] | None:
         return None
     layer: list[object] = [value]
     for _ in range(LEVELS - 1):
-        layer = [each for holder in layer for _, each in _containers_in(holder)]
+        layer = [each for holder in layer for _, each in containers_in(holder)]
     for holder in layer:
-        for key, each in list(_containers_in(holder)):
+        for key, each in list(containers_in(holder)):
             cast("Any", holder)[key] = encode(each).decode()
     return value
-
-
-def _containers_in(holder: object) -> Iterator[tuple[object, object]]:
-    """Yield the objects and arrays directly in `holder`, with their keys or positions."""
-    held: Iterable[tuple[object, object]] = (
-        cast("dict[object, object]", holder).items()
-        if isinstance(holder, dict)
-        else enumerate(cast("list[object]", holder))
-    )
-    for key, each in held:
-        if isinstance(each, dict | list):
-            yield key, cast("object", each)
 
 
 def _to_plain(value: object, style: Style) -> object:

@@ -54,24 +54,20 @@ class StoredItem(msgspec.Struct, frozen=True):
 
     def item(self, namespace: Namespace) -> Item:
         """Return the item as a copy."""
-        return Item(
-            value=json.loads(self.value),
-            key=self.key,
-            namespace=namespace,
-            created_at=_moment(self.created_at),
-            updated_at=_moment(self.updated_at),
-        )
+        return Item(**self._fields(namespace))
 
     def found(self, namespace: Namespace, score: float | None) -> SearchItem:
         """Return the item as the result of a search."""
-        return SearchItem(
-            value=json.loads(self.value),
-            key=self.key,
-            namespace=namespace,
-            created_at=_moment(self.created_at),
-            updated_at=_moment(self.updated_at),
-            score=score,
-        )
+        return SearchItem(**self._fields(namespace), score=score)
+
+    def _fields(self, namespace: Namespace) -> dict[str, Any]:
+        return {
+            "value": json.loads(self.value),
+            "key": self.key,
+            "namespace": namespace,
+            "created_at": _moment(self.created_at),
+            "updated_at": _moment(self.updated_at),
+        }
 
 
 def item_alias(key: str) -> str:

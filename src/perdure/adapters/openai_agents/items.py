@@ -19,7 +19,7 @@ from typing import Any, Final, Literal, cast
 import msgspec
 
 import perdure
-from perdure.adapters.stored_json import opaque_entry
+from perdure.adapters.stored_json import Place, opaque_entry, put_at
 
 Item = dict[str, Any]
 """One item: the JSON object that the SDK passes."""
@@ -61,9 +61,6 @@ _OUTPUTS: tuple[Item, ...] = (
     {"type": "output_text", "text": "", "annotations": []},
 )
 """The usual content parts of an assistant message, without their text."""
-
-Place = list[str | int]
-"""The path to a value inside an item, as keys and indexes."""
 
 Entry = perdure.Message | perdure.InFlightMessage | perdure.Custom
 
@@ -172,7 +169,7 @@ def filled(parts: ItemParts, contents: Mapping[str, bytes]) -> Item:
         if not place:
             return cast("Item", json.loads(contents[handle]))
         encoded = base64.b64encode(contents[handle]).decode("ascii")
-        _put(item, place, f"data:{mime_type};base64,{encoded}")
+        put_at(item, place, f"data:{mime_type};base64,{encoded}")
     return item
 
 
@@ -377,7 +374,7 @@ def _restored(kept: OpenAIItem, parts: Sequence[_StoredPart]) -> ItemParts:
         if part.handle:
             wanted.append((part.handle, part.mime_type, place))
         else:
-            _put(item, place, part.text)
+            put_at(item, place, part.text)
     return ItemParts(item, tuple(wanted))
 
 
@@ -393,10 +390,3 @@ def _output(usual: Item, text: str) -> Item:
     if "logprobs" in made:
         made["logprobs"] = []
     return made
-
-
-def _put(item: Item, place: Place, value: str) -> None:
-    within: Any = item
-    for key in place[:-1]:
-        within = within[key]
-    within[place[-1]] = value

@@ -19,7 +19,7 @@ from pydantic_ai.conversation_store import ConversationEntry
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
 
 import perdure
-from perdure.adapters.stored_json import opaque_entry
+from perdure.adapters.stored_json import Place, opaque_entry, put_at
 
 CUSTOM_TYPE: Final = "pydantic_ai.message"
 """`Custom.custom_type` of a Pydantic AI message that no perdure message can represent."""
@@ -30,9 +30,6 @@ FORMAT: Final = "pydantic_ai"
 _PICTURES = ("image/", "audio/", "video/", "application/pdf")
 
 Fields = dict[str, Any]
-Place = list[str | int]
-"""The path to a value inside a message, as keys and indexes."""
-
 Item = perdure.Message | perdure.InFlightMessage | perdure.Custom
 _Role = Literal["user", "system", "tool"]
 _Said = tuple[str | perdure.InlineMedia | perdure.ToolResultPart, Place | None]
@@ -96,7 +93,7 @@ def items_of(entry: ConversationEntry) -> list[Item]:
     taken: list[list[Any]] = []
     for number, (_, place) in enumerate(parts):
         if place is not None:
-            _put(kept, place, "")
+            put_at(kept, place, "")
             taken.append([number, *place])
     stored = StoredMessage(entry.id, entry.parent_id, kept, taken)
     return [*items, _item(role, parts, message, stored)]
@@ -139,7 +136,7 @@ def entry_with(found: FoundMessage, contents: Mapping[str, bytes]) -> Conversati
         if not place:
             found = FoundMessage(**json.loads(contents[handle]))
         else:
-            _put(found.message, place, base64.urlsafe_b64encode(contents[handle]).decode("ascii"))
+            put_at(found.message, place, base64.urlsafe_b64encode(contents[handle]).decode("ascii"))
     message = ModelMessagesTypeAdapter.validate_python([found.message])[0]
     return ConversationEntry(id=found.id, parent_id=found.parent, message=message)
 
@@ -297,12 +294,5 @@ def _restored(kept: StoredMessage, parts: list[_Part]) -> FoundMessage:
         if part.handle:
             wanted.append((part.handle, place))
         else:
-            _put(kept.message, place, part.text)
+            put_at(kept.message, place, part.text)
     return FoundMessage(kept.id, kept.parent, kept.message, tuple(wanted))
-
-
-def _put(message: Fields, place: Place, value: str) -> None:
-    within: Any = message
-    for key in place[:-1]:
-        within = within[key]
-    within[place[-1]] = value
