@@ -11,7 +11,8 @@ import errno
 import os
 import secrets
 import stat
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from typing import Annotated, NamedTuple
 
 import msgspec
@@ -58,11 +59,9 @@ def bind_write(call: ToolCall) -> Bound:
     args, tool_name = call.args, call.tool
     data = _encoded(tool_name, str(args["content"]))
     is_appending, makes_parents = args.get("append") is True, args.get("create_dirs") is True
-    with Jail.of(call).plan_place(str(args["path"]), makes_parents=makes_parents) as place:
-        try:
-            found = _read_current(place)
-        except OSError as error:
-            raise _failed(call, error) from None
+    place_of = Jail.of(call).plan_place(str(args["path"]), makes_parents=makes_parents)
+    with place_of as place, _failures(call):
+        found = _read_current(place)
         facts = {**found.facts, "content": content_fact(data)}
         after = found.content + data if is_appending else data
         verb = "appended to" if is_appending else "written to"
@@ -74,11 +73,8 @@ def bind_write(call: ToolCall) -> Bound:
 def bind_edit(call: ToolCall) -> Bound:
     """Return the facts that an approval of an edit covers: file, folder, old and new content."""
     args, tool_name = call.args, call.tool
-    with Jail.of(call).plan_place(str(args["path"])) as place:
-        try:
-            found = _read_current(place)
-        except OSError as error:
-            raise _failed(call, error) from None
+    with Jail.of(call).plan_place(str(args["path"])) as place, _failures(call):
+        found = _read_current(place)
         old, new = str(args["old_text"]), str(args["new_text"])
         data, _ = _edited(tool_name, found, old, new, is_all=args.get("replace_all") is True)
         facts = {**found.facts, "after": content_fact(data)}
@@ -101,17 +97,14 @@ def write_file(
     Write temporary files below ~scratch/; the other file tools can read them there.
     """
     data = _encoded(call.tool, content)
-    with Jail.of(call).place(path, makes_parents=create_dirs) as place:
-        try:
-            before = _before(place)
-            if call.approved is not None:
-                _require_approved(call, _read_current(place))
-            if append and before is not None:
-                _append(call, place, data)
-            else:
-                replace(place, data, before)
-        except OSError as error:
-            raise _failed(call, error) from None
+    with Jail.of(call).place(path, makes_parents=create_dirs) as place, _failures(call):
+        before = _before(place)
+        if call.approved is not None:
+            _require_approved(call, _read_current(place))
+        if append and before is not None:
+            _append(call, place, data)
+        else:
+            replace(place, data, before)
     return f"{len(data)} bytes {'appended' if append and before is not None else 'written'}"
 
 
@@ -130,15 +123,12 @@ def edit_file(
     call: ToolCall,
 ) -> str:
     """Replace a text in a file of the working directory."""
-    with Jail.of(call).place(path) as place:
-        try:
-            before = _before(place)
-            found = _read_current(place)
-            _require_approved(call, found)
-            data, count = _edited(call.tool, found, old_text, new_text, is_all=replace_all)
-            replace(place, data, before)
-        except OSError as error:
-            raise _failed(call, error) from None
+    with Jail.of(call).place(path) as place, _failures(call):
+        before = _before(place)
+        found = _read_current(place)
+        _require_approved(call, found)
+        data, count = _edited(call.tool, found, old_text, new_text, is_all=replace_all)
+        replace(place, data, before)
     return f"replaced {count} time{'s' if count > 1 else ''}"
 
 
@@ -292,8 +282,13 @@ def _encoded(tool_name: str, text: str) -> bytes:
     return data
 
 
-def _failed(call: ToolCall, error: OSError) -> ToolError:
-    if error.errno == errno.EBUSY and call.approved is not None:
-        return ApprovalStale(call.tool)
-    kind = ToolDenied if error.strerror == LINKED else ToolError
-    return kind(call.tool, f"the file cannot be written: {error.strerror}")
+@contextmanager
+def _failures(call: ToolCall) -> Generator[None]:
+    """Convert an OSError of the block to the error that the model gets."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno == errno.EBUSY and call.approved is not None:
+            raise ApprovalStale(call.tool) from None
+        kind = ToolDenied if error.strerror == LINKED else ToolError
+        raise kind(call.tool, f"the file cannot be written: {error.strerror}") from None
