@@ -58,18 +58,11 @@ class UnsupportedSchema(ValueError):
     """The schema cannot be used for a model; the message contains the reason."""
 
 
-def portable(schema: Mapping[str, Any]) -> Schema:
+def portable_within(schema: Mapping[str, Any], left: list[int]) -> Schema:
     """Convert the `schema` of a tool's arguments to JSON Schema that all providers accept.
 
-    Raises: UnsupportedSchema if this is impossible.
-    """
-    return portable_within(schema, [limits().mcp_schema_parts])
-
-
-def portable_within(schema: Mapping[str, Any], left: list[int]) -> Schema:
-    """Return `schema` as `portable` does, and subtract the number of its parts from `left`.
-
-    `left` is a list with one number: how many parts are still allowed.
+    `left` is a list with one number: how many parts are still allowed. The number of the schema's
+    parts is subtracted from it.
     Raises: UnsupportedSchema if the schema cannot be converted or has more parts.
     """
     reader = _Reader(schema, left[0])

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.tools.mcp.schemas import UnsupportedSchema, misfit, portable
+from perdure.bounds.limits import limits
+from perdure.tools.mcp.schemas import Schema, UnsupportedSchema, misfit, portable_within
 
 PERSON = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -29,6 +31,10 @@ PERSON = {
     "required": ["name", "ghost"],
     "$defs": {"Home": {"properties": {"city": {"type": "string", "pattern": "(a+)+$"}}}},
 }
+
+
+def portable(schema: Mapping[str, Any]) -> Schema:
+    return portable_within(schema, [limits().mcp_schema_parts])
 
 
 def obj(**members: Any) -> dict[str, Any]:

@@ -234,11 +234,3 @@ class Linker:
         orphans = (record for waiting in self._waiting.values() for record in waiting)
         self._is_closed = True
         self._orphans = iter(sorted(orphans, key=lambda record: record.line.number))
-
-    def finish(self) -> None:
-        """Place all waiting records, even those whose parents are missing."""
-        while self.place_next():
-            pass
-        self.close()
-        while self.place_next():
-            pass

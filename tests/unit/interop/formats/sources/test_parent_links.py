@@ -21,7 +21,11 @@ class Linking:
         self.placed: list[str | None] = []
         for number, (own, parent) in enumerate(links, 1):
             self.linker.add(Record(Line(number, number, b"x"), {}, own, parent))
-        self.linker.finish()
+        while self.linker.place_next():
+            pass
+        self.linker.close()
+        while self.linker.place_next():
+            pass
 
     def _place(self, record: Record, parent: int | None) -> int:
         self.placed.append(record.id)
