@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from perdure.errors.advice import nearest_name
+from perdure.errors.arguments import is_utf8
 
 MAX_DEPTH = 50
 
@@ -257,7 +258,7 @@ class YamlReader:
             items = [self._own(item, depth + 1) for item in composed.value]
             return YamlNode(line, kind, items=tuple(items))
         text = str(composed.value)
-        if not _is_utf8(text):
+        if not is_utf8(text):
             self._found.append((line, "half of a character pair cannot be written as UTF-8"))
             text = ""
         return YamlNode(line, kind, text)
@@ -269,11 +270,3 @@ class YamlReader:
         ):  # the library places an empty value after the line end
             below = msgspec.structs.replace(below, line=own.line)
         return own, below
-
-
-def _is_utf8(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
