@@ -96,9 +96,14 @@ def _code_of(handler: object) -> CodeType | None:
 def _failure_text(error: BaseException) -> str:
     if isinstance(error, asyncio.CancelledError):
         return "it was cancelled from inside"
+    return f"it raised {error_text(error)}"
+
+
+def error_text(error: BaseException) -> str:
+    """Return the class and the text of any error, even of one that cannot be printed."""
     try:
         text = str(error)
     except Exception:  # noqa: BLE001 - an error that cannot be printed is still one
         text = ""
     name = type(error).__name__
-    return f"it raised {name}: {text}" if text else f"it raised {name}"
+    return f"{name}: {text}" if text else name

@@ -13,7 +13,7 @@ from typing import cast
 
 import msgspec
 
-from perdure.bounds.callbacks import CallbackFailed, run_callback
+from perdure.bounds.callbacks import CallbackFailed, error_text, run_callback
 from perdure.errors import ApprovalStale, PerdureError, ToolDenied, ToolError, ToolLost, ToolTimeout
 from perdure.secrets.mask import log_failure, mask_secrets
 from perdure.session.clock import Clock
@@ -165,12 +165,7 @@ def _messages_of(error: BaseException) -> Iterator[str]:
         for member in cast("ExceptionGroup[Exception]", error).exceptions:
             yield from _messages_of(member)
         return
-    try:
-        text = str(error)
-    except Exception:  # noqa: BLE001 - an error that cannot be printed is still only a result
-        text = ""
-    name = type(error).__name__
-    yield f"{name}: {text}" if text else name
+    yield error_text(error)
 
 
 # ---------------------------------------------------------------- results for the model
