@@ -93,22 +93,18 @@ def _encode(handle: str, contents: Mapping[str, bytes]) -> str:
 def _stored_part(
     part: ToolCallPart | ToolResultPart, contents: dict[str, bytes]
 ) -> ToolCallPart | ToolResultPart:
-    if isinstance(part, ToolResultPart):
-        text, of_text = stored_text(part.text)
-        if not of_text:
-            return part
-        contents.update(of_text)
-        handles = (*part.contents, *of_text)
-        return msgspec.structs.replace(part, text=text, contents=handles)
-    if not any(_MARK in text.lower() for text in _texts(part.args)):
-        return part
     found: dict[str, bytes] = {}
-    args = _rebuilt(part.args, lambda value: _taken_out(value, found), _object_taker(found))
+    stored: ToolCallPart | ToolResultPart = part
+    if isinstance(part, ToolResultPart):
+        text, found = stored_text(part.text)
+        stored = msgspec.structs.replace(part, text=text)
+    elif any(_MARK in text.lower() for text in _texts(part.args)):
+        args = _rebuilt(part.args, lambda value: _taken_out(value, found), _object_taker(found))
+        stored = msgspec.structs.replace(part, args=cast("dict[str, object]", args))
     if not found:
         return part
     contents.update(found)
-    handles = (*part.contents, *found)
-    return msgspec.structs.replace(part, args=cast("dict[str, object]", args), contents=handles)
+    return msgspec.structs.replace(stored, contents=(*part.contents, *found))
 
 
 def _taken_out(text: str, contents: dict[str, bytes]) -> str:
