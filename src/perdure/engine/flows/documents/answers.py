@@ -7,12 +7,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from perdure.engine.flows.files.record import Found
+from perdure.engine.flows.files.runtime_files import replace_file
 from perdure.engine.flows.rules.handoffs import Artifact
 from perdure.session.ids import blob_hash
 from perdure.stores.maintenance.file_lock import hold
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def kept_answer(record: Path, path: str, text: str) -> Found | None:
@@ -41,13 +41,8 @@ def _write(record: Path, path: str, content: bytes) -> None:
         place = os.open(folder, _FOLDER, dir_fd=root)
     finally:
         os.close(root)
-    draft = f".{name}.new"
     try:
         hold(place, record / folder)  # another process may start the same flow now
-        with suppress(FileNotFoundError):
-            os.unlink(draft, dir_fd=place)  # left by a dead process
-        with os.fdopen(os.open(draft, _NEW, 0o644, dir_fd=place), "wb") as file:
-            file.write(content)
-        os.rename(draft, name, src_dir_fd=place, dst_dir_fd=place)
+        replace_file(place, name, f".{name}.new", content, 0o644)
     finally:
         os.close(place)

@@ -20,6 +20,8 @@ from perdure.session.flows.graph import Graph
 from perdure.session.flows.run import IMPROVEMENT_FILE
 from perdure.yaml.writer import yaml_of
 
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
 RECORD_FILE = "record.yaml"
 
 
@@ -61,18 +63,21 @@ class ImprovementFile:
 def _put(folder: Path, name: str, text: str) -> None:
     """Write the whole file `name`. An existing file or link is replaced; links are not followed."""
     draft = f".{name}.{os.getpid()}.{threading.get_ident()}.new"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            with suppress(FileNotFoundError):  # left by a dead process
-                os.unlink(draft, dir_fd=descriptor)
-            opened = os.open(draft, flags, 0o666, dir_fd=descriptor)
-            with os.fdopen(opened, "w", encoding="utf-8") as file:
-                file.write(text)
-            os.replace(draft, name, src_dir_fd=descriptor, dst_dir_fd=descriptor)
+            replace_file(descriptor, name, draft, text.encode(), 0o666)
         finally:
             os.close(descriptor)
     except OSError as error:
         why = error.strerror or type(error).__name__
         raise ConfigError(f"{folder / name} cannot be written: {why}") from error
+
+
+def replace_file(folder: int, name: str, draft: str, content: bytes, mode: int) -> None:
+    """Replace the file `name` in the open folder by a new file, first written as `draft`."""
+    with suppress(FileNotFoundError):  # left by a dead process
+        os.unlink(draft, dir_fd=folder)
+    with os.fdopen(os.open(draft, _NEW, mode, dir_fd=folder), "wb") as file:
+        file.write(content)
+    os.replace(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
