@@ -5,18 +5,17 @@ The functions do not change their arguments. Error messages never show contents.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import cast
+from typing import TypeVar, cast
 
 import msgspec
 
 from perdure.errors.arguments import is_utf8
 from perdure.errors.usage import WrongArgument
 from perdure.session.argument_checks import is_kept
-from perdure.session.media.inline import HANDLE, MAX_MESSAGE_BYTES, MAX_PARTS, SCHEME, InlineMedia
+from perdure.session.media.inline import HANDLE, MAX_MESSAGE_BYTES, MAX_PARTS, InlineMedia
 from perdure.session.messages import (
     InFlightMessage,
     MediaPart,
@@ -25,6 +24,8 @@ from perdure.session.messages import (
     ToolResultPart,
     UnknownPart,
 )
+
+PartT = TypeVar("PartT", bound=Part)
 
 _DATA_URL = re.compile(r"data:[^,]{0,200};base64,", re.IGNORECASE)
 _object = msgspec.json.Decoder()
@@ -53,8 +54,7 @@ def settled_message(message: InFlightMessage) -> tuple[Message, tuple[bytes, ...
         raise ValueError(f"a message holds at most {MAX_PARTS} media, not {len(inline)}")
     if sum(len(part.content) for part in inline) > MAX_MESSAGE_BYTES:
         raise ValueError(f"the media of a message have at most {MAX_MESSAGE_BYTES} bytes")
-    contents = dict.fromkeys(part.content for part in inline)
-    parts = tuple(media_part(p) if isinstance(p, InlineMedia) else p for p in message.parts)
+    parts, contents = stored_media(message.parts)
     durable = Message(
         message.role,
         parts,
@@ -62,13 +62,21 @@ def settled_message(message: InFlightMessage) -> tuple[Message, tuple[bytes, ...
         said_at=message.said_at,
         foreign=message.foreign,
     )
-    return durable, tuple(contents)
+    return durable, contents
+
+
+def stored_media(
+    parts: Sequence[PartT | InlineMedia],
+) -> tuple[tuple[PartT | MediaPart, ...], tuple[bytes, ...]]:
+    """Return `parts` with the handles of inline media, and the bytes of these, each once."""
+    contents = dict.fromkeys(part.content for part in parts if isinstance(part, InlineMedia))
+    stored = (media_part(part) if isinstance(part, InlineMedia) else part for part in parts)
+    return tuple(stored), tuple(contents)
 
 
 def media_part(inline: InlineMedia) -> MediaPart:
     """Return the part that a log can store for `inline`: a handle instead of the bytes."""
-    handle = f"{SCHEME}sha256-{hashlib.sha256(inline.content).hexdigest()}"
-    return MediaPart(inline.mime_type, handle, len(inline.content), inline.name)
+    return MediaPart(inline.mime_type, inline.handle, len(inline.content), inline.name)
 
 
 def settled_data(value: object, name: str = "data") -> Settled:

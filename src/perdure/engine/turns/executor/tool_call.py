@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import msgspec
@@ -19,10 +19,10 @@ from perdure.errors import EntryNotFound, UnknownTool
 from perdure.models.stream import malformed_arguments
 from perdure.secrets.vault import Taint, Vault
 from perdure.session.ids import blob_hash
-from perdure.session.media.inline import SCHEME, InlineMedia
+from perdure.session.media.inline import SCHEME
 from perdure.session.media_storage.embedded_base64 import restore_args, stored_text
-from perdure.session.media_storage.handles import media_part
-from perdure.session.messages import MediaPart, ToolCallPart
+from perdure.session.media_storage.handles import stored_media
+from perdure.session.messages import ToolCallPart
 from perdure.tools.approval import Bound
 from perdure.tools.bound_facts import bound_of, require_unchanged
 from perdure.tools.execution import ToolRun, failed_run, run_tool
@@ -123,7 +123,7 @@ def _if_unchanged(spec: ToolSpec, approved: str, args_hash: str, agent: str) -> 
 def _tool_result(run: ToolRun) -> ToolReturned:
     """Return `run` as an input of the turn machine; if its text is cut, the full text is stored."""
     text, whole = run.output.text, None
-    media, contents = _store_media(run.output.media)
+    media, contents = stored_media(run.output.media)
     text, embedded = stored_text(text)
     error, of_error = (None, {}) if run.error is None else stored_text(run.error)
     contents = (*contents, *{**embedded, **of_error}.values())
@@ -144,12 +144,3 @@ def _tool_result(run: ToolRun) -> ToolReturned:
         contents=contents,
         delegated=run.output.delegated,
     )
-
-
-def _store_media(
-    media: Sequence[MediaPart | InlineMedia],
-) -> tuple[tuple[MediaPart, ...], tuple[bytes, ...]]:
-    """Return `media` with handles, and the contents to store under these handles, each once."""
-    contents = dict.fromkeys(part.content for part in media if isinstance(part, InlineMedia))
-    parts = (media_part(part) if isinstance(part, InlineMedia) else part for part in media)
-    return tuple(parts), tuple(contents)
