@@ -26,25 +26,18 @@ _FIRST = 256
 """Number of entries that `tree_since` reads first; it reads more if they do not suffice."""
 
 
-class TreeReader:
-    """Reads the tree of one session."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-
-    async def tree(self, last: int) -> Tree:
-        """Return the newest `last` entries of all branches."""
-        session = self._session
-        entries = await session.tree_entries(last + 1)
-        labels, pins = await session.labels(), await session.pins()
-        shown = entries[-last:]
-        branch = _branch_of(shown, session.leaf)
-        rows: list[TreeRow] = []
-        for n, entry in enumerate(shown):
-            rows.append(_row(entry, labels, pins, branch))
-            if n % _AT_ONCE == 0:
-                await asyncio.sleep(0)  # others are served meanwhile
-        return Tree(leaf=session.leaf, items=rows, has_more=len(entries) > last)
+async def read_tree(session: Session, last: int) -> Tree:
+    """Return the newest `last` entries of all branches."""
+    entries = await session.tree_entries(last + 1)
+    labels, pins = await session.labels(), await session.pins()
+    shown = entries[-last:]
+    branch = _branch_of(shown, session.leaf)
+    rows: list[TreeRow] = []
+    for n, entry in enumerate(shown):
+        rows.append(_row(entry, labels, pins, branch))
+        if n % _AT_ONCE == 0:
+            await asyncio.sleep(0)  # others are served meanwhile
+    return Tree(leaf=session.leaf, items=rows, has_more=len(entries) > last)
 
 
 async def tree_since(session: Session, shown: Sequence[Entry]) -> list[Entry]:

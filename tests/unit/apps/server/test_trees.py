@@ -9,14 +9,14 @@ import pytest
 
 import perdure
 from perdure.apps.server import trees
-from perdure.apps.server.trees import TreeReader, tree_since
+from perdure.apps.server.trees import read_tree, tree_since
 
 
 async def test_text_of_a_tree_row_is_one_short_line() -> None:
     async with perdure.open("memory:") as store:
         session = await store.create()
         await session.append(perdure.user("first\nsecond\u202e\x1b[31m " + "x" * 5_000))
-        (row,) = (await TreeReader(session).tree(10)).items
+        (row,) = (await read_tree(session, 10)).items
         assert len(row.text) <= 200
         assert not {"\n", "\x1b", "\u202e"} & set(row.text)
         assert (row.role, row.kind, row.is_on_branch) == ("user", "message", True)

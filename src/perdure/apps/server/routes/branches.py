@@ -13,7 +13,7 @@ from perdure.apps.server.problems import Problem
 from perdure.apps.server.routes.parameters import SessionId, TheCaller, TheConversations
 from perdure.apps.server.routes.sessions import shown
 from perdure.apps.server.tool_states import call_states
-from perdure.apps.server.trees import TreeReader
+from perdure.apps.server.trees import read_tree
 from perdure.apps.server.values import (
     Difference,
     EntryView,
@@ -36,7 +36,7 @@ async def show_tree(
     last: Annotated[int, QueryParameter(ge=1, le=100_000)] = 2_000,
 ) -> Tree:
     """Show the newest entries of all branches, in log order."""
-    return await TreeReader(await caller.session(session_id)).tree(last)
+    return await read_tree(await caller.session(session_id), last)
 
 
 @get("/sessions/{session_id:str}/diff")
