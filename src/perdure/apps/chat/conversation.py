@@ -74,7 +74,7 @@ class Conversation:
         self.answering = answering
         self.chat: Chat | None = None
         self.attached: list[Attached] = []
-        self._display = display
+        self.display = display
         self._cwd = cwd
         self.failure: PerdureError | None = None
         self._unsent: list[CustomMessage] = []
@@ -89,15 +89,10 @@ class Conversation:
             return Path(self.chat.workspace.working_dir)
         return (self._cwd or Path()).absolute()
 
-    @property
-    def display(self) -> Display:
-        """The display that shows this conversation."""
-        return self._display
-
     def remark(self, *lines: str) -> None:
         """Print lines that are not part of the conversation."""
         for line in lines:
-            self._display.teller.remark(line)
+            self.display.teller.remark(line)
 
     # ------------------------------------------------------------ sessions
 
@@ -108,12 +103,12 @@ class Conversation:
     async def begin_anew(self) -> None:
         """Begin a new session with the next message."""
         self.chat = None
-        await self._display.show_session(None)
+        await self.display.show_session(None)
 
     async def go_on(self, resumed: Resumed) -> None:
         """Continue in the session `resumed`; finish its interrupted turn first."""
         chat = self.chat = resumed.chat
-        await self._display.show_session(chat)
+        await self.display.show_session(chat)
         if resumed.turn is not None:
             self.remark(await resuming_remark(chat, self.answering.requested_model))
             pending = await pending_questions(chat)
@@ -209,7 +204,7 @@ class Conversation:
             if self._unsent:
                 await chat.session.append_many(self._unsent)
                 self._unsent.clear()
-            await tell_begun(chat, self._display.teller)
+            await tell_begun(chat, self.display.teller)
             if told := unread_instructions(self.folder, text):
                 self.remark(told)
         if told := pasted_remark(text, chat):
@@ -270,19 +265,19 @@ class Conversation:
     async def _perform(
         self, chat: Chat, turn: Turn, after: int = -1, pending: Sequence[Asked] = ()
     ) -> None:
-        await self._display.begin_turn(chat)
+        await self.display.begin_turn(chat)
         try:
             await show_turn(
                 self.answering.store,
                 chat,
                 turn,
-                self._display.teller,
+                self.display.teller,
                 after=after,
                 pending=pending,
-                ask=self._display.ask,
+                ask=self.display.ask,
             )
         finally:
-            await self._display.end_turn(chat)
+            await self.display.end_turn(chat)
 
     async def whole_question(self, asked: Asked) -> list[str]:
         """Return all lines of the open question `asked`, with the arguments and diff in full."""
