@@ -22,6 +22,14 @@ TAB_CELLS = 8
 """Width of a tab, as in terminals, so that a tab is visibly deeper than four spaces."""
 
 
+class TextMessage(Message):
+    """A message about `text`."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text = text
+
+
 class Composer(TextArea):
     """The field in which the user writes. Enter sends; Ctrl-J or Alt-Enter begins a new line."""
 
@@ -30,19 +38,11 @@ class Composer(TextArea):
         Binding("ctrl+j", "newline", "New line"),
     ]
 
-    class Submitted(Message):
+    class Submitted(TextMessage):
         """The user sent `text`."""
 
-        def __init__(self, text: str) -> None:
-            super().__init__()
-            self.text = text
-
-    class PastedLong(Message):
+    class PastedLong(TextMessage):
         """The user pasted a text that is too long to edit."""
-
-        def __init__(self, text: str) -> None:
-            super().__init__()
-            self.text = text
 
     def __init__(self, move: Callable[[str], bool]) -> None:
         """`move` performs ``up``, ``down`` or ``accept`` in the list of offers.

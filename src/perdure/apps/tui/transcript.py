@@ -8,7 +8,6 @@ from typing import ClassVar
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
-from textual.message import Message
 from textual.widget import Widget
 
 from perdure.apps.tui.blocks import (
@@ -20,6 +19,7 @@ from perdure.apps.tui.blocks import (
     ThoughtBlock,
     block_of,
 )
+from perdure.apps.tui.composer import TextMessage
 from perdure.apps.tui.items import Answer, Item, ItemFold, Remark
 from perdure.client.session import Session
 from perdure.events.projection import events_of
@@ -29,8 +29,7 @@ from perdure.session.entries import Entry
 from perdure.session.ids import EntryId
 from perdure.session.kinds import Compaction
 from perdure.session.ledger import ToolFinished
-from perdure.session.messages import Message as StoredMessage
-from perdure.session.messages import ToolCallPart, ToolResultPart
+from perdure.session.messages import Message, ToolCallPart, ToolResultPart
 from perdure.session.notes import CompactionUndone
 
 PAGE = 60
@@ -53,12 +52,8 @@ class Transcript(VerticalScroll, can_focus=True):
         Binding("home", "earlier", "Earlier", show=False),
     ]
 
-    class Typed(Message):
+    class Typed(TextMessage):
         """The user typed or pasted `text` in the transcript instead of in the text field."""
-
-        def __init__(self, text: str) -> None:
-            super().__init__()
-            self.text = text
 
     def __init__(self) -> None:
         super().__init__(id="transcript")
@@ -228,7 +223,7 @@ async def _page(session: Session, leaf: EntryId | None = None) -> list[Entry]:
 def _calls_in(entry: Entry) -> tuple[set[str], set[str]]:
     """Return the ids of the calls and of the results in `entry`."""
     body = readable(entry)
-    parts = body.parts if isinstance(body, StoredMessage) else ()
+    parts = body.parts if isinstance(body, Message) else ()
     called = {part.id for part in parts if isinstance(part, ToolCallPart)}
     return called, {part.call_id for part in parts if isinstance(part, ToolResultPart)}
 
