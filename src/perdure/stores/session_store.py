@@ -12,18 +12,21 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from perdure.errors import SessionNotFound
+from perdure.session.entries import Entry, NewEntry
 from perdure.session.ids import StreamId
 from perdure.session.search.values import Hit, SearchQuery
 from perdure.stores.maintenance.protocol import SOME_COMMITS, VacuumReport
 from perdure.stores.marks import Marks
 from perdure.stores.protocol import (
     Capabilities,
+    Commit,
     LogReader,
     LogWriter,
     NamespaceReader,
     OnProgress,
     StoreInfo,
     Verification,
+    Write,
 )
 from perdure.stores.retention.backups import Backup
 from perdure.stores.retention.erase import Certificate, EraseRequest
@@ -318,3 +321,22 @@ async def is_erased(store: SessionStore, stream: StreamId) -> bool:
         return False
     sessions = (each for done in await store.retention.erasures() for each in done.sessions)
     return any(each.is_whole and each.session == stream for each in sessions)
+
+
+async def append_to(
+    store: LogWriter,
+    stream: StreamId,
+    *entries: NewEntry,
+    at: int,
+    expected_head: int | None = None,
+    key: str | None = None,
+    blobs: tuple[bytes, ...] = (),
+) -> tuple[Entry, ...]:
+    """Append `entries` to one stream in one commit; return them as stored.
+
+    `key` is the idempotency key of the commit. Units: `at` is Unix milliseconds. Raises: the errors
+    of ``LogWriter.commit``.
+    """
+    write = Write(stream=stream, entries=entries, expected_head=expected_head)
+    commit = Commit(writes=(write,), at=at, idempotency_key=key, blobs=blobs)
+    return (await store.commit(commit)).entries[0]

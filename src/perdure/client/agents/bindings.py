@@ -39,19 +39,12 @@ from perdure.session.notes import (
     in_workspace,
 )
 from perdure.stores.protocol import Commit, StreamState, Write
+from perdure.stores.session_store import append_to
 from perdure.tools.permissions import narrower
 from perdure.tools.registry import ToolRegistry
 
 _WIDENED = ("permissions", "tools", "mcp_servers", "max_agents", "max_depth")
 """The fields that `Bindings.grant` copies from the given agent."""
-
-
-class _Planned(msgspec.Struct, frozen=True):
-    """An MCP server in a snapshot that does not contain the server's tools yet."""
-
-    name: str
-    tools: tuple[str, ...] = ()
-    is_planned: bool = True
 
 
 class Bindings:
@@ -132,9 +125,9 @@ class Bindings:
     def _planned(self, agent: Agent) -> dict[str, object]:
         """Return a snapshot of `agent` which states that its MCP servers are not connected yet."""
         names = self._host.servers.names_of(agent)
-        servers = [_Planned(name) for name in names]
+        servers = [{"name": name, "tools": [], "is_planned": True} for name in names]
         snapshot = agent.snapshot()
-        return {**snapshot, "mcp_servers": msgspec.to_builtins(servers)} if servers else snapshot
+        return {**snapshot, "mcp_servers": servers} if servers else snapshot
 
     async def in_force(
         self, session: StreamId, given: Agent | None, workspace: Workspace | None
@@ -277,11 +270,9 @@ class Bindings:
         head: int,
         cwd: SessionInfoChanged | None = None,
     ) -> None:
-        bodies = (body,) if cwd is None else (body, cwd)
-        write = Write(
-            stream=session, entries=tuple(new_side(each) for each in bodies), expected_head=head
-        )
-        await self._store.commit(Commit(writes=(write,), at=self._clock.now_ms()))
+        entries = map(new_side, (body,) if cwd is None else (body, cwd))
+        at = self._clock.now_ms()
+        await append_to(self._store, session, *entries, at=at, expected_head=head)
 
 
 def _planned_servers(bound: Binding) -> list[dict[str, object]]:

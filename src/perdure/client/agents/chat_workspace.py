@@ -23,7 +23,8 @@ from perdure.errors import HeadConflict, WrongArgument
 from perdure.session.codec import new_side
 from perdure.session.notes import WorkspaceChanged
 from perdure.stores.access.lease_term import is_running
-from perdure.stores.protocol import Commit, Lease, Write
+from perdure.stores.protocol import Lease
+from perdure.stores.session_store import append_to
 
 Staged = Callable[[Workspace, str | None], SessionTurns]
 """Returns the object that runs turns in the given workspace, with the given instructions."""
@@ -101,20 +102,17 @@ class ChatWorkspace:
                 self._adopt()
                 self._unrecorded.clear()
                 return
-            write = Write(
-                stream=environment.stream, entries=(new_side(change),), expected_head=state.head
-            )
-            commit = Commit(writes=(write,), at=environment.clock.now_ms())
+            store, at, head = environment.store, environment.clock.now_ms(), state.head
             try:
-                done = await environment.store.commit(commit)
+                done = await append_to(
+                    store, environment.stream, new_side(change), at=at, expected_head=head
+                )
             except HeadConflict:
                 continue
             self._adopt()
-            self._seen = done.entries[0][-1].seq
-            self._kept, self._prompt = (
-                self._current_workspace(),
-                self._prompt_in(self._current_workspace()),
-            )
+            self._seen = done[-1].seq
+            place = self._current_workspace()
+            self._kept, self._prompt = place, self._prompt_in(place)
             self._unrecorded.clear()
 
     async def follow(self, head: int) -> None:

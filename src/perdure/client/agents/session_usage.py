@@ -19,7 +19,8 @@ from perdure.session.info import SessionInfo, can_end_as_idle
 from perdure.session.ledger import Spending, TurnRequested
 from perdure.session.notes import Answer, GrantRevoked, Question, SessionEnded, SideBody
 from perdure.stores.access.lazy_modules import Later
-from perdure.stores.protocol import Commit, StreamState, Write
+from perdure.stores.protocol import StreamState
+from perdure.stores.session_store import append_to
 
 if TYPE_CHECKING:
     from perdure.client.conversation import abandonment
@@ -81,9 +82,8 @@ async def revoke(store: Store, session: str, grant: str | None = None) -> Entry:
     Raises: SessionNotFound.
     """
     stream = (await store.backend.state(StreamId(session))).header.id
-    write = Write(stream=stream, entries=(new_side(GrantRevoked(grant)),))
-    commit = Commit(writes=(write,), at=store.outside.clock.now_ms())
-    return (await store.backend.commit(commit)).entries[0][0]
+    at = store.outside.clock.now_ms()
+    return (await append_to(store.backend, stream, new_side(GrantRevoked(grant)), at=at))[0]
 
 
 async def end_if_idle(store: Store, state: StreamState, timeout_s: float | None) -> bool:
@@ -105,8 +105,7 @@ async def end_if_idle(store: Store, state: StreamState, timeout_s: float | None)
         end = new_side(SessionEnded(by="idle"), at=at)
         log = store.backend
         entries = await episodes.with_episode(log, info.id, state.head, (end,), at, info=info)
-        write = Write(stream=info.id, entries=entries, expected_head=state.head)
-        await store.backend.commit(Commit(writes=(write,), at=at))
+        await append_to(log, info.id, *entries, at=at, expected_head=state.head)
     except HeadConflict:  # the session is not idle
         return False
     return True
@@ -166,7 +165,9 @@ async def note_when(
         state = await store.state(stream)
         if (state.open_turn is not None) != is_open:
             return None
-        write = Write(stream=stream, entries=(new_side(body),), expected_head=state.head)
-        commit = Commit(writes=(write,), at=environment.clock.now_ms(), blobs=contents)
+        at, head = environment.clock.now_ms(), state.head
         with suppress(HeadConflict):
-            return (await store.commit(commit)).entries[0][0]
+            appended = await append_to(
+                store, stream, new_side(body), at=at, expected_head=head, blobs=contents
+            )
+            return appended[0]

@@ -52,7 +52,7 @@ from perdure.session.ids import StreamId, entry_place
 from perdure.session.info import StreamHeader
 from perdure.session.ledger import TurnRequested
 from perdure.session.messages import user
-from perdure.stores.protocol import Commit, Write
+from perdure.stores.session_store import append_to
 
 LOOK_S = 1.0
 """How often the scheduler looks for messages that are due."""
@@ -220,12 +220,10 @@ class Scheduler:
         if found:
             waiting = await scheduled_in(self._store)
             return await self._has_planned(stream, [m for m in waiting if m.id == found[0].id])
-        body = new_side(TurnRequested(user(each.message), due_at))
-        write = Write(stream=stream, entries=(body,), expected_head=state.head)
-        try:
-            await self._store.commit(Commit(writes=(write,), at=self._outside.clock.now_ms()))
-        except HeadConflict:  # another process planned it
-            return True
+        new = new_side(TurnRequested(user(each.message), due_at))
+        with suppress(HeadConflict):  # another process planned it
+            now = self._outside.clock.now_ms()
+            await append_to(self._store, stream, new, at=now, expected_head=state.head)
         return True
 
     async def _send(self, message: ScheduledMessage) -> None:

@@ -70,7 +70,7 @@ from perdure.session.ledger import InterruptPolicy
 from perdure.session.messages import MESSAGE, user
 from perdure.session.notes import AgentBound, SessionStarted
 from perdure.stores.protocol import Commit, Write
-from perdure.stores.session_store import SessionStore
+from perdure.stores.session_store import SessionStore, append_to
 
 Setup = tuple[str, RoleConfiguration | None]
 """The workspace folder and the configuration of a role.
@@ -415,8 +415,7 @@ async def binding_of_role(
     agent = local_agent(await equipped(place, None), snapshot)
     told = await prompt(agent.system_prompt(place))
     bound = AgentBound(agent.snapshot(), msgspec.to_builtins(place), told)
-    write = Write(stream=session, entries=(new_side(bound),))
-    await store.commit(Commit(writes=(write,), at=at))
+    await append_to(store, session, new_side(bound), at=at)
     return agent, place, told
 
 

@@ -14,8 +14,7 @@ from perdure.session.codec import body_of, new_side
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId
 from perdure.session.notes import ALLOW_FLOW, PROGRAM, Answer, Question, QuestionWithdrawn
-from perdure.stores.protocol import Commit, Write
-from perdure.stores.session_store import SessionStore
+from perdure.stores.session_store import SessionStore, append_to
 
 _BLANK = "the answer is a text that is not blank"
 _WITHDRAWN = "the program that asked it has withdrawn it"
@@ -70,8 +69,7 @@ async def answer_question(
                 return await granting.allow_for_flow(
                     store, clock, flow, asked, new, by=answer.by, expected_head=head
                 )
-            write = Write(stream=asking.stream, entries=(new,), expected_head=head)
-            return (await store.commit(Commit(writes=(write,), at=at))).entries[0][0]
+            return (await append_to(store, asking.stream, new, at=at, expected_head=head))[0]
         except HeadConflict:
             continue
 

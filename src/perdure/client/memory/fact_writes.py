@@ -41,7 +41,7 @@ from perdure.session.memory.kinds import (
     memory_stream,
 )
 from perdure.stores.protocol import Commit, StreamState, Write
-from perdure.stores.session_store import SessionStore
+from perdure.stores.session_store import SessionStore, append_to
 
 
 class NewFact(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,11 +89,12 @@ async def remember(
     body, sources = await _remembered(store, new, agent)
     subject = subject if subject is not None else _subject_of(sources)
     stream = await require_stream(store, outside, subject)
-    write = Write(stream=stream, entries=(new_side(body),), expected_head=expected_head)
-    commit = Commit(writes=(write,), at=outside.clock.now_ms(), idempotency_key=key)
-    fact = (await store.commit(commit)).entries[0][0].id
-    await require_alive(store, outside, fact, body.sources)
-    return await find_fact(store, fact)
+    at = outside.clock.now_ms()
+    (entry,) = await append_to(
+        store, stream, new_side(body), at=at, expected_head=expected_head, key=key
+    )
+    await require_alive(store, outside, entry.id, body.sources)
+    return await find_fact(store, entry.id)
 
 
 async def remember_once(
@@ -123,7 +124,8 @@ async def remember_once(
                 if known is not None:
                     await _add_sources(store, outside, _KnownFact(known, state), new)
                     if key is not None:
-                        await store.commit(_keyed(stream, _named_again(known.id), outside, key))
+                        again, at = _named_again(known.id), outside.clock.now_ms()
+                        await append_to(store, stream, again, at=at, key=key)
                     return await find_fact(store, known.id)
                 return await remember(
                     store,
@@ -168,13 +170,13 @@ async def _fact_under(
     named = (each.about for each in notes if each.kind == FactsReceived.kind)
     again = [_named_again(fact) for fact in dict.fromkeys(named) if fact is not None]
     for entry in (new_side(body), *again):
-        write = Write(stream=stream, entries=(entry,), expected_head=_NO_HEAD)
         with suppress(IdempotencyMismatch):
             try:
-                done = await store.commit(Commit(writes=(write,), at=0, idempotency_key=key))
+                (first,) = await append_to(
+                    store, stream, entry, at=0, expected_head=_NO_HEAD, key=key
+                )
             except HeadConflict:
                 return None
-            first = done.entries[0][0]
             known = _facts_of(notes).get(first.about) if first.about is not None else None
             if known is None or any(_is_same(each.body, body) for each in known.versions):
                 return first.about or first.id
@@ -184,11 +186,6 @@ async def _fact_under(
 def _named_again(fact: EntryId) -> NewEntry:
     """Return an entry to store the idempotency key of a call that found `fact` already stored."""
     return new_side(FactsReceived(0), fact)
-
-
-def _keyed(stream: StreamId, entry: NewEntry, outside: Outside, key: str) -> Commit:
-    write = Write(stream=stream, entries=(entry,))
-    return Commit(writes=(write,), at=outside.clock.now_ms(), idempotency_key=key)
 
 
 def _repeated_fact(notes: Sequence[Entry], body: FactRemembered) -> StoredFact | None:
@@ -269,7 +266,7 @@ async def _commit_correction(
     search for an earlier commit with the idempotency key `key` also tries the sources of earlier
     versions.
     """
-    versions = known.stored.versions
+    stream, head, versions = known.state.header.id, known.state.head, known.stored.versions
     newest, mismatch = versions[-1], None
     earlier = (each.body.sources for each in reversed(versions))
     for sources in (given,) if given else dict.fromkeys((newest.sources, *earlier)):
@@ -281,14 +278,9 @@ async def _commit_correction(
             valid_from=new.valid_from,
             valid_to=new.valid_to,
         )
-        write = Write(
-            stream=known.state.header.id,
-            entries=(new_side(body, known.stored.id),),
-            expected_head=known.state.head,
-        )
-        commit = Commit(writes=(write,), at=outside.clock.now_ms(), idempotency_key=key)
+        new_version, at = new_side(body, known.stored.id), outside.clock.now_ms()
         try:
-            await store.commit(commit)
+            await append_to(store, stream, new_version, at=at, expected_head=head, key=key)
         except IdempotencyMismatch as error:
             mismatch = mismatch or error
         else:

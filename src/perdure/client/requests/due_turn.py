@@ -14,7 +14,7 @@ from perdure.engine.turns.state import TurnState
 from perdure.errors import IdempotencyMismatch, LeaseHeld, RequestAnswered, TurnOpen
 from perdure.session.codec import new_side
 from perdure.session.ledger import TurnRequested
-from perdure.stores.protocol import Commit, Write
+from perdure.stores.session_store import append_to
 
 BUSY_S = 0.5
 """Pause between two attempts to begin a due turn while its session has another turn."""
@@ -39,12 +39,11 @@ async def store_request(
     has in its session. `place` is the idempotency key of the commit, for a message without a key.
     Raises: IdempotencyMismatch if another message used `key`.
     """
-    write = Write(stream=environment.stream, entries=(new_side(request),))
-    at = environment.clock.now_ms()
-    stored = place if key is None else f"send:{environment.stream}/{key}"
-    commit = Commit(writes=(write,), at=at, idempotency_key=stored, blobs=contents)
+    store, stream, at = environment.store, environment.stream, environment.clock.now_ms()
+    stored = place if key is None else f"send:{stream}/{key}"
     try:
-        return (await environment.store.commit(commit)).entries[0][0].seq
+        new = new_side(request)
+        return (await append_to(store, stream, new, at=at, key=stored, blobs=contents))[0].seq
     except IdempotencyMismatch as error:
         raise error if key is None else IdempotencyMismatch(key) from None
 

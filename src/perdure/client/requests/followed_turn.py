@@ -15,7 +15,7 @@ from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, entry_id
 from perdure.session.info import erasure_in
 from perdure.session.ledger import TurnFinished, TurnRefused, TurnStarted, TurnStopRequested
-from perdure.stores.protocol import Commit, Write
+from perdure.stores.session_store import append_to
 from perdure.stores.wakeups import change
 
 
@@ -87,9 +87,8 @@ class FollowedTurn:
         """Ask the process that runs the turn to end it; reject the request if no turn has begun."""
         environment = self._environment
         body = new_side(TurnStopRequested(self._signals.stopping.is_cancel), self.about)
-        write = Write(stream=environment.stream, entries=(body,))
         at = environment.clock.now_ms()
-        await environment.store.commit(Commit(writes=(write,), at=at))
+        await append_to(environment.store, environment.stream, body, at=at)
         if self.request is not None and not self._signals.begun.done():
             with suppress(LeaseHeld, LeaseLost):  # a process has it: it stops the turn
                 await refuse_request(environment.claim, self.request, *STOPPED)

@@ -8,11 +8,9 @@ from datetime import datetime
 from perdure.bounds.limits import require_within
 from perdure.bounds.short_repr import ShortRepr
 from perdure.client.clock import Outside
+from perdure.client.conversation.abandonment import claim_of
 from perdure.client.conversation.authority import authority_of
 from perdure.client.conversation.role_sessions import require_no_role
-from perdure.client.processes import is_gone, this_process
-from perdure.engine.turns.environment import LEASE_TTL_MS
-from perdure.engine.turns.lease import Claim
 from perdure.engine.turns.requests import STOPPED, refuse_request, requested_stop
 from perdure.errors import Erased, LeaseHeld, LeaseLost, SessionNotFound, WrongArgument
 from perdure.session.argument_checks import takes_all_declared
@@ -21,8 +19,7 @@ from perdure.session.codec import body_of, new_side
 from perdure.session.ids import EntryId, StreamId, entry_place
 from perdure.session.ledger import TurnRequested, TurnStopRequested
 from perdure.session.messages import Message, user
-from perdure.stores.protocol import Commit, Write
-from perdure.stores.session_store import SessionStore
+from perdure.stores.session_store import SessionStore, append_to
 
 
 class ScheduledMessage(ShortRepr, frozen=True):
@@ -101,9 +98,9 @@ class Schedule:
                 argument="session",
             )
         message = user(text)
-        write = Write(stream=stream, entries=(new_side(TurnRequested(message, due_at)),))
-        committed = await self._store.commit(Commit(writes=(write,), at=clock.now_ms()))
-        return ScheduledMessage(committed.entries[0][0].id, stream, due_at, message)
+        new = new_side(TurnRequested(message, due_at))
+        (entry,) = await append_to(self._store, stream, new, at=clock.now_ms())
+        return ScheduledMessage(entry.id, stream, due_at, message)
 
     async def cancel(self, message: str) -> None:
         """Cancel the scheduled message with the id `message`, so that it is never sent.
@@ -119,10 +116,9 @@ class Schedule:
             )
         stream, seq = entry_place(EntryId(message))
         clock = self._outside.clock
-        body = new_side(TurnStopRequested(), EntryId(message))
-        write = Write(stream=stream, entries=(body,))
-        await self._store.commit(Commit(writes=(write,), at=clock.now_ms()))
-        claim = Claim(self._store, stream, clock, this_process(), LEASE_TTL_MS, is_gone)
+        new = new_side(TurnStopRequested(), EntryId(message))
+        await append_to(self._store, stream, new, at=clock.now_ms())
+        claim = claim_of(self._store, clock, stream)
         with suppress(LeaseHeld, LeaseLost):  # a process that begins it sees that it was stopped
             await refuse_request(claim, seq, *STOPPED)
 
