@@ -18,6 +18,7 @@ from perdure.secrets.mask import mask_secrets
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.messages import Usage
 from perdure.session.printable import reveal
+from perdure.stores.access.cancellation import cancel_all
 
 _log = logging.getLogger(__name__)
 
@@ -51,10 +52,7 @@ class QuestionCalls:
 
     async def aclose(self) -> None:
         """Cancel the calls that still run, except a call that closes its own runtime."""
-        running = tuple(self._running - {asyncio.current_task()})
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        await cancel_all(self._running - {asyncio.current_task()})
 
     async def _called(self, session: StreamId, question: EntryId, on_question: OnQuestion) -> None:
         open_now = await self._store.backend.open_questions(session)

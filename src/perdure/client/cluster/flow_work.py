@@ -50,6 +50,7 @@ from perdure.session.flows.kinds import FlowRequestClosed, FlowRequested
 from perdure.session.flows.run import FlowState
 from perdure.session.ids import StreamId
 from perdure.session.notes import SideBody
+from perdure.stores.access.cancellation import cancel_all
 from perdure.stores.cluster.protocol import Work
 from perdure.stores.session_store import SessionStore
 
@@ -130,10 +131,7 @@ class FlowWork:
     async def suspend(self) -> None:
         """Suspend all flows at once, so that other workers continue them."""
         self._is_suspended = True
-        watching = tuple(self._watching.values())
-        for task in (*watching, *self._runs):
-            task.cancel()
-        await asyncio.gather(*watching, *self._runs, return_exceptions=True)
+        await cancel_all((*self._watching.values(), *self._runs))
         with suppress(StoreError):
             await self._waker.close()
 

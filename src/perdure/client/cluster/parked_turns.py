@@ -17,6 +17,7 @@ from perdure.client.cluster.runner import priority_of, queue_open_turn, queue_wo
 from perdure.errors import SessionNotFound, StoreError
 from perdure.session.clock import Clock
 from perdure.session.ids import StreamId
+from perdure.stores.access.cancellation import cancel_all
 from perdure.stores.cluster.protocol import Work
 from perdure.stores.session_store import SessionStore
 
@@ -43,10 +44,7 @@ class ParkedTurns:
 
     async def aclose(self) -> None:
         """Stop watching all parked turns."""
-        watching = tuple(self._watching.values())
-        for task in watching:
-            task.cancel()
-        await asyncio.gather(*watching, return_exceptions=True)
+        await cancel_all(self._watching.values())
 
     def _watch(self, stream: StreamId, behind: Work | None) -> None:
         key = (stream, behind)
@@ -86,9 +84,7 @@ async def first_change(sources: list[AsyncIterator[None]]) -> None:
     try:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for each in waits:
-            each.cancel()
-        await asyncio.gather(*waits, return_exceptions=True)
+        await cancel_all(waits)
 
 
 async def _one(source: AsyncIterator[None]) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Iterable
 from contextlib import suppress
 from types import TracebackType
 from typing import Self
@@ -52,6 +51,7 @@ from perdure.session.ids import StreamId, entry_place
 from perdure.session.info import StreamHeader
 from perdure.session.ledger import TurnRequested
 from perdure.session.messages import user
+from perdure.stores.access.cancellation import cancel_all
 from perdure.stores.session_store import append_to
 
 LOOK_S = 1.0
@@ -111,8 +111,8 @@ class Scheduler:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await _cancel(self._keeping)
-        await _cancel(self._sending.values())
+        await cancel_all(self._keeping)
+        await cancel_all(self._sending.values())
 
     async def plan(self) -> None:
         """Store the next message of each recurring message, unless one is already waiting.
@@ -132,7 +132,7 @@ class Scheduler:
                     _log.warning("recurring messages could not be planned", exc_info=True)
                 await self._outside.clock.sleep(every_s)
         finally:
-            await _cancel(self._planning.values())
+            await cancel_all(self._planning.values())
 
     async def send_due(self) -> None:
         """Begin to send the messages that are due, each in a task of its own.
@@ -292,11 +292,3 @@ def _session_prefix(agent: Agent, each: Recurring) -> str:
         key = hashlib.blake2b(id.encode(), digest_size=8).hexdigest()
         id = f"{id[: _LONGEST_AGENT_ID - len(key) - 1]}.{key}"
     return f"{id}-{each.key}-"
-
-
-async def _cancel(tasks: Iterable[asyncio.Task[None]]) -> None:
-    """End `tasks`, and return once all have ended."""
-    tasks = list(tasks)
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

@@ -18,6 +18,7 @@ from perdure.client.retention import apply_retention
 from perdure.errors import PerdureError, Unsupported
 from perdure.models.embedders.protocol import Embedder, EmbedderName
 from perdure.secrets.mask import log_failure
+from perdure.stores.access.cancellation import cancel_all
 from perdure.stores.search.vectors import VectorModel
 
 RETENTION_S = 600.0
@@ -54,10 +55,7 @@ class Upkeep:
 
     async def aclose(self) -> None:
         """Stop at once; another worker continues."""
-        running = tuple(self._running.values())
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        await cancel_all(self._running.values())
 
     async def _done(self, name: str) -> None:
         try:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from perdure.errors import PerdureError, StoreFull, StoreReadOnly
 from perdure.models.embedders.protocol import Embedder
 from perdure.secrets.mask import log_failure
+from perdure.stores.access.cancellation import cancel_all
 from perdure.stores.access.lazy_modules import Later
 from perdure.stores.search.vectors import VectorModel
 from perdure.stores.session_store import SessionStore
@@ -42,10 +43,7 @@ class Backlog:
 
     async def stop(self) -> None:
         """Stop at once; the next recall continues the computation."""
-        tasks = list(self._tasks.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_all(self._tasks.values())
 
     async def _follow(self, embedder: Embedder, model: VectorModel) -> None:
         try:

@@ -15,6 +15,7 @@ from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
 from perdure.errors import StoreUnavailable
+from perdure.stores.access.cancellation import cancel_all
 from perdure.stores.access.process import OwnProcess
 
 T = TypeVar("T")
@@ -198,12 +199,12 @@ class _LoopThread:
         self._loop.close()
 
     async def _ending(self) -> None:
-        await _cancel(_others() - self.kept)
+        await cancel_all(_others() - self.kept)
         try:
             for close in self.closers:
                 await close()
         finally:
-            await _cancel(_others())
+            await cancel_all(_others())
             await self._loop.shutdown_asyncgens()
             await self._loop.shutdown_default_executor()
             self._loop.stop()
@@ -216,12 +217,6 @@ class _Exhausted:
 def _others() -> set[asyncio.Task[Any]]:
     """Return the tasks of this loop, except the current one."""
     return {task for task in asyncio.all_tasks() if task is not asyncio.current_task()}
-
-
-async def _cancel(tasks: set[asyncio.Task[Any]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _closed() -> StoreUnavailable:

@@ -1,4 +1,4 @@
-"""Finish work whose caller was cancelled.
+"""Finish work whose caller was cancelled, and cancel tasks.
 
 Examples of work that must finish after a cancellation are acquiring a lease, recording the cost of
 a call, and returning a connection to its pool.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -35,3 +35,11 @@ async def finished(work: Coroutine[Any, Any, T]) -> T:
         if not task.cancelled():
             task.exception()  # seen: asyncio does not print it
         raise
+
+
+async def cancel_all(tasks: Iterable[asyncio.Future[Any]]) -> None:
+    """Cancel `tasks`, and return once all have ended; their errors are ignored."""
+    ending = tuple(tasks)
+    for task in ending:
+        task.cancel()
+    await asyncio.gather(*ending, return_exceptions=True)
