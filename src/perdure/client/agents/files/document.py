@@ -157,6 +157,14 @@ class FiledMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
             )
 
 
+SAME_NAMES = (
+    *("id", "name", "description", "temperature", "mcp_servers", "recurring"),
+    *("on_interrupt", "queue_mode", "restart_on_cut", "history", "on_pasted"),
+    *("question_expires_s", "first_byte_timeout_s", "stream_idle_timeout_s"),
+)
+"""The keys of a file whose names and values are those of the agent's fields."""
+
+
 class AgentFile(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
 ):

@@ -15,6 +15,7 @@ import msgspec
 from perdure.bounds.files import read_named
 from perdure.client.agents.agent import Agent, Fallback
 from perdure.client.agents.files.document import (
+    SAME_NAMES,
     AgentFile,
     FiledFallback,
     FiledMemory,
@@ -157,37 +158,22 @@ class _Binding:
 
         Wrong combinations of the file's own keys are reported.
         """
-        parts = filed.delegation, filed.budget
-        own = [msgspec.structs.asdict(part) for part in parts if part is not None]
         arguments: dict[str, Any] = {
-            "id": filed.id,
+            **{name: getattr(filed, name) for name in SAME_NAMES},
             "tools": filed.tools,
             "fallbacks": self._fallbacks(),
-            "mcp_servers": filed.mcp_servers,
-            "recurring": filed.recurring,
             "model": self._own_model(filed),
-            "name": filed.name,
-            "description": filed.description,
             "instructions": filed.system_prompt,
             "thinking_level": filed.reasoning_effort,
-            "on_interrupt": filed.on_interrupt,
             "limits": filed.limits or Limits(),
             "retry": self._made("retry", lambda: _policy(filed.retry)),
             "compaction": self._compaction(filed),
             "memory": self._made("memory", lambda: _working(filed.memory)),
-            "queue_mode": filed.queue_mode,
             "max_output_tokens": filed.max_tokens,
-            "temperature": filed.temperature,
-            "restart_on_cut": filed.restart_on_cut,
-            "history": filed.history,
-            "on_pasted": filed.on_pasted,
-            "question_expires_s": filed.question_expires_s,
-            "first_byte_timeout_s": filed.first_byte_timeout_s,
-            "stream_idle_timeout_s": filed.stream_idle_timeout_s,
             "permissions": filed.permissions or Permissions(),
         }
-        for part in own:
-            arguments |= part
+        for part in (filed.delegation, filed.budget):
+            arguments |= {} if part is None else msgspec.structs.asdict(part)
         return arguments
 
     def _report(self, error: Exception, argument: str | None, item: str | None) -> None:

@@ -8,6 +8,7 @@ import msgspec
 
 from perdure.client.agents.agent import Agent, Fallback
 from perdure.client.agents.files.document import (
+    SAME_NAMES,
     AgentFile,
     FiledBudget,
     FiledDelegation,
@@ -15,7 +16,6 @@ from perdure.client.agents.files.document import (
     FiledMemory,
     FiledRetry,
 )
-from perdure.client.requests.cron import Recurring
 from perdure.engine.turns.config import CompactionSettings, Limits, MemoryConfig
 from perdure.errors import ConfigError
 from perdure.models.retry import RetryPolicy
@@ -23,7 +23,6 @@ from perdure.secrets.mask import mask_secrets
 from perdure.secrets.pasted_keys import credentials_in
 from perdure.session.argument_checks import takes_declared
 from perdure.tools.builtin.catalogue import BUILTIN
-from perdure.tools.mcp.servers import McpServer
 from perdure.tools.permissions import Permissions
 from perdure.yaml.writer import yaml_of
 
@@ -43,37 +42,25 @@ def agent_text(agent: Agent) -> str:
         )
     delegation = FiledDelegation(agent.max_agents, agent.max_depth)
     budget = FiledBudget(agent.max_cost_microcents, agent.on_exceed)
+    same = {name: getattr(agent, name) for name in SAME_NAMES}
     filed = AgentFile(
-        id=agent.id,
-        name=agent.name,
-        description=agent.description,
+        **same,
+        tools=agent.registry.names,
         model=agent.model,
         system_prompt=agent.instructions,
-        temperature=agent.temperature,
         max_tokens=agent.max_output_tokens,
         reasoning_effort=agent.thinking_level,
-        tools=agent.registry.names,
         retry=None if agent.retry is None else _retry(agent.retry),
         fallback_chain=tuple(
             FiledFallback(link.model, max_attempts=link.max_attempts)
             for link in cast("tuple[Fallback, ...]", agent.fallbacks)
         ),
-        mcp_servers=cast("tuple[str | McpServer, ...]", agent.mcp_servers),
-        recurring=cast("tuple[Recurring, ...]", agent.recurring),
         budget=budget if budget != FiledBudget(0) else None,
         limits=agent.limits if agent.limits != Limits() else None,
         permissions=agent.permissions if agent.permissions != Permissions() else None,
         compaction=agent.compaction if agent.compaction != CompactionSettings() else None,
         memory=_memory(agent.memory),
         delegation=delegation if delegation != FiledDelegation() else None,
-        on_interrupt=agent.on_interrupt,
-        queue_mode=agent.queue_mode,
-        restart_on_cut=agent.restart_on_cut,
-        history=agent.history,
-        on_pasted=agent.on_pasted,
-        question_expires_s=agent.question_expires_s,
-        first_byte_timeout_s=agent.first_byte_timeout_s,
-        stream_idle_timeout_s=agent.stream_idle_timeout_s,
     )
     text = yaml_of(cast("dict[str, object]", msgspec.to_builtins(filed)))
     _refuse_credentials(text, agent.id)
@@ -97,14 +84,7 @@ def _memory(memory: MemoryConfig | None) -> Literal["summary"] | FiledMemory:
         raise ConfigError("the extractor is one of a program; a file can only name model")
     if not isinstance(memory.embedder, str | None) or memory.embedder == "program":
         raise ConfigError("the embedder is one of a program; a file can only name one")
-    return FiledMemory(
-        max_working_tokens=memory.max_working_tokens,
-        semantic_top_k=memory.semantic_top_k,
-        episodic_top_k=memory.episodic_top_k,
-        extractor=memory.extractor,
-        knowledge=memory.knowledge,
-        embedder=memory.embedder,
-    )
+    return FiledMemory(**msgspec.structs.asdict(memory))
 
 
 def _retry(policy: RetryPolicy) -> FiledRetry:
