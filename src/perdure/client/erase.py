@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from typing import Any
 
 import msgspec
 
@@ -21,7 +22,7 @@ from perdure.stores.retention.erase import (
     EraseScope,
     ForkPolicy,
 )
-from perdure.stores.session_store import SessionStore, is_erased
+from perdure.stores.session_store import SessionStore, exists, is_erased
 
 
 async def free_id(backend: SessionStore, stream: StreamId, *, is_reused: bool) -> int:
@@ -57,7 +58,7 @@ async def free_flow_ids(
     for stream in (flow, *sorted(needed)):
         if await is_erased(backend, stream):
             erased.append(stream)
-        elif await _exists(backend, stream):
+        elif await exists(backend, stream):
             raise SessionExists(stream)
     if not is_reused:
         return None if erased else {}
@@ -101,13 +102,6 @@ async def _require_free(backend: SessionStore, stream: StreamId) -> None:
             raise SessionExists(stream, is_erased=True)
 
 
-async def _exists(backend: SessionStore, stream: StreamId) -> bool:
-    with suppress(SessionNotFound):
-        await backend.state(stream)
-        return True
-    return False
-
-
 async def session_exists_error(backend: SessionStore, stream: StreamId) -> SessionExists:
     """Return the error for an id that is taken; its message states if the session was erased."""
     with suppress(SessionNotFound):
@@ -131,8 +125,7 @@ async def erase_session(
     store cannot erase.
     """
     amount("expected_head", expected_head, least=EMPTY)
-    asked = _request(outside, "session", session, by)
-    asked = msgspec.structs.replace(asked, forks=forks, expected_head=expected_head)
+    asked = _request(outside, "session", session, by, forks=forks, expected_head=expected_head)
     return await without_scratch(backend, await backend.retention.erase(asked))
 
 
@@ -156,11 +149,8 @@ async def erase_entries(
             raise InvalidEntry(reason, told=reason)
     if not backend.capabilities.erase:
         raise Unsupported("erasing single entries", backend.address.partition(":")[0])
-    asked = msgspec.structs.replace(
-        _request(outside, "entries", session, by),
-        forks=forks,
-        entries=tuple(sorted({entry_place(entry)[1] for entry in entries})),
-    )
+    seqs = tuple(sorted({entry_place(entry)[1] for entry in entries}))
+    asked = _request(outside, "entries", session, by, forks=forks, entries=seqs)
     return await backend.retention.erase(asked)
 
 
@@ -177,12 +167,8 @@ async def erase_fact(
 
     Raises: HeadConflict if the head of the stream changed.
     """
-    asked = msgspec.structs.replace(
-        _request(outside, "entries", state.header.id, by),
-        entries=tuple(entries),
-        expected_head=state.head,
-        notes=notes,
-    )
+    about = {"entries": tuple(entries), "expected_head": state.head, "notes": notes}
+    asked = _request(outside, "entries", state.header.id, by, **about)
     return await backend.retention.erase(asked)
 
 
@@ -201,11 +187,8 @@ async def erase_namespace(backend: SessionStore, outside: Outside, by: str | Non
     return await without_scratch(backend, await backend.retention.erase(asked))
 
 
-def _request(outside: Outside, scope: EraseScope, name: str | None, by: str | None) -> EraseRequest:
-    return EraseRequest(
-        id=outside.stream_id(None),
-        scope=scope,
-        name=name,
-        by=by or this_process(),
-        at=outside.clock.now_ms(),
-    )
+def _request(
+    outside: Outside, scope: EraseScope, name: str | None, by: str | None, **details: Any
+) -> EraseRequest:
+    id, at = outside.stream_id(None), outside.clock.now_ms()
+    return EraseRequest(id=id, scope=scope, name=name, by=by or this_process(), at=at, **details)

@@ -73,7 +73,7 @@ from perdure.stores.protocol import (
     Write,
 )
 from perdure.stores.retention.erase import Certificate, ForkPolicy
-from perdure.stores.session_store import SessionStore
+from perdure.stores.session_store import SessionStore, exists
 
 if TYPE_CHECKING:
     from perdure.client import erase as erasing
@@ -634,7 +634,7 @@ class Store:
         await self.close()
 
     async def _draft(self, birth: Write, *, is_chosen: bool) -> Session:
-        if is_chosen and await _has_session(self.backend, birth.stream):
+        if is_chosen and await exists(self.backend, birth.stream):
             raise await erasing.session_exists_error(self.backend, birth.stream)
         outside = self.outside
         draft = await LazySession.create(self.backend, birth, outside.clock, outside.random)
@@ -658,11 +658,3 @@ async def opened(store: Store, id: StreamId) -> tuple[Session, StreamState]:
         raise SessionNotFound(id)
     backing = StoredSession(store.backend)
     return Session(backing, state, store.outside, store.bus, store.hooks), state
-
-
-async def _has_session(store: SessionStore, stream: StreamId) -> bool:
-    try:
-        await store.state(stream)
-    except SessionNotFound:
-        return False
-    return True

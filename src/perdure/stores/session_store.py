@@ -313,6 +313,14 @@ class SessionStore(LogWriter, LogReader, NamespaceReader, Protocol):
         ...
 
 
+async def exists(store: LogReader, stream: StreamId) -> bool:
+    """Return whether `stream` is in the store; an erased stream may be."""
+    with suppress(SessionNotFound):
+        await store.state(stream)
+        return True
+    return False
+
+
 async def is_erased(store: SessionStore, stream: StreamId) -> bool:
     """Return whether `stream` was erased as a whole, even if the store has no trace of `stream`."""
     with suppress(SessionNotFound):

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from functools import partial
-from typing import Any, Generic, Literal, Protocol
+from typing import Any, Generic, Literal
 
 import msgspec
 
@@ -14,7 +14,8 @@ from perdure.client.agents.agent import Agent
 from perdure.client.agents.chat_workspace import ChatWorkspace
 from perdure.client.agents.delegation.questions import asked_below
 from perdure.client.agents.message_secrets import Said, message_of, screen_message
-from perdure.client.agents.runners import NewTurn, Runner
+from perdure.client.agents.runners import NewTurn
+from perdure.client.agents.runtime_services import Host
 from perdure.client.agents.session_usage import note_when
 from perdure.client.agents.turn import Turn, TurnWork, Waits, WhileWaiting
 from perdure.client.conversation.abandonment import abandon_invoked
@@ -54,20 +55,6 @@ from perdure.stores.protocol import LogReader
 from perdure.tools.builtin.delegation import INVOKE_AGENT
 from perdure.tools.output import OutputT, output_of
 
-
-class Services(Protocol):
-    """The services of the runtime that a chat needs."""
-
-    @property
-    def runner(self) -> Runner:
-        """The runner that runs the chat's turns."""
-        ...
-
-    def require_open(self, wanted: str) -> None:
-        """Raises: InvalidTransition if the runtime was closed."""
-        ...
-
-
 ChatStatus = Literal["idle", "running", "closed"]
 
 
@@ -86,7 +73,7 @@ class Chat(Generic[OutputT]):
         running: SessionTurns,
         turns: set[Turn[Any]],
         *,
-        host: Services,
+        host: Host,
         order: CallOrder | None = None,
     ) -> None:
         self.session = session
@@ -363,7 +350,7 @@ def _require_model(environment: Environment, model: str) -> None:
         environment.require_model(model)
 
 
-def _require_idle(chat: Chat, host: Services, wanted: str, *, is_later: bool = False) -> None:
+def _require_idle(chat: Chat, host: Host, wanted: str, *, is_later: bool = False) -> None:
     host.require_open(wanted)
     if not is_later and chat.turn is not None and chat.turn.held is not None:
         raise chat.turn.held

@@ -100,8 +100,8 @@ class Chats:
         handle = session if agent.hooks is None else session.asking(agent.hooks)
         order = self._host.call_order(session.id)
         place = ChatWorkspace(workspace, agent, running, staged, session.head)
-        its = self._host
-        return Chat(handle, agent, place, running, self._running, host=its, order=order)
+        host, turns = self._host, self._running
+        return Chat(handle, agent, place, running, turns, host=host, order=order)
 
 
 def _changes_text(snapshot: Mapping[str, object], today: Agent | None, tools: ToolRegistry) -> str:

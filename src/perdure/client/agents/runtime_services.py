@@ -162,10 +162,7 @@ class Host:
 
     def call_order(self, session: str) -> CallOrder:
         """Return the order of calls for `session`, shared by all its chats in this runtime."""
-        order = self._call_orders.get(session)
-        if order is None:
-            order = self._call_orders[session] = CallOrder()
-        return order
+        return self._call_orders.setdefault(session, CallOrder())
 
     def _observer(self) -> Observer:
         """Return an observer for the turns of one session."""

@@ -15,8 +15,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping
-from concurrent.futures import Future
+from collections.abc import Callable, Collection, Coroutine, Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from typing import Any
@@ -92,7 +91,7 @@ SELECT q FROM unnest(%s::text[]) AS q WHERE EXISTS (
 SERVER_ERRORS: tuple[type[Exception], ...] = (psycopg.Error, DBAPIError)
 """The errors that a launch raises if the server rejects it or becomes unavailable."""
 
-Perform = Callable[[Work], Awaitable[str]]
+Perform = Callable[[Work], Coroutine[Any, Any, str]]
 """Does a piece of work on the worker's event loop, and returns how it ended."""
 
 logging.getLogger("dbos").setLevel(logging.ERROR)
@@ -275,11 +274,8 @@ class DbosQueue:
 
     async def _work(self, work: str) -> str:
         """Run `work` in the worker's event loop, because the store belongs to that loop."""
-        done: Future[str] = asyncio.run_coroutine_threadsafe(self._done(work_of(work)), self._loop)
+        done = asyncio.run_coroutine_threadsafe(self._perform(work_of(work)), self._loop)
         return await asyncio.wrap_future(done)
-
-    async def _done(self, work: Work) -> str:
-        return await self._perform(work)
 
 
 def cause_of(error: Exception) -> BaseException:

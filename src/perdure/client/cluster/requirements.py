@@ -70,10 +70,7 @@ class FlowRequirement(msgspec.Struct, frozen=True):
         return _ENCODER.encode(self)
 
 
-class _Stored(msgspec.Struct):
-    agent: str
-    tools: dict[str, str] = {}
-    servers: tuple[str, ...] = ()
+class _Stored(Requirement, frozen=True):
     flow: tuple[Requirement, ...] | None = None
 
 
@@ -129,8 +126,7 @@ def is_served(content: bytes, agents: Mapping[str, Agent]) -> bool:
         return False
     if found.flow is not None:
         return all(each.is_met_by(agents.get(each.agent)) for each in found.flow)
-    wanted = Requirement(found.agent, found.tools, found.servers)
-    return wanted.is_met_by(agents.get(wanted.agent))
+    return found.is_met_by(agents.get(found.agent))
 
 
 async def requirement_for(log: LogReader, stream: StreamId) -> Requirement:

@@ -341,17 +341,11 @@ def _settled_item(item: Item) -> tuple[Durable, tuple[bytes, ...]]:
         case InFlightMessage():
             settled_data(item.foreign, "foreign")
             return settled_message(item)
-        case Custom():
+        case Custom() | Note():
             data = settled_data(item.data)
             if data.value is item.data:
                 return item, data.contents
             return msgspec.structs.replace(item, data=data.value), data.contents
-        case Note():
-            data = settled_data(item.data)
-            if data.value is item.data:
-                return item, data.contents
-            fields = cast("dict[str, object]", data.value)
-            return msgspec.structs.replace(item, data=fields), data.contents
         case CustomMessage():
             data = settled_data(item.details, "details")
             return msgspec.structs.replace(item, details=data.value), data.contents

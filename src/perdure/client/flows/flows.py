@@ -69,7 +69,7 @@ from perdure.session.info import StreamHeader
 from perdure.session.ledger import InterruptPolicy
 from perdure.session.notes import SideBody
 from perdure.stores.protocol import Commit, Write
-from perdure.stores.session_store import SessionStore, is_erased
+from perdure.stores.session_store import SessionStore, exists, is_erased
 from perdure.tools.paths.project_files import require_writable
 from perdure.workflow.document import Workflow
 from perdure.workflow.reader import LocatedWorkflow
@@ -170,7 +170,7 @@ class Flows:
             return flow_id(self._store.outside)
         flow = named_flow_id(named)
         await require_no_role_id(self._store.backend, self._store.outside.clock, flow)
-        if await _is_there(self._store.backend, flow):
+        if await exists(self._store.backend, flow):
             raise FlowExists(flow, is_erased=await is_erased(self._store.backend, flow))
         return flow
 
@@ -361,14 +361,6 @@ async def _unless_gone(flow: Flow, store: SessionStore) -> FlowState | None:
             if (await store.state(StreamId(flow.id))).info.status != "erased":
                 raise error from None
         return None
-
-
-async def _is_there(store: SessionStore, stream: StreamId) -> bool:
-    try:
-        await store.state(stream)
-    except (SessionNotFound, Erased):
-        return False
-    return True
 
 
 def _begun_document(

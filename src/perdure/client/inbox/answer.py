@@ -51,7 +51,7 @@ async def answer_question(
     while True:
         # Read before the notes: a question closed after this moves the head, and is seen.
         state = await store.state(asking.stream)
-        closing = await _closing(store, asking)
+        closing = await closing_of(store, asking)
         if closing is not None:
             return _same(closing, asking.id, question, answer)
         if not await _is_acted_on(store, asking, question):
@@ -81,7 +81,7 @@ async def _is_acted_on(store: SessionStore, asking: Entry, question: Question) -
     return (await authority_of(store, asking.stream)).turn is None
 
 
-async def _closing(store: SessionStore, asking: Entry) -> Entry | None:
+async def closing_of(store: SessionStore, asking: Entry) -> Entry | None:
     """Return the first entry that closed the question, read from the log, not the inbox index."""
     notes = await store.notes(asking.stream, (Answer.kind, QuestionWithdrawn.kind))
     return next((entry for entry in notes if entry.about == asking.id), None)

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 
+import msgspec
+
 from perdure.client.conversation.append import PreparedWrite, SessionWriter
 from perdure.client.conversation.authority import is_in_force
+from perdure.client.inbox.answer import closing_of
 from perdure.client.reads import EntryRef
 from perdure.client.session_fields import require_text
 from perdure.engine.turns.rules.questions import args_hash
@@ -17,8 +20,6 @@ from perdure.session.messages import ToolCallPart
 from perdure.session.notes import PROGRAM, Answer, Question, QuestionWithdrawn
 from perdure.stores.protocol import Write
 from perdure.tools.approval import shown_arguments
-
-_CLOSING = (Answer.kind, QuestionWithdrawn.kind)
 
 
 async def ask(
@@ -37,10 +38,8 @@ async def ask(
         raise WrongArgument("choices are different texts, none blank", argument="choices")
     question = Question(PROGRAM, text, tuple(choices))
     if call is not None:
-        question = Question(
-            PROGRAM,
-            text,
-            tuple(choices),
+        question = msgspec.structs.replace(
+            question,
             call_id=call.id,
             args_hash=args_hash(call.args),
             tool=call.name,
@@ -56,7 +55,7 @@ async def withdraw(writer: SessionWriter, question: EntryRef) -> Entry | None:
     asking = await _asked(writer, question)
     while True:
         head = (await writer.reader.look()).head
-        if await _closing(writer, asking) is not None:
+        if await closing_of(writer.store, asking) is not None:
             return None
         new = new_side(QuestionWithdrawn("cancelled"), asking.id)
         write = Write(stream=writer.reader.id, entries=(new,), expected_head=head)
@@ -67,7 +66,7 @@ async def withdraw(writer: SessionWriter, question: EntryRef) -> Entry | None:
 async def answer_to(writer: SessionWriter, question: EntryRef) -> Answer | None:
     """Implement `Session.answer_to`."""
     asking = await _asked(writer, question)
-    closing = await _closing(writer, asking)
+    closing = await closing_of(writer.store, asking)
     if closing is None or not await is_in_force(writer.store, closing):
         return None
     body = body_of(closing)
@@ -82,8 +81,3 @@ async def _asked(writer: SessionWriter, question: EntryRef) -> Entry:
         return asking
     reason = f"{asking.id} is not a question that a program asked in this session"
     raise InvalidEntry(reason, told=reason)
-
-
-async def _closing(writer: SessionWriter, asking: Entry) -> Entry | None:
-    notes = await writer.store.notes(asking.stream, _CLOSING)
-    return next((entry for entry in notes if entry.about == asking.id), None)

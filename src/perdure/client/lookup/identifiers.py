@@ -16,7 +16,7 @@ from perdure.session.entries import Entry
 from perdure.session.flows.kinds import FlowImported, FlowStarted
 from perdure.session.ids import EntryId, StreamId, entry_place
 from perdure.stores.protocol import StreamState
-from perdure.stores.session_store import SessionStore
+from perdure.stores.session_store import SessionStore, is_erased
 
 
 async def find_stream(store: SessionStore, prefix: str) -> StreamId:
@@ -28,7 +28,7 @@ async def find_stream(store: SessionStore, prefix: str) -> StreamId:
         return await store.find(prefix)
     except AmbiguousId as error:
         known = [StreamId(each) for each in error.candidates]
-        living = [each for each in known if not await _is_erased(store, each)]
+        living = [each for each in known if not await is_erased(store, each)]
         if len(living) == 1:
             return living[0]
         raise AmbiguousId(prefix, tuple(living or known)) from None
@@ -123,7 +123,3 @@ def find_id(prefix: str, ids: Iterable[str]) -> str | None:
     if len(candidates) > 1:
         raise AmbiguousId(prefix, tuple(candidates))
     return candidates[0] if candidates else None
-
-
-async def _is_erased(store: SessionStore, stream: StreamId) -> bool:
-    return (await store.state(stream)).info.status == "erased"

@@ -117,11 +117,5 @@ async def found_facts(store: SessionStore, episode: Episode, extractor: Any) -> 
                 "an extracted fact needs sources in its episode", argument="sources"
             )
         if each.text not in texts:
-            new[each.text] = NewFact(
-                text=each.text,
-                sources=each.sources,
-                said_by=each.said_by,
-                valid_from=None,
-                valid_to=None,
-            )
+            new[each.text] = NewFact(text=each.text, sources=each.sources, said_by=each.said_by)
     return list(new.values())

@@ -50,8 +50,8 @@ class NewFact(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     sources: tuple[EntryId, ...]
     said_by: SaidBy
-    valid_from: int | None
-    valid_to: int | None
+    valid_from: int | None = None
+    valid_to: int | None = None
 
 
 class _KnownFact(msgspec.Struct, frozen=True):

@@ -7,8 +7,8 @@ limited.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
@@ -28,7 +28,7 @@ from perdure.session.messages import MESSAGE
 from perdure.session.notes import AgentBound, SessionStarted
 from perdure.session.search.searchable import searchable_of
 from perdure.session.search.values import MOST_RANKED, Hit, SearchQuery
-from perdure.tools.decorator import tool
+from perdure.tools.decorator import Declares, tool
 from perdure.tools.permissions import Permissions
 from perdure.tools.spec import Subject, ToolCall, ToolSpec
 
@@ -64,21 +64,18 @@ def memory_tools(memory: Memory) -> list[ToolSpec]:
     """
     calls = _Calls(memory)
     read, write = tool(effect="read"), tool(effect="write", on_unknown="retry")
-    reads: tuple[ToolSpec, ...] = (
-        read(calls.recall),
-        read(calls.search_sessions),
-        read(calls.read_session),
-        read(calls.facts),
-    )
-    writes: tuple[ToolSpec, ...] = (
-        write(calls.remember),
-        write(calls.correct),
-        write(calls.forget),
-    )
+    reads = (calls.recall, calls.search_sessions, calls.read_session, calls.facts)
+    writes = (calls.remember, calls.correct, calls.forget)
     return [
-        *(msgspec.structs.replace(each, is_outside=True) for each in reads),
-        *(msgspec.structs.replace(each, action="fs_write", examine=_shown) for each in writes),
+        *_declared(read, reads, is_outside=True),
+        *_declared(write, writes, action="fs_write", examine=_shown),
     ]
+
+
+def _declared(
+    declares: Declares, functions: Iterable[Callable[..., Any]], **fields: Any
+) -> list[ToolSpec]:
+    return [msgspec.structs.replace(declares(each), **fields) for each in functions]
 
 
 def _shown(args: Mapping[str, object], _permissions: Permissions) -> Subject:

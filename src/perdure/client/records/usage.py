@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import UTC, datetime, tzinfo
+from operator import add
 from typing import NamedTuple
 
 import msgspec
@@ -59,12 +60,7 @@ class _Count(NamedTuple):
     tokens: int = 0
 
     def plus(self, other: _Count) -> _Count:
-        return _Count(
-            self.messages + other.messages,
-            self.turns + other.turns,
-            self.tool_calls + other.tool_calls,
-            self.tokens + other.tokens,
-        )
+        return _Count(*map(add, self, other))
 
 
 class SessionTally:

@@ -35,7 +35,6 @@ from perdure.errors import (
     LeaseHeld,
     LeaseLost,
     SessionExists,
-    SessionNotFound,
     ToolError,
     TurnOpen,
 )
@@ -45,6 +44,7 @@ from perdure.session.info import StreamHeader
 from perdure.session.ledger import Delegated
 from perdure.session.notes import Invocation, SessionStarted
 from perdure.stores.protocol import Commit, StreamState, Write
+from perdure.stores.session_store import exists
 from perdure.tools.builtin.delegation import INVOKE_AGENT
 from perdure.tools.registry import ToolRegistry
 from perdure.tools.spec import ToolCall, ToolOutput
@@ -101,9 +101,7 @@ class AgentInvoker:
     ) -> ToolOutput:
         """See `Delegation`."""
         child = await self._child(call.idempotency_key)
-        try:
-            await self._store.state(child)
-        except SessionNotFound:
+        if not await exists(self._store, child):
             await self._open(child, call, agent)
         ended = await self._ended(child, call.tool, said, is_aborted)
         return _child_output(agent, ended, await delegated_to(self._store, child))
