@@ -64,7 +64,9 @@ async def free_flow_ids(
         return None if erased else {}
     for stream in erased:
         await _require_own(backend, stream, flow)
-        await _require_free(backend, stream)
+        with suppress(SessionNotFound):
+            if await backend.retention.holder(stream) is not None:  # for example a fork
+                raise SessionExists(stream, is_erased=True)
     # The flow comes last: a killed call can be repeated.
     return {each: await free_id(backend, each, is_reused=True) for each in reversed(erased)}
 
@@ -92,13 +94,6 @@ async def _require_own(backend: SessionStore, stream: StreamId, flow: StreamId) 
         header = (await backend.state(stream)).header
         is_of_role = header.origin == "role" and header.parent == flow
         if not (header.kind == "flow" if stream == flow else is_of_role):
-            raise SessionExists(stream, is_erased=True)
-
-
-async def _require_free(backend: SessionStore, stream: StreamId) -> None:
-    """Raises: SessionExists if the erased `stream` cannot be removed, for example due to a fork."""
-    with suppress(SessionNotFound):
-        if await backend.retention.holder(stream) is not None:
             raise SessionExists(stream, is_erased=True)
 
 

@@ -125,7 +125,9 @@ class Bindings:
     def _planned(self, agent: Agent) -> dict[str, object]:
         """Return a snapshot of `agent` which states that its MCP servers are not connected yet."""
         names = self._host.servers.names_of(agent)
-        servers = [{"name": name, "tools": [], "is_planned": True} for name in names]
+        servers: list[dict[str, object]] = [
+            {"name": name, "tools": [], "is_planned": True} for name in names
+        ]
         snapshot = agent.snapshot()
         return {**snapshot, "mcp_servers": servers} if servers else snapshot
 
@@ -165,7 +167,10 @@ class Bindings:
                 continue
             with suppress(HeadConflict):  # another writer was first, maybe with an agent
                 if is_own and known.bound is not None:
-                    await self._bind_again(session, known.bound, state.head)
+                    # Later bindings are not in force.
+                    kept = known.bound
+                    again = AgentBound(kept.agent or {}, kept.workspace, kept.system_prompt)
+                    await self._record(session, again, state.head)
                 elif given is not None:
                     snapshot = None if known.bound is None else known.bound.agent
                     place = _first_place(known, workspace)
@@ -257,11 +262,6 @@ class Bindings:
         snapshot = self.snapshot(given)
         bound = AgentBound(snapshot, msgspec.to_builtins(place), prompt, granted_by)
         await self._record(session, bound, state.head, cwd)
-
-    async def _bind_again(self, session: StreamId, bound: Binding, head: int) -> None:
-        """Record the session's own agent again, because later bindings are not in force."""
-        again = AgentBound(bound.agent or {}, bound.workspace, bound.system_prompt)
-        await self._record(session, again, head)
 
     async def _record(
         self,

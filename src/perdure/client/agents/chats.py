@@ -58,9 +58,8 @@ class Chats:
             self._warn(handle.id, _folder_text(workspace.working_dir))
         agent = narrowed(kept if today is None else _as_of_today(resumed_agent(kept, whole), today))
         is_child = isinstance(bound, SessionStarted) and bound.invoked_by is not None
-        budget = (
-            agent.budget if is_child else None
-        )  # the rest of its parent's budget, whichever program resumes it
+        # A child has the rest of its parent's budget, whichever program resumes it.
+        budget = agent.budget if is_child else None
         return await self.chat(
             handle, agent, workspace, bound.system_prompt, caps=today, budget=budget
         )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from collections.abc import Mapping
+from functools import partial
 from typing import Literal
 
 import msgspec
@@ -63,10 +64,10 @@ def default_models(
     def scripted() -> ModelClient:
         return importlib.import_module(_SCRIPTED).FiledScripts(clock=clock)
 
-    def factory_of(provider: Provider) -> Factory:
-        return lambda: _client(provider, environment, keyring)
-
-    factories = {name: factory_of(provider) for name, provider in PROVIDERS.items()}
+    factories: dict[str, Factory] = {
+        name: partial(_client, provider, environment, keyring)
+        for name, provider in PROVIDERS.items()
+    }
     factories["scripted"] = scripted
     return ModelRouter({}, factories=factories, loading=collector_paused_to_load)
 

@@ -15,7 +15,7 @@ from perdure.session.argument_checks import takes_declared
 from perdure.session.codec import new_side
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
-from perdure.session.info import SessionInfo, can_end_as_idle
+from perdure.session.info import can_end_as_idle
 from perdure.session.ledger import Spending, TurnRequested
 from perdure.session.notes import Answer, GrantRevoked, Question, SessionEnded, SideBody
 from perdure.stores.access.lazy_modules import Later
@@ -93,15 +93,14 @@ async def end_if_idle(store: Store, state: StreamState, timeout_s: float | None)
     idle. A session that was imported, or that has had no turn of perdure here, is never closed as
     idle.
     """
-    info = state.info
-    if state.open_turn is not None or not _is_silent(store, info, timeout_s):
+    info, at = state.info, store.outside.clock.now_ms()
+    if state.open_turn is not None or timeout_s is None or not can_end_as_idle(info):
         return False
-    if info.id in await _awaiting_turns(store):
+    if at - info.updated_at < timeout_s * 1000 or info.id in await _awaiting_turns(store):
         return False
     if state.header.received and (await authority_of(store.backend, info.id)).turn is not None:
         return False  # its newest turn came from a file
     try:
-        at = store.outside.clock.now_ms()
         end = new_side(SessionEnded(by="idle"), at=at)
         log = store.backend
         entries = await episodes.with_episode(log, info.id, state.head, (end,), at, info=info)
@@ -128,13 +127,6 @@ async def ending(store: Store, timeout_s: float | None) -> list[StreamId]:
 async def _awaiting_turns(store: Store) -> set[StreamId]:
     """Return the sessions with a requested turn that has not begun yet."""
     return {each.stream for each in await store.backend.open_of_all(TurnRequested.kind)}
-
-
-def _is_silent(store: Store, info: SessionInfo, timeout_s: float | None) -> bool:
-    """Whether the session can end as idle and nothing happened in it for `timeout_s`."""
-    if timeout_s is None or not can_end_as_idle(info):
-        return False
-    return store.outside.clock.now_ms() - info.updated_at >= timeout_s * 1000
 
 
 async def expire_or_end(store: Store, session: str, timeout_s: float | None) -> bool:

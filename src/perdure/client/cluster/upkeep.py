@@ -38,7 +38,7 @@ class Upkeep:
         self._worker = worker
         self._tasks: dict[str, tuple[float, Callable[[], Awaitable[None]]]] = {
             "retention": (RETENTION_S, self._apply_retention),
-            "index": (INDEX_S, self._index),
+            "index": (INDEX_S, self._store.index),
         }
         if self._embedders():
             self._tasks["vectors"] = (VECTORS_S, self._embed)
@@ -74,9 +74,6 @@ class Upkeep:
         if planned.plan.expiring:
             report = await apply_retention(self._store)
             _log.info("retention removed %s sessions", report.sessions)
-
-    async def _index(self) -> None:
-        await self._store.index()
 
     def _embedders(self) -> list[Embedder | EmbedderName]:
         named = [each.memory.embedder for each in self._agents.values() if each.memory is not None]

@@ -92,7 +92,9 @@ async def authority_of(store: LogReader, session: StreamId) -> Authority:
         received[stream] = await _received(store, stream, notes)
 
     def withheld(note: Entry) -> Withheld | None:
-        return _withheld(store, note, received[note.stream])
+        if note.seq < received[note.stream]:
+            return "imported"
+        return None if marks_of(store).is_own(note) else "unknown"
 
     agent = None if bound is None else withheld(notes[place])
     workspace: dict[str, object] | None = None
@@ -161,12 +163,6 @@ def _newest(notes: list[Entry]) -> tuple[int, Binding] | None:
 async def _received(store: LogReader, session: StreamId, notes: list[Entry]) -> int:
     """Return the number of entries at the beginning of `session` that came from a file."""
     return received_entries((await store.state(session)).header, session, notes)
-
-
-def _withheld(store: LogReader, entry: Entry, received: int) -> Withheld | None:
-    if entry.seq < received:
-        return "imported"
-    return None if marks_of(store).is_own(entry) else "unknown"
 
 
 async def _turn_withheld(

@@ -57,9 +57,8 @@ async def delete_flow(
     if others is not None:
         await asyncio.to_thread(_removed, folder, state, list(others))
     for session in (*sessions, flow):
-        with suppress(
-            SessionNotFound, Erased
-        ):  # it was erased before, or by a process that died at this point
+        # It may have been erased before, or by a process that died at this point.
+        with suppress(SessionNotFound, Erased):
             await store.erase(session, forks="keep", by=by)
     if state.is_place_in_force:
         await asyncio.to_thread(release_record, flow, folder)

@@ -5,13 +5,11 @@ The log keeps every label, so the search index also contains old labels.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import msgspec
 
 from perdure.session.entries import Entry
 from perdure.session.fold import label_notes_of
-from perdure.session.ids import EntryId, StreamId
+from perdure.session.ids import StreamId
 from perdure.session.notes import Label
 from perdure.session.search.values import Hit, SearchQuery
 from perdure.stores.protocol import OnProgress
@@ -38,13 +36,8 @@ async def _without_old_labels(backend: SessionStore, hits: list[Hit]) -> list[Hi
     streams = list(dict.fromkeys(hit.stream for hit in hits if hit.role == "label"))
     if not streams:
         return hits
-    kept = _labels_in_force(await backend.notes_of_all((Label.kind,), streams))
-    return [hit for hit in hits if hit.role != "label" or hit.entry in kept]
-
-
-def _labels_in_force(notes: Sequence[Entry]) -> set[EntryId]:
-    """Return the ids of the label entries in `notes` that were not removed or replaced later."""
     by_stream: dict[StreamId, list[Entry]] = {}
-    for note in notes:
+    for note in await backend.notes_of_all((Label.kind,), streams):
         by_stream.setdefault(note.stream, []).append(note)
-    return {note for each in by_stream.values() for note, _ in label_notes_of(each).values()}
+    kept = {note for each in by_stream.values() for note, _ in label_notes_of(each).values()}
+    return [hit for hit in hits if hit.role != "label" or hit.entry in kept]

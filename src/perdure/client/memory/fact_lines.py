@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -49,7 +49,9 @@ async def import_lines(
     added = known = 0
     problems: list[UnreadLine] = []
     there: dict[str | None, _There] = {}
-    for number, line in _lines_of(content):
+    for number, line in enumerate(content.split(b"\n"), 1):
+        if not line.strip():
+            continue
         try:
             read = _line.decode(line)
             require_subject(about := read.subject if read.subject is not None else subject)
@@ -97,21 +99,18 @@ async def _is_added(
         except HeadConflict:
             there[subject] = await _there(store, subject)
             continue
-        known.add(said, entry_place(fact.id)[1])
+        known.head = entry_place(fact.id)[1]
+        known.said.add(said)
         return True
     return False
 
 
+@dataclass
 class _There:
     """The facts of a subject, and the head that the log of these facts had when they were read."""
 
-    def __init__(self, head: int, said: set[_Said]) -> None:
-        self.head = head
-        self.said = said
-
-    def add(self, said: _Said, head: int) -> None:
-        self.head = head
-        self.said.add(said)
+    head: int
+    said: set[_Said]
 
 
 async def _there(store: SessionStore, subject: str | None) -> _There:
@@ -129,12 +128,6 @@ def _content_of(file: Path) -> bytes:
         return file.read_bytes()
     except OSError as error:
         raise FormatError(str(file), f"it cannot be read ({error.strerror})") from error
-
-
-def _lines_of(content: bytes) -> Iterator[tuple[int, bytes]]:
-    for number, line in enumerate(content.split(b"\n"), 1):
-        if line.strip():
-            yield number, line
 
 
 def _time(name: str, text: str | None) -> int | None:

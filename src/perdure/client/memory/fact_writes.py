@@ -60,10 +60,6 @@ class _KnownFact(msgspec.Struct, frozen=True):
     stored: StoredFact
     state: StreamState
 
-    @property
-    def fact(self) -> Fact:
-        return fact_of(self.stored, self.state.header.subject)
-
 
 def source_ids(source: Entry | str | Sequence[Entry | str] | None) -> tuple[EntryId, ...]:
     """Return the ids of the entries in `source`, without duplicates."""
@@ -301,7 +297,8 @@ async def forget(store: SessionStore, outside: Outside, fact: EntryId, by: str |
 
 async def find_fact(store: SessionStore, fact: EntryId) -> Fact:
     """Return the fact with the id `fact`. Raises: FactNotFound."""
-    return (await _known_fact(store, fact)).fact
+    known = await _known_fact(store, fact)
+    return fact_of(known.stored, known.state.header.subject)
 
 
 async def facts_in(store: SessionStore, scope: MemoryFilter) -> list[Fact]:

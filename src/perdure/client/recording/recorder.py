@@ -131,8 +131,9 @@ class Recorder:
         response: str | None = None,
     ) -> EntryId | None:
         digests = [digest_of(message) for message in messages]
+        answered = {} if response is None else {"response": response}
         items = [
-            _with_facts(message, digest, response)
+            msgspec.structs.replace(message, foreign={FOREIGN: {"digest": digest, **answered}})
             for message, digest in zip(messages, digests, strict=True)
         ]
         try:
@@ -144,8 +145,3 @@ class Recorder:
             self._known[after, digest] = entry.id
             after = entry.id
         return after
-
-
-def _with_facts(message: Message, digest: str, response: str | None) -> Message:
-    facts = {"digest": digest} | ({} if response is None else {"response": response})
-    return msgspec.structs.replace(message, foreign={FOREIGN: facts})

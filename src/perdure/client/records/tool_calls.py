@@ -20,21 +20,16 @@ from perdure.stores.session_store import SessionStore
 
 
 class ToolCallFold:
-    """Collects the tool calls of one session, from its entries in order.
+    """Collects the tool calls of one session in `records`, from its entries in order.
 
     Without `with_copies`, entries that were imported as copies of another session are skipped.
     """
 
     def __init__(self, *, with_copies: bool = True) -> None:
         self._with_copies = with_copies
-        self._records: list[ToolCallRecord] = []
+        self.records: list[ToolCallRecord] = []
         self._newest: dict[str, int] = {}
         """Call id -> index of its newest record, because models can use an id again."""
-
-    @property
-    def records(self) -> list[ToolCallRecord]:
-        """The tool calls collected so far, oldest first."""
-        return self._records
 
     def add(self, entries: Iterable[Entry]) -> None:
         """Add `entries`; they must follow the entries added before."""
@@ -56,11 +51,11 @@ class ToolCallFold:
             place = self._newest.get(part.call_id) if isinstance(part, ToolResultPart) else None
             if place is None or not isinstance(part, ToolResultPart):
                 continue
-            record = msgspec.structs.replace(self._records[place], output=part.text)
+            record = msgspec.structs.replace(self.records[place], output=part.text)
             if record.outcome is None:
                 error = part.text if part.is_error else None
                 record = msgspec.structs.replace(record, success=not part.is_error, error=error)
-            self._records[place] = record
+            self.records[place] = record
 
     def _start(self, entry: Entry, body: ToolStarted) -> None:
         record = _new(entry, body.id, body.tool, body.input, body.called_at)
@@ -68,14 +63,14 @@ class ToolCallFold:
         if place is None or body.attempt > 1:
             self._put(record)
         else:
-            self._records[place] = record
+            self.records[place] = record
 
     def _finish(self, entry: Entry, body: ToolFinished) -> None:
         place = self._newest.get(body.id)
         if place is None:
             place = self._put(_new(entry, body.id, body.tool, {}, entry.at))
-        record = self._records[place]
-        self._records[place] = msgspec.structs.replace(
+        record = self.records[place]
+        self.records[place] = msgspec.structs.replace(
             record,
             input=record.input if body.input is None else body.input,
             called_at=record.called_at if body.called_at is None else body.called_at,
@@ -86,9 +81,9 @@ class ToolCallFold:
         )
 
     def _put(self, record: ToolCallRecord) -> int:
-        self._newest[record.id] = len(self._records)
-        self._records.append(record)
-        return len(self._records) - 1
+        self._newest[record.id] = len(self.records)
+        self.records.append(record)
+        return len(self.records) - 1
 
 
 _KINDS = frozenset(("message", ToolStarted.kind, ToolFinished.kind))

@@ -186,9 +186,8 @@ class _LoopThread:
         with self._submitting:
             self.is_closed = True
             asyncio.run_coroutine_threadsafe(self._ending(), self._loop)
-        if (
-            threading.current_thread() is not self._thread
-        ):  # otherwise the garbage collector ended it
+        # On its own thread, the garbage collector ended it.
+        if threading.current_thread() is not self._thread:
             self._thread.join()
 
     def _serve(self) -> None:

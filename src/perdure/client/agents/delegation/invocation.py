@@ -146,7 +146,8 @@ class AgentInvoker:
     async def _narrowed(self, tool: str, named: str, state: StreamState) -> Agent:
         known = self._host.agents
         if named not in known:
-            raise ToolError(tool, f"there is no agent {named!r}; there are: {_names(known)}")
+            names = ", ".join(sorted(known)) or "none"
+            raise ToolError(tool, f"there is no agent {named!r}; there are: {names}")
         parent = self._agent
         if parent.max_depth < 1:
             raise ToolError(tool, "agents are nested too deep here; do it yourself")
@@ -267,7 +268,3 @@ def with_agent_list(tools: ToolRegistry, agents: Mapping[str, Agent]) -> ToolReg
             for spec in tools.tools
         )
     )
-
-
-def _names(agents: Mapping[str, Agent]) -> str:
-    return ", ".join(sorted(agents)) or "none"

@@ -6,7 +6,7 @@ that contains a credential is rejected before anything else is checked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -72,7 +72,10 @@ def agent_of_text(text: str, name: str = "the agent file") -> Agent:
 
     Raises: InvalidAgentFile, which lists every error with its line.
     """
-    secrets = tuple(_secrets(text))
+    secrets = tuple(
+        f"line {line}: it holds what looks like a credential ({kind}); take it out"
+        for line, kind in credentials_in(text)
+    )
     if secrets:
         raise InvalidAgentFile(name, secrets)
     nodes = YamlReader(_KEYS)
@@ -87,12 +90,6 @@ def agent_of_text(text: str, name: str = "the agent file") -> Agent:
     if agent is None or nodes.fault_count:
         raise InvalidAgentFile(name, nodes.faults)
     return agent
-
-
-def _secrets(text: str) -> Iterator[str]:
-    """Return where `text` contains credentials, never the credentials themselves."""
-    for line, kind in credentials_in(text):
-        yield f"line {line}: it holds what looks like a credential ({kind}); take it out"
 
 
 def _honoured(nodes: YamlReader, root: YamlNode) -> YamlNode:
