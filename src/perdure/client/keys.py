@@ -12,13 +12,15 @@ import os
 import stat
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Any
 
 from perdure.bounds.files import open_named
 from perdure.errors import KeyMissing
 from perdure.secrets.keyrings import usable_keyring
 from perdure.stores.access.lazy_modules import Later
+from perdure.stores.fsync import create_private
 from perdure.stores.key import StoreKey
 
 if TYPE_CHECKING:
@@ -30,21 +32,6 @@ NEXT = " (next)"
 """During a rekey, the keyring stores the new key under the store's address with this suffix."""
 
 _SQLITE = "sqlite:///"
-
-
-class Backend(Protocol):
-    """The part of a keyring backend that perdure uses; a usable backend has a priority above 0."""
-
-    @property
-    def priority(self) -> float: ...
-
-
-class Keyring(Protocol):
-    """The functions of the module ``keyring`` that perdure uses."""
-
-    def get_password(self, service_name: str, username: str) -> str | None: ...
-
-    def get_keyring(self) -> Backend: ...
 
 
 def configured_key(
@@ -91,15 +78,7 @@ def write_key_file(path: Path, key: StoreKey) -> None:
 
     Durable: the key is on disk when this returns. Raises: FileExistsError, OSError.
     """
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(descriptor, "w") as file:
-            file.write(key.reveal() + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError:
-        path.unlink(missing_ok=True)  # a partial key would block the next attempt
-        raise
+    create_private(path, f"{key.reveal()}\n".encode())
 
 
 def _key_in(text: str, place: str, address: str) -> StoreKey:
@@ -126,25 +105,20 @@ def keyring_keys(address: str) -> tuple[StoreKey, ...]:
     Shape: the store's own key, then the new key of an interrupted rekey. Blocks: the function may
     prompt the user to unlock the keyring.
     """
-    keyring = _keyring()
-    if keyring is None:
-        return ()
     found: list[StoreKey] = []
     for user in (canonical(address), canonical(address) + NEXT):
-        try:
-            kept = keyring.get_password(vault.SERVICE, user)
+        kept = vault.in_keyring(user)
+        with suppress(ValueError):  # it is not our key
             found += () if kept is None else (StoreKey.of(kept),)
-        except Exception:  # noqa: BLE001, S112 - no keyring here, a locked one, or not our key
-            continue
     return tuple(found)
 
 
 def has_keyring() -> bool:
     """Whether this system has a usable keyring; the check never prompts the user."""
-    keyring = _keyring()
     try:
+        keyring: Any = usable_keyring()
         return keyring is not None and keyring.get_keyring().priority > 0
-    except Exception:  # noqa: BLE001 - a backend that fails to load is none
+    except Exception:  # noqa: BLE001 - not installed, or a backend that fails to load
         return False
 
 
@@ -167,11 +141,3 @@ def keep_key(address: str, key: StoreKey) -> bool:
 def forget_key(user: str) -> None:
     """Remove the key with the name `user` from the keyring, if it exists. Blocks."""
     vault.drop_from_keyring(user)
-
-
-def _keyring() -> Keyring | None:
-    """Return the module ``keyring`` if it is installed and this system has a usable keyring."""
-    try:
-        return cast("Keyring | None", usable_keyring())
-    except Exception:  # noqa: BLE001 - not installed, or it fails to find any backend
-        return None

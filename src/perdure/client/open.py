@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, Protocol, cast
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
 
 from msgspec import Meta
 
@@ -51,7 +51,10 @@ _BACKENDS: Mapping[str, tuple[str, str]] = {
     "postgresql": ("perdure.stores.postgres.store", "open_postgres"),
     "sqlite": ("perdure.stores.sqlite.address", "open_sqlite"),
 }
-"""For each scheme: the module and the name of the `Opener`."""
+"""For each scheme: the module and the name of the function that opens a namespace of a store.
+
+The function creates the store if it is missing.
+"""
 
 LockTimeout = Annotated[float, Meta(gt=0)]
 """The longest wait for a lock that another process has. Units: seconds."""
@@ -67,21 +70,7 @@ _KEYED = frozenset({"sqlite"})
 """Schemes that support encryption: their openers also take a `key`."""
 
 
-class Opener(Protocol):
-    """A function that opens a backend."""
-
-    async def __call__(
-        self,
-        address: str,
-        *,
-        namespace: str,
-        durability: Durability,
-        clock: Clock,
-        random: RandomSource,
-        lock_timeout_s: float,
-    ) -> SessionStore:
-        """Open the namespace of the store at `address`; create it if it is missing."""
-        ...
+_Opener = Callable[..., Awaitable[SessionStore]]
 
 
 class StoreOpening:
@@ -298,7 +287,7 @@ async def _record_open_ends(backend: SessionStore, outside: Outside) -> None:
         await episodes.record_open_ends(backend, outside.clock)
 
 
-async def _open_copied(opener: Callable[..., Awaitable[SessionStore]], **key: Any) -> SessionStore:
+async def _open_copied(opener: _Opener, **key: Any) -> SessionStore:
     """Call `opener`; a store with the last schema before the first release is opened read-only."""
     try:
         return await opener(**key)
@@ -308,18 +297,16 @@ async def _open_copied(opener: Callable[..., Awaitable[SessionStore]], **key: An
     return await opener(**key, is_copied=True)
 
 
-def _opener_of(scheme: str) -> Opener:
+def _opener_of(scheme: str) -> _Opener:
     module, name = _BACKENDS[scheme]
     try:
         with collector_paused_to_load():
-            return cast("Opener", getattr(importlib.import_module(module), name))
+            return cast("_Opener", getattr(importlib.import_module(module), name))
     except ModuleNotFoundError as error:
         raise ConfigError(f"a {scheme} store needs {error.name}: {install_of('pg')}") from error
 
 
-async def _opened_with_key(
-    opener: Callable[..., Awaitable[SessionStore]], address: str, key: StoreKey | None
-) -> SessionStore:
+async def _opened_with_key(opener: _Opener, address: str, key: StoreKey | None) -> SessionStore:
     """Open the store with `key`; without `key`, try the keyring's keys if the store needs one."""
     try:
         return await opener(key=key)

@@ -463,9 +463,10 @@ class Store:
         if stream.header.kind != "flow":
             session = await self.open(stream.header.id)
             return await session.answer(id, answer, by=by, note=note)
-        clock, flow = self.outside.clock, stream.header.id
-        answering = inbox_of_flows.FlowAnswerer(self.backend, clock, flow)
-        return await answering.answer(id, answer, by=by, note=note)
+        store, clock, flow = self.backend, self.outside.clock, stream.header.id
+        return await inbox_of_flows.answer_question(
+            store, clock, flow, id, answer, by=by, note=note
+        )
 
     async def tool_calls(
         self,

@@ -25,6 +25,7 @@ from perdure.interop.reports import (
 from perdure.session.ids import StreamId
 from perdure.session.memory.kinds import FACT_TEXTS
 from perdure.stores.access.lazy_modules import Later
+from perdure.stores.fsync import create_private
 from perdure.stores.session_store import SessionStore
 
 if TYPE_CHECKING:
@@ -188,26 +189,13 @@ def write_file(file: Path, content: bytes, *, is_replacing: bool) -> None:
         return
     written = file.with_name(f".{file.name}.{os.getpid()}.part") if is_replacing else file
     try:
-        _write_new(written, content)
+        create_private(written, content)
         if is_replacing:
             _move(written, file)
     except FileExistsError as error:
         raise PathExists(str(named)) from error
     except OSError as error:  # with the caller's name
         raise OSError(error.errno, error.strerror, str(named)) from error
-
-
-def _write_new(file: Path, content: bytes) -> None:
-    """Create `file` completely or not at all."""
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as opened:
-            opened.write(content)
-            opened.flush()
-            os.fsync(descriptor)
-    except BaseException:
-        file.unlink(missing_ok=True)
-        raise
 
 
 def _move(written: Path, file: Path) -> None:

@@ -23,6 +23,7 @@ from perdure.session.entries import Entry
 from perdure.session.flows.kinds import FlowImported, FlowStarted
 from perdure.session.ids import StreamId
 from perdure.stores.access.lazy_modules import Later
+from perdure.stores.fsync import create_private
 from perdure.stores.marks import KEY_BYTES, TURN_KINDS, Marks
 
 if TYPE_CHECKING:
@@ -115,12 +116,7 @@ class TrustFolder:
         def write(folder: Path) -> None:
             draft = folder / f".key-{os.urandom(8).hex()}"
             try:
-                with os.fdopen(
-                    os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb"
-                ) as f:
-                    f.write(os.urandom(KEY_BYTES))
-                    f.flush()
-                    os.fsync(f.fileno())
+                create_private(draft, os.urandom(KEY_BYTES))
                 with suppress(FileExistsError):
                     os.link(draft, folder / "key")
             finally:

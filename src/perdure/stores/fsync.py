@@ -1,4 +1,4 @@
-"""Sync files and folders to disk."""
+"""Sync files and folders to disk, and create synced files."""
 
 from __future__ import annotations
 
@@ -24,6 +24,22 @@ def sync_folder(folder: Path) -> None:
     except OSError as error:
         if error.errno not in _UNABLE:
             raise
+
+
+def create_private(file: Path, content: bytes) -> None:
+    """Create `file` completely or not at all, readable only by its owner.
+
+    Durable: the content is on disk on return. Raises: FileExistsError; OSError.
+    """
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as opened:
+            opened.write(content)
+            opened.flush()
+            os.fsync(descriptor)
+    except BaseException:
+        file.unlink(missing_ok=True)
+        raise
 
 
 def _sync(path: Path, flags: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from contextlib import suppress
 from typing import Any
 
 from perdure.client.conversation.append import SessionWriter
@@ -61,7 +62,7 @@ async def answer_question(
         if question.is_expired(at):
             raise QuestionClosed(asking.id, "expired")
         flow, head = state.header.parent, state.head
-        try:
+        with suppress(HeadConflict):
             if answer.choice == ALLOW_FLOW and flow is not None:
                 # By name: only an answer in a flow loads the rules of flows.
                 granting: Any = importlib.import_module("perdure.client.inbox.grants")
@@ -70,8 +71,6 @@ async def answer_question(
                     store, clock, flow, asked, new, by=answer.by, expected_head=head
                 )
             return (await append_to(store, asking.stream, new, at=at, expected_head=head))[0]
-        except HeadConflict:
-            continue
 
 
 async def _is_acted_on(store: SessionStore, asking: Entry, question: Question) -> bool:

@@ -7,6 +7,7 @@ the newest state.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from perdure.client.inbox.staged_handoff import require_as_staged
 from perdure.client.reads import OpenQuestion
@@ -23,15 +24,14 @@ from perdure.errors import (
     SessionNotFound,
 )
 from perdure.session.clock import Clock
-from perdure.session.codec import body_of
+from perdure.session.codec import body_of, new_side
 from perdure.session.entries import Entry
 from perdure.session.flows.kinds import FlowCompleted, HandoffMade, HumanReplied
 from perdure.session.flows.run import FlowState
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.kinds import MESSAGE
 from perdure.session.notes import Question
-from perdure.stores.protocol import Commit
-from perdure.stores.session_store import SessionStore
+from perdure.stores.session_store import SessionStore, append_to
 
 
 async def questions(
@@ -75,52 +75,51 @@ async def _last_words(store: SessionStore, session: StreamId) -> str:
     return ""
 
 
-class FlowAnswerer:
-    """Answers the questions that one flow waits for."""
+async def answer_question(
+    store: SessionStore,
+    clock: Clock,
+    flow: StreamId,
+    question: EntryId,
+    answer: str,
+    *,
+    by: str,
+    note: str | None,
+) -> Entry:
+    """Answer the question with the id `question`, for which `flow` waits.
 
-    def __init__(self, store: SessionStore, clock: Clock, flow: StreamId) -> None:
-        self._store = store
-        self._clock = clock
-        self._journal = Journal(store, flow, clock)
+    Shape: the result is the appended entry, or the earlier entry if `by` gave the same answer
+    before.
+    Durable: all changes are stored when this returns. Raises: AlreadyAnswered if another answer was
+    given before; FlowRefusal if the flow does not wait for the answer; InvalidEntry if the answer
+    is not valid.
+    """
+    journal = Journal(store, flow, clock)
+    while True:
+        state = await journal.state()
+        if all(waiting.question != question for waiting in waits_in(state)):
+            return await _settled(store, journal, question, answer, by)
+        body = apply_answer(state, question, answer, by, note)
+        if isinstance(body, HumanReplied):
+            people.reply(state, answer, by, body.target, await lost_roles(store, state))
+        if isinstance(body, HandoffMade):
+            await require_as_staged(store, journal, clock, body.node)
+        with suppress(HeadConflict):
+            new, at = new_side(body), clock.now_ms()
+            return (await append_to(store, flow, new, at=at, expected_head=state.head))[0]
 
-    async def answer(self, question: EntryId, answer: str, *, by: str, note: str | None) -> Entry:
-        """Answer the question with the id `question`, for which the flow waits.
 
-        Shape: the result is the appended entry, or the earlier entry if `by` gave the same answer
-        before.
-        Durable: all changes are stored when this returns. Raises: AlreadyAnswered if another answer
-        was given before; FlowRefusal if the flow does not wait for the answer; InvalidEntry if the
-        answer is not valid.
-        """
-        while True:
-            state = await self._journal.state()
-            if all(waiting.question != question for waiting in waits_in(state)):
-                return await self._settled(question, answer, by)
-            body = apply_answer(state, question, answer, by, note)
-            if isinstance(body, HumanReplied):
-                lost = await lost_roles(self._store, state)
-                people.reply(state, answer, by, body.target, lost)
-            if isinstance(body, HandoffMade):
-                await require_as_staged(self._store, self._journal, self._clock, body.node)
-            write = self._journal.write(state, body)
-            try:
-                committed = await self._store.commit(
-                    Commit(writes=(write,), at=self._clock.now_ms())
-                )
-            except HeadConflict:
-                continue
-            return committed.entries[0][0]
+async def _settled(
+    store: SessionStore, journal: Journal, question: EntryId, answer: str, by: str
+) -> Entry:
+    """Return the entry of the earlier answer, if that answer is the same.
 
-    async def _settled(self, question: EntryId, answer: str, by: str) -> Entry:
-        """Return the entry of the earlier answer, if that answer is the same.
-
-        Raises: as `answer`.
-        """
-        flow = self._journal.flow
-        log = [(entry, body_of(entry)) for entry in await self._store.entries(flow)]
-        settled = settled_by(await self._journal.state(), question, log)
-        if settled.choice is None:
-            raise FlowRefusal(flow, f"{question} needs no answer any more: a handoff came instead")
-        if (settled.choice, settled.by) == (answer, by):
-            return settled.entry
-        raise AlreadyAnswered(question, settled.choice, settled.by or "somebody")
+    Raises: as `answer_question`.
+    """
+    log = [(entry, body_of(entry)) for entry in await store.entries(journal.flow)]
+    settled = settled_by(await journal.state(), question, log)
+    if settled.choice is None:
+        told = f"{question} needs no answer any more: a handoff came instead"
+        raise FlowRefusal(journal.flow, told)
+    if (settled.choice, settled.by) == (answer, by):
+        return settled.entry
+    raise AlreadyAnswered(question, settled.choice, settled.by or "somebody")

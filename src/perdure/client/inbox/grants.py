@@ -7,6 +7,7 @@ questions about calls that it allows, so no role waits for an allowed call.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from perdure.client.inbox.consent import allowing, is_freed
 from perdure.client.reads import open_questions
@@ -43,11 +44,9 @@ async def change_consent(
         changes = decide(state)
         freed = await _freed(store, state, changes, clock.now_ms())
         writes = (journal.write(state, *changes), *freed)
-        try:
+        with suppress(HeadConflict):
             await store.commit(Commit(writes=writes, at=clock.now_ms()))
-        except HeadConflict:
-            continue
-        return await journal.state()
+            return await journal.state()
 
 
 async def allow_for_flow(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from perdure.engine.flows.files.record import RecordFolder
@@ -43,15 +44,13 @@ async def require_as_staged(
             return
         blobs = tuple(each.content for each in found.values() if each.artifact.problem is None)
         write = journal.write(state, again)
-        try:
+        with suppress(HeadConflict):
             await store.commit(Commit(writes=(write,), at=clock.now_ms(), blobs=blobs))
-        except HeadConflict:
-            continue
-        raise FlowRefusal(
-            state.run.flow_id,
-            f"files of {node}'s handoff changed after it was staged ({', '.join(names)}); review "
-            "them: the handoff needs approval again",
-        )
+            raise FlowRefusal(
+                state.run.flow_id,
+                f"files of {node}'s handoff changed after it was staged ({', '.join(names)}); "
+                "review them: the handoff needs approval again",
+            )
 
 
 async def approved_texts(
