@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
@@ -192,10 +193,8 @@ class Store:
         same time get the same session. Raises: Erased if the session was erased; the errors of
         `create`.
         """
-        try:
+        with suppress(SessionNotFound):
             return await self.open(id)
-        except SessionNotFound:
-            pass
         try:
             return await self.create(
                 id=id, title=title, cwd=cwd, metadata=metadata, subject=subject

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -112,36 +112,32 @@ class TrustFolder:
 
     def _made_key(self) -> bytes:
         """Create a key, or return the key that another process created first."""
-
-        def write(folder: Path) -> None:
-            draft = folder / f".key-{os.urandom(8).hex()}"
+        draft = self._folder / f".key-{os.urandom(8).hex()}"
+        with self._writable():
             try:
                 create_private(draft, os.urandom(KEY_BYTES))
                 with suppress(FileExistsError):
-                    os.link(draft, folder / "key")
+                    os.link(draft, self._folder / "key")
             finally:
                 draft.unlink(missing_ok=True)
-
-        self._in_folder(write)
         key = self._key()
         if key is None:
             raise ConfigError(f"{self._folder / 'key'} holds no key; delete it to make another")
         return key
 
     def _append(self, name: str, text: str) -> None:
-        def write(folder: Path) -> None:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-            with os.fdopen(os.open(folder / name, flags, 0o600), "w", encoding="utf-8") as f:
-                f.write(text)
-                f.flush()
-                os.fsync(f.fileno())
+        file, flags = self._folder / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        with self._writable(), os.fdopen(os.open(file, flags, 0o600), "w", encoding="utf-8") as f:
+            f.write(text)
+            f.flush()
+            os.fsync(f.fileno())
 
-        self._in_folder(write)
-
-    def _in_folder(self, write: Callable[[Path], None]) -> None:
+    @contextmanager
+    def _writable(self) -> Generator[None]:
+        """Create the folder; an OSError in the block is a ConfigError."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            write(self._folder)
+            yield
         except OSError as error:
             raise ConfigError(f"cannot write to {self._folder}: {error.strerror}") from error
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn
 
@@ -180,8 +181,7 @@ class Turn(Generic[OutputT]):
 
     async def __aiter__(self) -> AsyncIterator[AnyEvent]:
         before = await asyncio.shield(self._signals.begun)
-        watch = self._watch(before)
-        try:
+        async with aclosing(self._watch(before)) as watch:
             async for event in self._until_over(watch):
                 is_entry = isinstance(event, Event) and event.seq == before + 1
                 is_refused = is_entry and event.type == REFUSED
@@ -190,8 +190,6 @@ class Turn(Generic[OutputT]):
                 yield event
                 if is_refused:
                     return
-        finally:
-            await watch.aclose()
 
     async def started(self) -> None:
         """Wait until this process has the lease of the turn's session.

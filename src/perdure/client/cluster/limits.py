@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
@@ -140,11 +140,9 @@ class Slots:
         """Update the slots in the store, and request slots for waiting turns, until cancelled."""
         while True:
             is_waiting = any(not turn.may_run.is_set() for turn in self._waiting())
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_S if is_waiting else RENEW_S):
                     await self._is_changed.wait()
-            except TimeoutError:
-                pass
             self._is_changed.clear()
             try:
                 await self._sync()

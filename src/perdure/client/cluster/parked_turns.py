@@ -80,12 +80,8 @@ class ParkedTurns:
 
 async def first_change(sources: list[AsyncIterator[None]]) -> None:
     """Wait until one of `sources` has changed or was closed."""
-    waits = [asyncio.ensure_future(_one(each)) for each in sources]
+    waits = [asyncio.ensure_future(anext(each)) for each in sources]
     try:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
     finally:
         await cancel_all(waits)
-
-
-async def _one(source: AsyncIterator[None]) -> None:
-    await anext(source)

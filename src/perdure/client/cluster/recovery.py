@@ -9,7 +9,6 @@ harmless, because the log shows which work is finished.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import suppress
 
 import msgspec
@@ -78,10 +77,12 @@ class Recovery:
             return
         attempts = [msgspec.structs.replace(work, attempt=number) for number in range(MAX_ATTEMPTS)]
         states = await self._cluster.states_of(attempts)
-        following = _next(attempts, states)
+        if not ACTIVE.isdisjoint(states.values()):
+            return
+        following = next((each for each in attempts if each.id not in states), None)
         if following is not None:
             await queue_work(self._store, following, priority=priority)
-        elif ACTIVE.isdisjoint(states.values()):
+        else:
             with suppress(LeaseHeld, LeaseLost):  # the next sweep tries again
                 await refuse_request(self._host.claim(work.stream), work.request, *GIVEN_UP)
 
@@ -103,10 +104,3 @@ class Recovery:
             with suppress(SessionNotFound):
                 if stream not in busy and not await awaited_sessions(self._store, stream, now):
                     await queue_open_turn(self._store, stream)
-
-
-def _next(attempts: list[Work], states: Mapping[str, str]) -> Work | None:
-    """Return the first attempt that was never queued; None while an attempt is queued or runs."""
-    if not ACTIVE.isdisjoint(states.values()):
-        return None
-    return next((each for each in attempts if each.id not in states), None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 from dataclasses import replace
 
 from perdure.client.agents.agent import Agent
@@ -116,8 +117,7 @@ class Execution:
     ) -> FlowState:
         """Wait until workers have run the flow as far as `run` would. Raises: FlowRefusal."""
         store, clock = self._host.store.backend, self._host.store.outside.clock
-        wakes = self._waker.wakes(journal.flow)
-        try:
+        async with aclosing(self._waker.wakes(journal.flow)) as wakes:
             while True:
                 state = await journal.state()
                 if state.run.status == "completed":
@@ -129,20 +129,15 @@ class Execution:
                 if not is_busy and not await is_ready(store, state, clock.now_ms()):
                     return state
                 await anext(wakes)
-        finally:
-            await wakes.aclose()
 
     async def _answered(self, journal: Journal) -> None:
         """Wait until the flow can continue without a person, or another process completes it."""
-        wakes = self._waker.wakes(journal.flow)
-        try:
+        async with aclosing(self._waker.wakes(journal.flow)) as wakes:
             while True:
                 state = await journal.state()
                 if can_continue(state) or state.run.status == "completed":
                     return
                 await anext(wakes)
-        finally:
-            await wakes.aclose()
 
     async def _run_once(self, journal: Journal) -> FlowState:
         state = await journal.state()

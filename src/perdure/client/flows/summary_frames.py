@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 from perdure.engine.flows.files.contracts import contracts
 from perdure.engine.flows.files.record import RecordFolder
@@ -60,10 +61,8 @@ class SummaryFrames:
         """Return the readings of `node`, omitting those that are missing. Blocks."""
         found: list[RequiredText] = []
         for name in node.required_readings:
-            try:
+            with suppress(ConfigError):
                 found += self._library.by_name((name,), f"node {node.id!r}")
-            except ConfigError:
-                continue
         return tuple(found)
 
     async def _inputs(self, state: FlowState, node: FlowNode) -> dict[str, str]:
@@ -72,11 +71,8 @@ class SummaryFrames:
         for key, path in inputs_of(state, node).items():
             paths, digests = state.run.history_handoff[key], state.digests.get(key, ())
             if len(paths) == len(digests):
-                try:
+                with suppress(EntryNotFound):
                     content = await self._store.blob(digests[paths.index(path)])
-                except EntryNotFound:
-                    pass
-                else:
                     texts[path] = content.decode(errors="replace")
                     continue
             texts |= await asyncio.to_thread(self._record.texts, (path,))

@@ -38,7 +38,7 @@ def within(child: Permissions, parent: Permissions) -> Permissions:
         parent.search_credential,
     )
     return Permissions(
-        scope=SCOPES[min(SCOPES.index(child.scope), SCOPES.index(parent.scope))],
+        scope=SCOPES[min(map(SCOPES.index, (child.scope, parent.scope)))],
         roots=_roots(child, parent),
         allowed_commands=commands,
         allowed_command_globs=_globs(child.allowed_command_globs, parent.allowed_command_globs),
@@ -53,9 +53,7 @@ def within(child: Permissions, parent: Permissions) -> Permissions:
         search_endpoint=child.search_endpoint if has_search else None,
         search_credential=child.search_credential if has_search else None,
         is_search_local=child.is_search_local and parent.is_search_local and has_search,
-        approval=_STRICTEST[
-            min(_STRICTEST.index(child.approval), _STRICTEST.index(parent.approval))
-        ],
+        approval=_STRICTEST[min(map(_STRICTEST.index, (child.approval, parent.approval)))],
     )
 
 
