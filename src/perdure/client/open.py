@@ -147,21 +147,9 @@ def open(
     store that cannot be opened is not changed; the error is NotAStore, StoreTooNew, StoreTooOld,
     StoreCorrupt, StoreReadOnly, StoreUnavailable, KeyMissing, KeyWrong or StoreNotEncrypted.
     """
-
-    async def store() -> Store:
-        running_loop()
-        outside = Outside(clock or SystemClock(), random or system_random)
-        return await connect_store(
-            address,
-            namespace,
-            durability,
-            outside,
-            key,
-            is_trusted=is_trusted,
-            lock_timeout_s=lock_timeout_s,
-        )
-
-    return StoreOpening(store)
+    outside = Outside(clock or SystemClock(), random or system_random)
+    opener = partial(connect_store, address, namespace, durability, outside, key)
+    return StoreOpening(partial(opener, is_trusted=is_trusted, lock_timeout_s=lock_timeout_s))
 
 
 def open_copied(address: str, *, namespace: str, lock_timeout_s: float) -> StoreOpening:
@@ -170,20 +158,9 @@ def open_copied(address: str, *, namespace: str, lock_timeout_s: float) -> Store
     A store with the last schema before the first release is also opened, read-only. The store is
     not trusted (see `open`). Raises: as `open`.
     """
-
-    async def store() -> Store:
-        outside = Outside(SystemClock(), system_random)
-        return await connect_store(
-            address,
-            namespace,
-            "full",
-            outside,
-            is_trusted=False,
-            lock_timeout_s=lock_timeout_s,
-            is_copied=True,
-        )
-
-    return StoreOpening(store)
+    outside = Outside(SystemClock(), system_random)
+    opener = partial(connect_store, address, namespace, "full", outside, is_copied=True)
+    return StoreOpening(partial(opener, is_trusted=False, lock_timeout_s=lock_timeout_s))
 
 
 def check_address(address: str) -> str:
@@ -249,6 +226,7 @@ async def connect_store(
     read-only.
     Raises: as `open`.
     """
+    running_loop()
     _check_namespace(namespace)
     address = routed(address_or_default(address, os.environ, sys.platform), namespace)
     scheme = check_address(address).partition(":")[0]

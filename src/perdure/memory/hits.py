@@ -43,8 +43,6 @@ class Why(ShortRepr, frozen=True, omit_defaults=True):
 RecallKind = Literal["text", "episode", "fact"]
 """What is recalled: texts (of messages, and passages of knowledge), episodes, facts."""
 
-RECALL_KINDS: tuple[RecallKind, ...] = ("text", "episode", "fact")
-
 
 class MemoryHit(ShortRepr, frozen=True):
     """A recalled text, the summary of an episode, or a fact.

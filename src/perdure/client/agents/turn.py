@@ -241,9 +241,7 @@ class Turn(Generic[OutputT]):
         await self.settled()
 
     async def _reply(self) -> Reply[OutputT]:
-        if self._while_waiting == "raise" and self._waits is not None:
-            await self._settled_or_waiting(self._waits)
-        await self.settled()
+        await self._moved_on()
         state = self._result()
         finished = state.finished
         assert finished is not None
@@ -263,43 +261,31 @@ class Turn(Generic[OutputT]):
             return None
         return self._output.value(state.answer.text)
 
-    async def _settled_or_waiting(self, waits: Waits) -> None:
-        """Wait until the turn has ended. Raises: Waiting as soon as the turn waits for a person."""
-        while self.is_running:
-            change = waits.all.change()
-            try:
-                waiting = await self._waiting(waits)
-                if waiting is not None:
-                    raise waiting
-                await asyncio.wait((self._task, change), return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                change.cancel()
+    async def _moved_on(
+        self, watch: Watch | None = None, following: asyncio.Task[AnyEvent] | None = None
+    ) -> None:
+        """Wait until the turn has ended, or `following`, the next event of `watch`, has arrived.
 
-    async def _moved_on(self, watch: Watch, following: asyncio.Task[AnyEvent]) -> None:
-        """Wait until `following`, the next event of `watch`, has arrived or the turn has ended.
-
-        Raises: Waiting, if the caller requested it, once the turn waits for a person and has no
-        further event.
+        Raises: Waiting, if the caller requested it, once the turn waits for a person and `watch`
+        has no further event.
         """
+        ends = (self._task,) if following is None else (self._task, following)
         waits = self._waits if self._while_waiting == "raise" else None
-        while waits is not None and self.is_running and not following.done():
+        while waits is not None and not any(end.done() for end in ends):
             change = waits.all.change()
             try:
-                waiting = await self._waiting(waits)
-                if waiting is not None and watch.cursor.after >= await waits.head():
-                    raise waiting
-                ends = (following, self._task, change)
-                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+                await self._check_waiting(waits, watch)
+                await asyncio.wait((*ends, change), return_when=asyncio.FIRST_COMPLETED)
             finally:
                 change.cancel()
-        await asyncio.wait((following, self._task), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
 
-    async def _waiting(self, waits: Waits) -> Waiting | None:
-        """Return the error to raise while the turn waits for a person, or None."""
+    async def _check_waiting(self, waits: Waits, watch: Watch | None) -> None:
+        """Raises: Waiting while the turn waits for a person and `watch` has no further event."""
         asked = await waits.questions() if self.is_waiting else []
-        if not asked or not self.is_waiting:
-            return None
-        return Waiting(*asked)
+        has_more = bool(asked) and watch is not None and watch.cursor.after < await waits.head()
+        if asked and self.is_waiting and not has_more:
+            raise Waiting(*asked)
 
     async def _until_over(self, watch: Watch) -> AsyncIterator[AnyEvent]:
         """Yield the events of `watch` up to the turn's end. Raises: the error of the turn."""

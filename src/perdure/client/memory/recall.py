@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, Required, TypedDict, Unpack
 
 from perdure.client.memory.handle import Memory
 from perdure.errors import ConfigError, EmbedderUnavailable, Unsupported
-from perdure.memory.hits import RECALL_KINDS, MemoryHit, RecallKind
+from perdure.memory.hits import MemoryHit, RecallKind
 from perdure.memory.scope import ScopeName
 
 
@@ -18,37 +18,27 @@ class RecalledHits(NamedTuple):
     problem: str | None
 
 
-async def recall_anyway(  # noqa: PLR0913 - as Memory.recall
-    memory: Memory,
-    question: str,
-    *,
-    limit: int,
-    subject: str | None = None,
-    agent: str | None = None,
-    scope: ScopeName = "subject",
-    without: Collection[str] = (),
-    knowledge_of: str | None = None,
-    kinds: Sequence[RecallKind] = RECALL_KINDS,
+class RecallOptions(TypedDict, total=False):
+    """The arguments of ``Memory.recall``."""
+
+    limit: Required[int]
+    subject: str | None
+    agent: str | None
+    scope: ScopeName
+    without: Sequence[str]
+    knowledge_of: str | None
+    kinds: Sequence[RecallKind]
+
+
+async def recall_anyway(
+    memory: Memory, question: str, **options: Unpack[RecallOptions]
 ) -> RecalledHits:
     """Recall, but only by words if the embedder is down or not set up, or the store has no vectors.
 
     Raises: the errors of ``Memory.recall`` for a memory without an embedder.
     """
-
-    async def recalled(by: Memory) -> list[MemoryHit]:
-        return await by.recall(
-            question,
-            limit=limit,
-            subject=subject,
-            agent=agent,
-            scope=scope,
-            without=list(without),
-            knowledge_of=knowledge_of,
-            kinds=kinds,
-        )
-
     try:
-        return RecalledHits(await recalled(memory), None)
+        return RecalledHits(await memory.recall(question, **options), None)
     except (EmbedderUnavailable, ConfigError, Unsupported) as error:
-        hits = await recalled(memory.with_embedder(None))
+        hits = await memory.with_embedder(None).recall(question, **options)
         return RecalledHits(hits, str(error))

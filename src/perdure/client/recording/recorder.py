@@ -88,27 +88,22 @@ class Recorder:
         await session.note(Note(FAILURE, {"reason": reason[:2_000]}), about=after)
 
     async def _opened(self) -> Session:
-        if self.session is None:
-            if self._session_id is None:
-                self.session = await self._store.create(
-                    title=self._title, subject=self._subject, metadata={"recorded": True}
-                )
-            else:
-                session = await self._store.open_or_create(
-                    self._session_id,
-                    title=self._title,
-                    subject=self._subject,
-                    metadata={"recorded": True},
-                )
-                if self._subject is not None and session.subject != self._subject:
-                    raise WrongArgument(
-                        f"session {session.id} has another subject; record into a session of its "
-                        "own",
-                        argument="subject",
-                    )
-                await self._learn(session)
-                self.session = session
-        return self.session
+        if self.session is not None:
+            return self.session
+        store, id, title, subject = self._store, self._session_id, self._title, self._subject
+        told = {"recorded": True}
+        if id is None:
+            self.session = await store.create(title=title, subject=subject, metadata=told)
+            return self.session
+        session = await store.open_or_create(id, title=title, subject=subject, metadata=told)
+        if subject is not None and session.subject != subject:
+            raise WrongArgument(
+                f"session {session.id} has another subject; record into a session of its own",
+                argument="subject",
+            )
+        await self._learn(session)
+        self.session = session
+        return session
 
     async def _learn(self, session: Session) -> None:
         """Read the entries that earlier recordings appended to `session`."""
