@@ -18,7 +18,7 @@ from perdure.client.agents.runtime_services import Host
 from perdure.client.cluster.limits import Slots
 from perdure.client.cluster.parked_turns import first_change
 from perdure.client.cluster.requirements import flow_requirement, queue_name
-from perdure.client.cluster.runner import cluster_of, queue_flow
+from perdure.client.cluster.runner import queue_flow, unqueued_flows
 from perdure.client.flows.execution import Execution
 from perdure.client.flows.locations import belongs_to
 from perdure.client.flows.role_setup import Equipment
@@ -119,14 +119,9 @@ class FlowWork:
 
     async def queue_lost(self) -> None:
         """Queue the requested flows that can continue but are in no queue. Raises: StoreError."""
-        requests = await self._store.open_of_all(FlowRequested.kind)
-        if not requests:
-            return
-        busy = await cluster_of(self._store).busy([each.stream for each in requests])
-        for entry in requests:
-            if entry.stream not in busy:
-                with suppress(SessionNotFound, Erased):
-                    await self._queue_if_ready(entry)
+        for entry in await unqueued_flows(self._store):
+            with suppress(SessionNotFound, Erased):
+                await self._queue_if_ready(entry)
 
     async def suspend(self) -> None:
         """Suspend all flows at once, so that other workers continue them."""

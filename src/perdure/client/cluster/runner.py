@@ -29,6 +29,7 @@ from perdure.engine.turns.session_turns import SessionTurns, Signals
 from perdure.engine.turns.state import TurnState
 from perdure.errors import ConfigError, InvalidTransition
 from perdure.session.codec import body_of
+from perdure.session.entries import Entry
 from perdure.session.flows.kinds import FlowRequested
 from perdure.session.ids import StreamId, entry_place
 from perdure.session.ledger import Priority, TurnRequested
@@ -147,6 +148,15 @@ async def queue_work(
     queue = queue_name(work.namespace, required)
     order = Order(work, queue, required.encoded(), due_at, priority)
     return await cluster_of(store).enqueue(order)
+
+
+async def unqueued_flows(store: SessionStore) -> list[Entry]:
+    """Return the open requests of flows that are in no queue. Raises: StoreError."""
+    requests = await store.open_of_all(FlowRequested.kind)
+    if not requests:
+        return []
+    busy = await cluster_of(store).busy([each.stream for each in requests])
+    return [each for each in requests if each.stream not in busy]
 
 
 async def queue_flow(

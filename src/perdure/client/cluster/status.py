@@ -14,7 +14,7 @@ from perdure.client.cluster.requirements import (
     queue_name,
     requirement_for,
 )
-from perdure.client.cluster.runner import cluster_of
+from perdure.client.cluster.runner import cluster_of, unqueued_flows
 from perdure.client.flows.waits import is_ready
 from perdure.engine.flows.journal import Journal
 from perdure.errors import Erased, SessionNotFound
@@ -43,17 +43,16 @@ async def cluster_status(store: SessionStore, clock: Clock) -> ClusterStatus:
     only_in_log = [entry for work, entry in by_work.items() if work.id not in queued]
     queues = {each.queue: each for each in found.queues}
     required: dict[StreamId, Requirement] = {}
+    waiting: list[tuple[Entry, Requirement | FlowRequirement]] = []
     for entry in only_in_log:
         with suppress(SessionNotFound):  # erased meanwhile
             if entry.stream not in required:
                 required[entry.stream] = await requirement_for(store, entry.stream)
-            wanted = required[entry.stream]
-            queue = queue_name(store.namespace, wanted)
-            info = queues.get(queue) or _empty(queue, wanted.agent, found.workers)
-            queues[queue] = _with(info, entry, clock.now_ms())
-    for entry, flow in await _flows_only_in_log(store, clock):
-        queue = queue_name(store.namespace, flow)
-        info = queues.get(queue) or _empty(queue, flow.agent, found.workers)
+            waiting.append((entry, required[entry.stream]))
+    waiting += await _flows_only_in_log(store, clock)
+    for entry, wanted in waiting:
+        queue = queue_name(store.namespace, wanted)
+        info = queues.get(queue) or _empty(queue, wanted.agent, found.workers)
         queues[queue] = _with(info, entry, clock.now_ms())
     return msgspec.structs.replace(found, queues=tuple(queues.values()))
 
@@ -62,14 +61,10 @@ async def _flows_only_in_log(
     store: SessionStore, clock: Clock
 ) -> list[tuple[Entry, FlowRequirement]]:
     """Return the requested flows that can continue and are in no queue, with their requirements."""
-    requests = await store.open_of_all(FlowRequested.kind)
-    if not requests:
-        return []
-    busy = await cluster_of(store).busy([each.stream for each in requests])
     found: list[tuple[Entry, FlowRequirement]] = []
-    for entry in requests:
+    for entry in await unqueued_flows(store):
         body = body_of(entry)
-        if entry.stream in busy or not isinstance(body, FlowRequested):
+        if not isinstance(body, FlowRequested):
             continue
         with suppress(SessionNotFound, Erased):
             state = await Journal(store, entry.stream, clock).state()

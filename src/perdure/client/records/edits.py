@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import msgspec
 
-from perdure.client.records.sessions import newest_sessions
+from perdure.client.records.sessions import chosen_sessions
 from perdure.client.records.tool_calls import calls_of_session
 from perdure.context.files import CHANGING, PATH_ARGUMENTS
 from perdure.session.ids import StreamId
-from perdure.session.info import SessionInfo, is_found
+from perdure.session.info import SessionInfo
 from perdure.session.records import FileEdit, ToolCallRecord
 from perdure.stores.session_store import SessionStore
 
@@ -31,19 +31,11 @@ async def newest_edits(
     found: dict[tuple[str | None, str], FileEdit] = {}
     if last == 0:
         return []
-    if session is not None:
-        info = (await store.state(session)).info
-        if not is_found(info, cwd, None):
-            return []
-        await _add(store, info, found, with_copies=True)
-        return _newest(found, last)
-    async for info in newest_sessions(store):
-        if not is_found(info, cwd, None):
-            continue
+    async for info in chosen_sessions(store, session, cwd):
         kept = _newest(found, last)
         if last is not None and len(kept) == last and info.updated_at < kept[-1].at:
             break  # no change of this session, or of those after it, is newer
-        await _add(store, info, found, with_copies=False)
+        await _add(store, info, found, with_copies=session is not None)
     return _newest(found, last)
 
 

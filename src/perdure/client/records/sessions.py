@@ -41,6 +41,23 @@ async def newest_sessions(
         limit *= _GROWTH
 
 
+async def chosen_sessions(
+    store: SessionStore, session: StreamId | None, cwd: str | None = None, since: int | None = None
+) -> AsyncIterator[SessionInfo]:
+    """Yield `session` (None: as `newest_sessions`), and of these only sessions of the folder `cwd`.
+
+    Raises: SessionNotFound if `session` does not exist.
+    """
+    if session is not None:
+        info = (await store.state(session)).info
+        if is_found(info, cwd, None):
+            yield info
+        return
+    async for info in newest_sessions(store, since):
+        if is_found(info, cwd, None):
+            yield info
+
+
 async def sessions_with_open_turn(
     store: SessionStore, scope: SessionScope
 ) -> list[tuple[SessionInfo, str | None]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, tzinfo
 from operator import add
 from typing import NamedTuple
@@ -10,14 +10,14 @@ from typing import NamedTuple
 import msgspec
 
 from perdure.client.records.copies import copied_entries, has_parent
-from perdure.client.records.sessions import newest_sessions, own_entries
+from perdure.client.records.sessions import chosen_sessions, own_entries
 from perdure.models.price_list import PriceList
 from perdure.models.prices import Cost, CostCalculator, Price, unpriced
 from perdure.session.clock import ms_of
 from perdure.session.codec import Unknown, readable
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
-from perdure.session.info import SessionInfo, is_found
+from perdure.session.info import SessionInfo
 from perdure.session.ledger import ModelCalled, ModelFinished, TurnStarted
 from perdure.session.memory.kinds import FactsCaptured
 from perdure.session.messages import Message, Usage
@@ -163,7 +163,7 @@ class Tallies:
         """Sum up model usage; sort days by time, and other groups by tokens, highest first."""
         begin, end = _ms_or_none(since), _ms_or_none(until)
         groups: dict[tuple[str, str | None], tuple[_Used, set[StreamId]]] = {}
-        async for info in self._sessions(session, cwd, begin):
+        async for info in chosen_sessions(self._store, session, cwd, begin):
             tally = await self._tally(info)
             for cell, used in tally.used.items():
                 if not _is_within(cell.quarter, begin, end):
@@ -192,7 +192,7 @@ class Tallies:
         """Count the events of each day or hour, in order of time; omit times without events."""
         begin, end = _ms_or_none(since), _ms_or_none(until)
         groups: dict[str, tuple[_Count, set[StreamId]]] = {}
-        async for info in self._sessions(None, cwd, begin):
+        async for info in chosen_sessions(self._store, None, cwd, begin):
             tally = await self._tally(info)
             for quarter, count in tally.counts.items():
                 if not _is_within(quarter, begin, end):
@@ -205,18 +205,6 @@ class Tallies:
             for key, (count, sessions) in groups.items()
         ]
         return sorted(totals, key=lambda each: each.key)
-
-    async def _sessions(
-        self, session: StreamId | None, cwd: str | None, since: int | None
-    ) -> AsyncIterator[SessionInfo]:
-        if session is not None:
-            info = (await self._store.state(session)).info
-            if is_found(info, cwd, None):
-                yield info
-            return
-        async for info in newest_sessions(self._store, since):
-            if is_found(info, cwd, None):
-                yield info
 
     async def _tally(self, info: SessionInfo) -> SessionTally:
         name = (info.id, info.created_at)  # a reused id of an erased session starts a new tally
