@@ -16,12 +16,7 @@ from perdure.errors import InvalidEntry, SessionExists, SessionNotFound, Unsuppo
 from perdure.session.entries import NewEntry
 from perdure.session.ids import EntryId, StreamId, entry_place
 from perdure.stores.protocol import EMPTY, StreamState
-from perdure.stores.retention.erase import (
-    Certificate,
-    EraseRequest,
-    EraseScope,
-    ForkPolicy,
-)
+from perdure.stores.retention.erase import Certificate, EraseRequest, EraseScope, ForkPolicy
 from perdure.stores.session_store import SessionStore, exists, is_erased
 
 

@@ -36,14 +36,7 @@ from perdure.session.ids import EntryId, IdempotencyKey, StreamId
 from perdure.session.info import SessionInfo, StreamHeader
 from perdure.session.kinds import BranchSummary
 from perdure.session.messages import Message, ToolCallPart
-from perdure.session.notes import (
-    Answer,
-    Label,
-    Note,
-    Pin,
-    SessionInfoChanged,
-    SessionReopened,
-)
+from perdure.session.notes import Answer, Label, Note, Pin, SessionInfoChanged, SessionReopened
 from perdure.session.tree import TreeNode, tree_of
 from perdure.stores.access.collector import collector_paused
 from perdure.stores.access.lazy_modules import Later

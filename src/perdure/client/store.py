@@ -23,21 +23,9 @@ from perdure.client.reads import OpenQuestion
 from perdure.client.session import Session
 from perdure.client.session_fields import place_of, require_header, require_subject, title_of
 from perdure.engine.hooks.registry import Hooks
-from perdure.errors import (
-    Erased,
-    QuestionNotFound,
-    SessionExists,
-    SessionNotFound,
-    WrongArgument,
-)
+from perdure.errors import Erased, QuestionNotFound, SessionExists, SessionNotFound, WrongArgument
 from perdure.events.bus import LiveBus, SharesLiveEvents
-from perdure.interop.reports import (
-    ExportedFile,
-    ExportFormat,
-    FormatName,
-    ImportedFiles,
-    Redaction,
-)
+from perdure.interop.reports import ExportedFile, ExportFormat, FormatName, ImportedFiles, Redaction
 from perdure.session.argument_checks import takes_all_declared
 from perdure.session.clock import ms_of
 from perdure.session.entries import Entry

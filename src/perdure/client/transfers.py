@@ -15,13 +15,7 @@ from perdure.client.clock import Outside, absolute
 from perdure.client.lookup.store_files import database_file, is_part_of, own_folders
 from perdure.errors import FormatError, PathExists, PerdureError, WrongArgument
 from perdure.interop.exports import ExportSelection, export_session, note_export
-from perdure.interop.reports import (
-    Exported,
-    ExportedFile,
-    ExportFormat,
-    FileOutcome,
-    ImportedFiles,
-)
+from perdure.interop.reports import Exported, ExportedFile, ExportFormat, FileOutcome, ImportedFiles
 from perdure.session.ids import StreamId
 from perdure.session.memory.kinds import FACT_TEXTS
 from perdure.stores.access.lazy_modules import Later

@@ -20,12 +20,7 @@ from perdure.engine.turns.config import (
     TurnConfig,
     WorkingLimit,
 )
-from perdure.engine.turns.environment import (
-    Environment,
-    FrameOf,
-    RequestSettings,
-    WorkingMemory,
-)
+from perdure.engine.turns.environment import Environment, FrameOf, RequestSettings, WorkingMemory
 from perdure.engine.turns.session_turns import Terms
 from perdure.memory.injection import SHARE
 from perdure.models.prices import Cost

@@ -59,11 +59,7 @@ from perdure.session.flows.kinds import (
     RunSettings,
 )
 from perdure.session.flows.run import FeedbackContext, FlowState, RoleConfiguration
-from perdure.session.flows.start_arguments import (
-    named_flow_id,
-    require_paths,
-    require_session_ids,
-)
+from perdure.session.flows.start_arguments import named_flow_id, require_paths, require_session_ids
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.ledger import InterruptPolicy

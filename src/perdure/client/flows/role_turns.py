@@ -23,12 +23,7 @@ from perdure.client.conversation.agent_binding import tool_names
 from perdure.client.conversation.authority import authority_of
 from perdure.client.conversation.workspace import Workspace, in_folder, kept_workspace
 from perdure.client.flows.consent import consent_judge
-from perdure.client.flows.role_setup import (
-    Equipment,
-    skills_of,
-    unconfigured_error,
-    undecided_for,
-)
+from perdure.client.flows.role_setup import Equipment, skills_of, unconfigured_error, undecided_for
 from perdure.client.flows.selectors import About, Selectors
 from perdure.client.flows.summary_frames import SummaryFrames
 from perdure.client.flows.workflow_guard import guard_workflow

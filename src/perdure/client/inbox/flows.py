@@ -16,13 +16,7 @@ from perdure.engine.flows.lost_roles import lost_roles
 from perdure.engine.flows.rules import people
 from perdure.engine.flows.rules.answers import apply_answer, settled_by
 from perdure.engine.flows.rules.flow_waits import FlowWait, waits_in
-from perdure.errors import (
-    AlreadyAnswered,
-    FlowRefusal,
-    HeadConflict,
-    SessionError,
-    SessionNotFound,
-)
+from perdure.errors import AlreadyAnswered, FlowRefusal, HeadConflict, SessionError, SessionNotFound
 from perdure.session.clock import Clock
 from perdure.session.codec import body_of, new_side
 from perdure.session.entries import Entry

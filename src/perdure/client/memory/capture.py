@@ -14,12 +14,7 @@ from perdure.client.clock import Outside
 from perdure.client.memory.fact_writes import NewFact, facts_in, remember
 from perdure.errors import EntryNotFound, LimitExceeded, SecretPasted, WrongArgument
 from perdure.memory.episodes import Episode
-from perdure.memory.extraction import (
-    ExtractedFact,
-    Extractor,
-    extraction_request,
-    facts_in_answer,
-)
+from perdure.memory.extraction import ExtractedFact, Extractor, extraction_request, facts_in_answer
 from perdure.memory.scope import MemoryFilter
 from perdure.models.catalogue import require_model_name
 from perdure.models.protocol import ModelClient

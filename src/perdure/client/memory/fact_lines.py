@@ -14,13 +14,7 @@ from perdure.bounds.limits import require_within
 from perdure.client.clock import Outside
 from perdure.client.memory.fact_writes import NewFact, facts_in, remember
 from perdure.client.session_fields import require_subject
-from perdure.errors import (
-    FormatError,
-    HeadConflict,
-    LimitExceeded,
-    SecretPasted,
-    SessionNotFound,
-)
+from perdure.errors import FormatError, HeadConflict, LimitExceeded, SecretPasted, SessionNotFound
 from perdure.memory.reports import ImportedFacts, UnreadLine
 from perdure.memory.scope import MemoryFilter
 from perdure.session.clock import ms_of

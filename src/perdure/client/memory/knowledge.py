@@ -23,14 +23,7 @@ import msgspec
 from perdure.client.clock import Outside, absolute
 from perdure.client.erase import erase_session, free_id
 from perdure.errors import Erased, SessionExists, SessionNotFound, Unsupported, WrongArgument
-from perdure.memory.knowledge import (
-    ENDINGS,
-    KNOWLEDGE,
-    MARKDOWN,
-    MOST_BYTES,
-    Passage,
-    passages_of,
-)
+from perdure.memory.knowledge import ENDINGS, KNOWLEDGE, MARKDOWN, MOST_BYTES, Passage, passages_of
 from perdure.memory.reports import ImportedFolder, Unread
 from perdure.secrets.pasted_keys import credentials_in
 from perdure.session.codec import new_tree

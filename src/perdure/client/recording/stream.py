@@ -10,15 +10,7 @@ from typing import Any
 
 from perdure.bounds.limits import limits
 from perdure.client.recording.calls import Api
-from perdure.codecs.fields import (
-    Fields,
-    fields_of,
-    list_in,
-    name_in,
-    number_in,
-    object_in,
-    text_in,
-)
+from perdure.codecs.fields import Fields, fields_of, list_in, name_in, number_in, object_in, text_in
 from perdure.codecs.lines import read_line
 
 _MAX_ITEMS = 10_000

@@ -30,14 +30,7 @@ from perdure.engine.turns.carried import carried_state
 from perdure.engine.turns.config import Budget
 from perdure.engine.turns.session_turns import SessionTurns, Signals
 from perdure.engine.turns.state import TurnState
-from perdure.errors import (
-    ConfigError,
-    LeaseHeld,
-    LeaseLost,
-    SessionExists,
-    ToolError,
-    TurnOpen,
-)
+from perdure.errors import ConfigError, LeaseHeld, LeaseLost, SessionExists, ToolError, TurnOpen
 from perdure.session.codec import new_side
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
