@@ -21,6 +21,7 @@ from perdure.interop.formats.sources.parse_state import Progress
 from perdure.interop.formats.sources.reader import BOUNDS
 from perdure.interop.imports import ImportOptions, import_source
 from perdure.interop.reports import FileOutcome, ImportReport
+from perdure.stores.access.cancellation import cancel_all
 from perdure.stores.session_store import SessionStore
 
 FILES_AT_ONCE = 8
@@ -129,9 +130,7 @@ async def in_order(jobs: Iterable[Job[Result]]) -> AsyncIterator[Result]:
             yield await waiting[0][1]
             waiting.popleft()
     finally:
-        for _, task in waiting:
-            task.cancel()
-        await asyncio.gather(*(task for _, task in waiting), return_exceptions=True)
+        await cancel_all(task for _, task in waiting)
 
 
 def held_bytes(size: int) -> int:

@@ -11,8 +11,8 @@ from perdure.session.entries import Entry
 from perdure.session.flows.kinds import FlowRequestClosed, FlowRequested
 from perdure.session.ids import EntryId, StreamId, entry_id
 from perdure.session.memory.open_entries import unclosed
-from perdure.stores.protocol import Commit, LogReader, Write
-from perdure.stores.session_store import SessionStore
+from perdure.stores.protocol import LogReader
+from perdure.stores.session_store import SessionStore, append_to
 
 COMPLETED = "completed"
 """The code of a request whose flow is completed."""
@@ -43,17 +43,15 @@ async def store_flow_request(
     if found and body_of(found[-1]) == wanted:
         return found[-1].seq
     replaced = (new_side(FlowRequestClosed(REPLACED), each.id) for each in found)
-    write = Write(stream=flow, entries=(*replaced, new_side(wanted)))
-    committed = await store.commit(Commit(writes=(write,), at=at))
-    return committed.entries[0][-1].seq
+    appended = await append_to(store, flow, *replaced, new_side(wanted), at=at)
+    return appended[-1].seq
 
 
 async def close_flow_request(
     store: SessionStore, about: EntryId, flow: StreamId, closed: FlowRequestClosed, at: int
 ) -> None:
     """Close the request with the id `about`. Units: `at` is Unix milliseconds."""
-    write = Write(stream=flow, entries=(new_side(closed, about),))
-    await store.commit(Commit(writes=(write,), at=at))
+    await append_to(store, flow, new_side(closed, about), at=at)
 
 
 async def end_of_request(log: LogReader, flow: StreamId, request: int) -> FlowRequestClosed | None:

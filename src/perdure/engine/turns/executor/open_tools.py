@@ -12,6 +12,7 @@ from perdure.engine.turns.environment import Environment
 from perdure.engine.turns.executor.tool_call import tool_outcome
 from perdure.engine.turns.inputs import Aborted, ToolReturned
 from perdure.engine.turns.state import OpenTool
+from perdure.stores.access.cancellation import cancel_all
 
 
 class OpenTools:
@@ -38,10 +39,7 @@ class OpenTools:
         """
         tasks, self._tasks = self._tasks, {}
         ended = {seq: task for seq, task in tasks.items() if task.done()}
-        for task in tasks.values():
-            task.cancel()
-        if tasks:
-            await asyncio.gather(*tasks.values(), return_exceptions=True)
+        await cancel_all(tasks.values())
         return {
             seq: task.result()
             for seq, task in ended.items()
