@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perdure.bounds.files import open_named
+from perdure.client.lookup.store_files import FILE_ADDRESS, database_file
 from perdure.errors import KeyMissing
 from perdure.secrets.keyrings import usable_keyring
 from perdure.stores.access.lazy_modules import Later
@@ -30,8 +31,6 @@ else:
 
 NEXT = " (next)"
 """During a rekey, the keyring stores the new key under the store's address with this suffix."""
-
-_SQLITE = "sqlite:///"
 
 
 def configured_key(
@@ -94,9 +93,8 @@ def _key_in(text: str, place: str, address: str) -> StoreKey:
 
 def canonical(address: str) -> str:
     """Return a store's name in a keyring: the address with the absolute path of the file."""
-    if not address.startswith(_SQLITE):
-        return address
-    return _SQLITE + str(Path(address.removeprefix(_SQLITE)).resolve())
+    file = database_file(address)
+    return address if file is None else f"{FILE_ADDRESS}{file.resolve()}"
 
 
 def keyring_keys(address: str) -> tuple[StoreKey, ...]:

@@ -21,7 +21,7 @@ from msgspec import Meta
 
 from perdure.client.clock import Outside, SystemClock, system_random
 from perdure.client.keys import configured_key, keyring_keys
-from perdure.client.lookup.store_files import address_or_default, intended_address
+from perdure.client.lookup.store_files import FILE_ADDRESS, address_or_default, intended_address
 from perdure.client.routes import SCHEME as ROUTES
 from perdure.client.routes import file_of, routed
 from perdure.client.store import Store
@@ -59,7 +59,6 @@ The function creates the store if it is missing.
 LockTimeout = Annotated[float, Meta(gt=0)]
 """The longest wait for a lock that another process has. Units: seconds."""
 
-_SQLITE = "sqlite:///"
 _OPTIONS = re.compile(r"\?\w+=")
 """Options at the end of an address; a ``?`` alone may be part of a file name."""
 
@@ -184,7 +183,7 @@ def check_address(address: str) -> str:
             "in this version)"
         )
     if scheme == "sqlite":
-        name = address.removeprefix(_SQLITE)
+        name = address.removeprefix(FILE_ADDRESS)
         if name == address or not Path(name).name:
             intended = intended_address(address) or "sqlite:///relative.db"
             raise ConfigError(f"{address} names no file: use {intended}")

@@ -12,14 +12,7 @@ from perdure.bounds.callbacks import run_plain_callback
 from perdure.client.agents.agent import Agent
 from perdure.client.clock import Outside
 from perdure.context.tokens import unscaled_around
-from perdure.engine.turns.config import (
-    Budget,
-    Limits,
-    Link,
-    ToolFacts,
-    TurnConfig,
-    WorkingLimit,
-)
+from perdure.engine.turns.config import Budget, Limits, Link, ToolFacts, TurnConfig, WorkingLimit
 from perdure.engine.turns.environment import Environment, FrameOf, RequestSettings, WorkingMemory
 from perdure.engine.turns.session_turns import Terms
 from perdure.memory.injection import SHARE

@@ -15,6 +15,7 @@ from perdure.client.conversation.call_order import CallOrder
 from perdure.client.reads import EntryRef, SessionReader
 from perdure.engine.hooks.registry import Hooks
 from perdure.errors import (
+    FlowRefusal,
     HeadConflict,
     InvalidEntry,
     InvalidParent,
@@ -217,8 +218,10 @@ class SessionWriter:
 
     def require_session(self, what: str) -> None:
         """Reject the operation `what` if this stream is a flow. Raises: FlowRefusal."""
-        if self.reader.state.header.kind == "flow":
-            role_sessions.require_session(self.reader.state.header, what)
+        header = self.reader.state.header
+        if header.kind == "flow":
+            told = f"it is a flow, and {what} is for sessions"
+            raise FlowRefusal(header.id, f"{told}; Flows.state shows the flow and its roles")
 
     async def require_no_role(self, state: StreamState, action: role_sessions.Action) -> None:
         """Reject `action` for a flow and for the session of a role. Raises: FlowRefusal."""

@@ -82,13 +82,6 @@ def _role_in(header: StreamHeader) -> str:
     return header.id.removeprefix(f"{header.parent}__").partition("__")[0]
 
 
-def require_session(header: StreamHeader, what: str) -> None:
-    """Reject the operation `what` for a flow; only sessions support it. Raises: FlowRefusal."""
-    if header.kind == "flow":
-        told = f"it is a flow, and {what} is for sessions; Flows.state shows the flow and its roles"
-        raise FlowRefusal(header.id, told)
-
-
 async def require_no_role_id(store: SessionStore, clock: Clock, flow: StreamId) -> None:
     """Reject the id `flow` of a new flow if a session of another flow's role has it.
 

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Required, TypedDict, Unpack
+from typing import Required, TypedDict, Unpack
 
 from perdure.client.memory.handle import Memory
 from perdure.errors import ConfigError, EmbedderUnavailable, Unsupported
 from perdure.memory.hits import MemoryHit, RecallKind
 from perdure.memory.scope import ScopeName
-
-
-class RecalledHits(NamedTuple):
-    """The hits of a recall, and why the embedder failed; None if it did not fail."""
-
-    hits: list[MemoryHit]
-    problem: str | None
 
 
 class RecallOptions(TypedDict, total=False):
@@ -32,13 +25,12 @@ class RecallOptions(TypedDict, total=False):
 
 async def recall_anyway(
     memory: Memory, question: str, **options: Unpack[RecallOptions]
-) -> RecalledHits:
+) -> tuple[list[MemoryHit], str | None]:
     """Recall, but only by words if the embedder is down or not set up, or the store has no vectors.
 
     Raises: the errors of ``Memory.recall`` for a memory without an embedder.
     """
     try:
-        return RecalledHits(await memory.recall(question, **options), None)
+        return await memory.recall(question, **options), None
     except (EmbedderUnavailable, ConfigError, Unsupported) as error:
-        hits = await memory.with_embedder(None).recall(question, **options)
-        return RecalledHits(hits, str(error))
+        return await memory.with_embedder(None).recall(question, **options), str(error)
