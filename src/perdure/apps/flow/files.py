@@ -14,7 +14,7 @@ from perdure.engine.flows.files.skills import SkillShelf
 from perdure.errors import ConfigError, InvalidWorkflow
 from perdure.session.flows.graph import Graph, base_role
 from perdure.stores.access.lazy_modules import Later
-from perdure.tools.paths.project_files import read_named
+from perdure.tools.paths.project_files import read_workflow
 
 if TYPE_CHECKING:
     from perdure.apps.flow.documents import start as document_start
@@ -32,11 +32,7 @@ def graph_in(file: Path, workspace: Path, project: str | None = None) -> Graph:
     if found is not None:
         return graph_of(found.workflow)
     folder = _folder(workspace, project)
-    try:
-        text = read_named(file)
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"the workflow {file} cannot be read: {error}") from error
-    return drawn_graph(text, file.name, folder)
+    return drawn_graph(read_workflow(file), file.name, folder)
 
 
 def faults_of(

@@ -31,7 +31,7 @@ from perdure.stores.maintenance.file_lock import hold
 from perdure.tools.paths.project_files import (
     is_there,
     read_inside,
-    read_named,
+    read_workflow,
     require_writable,
     text_inside,
 )
@@ -204,10 +204,7 @@ def _text_of(workflow: Graph | str | os.PathLike[str]) -> tuple[str, str]:
             raise InvalidWorkflow(workflow.name, tuple(faults))
         return workflow_text(workflow), workflow.name
     path = Path(workflow)
-    try:
-        return read_named(path), path.name
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"the workflow {path} cannot be read: {error}") from error
+    return read_workflow(path), path.name
 
 
 def write_record(flow: StreamId, record: Path, text: str) -> None:

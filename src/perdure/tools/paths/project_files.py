@@ -55,15 +55,19 @@ def text_inside(root: Path, path: str, *, record: Path | None = None) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def read_named(path: Path) -> str:
-    """Return the UTF-8 text of the file `path`, which a person named.
+def read_workflow(path: Path) -> str:
+    """Return the UTF-8 text of the workflow file `path`, which a person named.
 
     Links that lead out of the file's folder are not followed. For a file below the current
-    directory, links may lead anywhere inside the current directory. Blocks.
+    directory, links may lead anywhere inside the current directory. Blocks. Raises: ConfigError if
+    the file is not UTF-8; the errors of `text_inside`.
     """
     whole, here = Path(os.path.abspath(path)), Path.cwd()  # noqa: PTH100 - links stay as they are
     root = here if whole.is_relative_to(here) else whole.parent
-    return text_inside(root, whole.relative_to(root).as_posix())
+    try:
+        return text_inside(root, whole.relative_to(root).as_posix())
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"the workflow {path} cannot be read: {error}") from error
 
 
 def is_there(root: Path, path: str) -> bool:

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from perdure.errors import ConfigError, LimitExceeded
-from perdure.tools.paths.project_files import is_there, read_inside, read_named, text_inside
+from perdure.tools.paths.project_files import is_there, read_inside, read_workflow, text_inside
 
 
 def test_line_ends_of_project_file_are_normalized(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_bytes(b"x\r\ny")
     assert read_inside(tmp_path, "a.md") == b"x\r\ny"
     assert text_inside(tmp_path, "a.md") == "x\ny"
-    assert read_named(tmp_path / "a.md") == "x\ny"
+    assert read_workflow(tmp_path / "a.md") == "x\ny"
 
 
 def test_missing_file_is_an_error_with_its_path(tmp_path: Path) -> None:
@@ -33,7 +33,7 @@ def test_explicitly_named_file_cannot_link_out_of_its_folder(tmp_path: Path) -> 
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "a.md").symlink_to("../secret")
     with pytest.raises(ConfigError, match="leads out"):
-        read_named(tmp_path / "folder" / "a.md")
+        read_workflow(tmp_path / "folder" / "a.md")
 
 
 def test_file_beyond_the_limit_is_an_error(tmp_path: Path) -> None:

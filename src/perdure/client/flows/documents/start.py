@@ -32,7 +32,7 @@ from perdure.session.flows.kinds import DocumentBound, HandoffTarget, NodePassed
 from perdure.session.ids import StreamId, blob_hash
 from perdure.tools.builtin.files import text_of
 from perdure.tools.paths.jail import Jail
-from perdure.tools.paths.project_files import read_named
+from perdure.tools.paths.project_files import read_workflow
 from perdure.workflow.document import AgentNode, InputNode, Workflow
 from perdure.workflow.expressions import template_of
 from perdure.workflow.reader import LocatedWorkflow, is_document, parse_located
@@ -79,10 +79,7 @@ def document_in(
     if isinstance(workflow, LocatedWorkflow):
         return workflow
     path = Path(workflow)
-    try:
-        text = read_named(path)
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"the workflow {path} cannot be read: {error}") from error
+    text = read_workflow(path)
     return parse_located(text, path.name) if is_document(text) else None
 
 
