@@ -65,9 +65,6 @@ _OPTIONS = re.compile(r"\?\w+=")
 _WITH_SCHEMA = frozenset({"postgres", "postgresql", "sqlite"})
 """URL schemes of the stores whose database schema may be older than this program."""
 
-_KEYED = frozenset({"sqlite"})
-"""Schemes that support encryption: their openers also take a `key`."""
-
 
 _Opener = Callable[..., Awaitable[SessionStore]]
 
@@ -240,7 +237,7 @@ async def connect_store(
     )
     if is_copied and scheme in _WITH_SCHEMA:
         opener = partial(_open_copied, opener)
-    if scheme in _KEYED:
+    if scheme == "sqlite":  # only its stores can be encrypted
         found = configured_key(key, os.environ, address)
         backend = await _opened_with_key(opener, address, found)
     elif key is not None:

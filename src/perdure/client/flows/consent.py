@@ -30,8 +30,6 @@ RULES: Mapping[ConsentMode, RuleSet] = {
     "full-access": RuleSet({"fs_write": "run", "process": "run", "egress": "run", "os": "run"}),
 }
 
-_NEVER_ASKED = frozenset({"web_search"})
-
 _LOOKING = re.compile(r"pwd|ls(?: (?:-[A-Za-z0-9]+|[A-Za-z0-9_.@%+,=][A-Za-z0-9_./@%+,=-]*))*")
 """Commands that only list files, and only below the working directory."""
 
@@ -123,7 +121,7 @@ def _canonical(command: str) -> str:
 def _is_harmless(call: ToolCallPart) -> bool:
     """Whether `call` only searches or lists names, so that no mode asks for approval."""
     if call.name != COMMANDS:
-        return call.name in _NEVER_ASKED
+        return call.name == "web_search"
     if call.args.get("args"):
         return False
     command = call.args.get("command")
