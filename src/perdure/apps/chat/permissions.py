@@ -82,20 +82,14 @@ class TypedPermissions(msgspec.Struct, frozen=True):
         the command line.
         """
         named = commands_and_hosts(self.commands, self.domains)
-        lines, globs = set(kept.allowed_commands), set(kept.allowed_command_globs)
-        if (
-            not set(named.allowed_commands) <= lines
-            or not set(named.allowed_command_globs) <= globs
-        ):
-            lines |= set(named.allowed_commands)
-            globs |= set(named.allowed_command_globs)
-        elif self.commands:
-            lines, globs = set(named.allowed_commands), set(named.allowed_command_globs)
-        hosts = set(kept.allowed_domains)
-        if not set(named.allowed_domains) <= hosts:
-            hosts |= set(named.allowed_domains)
-        elif self.domains:
-            hosts = set(named.allowed_domains)
+        lines, globs = set(named.allowed_commands), set(named.allowed_command_globs)
+        hosts = set(named.allowed_domains)
+        has_all = lines <= {*kept.allowed_commands} and globs <= {*kept.allowed_command_globs}
+        if not (self.commands and has_all):
+            lines.update(kept.allowed_commands)
+            globs.update(kept.allowed_command_globs)
+        if not (self.domains and hosts <= {*kept.allowed_domains}):
+            hosts.update(kept.allowed_domains)
         return msgspec.structs.replace(
             kept,
             scope=self.scope or kept.scope,
