@@ -164,7 +164,7 @@ async def context_of_call(host: Host, session: Session, seq: int, last: int | No
         tokens=call.body.tokens_estimated or view.tokens,
         thinking_level=view.thinking_level or _level(settings.thinking_level),
         reported=None if usage is None else tokens_of(usage),
-        trimmed=_trimmed(call.trimmed),
+        trimmed=None if call.trimmed is None else view_of(TrimmedView, call.trimmed),
         recalled=_recalled(await memory_of_turn(store, call.turn)),
     )
 
@@ -316,10 +316,6 @@ def _view(context: Context, last: int | None) -> ContextView:
 
 def _level(configured: str | None) -> str | None:
     return None if configured == "off" else configured
-
-
-def _trimmed(trimmed: Trimmed | None) -> TrimmedView | None:
-    return None if trimmed is None else view_of(TrimmedView, trimmed)
 
 
 def _recalled(memory: LastTurn | None) -> list[RecalledPart]:

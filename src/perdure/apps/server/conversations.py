@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncGenerator
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -66,7 +65,7 @@ class Conversations:
         if id is None:
             return await self._begin(caller, new)
         new = msgspec.structs.replace(new, session_id=id)
-        async with self._in_turn(id):
+        async with self._lock(id):
             try:
                 session = await caller.session(id, "write", is_repeatable=True)
             except SessionNotFound:
@@ -133,7 +132,7 @@ class Conversations:
         If the open turn was interrupted, it continues. Raises: InvalidTransition if no turn is
         open.
         """
-        async with self._in_turn(session):
+        async with self._lock(session):
             entry = await self._steer(await self.continue_turn(session), text)
         if entry is None:
             raise InvalidTransition("idle", "steer")
@@ -162,13 +161,8 @@ class Conversations:
         chat = self._chats.get(session)
         return chat if chat is not None and chat.is_running else None
 
-    @contextlib.asynccontextmanager
-    async def _in_turn(self, session: str) -> AsyncGenerator[None]:
-        lock = self._locks.get(session)
-        if lock is None:
-            self._locks[session] = lock = asyncio.Lock()
-        async with lock:
-            yield
+    def _lock(self, session: str) -> asyncio.Lock:
+        return self._locks.setdefault(session, asyncio.Lock())
 
     async def _begin(self, caller: Caller, new: NewMessage) -> Sent:
         said, agent = new.said(), self.agent_for(caller, new.agent)
