@@ -12,11 +12,13 @@ from __future__ import annotations
 import asyncio
 from array import array
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 import msgspec
 
+from perdure.errors import HeadConflict, SessionExists
 from perdure.interop.formats.items import Item, body_without_source, with_source
 from perdure.interop.formats.sources.content import line_number_at
 from perdure.interop.formats.sources.outline import digest_of_opaque, with_usage
@@ -32,7 +34,23 @@ from perdure.stores.protocol import Commit, Write
 from perdure.stores.session_store import SessionStore
 from perdure.stores.validation import named_contents
 
+T = TypeVar("T")
+
 _FRESH, _ELSEWHERE, _NOWHERE = -1, -2, -3
+_ATTEMPTS = 10
+
+
+async def after_conflicts(work: Callable[[], Awaitable[T]], pieces: int = 0) -> T:
+    """Return the result of `work`; repeat `work` if another writer committed in between.
+
+    Each of the `pieces` that become a commit may conflict with another commit.
+    """
+    for _ in range(_ATTEMPTS + pieces - 1):
+        try:
+            return await work()
+        except (SessionExists, HeadConflict):
+            continue
+    return await work()
 
 
 class Base(msgspec.Struct, frozen=True):

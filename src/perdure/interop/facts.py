@@ -13,7 +13,8 @@ from collections.abc import Sequence
 import msgspec
 
 from perdure.bounds.limits import require_within
-from perdure.errors import FormatError, HeadConflict, SessionExists, SessionNotFound, Unsupported
+from perdure.errors import FormatError, SessionNotFound, Unsupported
+from perdure.interop.append_items import after_conflicts
 from perdure.interop.formats import native
 from perdure.interop.formats.native import Bundle, move_entry
 from perdure.interop.formats.sources.content import Content
@@ -34,7 +35,6 @@ from perdure.session.memory.kinds import (
 from perdure.stores.protocol import EMPTY, Commit, Write
 from perdure.stores.session_store import SessionStore
 
-_ATTEMPTS = 10
 _KEPT = (*FACT_TEXTS, FactSourcesErased.kind)
 """Kinds of the entries that a file of facts can contain."""
 
@@ -72,12 +72,7 @@ async def import_facts(
     subject = bundle.header.subject if subject is None else subject
     stream = memory_stream(subject)
     header = msgspec.structs.replace(bundle.header, id=stream, subject=subject, received=0)
-    for _ in range(_ATTEMPTS - 1):
-        try:
-            return await _append(store, bundle, header, clock.now_ms())
-        except (HeadConflict, SessionExists):
-            continue  # another writer was first
-    return await _append(store, bundle, header, clock.now_ms())
+    return await after_conflicts(lambda: _append(store, bundle, header, clock.now_ms()))
 
 
 def _check(bundle: Bundle, name: str) -> None:

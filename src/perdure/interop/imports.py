@@ -24,29 +24,21 @@ from perdure.codecs.fields import fields_of
 from perdure.codecs.pi import words as pi_words
 from perdure.errors import (
     FormatError,
-    HeadConflict,
     InvalidEntry,
     InvalidParent,
-    SessionExists,
     SessionNotFound,
     TurnOpen,
     UnknownFormat,
 )
 from perdure.interop import matching, reports
 from perdure.interop.aliases import Traces, foreign_ids, traces_of
-from perdure.interop.append_items import Added, Base, ItemAppend
+from perdure.interop.append_items import Added, Base, ItemAppend, after_conflicts
 from perdure.interop.facts import import_facts
 from perdure.interop.formats import detection, native
 from perdure.interop.formats.items import IMPORT, Item, ParsedSource
 from perdure.interop.formats.logs import LogFile
 from perdure.interop.formats.registry import FORMATS
-from perdure.interop.formats.sources.content import (
-    Content,
-    FileContent,
-    Held,
-    first_line,
-    path_of,
-)
+from perdure.interop.formats.sources.content import Content, FileContent, Held, first_line, path_of
 from perdure.interop.formats.sources.parse_state import Progress
 from perdure.interop.formats.sources.reader import BOUNDS, Bounds, Source, read_source
 from perdure.interop.matching import WRITTEN_HERE, own_file_of, session_ids
@@ -62,7 +54,6 @@ from perdure.stores.session_store import SessionStore, is_erased
 
 _TITLES = ", ".join(format.title for format in FORMATS.values())
 _NO_SESSION = f"not a recognized session file (supported: perdure, {_TITLES})"
-_ATTEMPTS = 10  # each failed one means that another import, or a turn, got its commit in between
 
 
 class ImportOptions(TypedDict):
@@ -207,19 +198,10 @@ class _Work(msgspec.Struct, frozen=True):
     def parse(self) -> ParsedSource:
         return self.source.parsed
 
-    @property
-    def attempts(self) -> int:
-        """Maximum number of attempts. Each piece may conflict with a commit of another writer."""
-        return _ATTEMPTS + self.source.content.length // self.piece_bytes
-
 
 async def _import_read(store: SessionStore, work: _Work, clock: Clock) -> ImportReport:
-    for _ in range(work.attempts - 1):
-        try:
-            return await _import_once(store, work, clock)
-        except (SessionExists, HeadConflict):
-            continue  # another writer committed in between: look again
-    return await _import_once(store, work, clock)
+    pieces = work.source.content.length // work.piece_bytes
+    return await after_conflicts(lambda: _import_once(store, work, clock), pieces)
 
 
 async def _import_once(store: SessionStore, work: _Work, clock: Clock) -> ImportReport:

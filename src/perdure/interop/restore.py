@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from perdure.errors import HeadConflict, SessionExists, SessionNotFound
+from perdure.errors import SessionNotFound
+from perdure.interop.append_items import after_conflicts
 from perdure.interop.bundle import bundle_of
 from perdure.interop.formats import native
 from perdure.interop.formats.logs import LogFile, LogStretch, as_new
@@ -31,7 +32,6 @@ from perdure.stores.protocol import EMPTY, Commit, Lease, StreamState, Write
 from perdure.stores.session_store import SessionStore, is_erased
 
 LEASE_MS = 60_000
-_ATTEMPTS = 10
 
 
 async def restore(
@@ -58,13 +58,7 @@ async def restore(
     """
     subject = log.header.subject if subject is None else subject
     restoring = _SessionRestore(store, log, subject, clock, random, piece_bytes, again)
-    # Each piece may collide with another commit.
-    for _ in range(_ATTEMPTS + log.length // piece_bytes - 1):
-        try:
-            return await restoring.run()
-        except (SessionExists, HeadConflict):
-            continue
-    return await restoring.run()
+    return await after_conflicts(restoring.run, log.length // piece_bytes)
 
 
 @dataclass(slots=True)
