@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from itertools import chain
-from operator import or_
 
 from perdure.session.search.matches import counts_by
 from perdure.session.search.parts.codes import Counter, Range, counter, ranges_of
@@ -98,9 +97,9 @@ class PartAnswer:
     def _fitting(self) -> int:
         texts = (1 << self._size) - 1
         for group in self._asked.filters:
-            texts &= reduce(or_, (self._texts.get(key, 0) for key in group), 0)
+            texts &= reduce(int.__or__, (self._texts.get(key, 0) for key in group), 0)
         for clause in self._asked.sought.clauses:
-            texts &= reduce(or_, map(self._holding, clause), 0) if texts else 0
+            texts &= reduce(int.__or__, map(self._holding, clause), 0) if texts else 0
         for phrase in self._asked.sought.unwanted:
             if len(phrase.terms) == 1:
                 texts &= ~self._holding(phrase)
