@@ -231,8 +231,8 @@ def info_after(
     for entry, body in zip(entries, bodies, strict=False):
         added += 1
         if entry.kind != MESSAGE:
-            after = _AFTER.get(entry.kind)
-            info = info if after is None else after(info, entry)
+            if entry.kind in _AFTER:
+                info = _AFTER[entry.kind](info, entry)
             continue
         messages += 1
         role = body.role if isinstance(body, Message) else role_of(entry)
