@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 import stat
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Generator
+from contextlib import closing, contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -162,15 +162,25 @@ def prepare(site: Site, seed: bytes, *, is_draft: bool = False) -> None:
 
     Raises: the errors of `open_site`.
     """
-    db: Connection | None = None
-    try:
-        db = bare_connection(site, seed)
+    with opened(site, lambda: bare_connection(site, seed)) as db:
         db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         if is_draft:
             db.pragma("synchronous", "OFF")
             db.pragma("journal_mode", "MEMORY")
         _bring_up_to_date(db, site)
         db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
+
+
+@contextmanager
+def opened(site: Site, connect: Callable[[], Connection]) -> Generator[Connection]:
+    """Connect to `site`, and close the connection when the block ends.
+
+    Raises: the error that an apsw.Error in the block means for the store.
+    """
+    db: Connection | None = None
+    try:
+        db = connect()
+        yield db
     except apsw.Error as error:
         raise refusal(error, site, db.system_errno if db else 0) from error
     finally:
@@ -356,11 +366,8 @@ def _has_tables(path: Path) -> bool:
     if _has_log(path):
         return True
     try:
-        db = _immutable_connection(path, None)
-        try:
+        with closing(_immutable_connection(path, None)) as db:
             return db.execute("SELECT 1 FROM sqlite_schema").fetchone() is not None
-        finally:
-            db.close()
     except apsw.Error:
         return True
 
@@ -370,11 +377,8 @@ def _check_first_page(path: Path, key: StoreKey | None) -> None:
     if _is_in_use(path):
         return
     try:
-        db = _immutable_connection(path, key)
-        try:
+        with closing(_immutable_connection(path, key)) as db:
             db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-        finally:
-            db.close()
     except apsw.Error as error:
         if not _is_in_use(path):
             raise refusal(error, Site(path, (0, 0), is_writable=False, key=key)) from error

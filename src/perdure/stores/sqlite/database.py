@@ -11,7 +11,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
@@ -161,13 +161,11 @@ class Database:
 
         New commits are detected in shared memory, without reading the disk.
         """
-        db = self._connect()
-        try:
-            yield CommitLook(db)
-        except apsw.Error as error:
-            raise meaning_of(error, self.path) from error
-        finally:
-            db.close()
+        with closing(self._connect()) as db:
+            try:
+                yield CommitLook(db)
+            except apsw.Error as error:
+                raise meaning_of(error, self.path) from error
 
     def _start_writer(self) -> Writer:
         with self._lock:

@@ -8,6 +8,7 @@ repairs nothing. If anything about the file is unusual, the caller must open the
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
@@ -86,14 +87,11 @@ def read_quickly(
     if address is None:
         return None
     try:
-        db = cast("Connection", apsw.Connection(address, flags=_READ_ONLY))
-        try:
+        with closing(cast("Connection", apsw.Connection(address, flags=_READ_ONLY))) as db:
             harden(db)
             db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             tables = _readable_tables(db, path, namespace)
             return None if tables is None else _result(look(QuickReads(tables, namespace)))
-        finally:
-            db.close()
     except (apsw.Error, PerdureError):
         return None
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 from typing import cast
@@ -139,11 +140,8 @@ def _text(value: bytes | None) -> str:
 @cache
 def made_by(version: int) -> frozenset[Row]:
     """Return the objects that the migrations up to `version` create."""
-    db = cast("Connection", apsw.Connection(":memory:"))
-    try:
+    with closing(cast("Connection", apsw.Connection(":memory:"))) as db:
         for number, sql in migrations().items():
             if number <= version:
                 db.execute(sql)
         return objects_of(db)
-    finally:
-        db.close()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn, Protocol, cast
@@ -407,11 +407,8 @@ def _schema_of(db: _Connection) -> list[tuple[object, ...]]:
 
 @cache
 def _schema() -> list[tuple[object, ...]]:
-    tables = _empty_tables()
-    try:
-        return _schema_of(tables.db)
-    finally:
-        tables.db.close()
+    with closing(_empty_tables().db) as db:
+        return _schema_of(db)
 
 
 def _stamp_of(path: Path) -> Stamp | None:

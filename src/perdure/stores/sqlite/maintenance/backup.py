@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import apsw
@@ -24,13 +25,14 @@ from perdure.stores.sqlite.connections import (
     bare_connection,
     check_version,
     locate_site,
+    opened,
     refusal,
 )
 from perdure.stores.sqlite.maintenance import segments
 from perdure.stores.sqlite.maintenance.file_swap import (
-    PROGRESS_STEPS,
     Report,
     addressing_connection,
+    bytes_reported,
     new_file,
 )
 from perdure.stores.sqlite.maintenance.segments import Moment
@@ -121,42 +123,23 @@ def snapshot(path: Path, key: StoreKey | None, target: Path, report: Report) -> 
     ``SqliteStore.open``.
     """
     site = locate_site(path.resolve(), key=key)
-    db: Connection | None = None
     try:
-        db = addressing_connection(site)
-        # Closing a store's last connection locks it for a moment.
-        db.set_busy_handler(Patience(b"", site.wait))
-        check_version(site, db)
-        _copy(db, site, target, report)
-    except apsw.Error as error:
-        raise refusal(error, site, db.system_errno if db else 0) from error
+        with opened(site, lambda: addressing_connection(site)) as db:
+            # Closing a store's last connection locks it for a moment.
+            db.set_busy_handler(Patience(b"", site.wait))
+            check_version(site, db)
+            _copy(db, site, target, report)
     except OSError as error:
         raise StoreUnavailable(str(target), error.strerror or type(error).__name__) from error
-    finally:
-        if db is not None:
-            db.close()
 
 
 def _copy(db: Connection, site: Site, target: Path, report: Report) -> None:
     new_file(target)
-    total = db.pragma("page_count") * db.pragma("page_size")
-
-    def tell() -> bool:
-        report(min(target.stat().st_size, total), total)
-        return False
-
-    db.set_progress_handler(tell, PROGRESS_STEPS)
-    try:
+    with bytes_reported(db, target, report):
         copy_into(db, target, site.key)
-    finally:
-        db.set_progress_handler(None, 0)
-    content = Content(target, site.key)
-    try:
-        content.free_leases()
-    finally:
-        content.close()
-    sync_file(target)
-    report(total, total)
+        with closing(Content(target, site.key)) as content:
+            content.free_leases()
+        sync_file(target)
 
 
 def check_sound(path: Path, key: StoreKey | None) -> None:
@@ -164,13 +147,11 @@ def check_sound(path: Path, key: StoreKey | None) -> None:
 
     Raises: StoreCorrupt with the first fault.
     """
-    content = Content(path, key)
-    try:
-        for namespace, problem in content.problems():
-            place = "/".join(str(p) for p in (problem.stream, problem.seq) if p is not None)
-            reason = f"in the namespace {namespace}, {place or 'the store'}: {problem.problem}"
-            raise StoreCorrupt(str(path), reason)
-    except apsw.Error as error:
-        raise StoreCorrupt(str(path), str(error)) from error
-    finally:
-        content.close()
+    with closing(Content(path, key)) as content:
+        try:
+            for namespace, problem in content.problems():
+                place = "/".join(str(p) for p in (problem.stream, problem.seq) if p is not None)
+                reason = f"in the namespace {namespace}, {place or 'the store'}: {problem.problem}"
+                raise StoreCorrupt(str(path), reason)
+        except apsw.Error as error:
+            raise StoreCorrupt(str(path), str(error)) from error

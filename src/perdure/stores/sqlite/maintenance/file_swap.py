@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import cast
@@ -46,6 +46,23 @@ def addressing_connection(site: Site) -> Connection:
     unlock(db, site.key)
     db.pragma("temp_store", "MEMORY")
     return db
+
+
+@contextmanager
+def bytes_reported(db: Connection, target: Path, report: Report) -> Generator[None]:
+    """Report the progress of the block, which copies the store of `db` into `target`."""
+    total = db.pragma("page_count") * db.pragma("page_size")
+
+    def tell() -> bool:
+        report(min(target.stat().st_size, total), total)
+        return False
+
+    db.set_progress_handler(tell, PROGRESS_STEPS)
+    try:
+        yield
+    finally:
+        db.set_progress_handler(None, 0)
+    report(total, total)
 
 
 def take_alone(db: Connection, site: Site) -> None:

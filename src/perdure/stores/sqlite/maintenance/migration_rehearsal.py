@@ -9,7 +9,7 @@ import apsw
 
 from perdure.stores.key import StoreKey
 from perdure.stores.maintenance.protocol import MigrationPlan, purpose
-from perdure.stores.sqlite.connections import bare_connection, check_version, locate_site, refusal
+from perdure.stores.sqlite.connections import bare_connection, check_version, locate_site, opened
 from perdure.stores.sqlite.migrate import latest_version, migrations
 from perdure.stores.sqlite.rows import Connection
 
@@ -21,20 +21,13 @@ def rehearse_migration(path: Path, key: StoreKey | None = None) -> MigrationPlan
     Raises: the errors of ``SqliteStore.open``; StoreCorrupt if a step fails.
     """
     site = locate_site(path, key=key)
-    db: Connection | None = None
-    try:
-        db = bare_connection(site, os.urandom(16))
+    with opened(site, lambda: bare_connection(site, os.urandom(16))) as db:
         db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         current = check_version(site, db)
         db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
         missing = {version: sql for version, sql in migrations().items() if version > current}
         if missing and site.is_writable:
             _try(db, "\n".join(missing.values()))
-    except apsw.Error as error:
-        raise refusal(error, site, db.system_errno if db else 0) from error
-    finally:
-        if db is not None:
-            db.close()
     steps = tuple(f"schema {version}: {purpose(sql)}" for version, sql in missing.items())
     return MigrationPlan(str(path), current, latest_version(), steps)
 

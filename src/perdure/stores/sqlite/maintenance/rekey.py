@@ -12,7 +12,7 @@ and `connections.connection` detects that the file was replaced.
 
 from __future__ import annotations
 
-from contextlib import nullcontext, suppress
+from contextlib import closing, nullcontext, suppress
 from pathlib import Path
 
 import apsw
@@ -34,9 +34,9 @@ from perdure.stores.sqlite.connections import (
 )
 from perdure.stores.sqlite.database import is_attached
 from perdure.stores.sqlite.maintenance.file_swap import (
-    PROGRESS_STEPS,
     Report,
     addressing_connection,
+    bytes_reported,
     put_in_place,
     take_alone,
 )
@@ -95,22 +95,13 @@ def rekey(path: Path, key: StoreKey | None, new_key: StoreKey | None, report: Re
 
 def _copy(db: Connection, copy: Path, new_key: StoreKey | None, report: Report) -> None:
     """Write the copy and check it."""
-    total = db.pragma("page_count") * db.pragma("page_size")
-
-    def tell() -> bool:
-        report(min(copy.stat().st_size, total), total)
-        return False
-
-    db.set_progress_handler(tell, PROGRESS_STEPS)
-    try:
-        copy_into(db, copy, new_key)
-        _check(db, copy, new_key)
-    except BaseException:
-        remove_with_logs(copy)
-        raise
-    finally:
-        db.set_progress_handler(None, 0)
-    report(total, total)
+    with bytes_reported(db, copy, report):
+        try:
+            copy_into(db, copy, new_key)
+            _check(db, copy, new_key)
+        except BaseException:
+            remove_with_logs(copy)
+            raise
 
 
 def _check(db: Connection, copy: Path, new_key: StoreKey | None) -> None:
@@ -121,14 +112,11 @@ def _check(db: Connection, copy: Path, new_key: StoreKey | None) -> None:
     and delete.
     """
     site = Site(copy, (0, 0), is_writable=True, key=new_key)
-    copied = bare_connection(site, b"")
-    try:
+    with closing(bare_connection(site, b"")) as copied:
         sound = [row[0] for row in copied.execute("PRAGMA quick_check(1)")] == ["ok"]
         if not sound or _counts(copied) != _counts(db):
             raise StoreCorrupt(str(copy), "the copy is not what it was copied from")
         copied.pragma("journal_mode", "WAL")
-    finally:
-        copied.close()
 
 
 def _counts(db: Connection) -> list[object]:

@@ -11,7 +11,7 @@ import errno
 import os
 import shutil
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import cast
 
@@ -194,11 +194,8 @@ def _problems(path: Path, key: StoreKey | None, work: Path, told: OnProgress | N
     copy_store(path, copy)
     try:
         open_site(copy, seed=lambda: os.urandom(16), key=key)
-        content = Content(copy, key)
-        try:
+        with closing(Content(copy, key)) as content:
             return any(True for _ in content.problems(told))
-        finally:
-            content.close()
     except (KeyMissing, StoreNotEncrypted):
         raise
     except (PerdureError, apsw.Error, UnicodeDecodeError):
@@ -224,8 +221,7 @@ def _rebuilt(
     seed = random(16)
     create_store(new, lambda: seed, key)
     site = open_site(new, seed=lambda: seed, key=key)
-    db = connection(site, seed)
-    try:
+    with closing(connection(site, seed)) as db:
         tables = Tables(db)
         kinds = {row[0]: row[1] for row in tables.rows("SELECT no, name FROM kind")}
         left = remains_in(found, kinds)
@@ -233,8 +229,6 @@ def _rebuilt(
         losses = [*_cut_off(found.missing_bytes), *left.losses]
         kept = _keep(tables, left, mended, losses, told)
         entries = int(tables.value("SELECT count(*) FROM entry"))
-    finally:
-        db.close()
     _close_log(site)
     return RepairReport(
         store=str(path),
@@ -307,8 +301,7 @@ def _transaction(tables: Tables) -> Generator[None]:
 
 def _close_log(site: Site) -> None:
     """Merge the write-ahead log, so that the new store is a single file."""
-    content = Content(site.path, site.key)
-    content.close()
+    Content(site.path, site.key).close()
     for name in ("-wal", "-shm"):
         if site.path.with_name(site.path.name + name).exists():
             raise StoreUnavailable(str(site.path), "its write-ahead log could not be closed")
@@ -316,9 +309,8 @@ def _close_log(site: Site) -> None:
 
 def _check(new: Path, key: StoreKey | None, told: OnProgress | None) -> list[Problem]:
     """Check the new store; return the entries whose content is missing. Raises: StoreCorrupt."""
-    content = Content(new, key)
     missed: list[Problem] = []
-    try:
+    with closing(Content(new, key)) as content:
         for _, problem in content.problems(told):
             if is_content_lost(problem):
                 missed.append(problem)
@@ -326,8 +318,6 @@ def _check(new: Path, key: StoreKey | None, told: OnProgress | None) -> list[Pro
             place = "/".join(str(p) for p in (problem.stream, problem.seq) if p is not None)
             reason = f"the repaired store is not whole: {place}: {problem.problem}"
             raise StoreCorrupt(str(new), reason)
-    finally:
-        content.close()
     return missed
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from pathlib import Path
 
 from perdure.errors import BackupDamaged, NotAStore, PerdureError, StoreExists, StoreTooOld
@@ -61,11 +62,8 @@ def check_fetched(copy: Path, folder: Path, manifest: Manifest, key: StoreKey | 
         raise StoreTooOld(
             str(source), error.version, error.first, can_be_copied=can_be_copied
         ) from error
-    content = Content(copy, key)
-    try:
+    with closing(Content(copy, key)) as content:
         heads = heads_of(content.standings())
-    finally:
-        content.close()
     if heads != manifest.heads:
         raise BackupDamaged(str(folder), "its sessions do not have the hashes they had")
     try:

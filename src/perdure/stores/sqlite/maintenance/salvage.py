@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -100,11 +100,8 @@ def salvage_file(path: Path, key: StoreKey | None, folder: Path) -> Salvage:
         copy.with_name(copy.name + name).unlink(missing_ok=True)
     found = Salvage()
     found.missing_bytes = missing_bytes
-    db = _connection(copy, key)
-    try:
+    with closing(_connection(copy, key)) as db:
         _look_through(db, found)
-    finally:
-        db.close()
     return found
 
 
