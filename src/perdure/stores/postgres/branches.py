@@ -13,12 +13,11 @@ from typing import LiteralString
 from perdure.errors import EntryNotFound, SessionNotFound
 from perdure.session.entries import Entry
 from perdure.session.fold import BranchState, ContextWindow, Placed, first_kept_by, undone_among
-from perdure.session.ids import EntryId, StreamId, entry_id
+from perdure.session.ids import MOST_SEQ, EntryId, StreamId, entry_id
 from perdure.session.notes import CompactionUndone
 from perdure.stores.postgres.database import Database, Statement, Transaction
 from perdure.stores.postgres.rows import (
     ENTRY_COLUMNS,
-    MAX_SEQ,
     NODE_COLUMNS,
     Node,
     Row,
@@ -33,7 +32,10 @@ from perdure.stores.protocol import FLOW_KINDS
 _FREQUENT = frozenset({"model_called", "model_finished", "tool_started", "tool_finished"})
 """Kinds that the index entry_note omits."""
 
-HEAD: LiteralString = "SELECT head FROM perdure.stream WHERE namespace = %s AND id = %s"
+_IS_RARE: LiteralString = """
+    AND e.kind NOT IN ('model_called', 'model_finished', 'tool_started', 'tool_finished')"""
+
+_HEAD: LiteralString = "SELECT head FROM perdure.stream WHERE namespace = %s AND id = %s"
 
 # The nodes at the given places that the stream sees. It sees all of its own, since none is beyond
 # its head, and its leaf. OFFSET 0: otherwise the planner may ask for each entry whether it is seen.
@@ -189,8 +191,7 @@ FROM perdure.stream AS s CROSS JOIN LATERAL perdure.lineage(%s, s.id, s.head) AS
 CROSS JOIN LATERAL (
     SELECT * FROM perdure.entry AS e
     WHERE e.namespace = %s AND e.stream = l.kin_stream AND e.seq <= l.kin_upto
-        AND e.kind = ANY(%s) AND e.run IS NULL AND e.salt IS NOT NULL
-        AND e.kind NOT IN ('model_called', 'model_finished', 'tool_started', 'tool_finished')
+        AND e.kind = ANY(%s) AND e.run IS NULL AND e.salt IS NOT NULL {_IS_RARE}
     OFFSET 0
 ) AS e
 WHERE s.namespace = %s AND s.id = %s ORDER BY l.kin DESC, e.seq
@@ -199,8 +200,7 @@ WHERE s.namespace = %s AND s.id = %s ORDER BY l.kin DESC, e.seq
 _NOTES_OF_ALL: LiteralString = f"""
 SELECT {ENTRY_COLUMNS} FROM perdure.stream AS s
 JOIN perdure.entry AS e ON e.namespace = s.namespace AND e.stream = s.id
-    AND e.kind = ANY(%s) AND e.run IS NULL AND e.salt IS NOT NULL
-    AND e.kind NOT IN ('model_called', 'model_finished', 'tool_started', 'tool_finished')
+    AND e.kind = ANY(%s) AND e.run IS NULL AND e.salt IS NOT NULL {_IS_RARE}
 WHERE s.namespace = %s ORDER BY e.stream, e.seq
 """  # noqa: S608 - put together from constants
 
@@ -211,27 +211,10 @@ WHERE e.kind = ANY(%s) AND e.run IS NULL AND e.salt IS NOT NULL
     AND e.namespace = %s ORDER BY e.stream, e.seq
 """  # noqa: S608 - put together from constants
 
-_FREQUENT_NOTES_OF_ALL: LiteralString = f"""
-SELECT {ENTRY_COLUMNS} FROM perdure.stream AS s
-JOIN perdure.entry AS e ON e.namespace = s.namespace AND e.stream = s.id
-    AND e.kind = ANY(%s) AND e.run IS NULL AND e.salt IS NOT NULL
-WHERE s.namespace = %s ORDER BY e.stream, e.seq
-"""  # noqa: S608 - put together from constants
-
+_FREQUENT_NOTES = _NOTES.replace(_IS_RARE, "")
+_FREQUENT_NOTES_OF_ALL = _NOTES_OF_ALL.replace(_IS_RARE, "")
 _NOTES_OF_SOME = _NOTES_OF_ALL.replace("WHERE s", "WHERE s.id = ANY(%s) AND s")
 _FREQUENT_NOTES_OF_SOME = _FREQUENT_NOTES_OF_ALL.replace("WHERE s", "WHERE s.id = ANY(%s) AND s")
-
-_FREQUENT_NOTES: LiteralString = f"""
-SELECT {ENTRY_COLUMNS}, l.kin
-FROM perdure.stream AS s CROSS JOIN LATERAL perdure.lineage(%s, s.id, s.head) AS l
-CROSS JOIN LATERAL (
-    SELECT * FROM perdure.entry AS e
-    WHERE e.namespace = %s AND e.stream = l.kin_stream AND e.seq <= l.kin_upto
-        AND e.kind = ANY(%s) AND e.run IS NULL AND e.salt IS NOT NULL
-    OFFSET 0
-) AS e
-WHERE s.namespace = %s AND s.id = %s ORDER BY l.kin DESC, e.seq
-"""  # noqa: S608 - put together from constants
 
 
 # ---------------------------------------------------------------- statements
@@ -242,7 +225,7 @@ def ask_nodes(namespace: str, stream: StreamId, references: Iterable[EntryId]) -
     places = [place for reference in references if (place := place_of(reference)) is not None]
     streams, seqs = [place[0] for place in places], [place[1] for place in places]
     own = (namespace, stream)
-    values = (streams, seqs, namespace, stream, *own, *own, MAX_SEQ)
+    values = (streams, seqs, namespace, stream, *own, *own, MOST_SEQ)
     return Statement(_NODES_SEEN, values)
 
 
@@ -284,48 +267,59 @@ def _place(reference: EntryId | None) -> tuple[str, int]:
 # ---------------------------------------------------------------- visible entries
 
 
+async def ask_stream(
+    db: Database | Transaction, stream: StreamId, *statements: Statement
+) -> tuple[int, list[list[Row]]]:
+    """Return the head of `stream`, and the rows of each of `statements`, in one round trip.
+
+    Raises: SessionNotFound.
+    """
+    check_name(db, stream)
+    head, *answers = await db.ask(Statement(_HEAD, (db.namespace, stream)), *statements)
+    if not head:
+        raise SessionNotFound(stream)
+    return head[0][0], answers
+
+
+def check_name(db: Database | Transaction, stream: StreamId) -> None:
+    """Raise SessionNotFound if no stream can have the id `stream`."""
+    if not is_text(stream):
+        if isinstance(db, Database):
+            db.check_usable()
+        raise SessionNotFound(stream)
+
+
 async def entry_seen(db: Database, stream: StreamId, reference: str) -> tuple[int, Entry | None]:
     """Return the stream's head and, if the stream sees it, the entry with the id `reference`.
 
     Raises: SessionNotFound.
     """
-    sought, seq = place_of(reference) or ("", -1)
-    head, found = await db.ask(
-        Statement(HEAD, (db.namespace, stream)),
-        Statement(_ENTRY_SEEN, (db.namespace, sought, seq, stream, db.namespace, stream)),
-    )
-    if not head:
-        raise SessionNotFound(stream)
-    return head[0][0], entry_of(found[0]) if found else None
+    ns, (sought, seq) = db.namespace, place_of(reference) or ("", -1)
+    values = (ns, sought, seq, stream, ns, stream)
+    head, (found,) = await ask_stream(db, stream, Statement(_ENTRY_SEEN, values))
+    return head, entry_of(found[0]) if found else None
 
 
 async def visible_ids(
-    db: Database, stream: StreamId, references: Sequence[EntryId]
+    db: Database, stream: StreamId, entries: Sequence[EntryId]
 ) -> frozenset[EntryId]:
-    """Return the `references` that the stream sees."""
-    places = {each: place for each in references if (place := place_of(each)) is not None}
+    """Return the `entries` that the stream sees."""
+    places = {each: place for each in entries if (place := place_of(each)) is not None}
     streams, seqs = [place[0] for place in places.values()], [p[1] for p in places.values()]
-    head, rows = await db.ask(
-        Statement(HEAD, (db.namespace, stream)),
-        Statement(_SEEN, (list(places), streams, seqs, db.namespace, stream, db.namespace)),
-    )
-    if not head:
-        raise SessionNotFound(stream)
+    values = (list(places), streams, seqs, db.namespace, stream, db.namespace)
+    _, (rows,) = await ask_stream(db, stream, Statement(_SEEN, values))
     return frozenset(EntryId(row[0]) for row in rows)
 
 
 async def around(
-    db: Database, stream: StreamId, leaf: EntryId, references: Sequence[EntryId], reach: int
+    db: Database, stream: StreamId, leaf: EntryId, entries: Sequence[EntryId], reach: int
 ) -> list[Placed]:
-    """Return the `references` on the branch to `leaf`, and up to `reach` entries around each."""
-    ns, places = db.namespace, [place for each in references if (place := place_of(each))]
+    """Return those `entries` that are on the branch to `leaf`, and up to `reach` around each."""
+    ns, places = db.namespace, [place for each in entries if (place := place_of(each))]
     streams, seqs = [place[0] for place in places], [place[1] for place in places]
     values = (streams, seqs, ns, ns, ns, *_place(leaf), ns, reach, ns, reach)
-    head, nodes, rows = await db.ask(
-        Statement(HEAD, (ns, stream)), ask_nodes(ns, stream, [leaf]), Statement(_AROUND, values)
-    )
-    if not head:
-        raise SessionNotFound(stream)
+    asked = ask_nodes(ns, stream, [leaf]), Statement(_AROUND, values)
+    _, (nodes, rows) = await ask_stream(db, stream, *asked)
     if not nodes:
         raise EntryNotFound(leaf, stream)
     return [Placed(row[9], entry_of(row[:9])) for row in rows]
@@ -339,12 +333,8 @@ async def tree(
     The call runs one statement, even if the entries are from many forks. Raises: SessionNotFound.
     """
     ns = db.namespace
-    head, rows = await db.ask(
-        Statement(HEAD, (ns, stream)),
-        Statement(_TREE, (ns, stream, ns, ns, limit, ns, limit, limit)),
-    )
-    if not head:
-        raise SessionNotFound(stream)
+    values = (ns, stream, ns, ns, limit, ns, limit, limit)
+    _, (rows,) = await ask_stream(db, stream, Statement(_TREE, values))
     return [entry_of(row) for row in reversed(rows)]
 
 
@@ -361,11 +351,8 @@ async def notes_of_all(
 
 async def notes(db: Database | Transaction, stream: StreamId, kinds: Sequence[str]) -> list[Entry]:
     """Return the side entries of `kinds` that `stream` sees, in order, a fork's origins first."""
-    head, rows = await db.ask(
-        Statement(HEAD, (db.namespace, stream)), ask_notes(db.namespace, stream, kinds)
-    )
-    if not head:
-        raise SessionNotFound(stream)
+    asked = ask_notes(db.namespace, stream, list(filter(is_text, kinds)))
+    _, (rows,) = await ask_stream(db, stream, asked)
     return [entry_of(row[:9]) for row in rows]
 
 
@@ -373,39 +360,49 @@ async def notes(db: Database | Transaction, stream: StreamId, kinds: Sequence[st
 
 
 async def branch(
-    db: Database, stream: StreamId, leaf: EntryId, limit: int | None, kind: str | None
+    db: Database,
+    stream: StreamId,
+    leaf: EntryId | None,
+    *,
+    limit: int | None = None,
+    kind: str | None = None,
 ) -> list[Entry]:
     """Return the entries from the root to `leaf`: all, or only the newest `limit` of one `kind`."""
-    ns, reach = db.namespace, MAX_SEQ if limit is None or kind is not None else limit
-    head, nodes, rows = await db.ask(
-        Statement(HEAD, (ns, stream)),
-        ask_nodes(ns, stream, [leaf]),
-        Statement(_BRANCH_TO, (ns, reach, kind, limit, ns, *_place(leaf))),
-    )
-    if not head:
-        raise SessionNotFound(stream)
+    if leaf is None:
+        await ask_stream(db, stream)
+        return []
+    if kind is not None and not is_text(kind):
+        kind = ""  # no entry has it
+    ns, reach = db.namespace, MOST_SEQ if limit is None or kind is not None else limit
+    values = (ns, reach, kind, limit, ns, *_place(leaf))
+    asked = ask_nodes(ns, stream, [leaf]), Statement(_BRANCH_TO, values)
+    _, (nodes, rows) = await ask_stream(db, stream, *asked)
     if not nodes:
         raise EntryNotFound(leaf, stream)
     return [entry_of(row) for row in reversed(rows)]
 
 
-async def window(db: Database, stream: StreamId, leaf: EntryId, limit: int | None) -> ContextWindow:
+async def context_window(
+    db: Database, stream: StreamId, leaf: EntryId | None, limit: int | None = None
+) -> ContextWindow:
     """Return the context window (``fold.window_of``) of `leaf`, without reading hidden entries.
 
     With `limit`, return only the newest `limit` entries of the window (``fold.end_of``). The read
     takes one round trip without a compaction, two with an active compaction, and more after an
     undone compaction.
     """
-    ns, at, reach = db.namespace, _place(leaf), MAX_SEQ if limit is None else limit
-    head, nodes, taken_back, named, rows = await db.ask(
-        Statement(HEAD, (ns, stream)),
+    if leaf is None:
+        await ask_stream(db, stream)
+        return ContextWindow(None, (), BranchState(), 0)
+    ns, at, reach = db.namespace, _place(leaf), MOST_SEQ if limit is None else limit
+    _, (nodes, taken_back, named, rows) = await ask_stream(
+        db,
+        stream,
         ask_nodes(ns, stream, [leaf]),
         ask_notes(ns, stream, (CompactionUndone.kind,)),
         Statement(_INHERITED, (ns, *at)),
         Statement(_ALL_IF_NONE_HIDDEN, (ns, *at, ns, reach)),
     )
-    if not head:
-        raise SessionNotFound(stream)
     if not nodes:
         raise EntryNotFound(leaf, stream)
     node = node_of(nodes[0])

@@ -48,11 +48,7 @@ SELECT count(*) FROM (
 ) AS p
 """
 
-_COUNT_LONG: LiteralString = """
-SELECT count(*) FROM (
-    SELECT 1 FROM perdure.name_part WHERE namespace = %s AND part = %s LIMIT %s
-) AS p
-"""
+_COUNT_LONG = _COUNT.replace("part >= %s AND part < %s", "part = %s")
 
 # OFFSET 0: otherwise the server may start with the turns of all sessions.
 _IDLE: LiteralString = """

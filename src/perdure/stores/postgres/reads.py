@@ -13,7 +13,6 @@ from typing import LiteralString, Unpack
 
 from perdure.errors import AmbiguousId, ContentNotFound, CorruptLog, EntryNotFound, SessionNotFound
 from perdure.session.entries import Entry, Positioned
-from perdure.session.fold import BranchState, ContextWindow, Placed
 from perdure.session.ids import (
     MOST_SEQ,
     EntryId,
@@ -36,7 +35,7 @@ from perdure.session.notes import Question
 from perdure.stores.append_rules import as_of, with_lease
 from perdure.stores.name_parts import rounds, sought_parts
 from perdure.stores.postgres import branches
-from perdure.stores.postgres.branches import HEAD
+from perdure.stores.postgres.branches import ask_stream
 from perdure.stores.postgres.database import Database, Statement
 from perdure.stores.postgres.lists import few_sessions, folder_key
 from perdure.stores.postgres.rows import (
@@ -120,15 +119,7 @@ SELECT s.id, s.updated_at, s.info, b.header FROM (
 ORDER BY s.updated_at DESC, s.id DESC
 """
 
-_SESSIONS_OF_FOLDER: LiteralString = """
-SELECT s.id, s.updated_at, s.info, b.header FROM (
-    SELECT namespace, id, updated_at, info FROM perdure.stream
-    WHERE namespace = %s AND kind = 'session' AND origin = %s AND folder = %s
-        AND (updated_at, id) < (%s, %s) AND NOT is_erased
-    ORDER BY updated_at DESC, id DESC LIMIT %s
-) AS s JOIN perdure.birth AS b ON b.namespace = s.namespace AND b.stream = s.id
-ORDER BY s.updated_at DESC, s.id DESC
-"""
+_SESSIONS_OF_FOLDER = _SESSIONS.replace("is_active = %s", "folder = %s")
 
 # OFFSET 0: otherwise the server starts with the entries, most of which are closed.
 _OPEN: LiteralString = f"""
@@ -205,13 +196,13 @@ async def entries(
     if kind is not None:
         sql, values = f"{sql} AND e.kind = %s", [*values, kind if is_text(kind) else ""]
     sql += _OLDEST_FIRST if before is None else _NEWEST_FIRST
-    rows = await _of_stream(db, stream, Statement(sql, (*values, limit)))
+    _, (rows,) = await ask_stream(db, stream, Statement(sql, (*values, limit)))
     return [entry_of(row) for row in rows]
 
 
 async def tail(db: Database, stream: StreamId, limit: int, kinds: Sequence[str] = ()) -> Tail:
     """Return the stream's state, its newest entries, and the side entries of `kinds` it sees."""
-    _check_name(db, stream)
+    branches.check_name(db, stream)
     asked = [ask_streams(db.namespace, [stream])]
     if limit:
         newest = (db.namespace, stream, EMPTY, MOST_SEQ, limit)
@@ -229,79 +220,20 @@ async def tail(db: Database, stream: StreamId, limit: int, kinds: Sequence[str] 
 
 async def entry(db: Database, stream: StreamId, entry: EntryId) -> Entry:
     """Return an entry that the stream sees."""
-    _check_name(db, stream)
     _, found = await branches.entry_seen(db, stream, entry)
     if found is None:
         raise EntryNotFound(entry, stream)
     return found
 
 
-async def visible_ids(
-    db: Database, stream: StreamId, entries: Sequence[EntryId]
-) -> frozenset[EntryId]:
-    """Return the `entries` that the stream sees."""
-    _check_name(db, stream)
-    return await branches.visible_ids(db, stream, entries)
-
-
-async def around(
-    db: Database, stream: StreamId, leaf: EntryId, entries: Sequence[EntryId], reach: int
-) -> list[Placed]:
-    """Return those `entries` that are on the branch to `leaf`, and up to `reach` around each."""
-    _check_name(db, stream)
-    return await branches.around(db, stream, leaf, entries, reach)
-
-
-async def branch(
-    db: Database,
-    stream: StreamId,
-    leaf: EntryId | None,
-    *,
-    limit: int | None = None,
-    kind: str | None = None,
-) -> list[Entry]:
-    """Return the branch to `leaf`."""
-    if leaf is None:
-        await _of_stream(db, stream)
-        return []
-    _check_name(db, stream)
-    if kind is not None and not is_text(kind):
-        kind = ""  # no entry has it
-    return await branches.branch(db, stream, leaf, limit, kind)
-
-
-async def context_window(
-    db: Database, stream: StreamId, leaf: EntryId | None, limit: int | None = None
-) -> ContextWindow:
-    """Return the context window of the branch to `leaf`, or only its newest `limit` entries."""
-    if leaf is None:
-        await _of_stream(db, stream)
-        return ContextWindow(None, (), BranchState(), 0)
-    _check_name(db, stream)
-    return await branches.window(db, stream, leaf, limit)
-
-
-async def tree(db: Database, stream: StreamId, limit: int | None = None) -> list[Entry]:
-    """Return the newest `limit` tree entries the stream sees."""
-    _check_name(db, stream)
-    return await branches.tree(db, stream, limit)
-
-
-async def notes(db: Database, stream: StreamId, kinds: Sequence[str]) -> list[Entry]:
-    """Return the side entries of `kinds` that the stream sees."""
-    _check_name(db, stream)
-    return await branches.notes(db, stream, [kind for kind in kinds if is_text(kind)])
-
-
 async def partial(db: Database, stream: StreamId) -> tuple[int, bytes] | None:
     """Return the received part of the answer to the open model call."""
-    rows = await _of_stream(db, stream, Statement(_PARTIAL, (db.namespace, stream)))
+    _, (rows,) = await ask_stream(db, stream, Statement(_PARTIAL, (db.namespace, stream)))
     return (rows[0][0], rows[0][1]) if rows else None
 
 
 async def resolve(db: Database, stream: StreamId, reference: str) -> EntryId:
     """Return the id of the entry whose full id or foreign id is `reference`."""
-    _check_name(db, stream)
     _, found = await branches.entry_seen(db, stream, reference)
     if found is not None:
         return found.id
@@ -313,7 +245,6 @@ async def resolve(db: Database, stream: StreamId, reference: str) -> EntryId:
 
 async def find_entry(db: Database, stream: StreamId, prefix: str) -> EntryId:
     """Resolve an id, a bare seq, a foreign id, or a unique prefix of an id."""
-    _check_name(db, stream)
     head, found = await branches.entry_seen(db, stream, prefix)
     if found is not None:
         return found.id
@@ -332,23 +263,8 @@ async def find_entry(db: Database, stream: StreamId, prefix: str) -> EntryId:
 
 async def aliases(db: Database, stream: StreamId) -> dict[str, EntryId]:
     """Map foreign ids to entries of the stream's own log."""
-    rows = await _of_stream(db, stream, Statement(_ALIASES, (db.namespace, stream)))
+    _, (rows,) = await ask_stream(db, stream, Statement(_ALIASES, (db.namespace, stream)))
     return {name.decode(): entry_id(stream, seq) for name, seq in rows}
-
-
-def _check_name(db: Database, stream: StreamId) -> None:
-    db.check_usable()
-    if not is_text(stream):
-        raise SessionNotFound(stream)
-
-
-async def _of_stream(db: Database, stream: StreamId, *statements: Statement) -> list[Row]:
-    """Return the rows of the last of `statements`. Raises: SessionNotFound for a missing stream."""
-    _check_name(db, stream)
-    head, *answers = await db.ask(Statement(HEAD, (db.namespace, stream)), *statements)
-    if not head:
-        raise SessionNotFound(stream)
-    return answers[-1] if answers else []
 
 
 async def _aliases_between(
@@ -415,7 +331,7 @@ async def sessions(
     is_any = query is None and all(sought.get(key) is None for key in sought if key != "after")
     page = min(limit, PAGE) if limit is not None and is_any else PAGE
     found: list[SessionInfo] = []
-    last: tuple[int, str] = after or (2**63 - 1, "\U0010ffff")
+    last: tuple[int, str] = after or (MOST_SEQ, "\U0010ffff")
     parts, prefix = sought_parts(query), sought.get("id_prefix") or ""
     if not is_text(prefix):
         return []
@@ -466,7 +382,7 @@ async def open_of_all(db: Database, kind: str) -> list[Entry]:
 async def open_questions(db: Database, stream: StreamId) -> list[Entry]:
     """Return the open questions in the stream's own log."""
     values = (db.namespace, stream, Question.kind)
-    rows = await _of_stream(db, stream, Statement(_OPEN_ENTRIES_OF, values))
+    _, (rows,) = await ask_stream(db, stream, Statement(_OPEN_ENTRIES_OF, values))
     return [entry_of(row) for row in rows]
 
 
