@@ -83,6 +83,18 @@ class SegmentState(msgspec.Struct, frozen=True):
     origin: StreamId | None = None
 
 
+class _Born(msgspec.Struct):
+    created_at: int
+
+
+_born = msgspec.json.Decoder(_Born)
+
+
+def created_at_of(header: bytes) -> int:
+    """Return the creation time in a stored header, without the rest of the header."""
+    return _born.decode(header).created_at
+
+
 def origins_first(origins: Mapping[StreamId, StreamId | None]) -> list[StreamId]:
     """Return the streams in `origins` in order, except that an origin comes before its forks.
 

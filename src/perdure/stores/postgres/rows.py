@@ -19,7 +19,7 @@ from psycopg.types.string import StrBinaryDumper
 
 from perdure.errors import CorruptLog
 from perdure.session.entries import Entry
-from perdure.session.ids import EntryId, StreamId, entry_id, entry_place
+from perdure.session.ids import MOST_SEQ, EntryId, StreamId, entry_id, entry_place
 from perdure.session.info import SessionInfo, StreamHeader, with_description
 from perdure.stores.protocol import EMPTY, StreamState
 
@@ -31,7 +31,11 @@ ENTRY_COLUMNS: LiteralString = "e.stream, e.seq, e.run, e.ref, e.far, e.at, e.ki
 NODE_COLUMNS: LiteralString = "e.stream, e.seq, e.run, e.depth, e.messages, e.state, e.state_far"
 """The columns of ``entry AS e`` that `node_of` reads."""
 
-MAX_SEQ = 2**63 - 1
+SETTLE: LiteralString = "SELECT perdure.settle(0)"
+"""Sets the horizon, the position up to which no new entry can appear, without waiting."""
+
+HORIZON: LiteralString = "SELECT current_setting('perdure.horizon')::bigint"
+"""Returns the horizon that `SETTLE` set in the transaction."""
 
 _info = msgspec.json.Decoder(SessionInfo)
 _header = msgspec.json.Decoder(StreamHeader)
@@ -140,7 +144,7 @@ def place_of(reference: str) -> tuple[StreamId, int] | None:
         stream, seq = entry_place(reference)
     except ValueError:
         return None
-    return (stream, seq) if seq <= MAX_SEQ else None
+    return (stream, seq) if seq <= MOST_SEQ else None
 
 
 def is_text(text: str) -> bool:

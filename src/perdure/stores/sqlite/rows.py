@@ -14,7 +14,7 @@ import msgspec
 
 from perdure.errors import SessionNotFound
 from perdure.session.entries import Entry
-from perdure.session.ids import EntryId, StreamId, entry_id, entry_place
+from perdure.session.ids import MOST_SEQ, EntryId, StreamId, entry_id, entry_place
 from perdure.session.info import SessionInfo, StreamHeader, with_description
 from perdure.stores.protocol import StreamState
 
@@ -70,8 +70,6 @@ FROM stream WHERE no = ?
 
 MOST_STANDING = 1_000
 """Number of streams that the writer caches between commits."""
-
-MAX_SEQ = 2**63 - 1
 
 _header = msgspec.json.Decoder(StreamHeader)
 
@@ -338,7 +336,7 @@ class Tables:
             named, seq = entry_place(reference)
         except ValueError:
             return None
-        if seq > MAX_SEQ or not is_text(named):
+        if seq > MOST_SEQ or not is_text(named):
             return None
         if named == self.stream_ids.get(stream):
             return stream, seq

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import LiteralString
 
-import msgspec
-
 from perdure.errors import CopyConflict, CorruptLog, SessionExists, SessionNotFound
 from perdure.session.ids import StreamId, blob_hash
 from perdure.session.info import StreamHeader
@@ -23,6 +21,7 @@ from perdure.stores.maintenance.segments import (
     admission_of,
     check,
     check_follows,
+    created_at_of,
     origins_first,
 )
 from perdure.stores.postgres.append import (
@@ -88,18 +87,11 @@ WITH closed AS (
 """
 
 
-class _Born(msgspec.Struct):
-    created_at: int
-
-
-_born = msgspec.json.Decoder(_Born)
-
-
 async def segment_states(db: Database) -> list[SegmentState]:
     """Implement ``MaintenanceService.segment_states``."""
     (rows,) = await db.ask(Statement(_STANDINGS, (db.namespace,)))
     found = {StreamId(row[0]): SegmentState(*row[:4]) for row in rows}
-    born = {row[0]: (_born.decode(row[4]).created_at, row[0]) for row in rows}
+    born = {row[0]: (created_at_of(row[4]), row[0]) for row in rows}
     ordered = sorted(found, key=lambda each: born[each])
     return [found[each] for each in origins_first({each: found[each].origin for each in ordered})]
 

@@ -14,14 +14,10 @@ from typing import LiteralString
 from perdure.stores.postgres.database import Connected, Database, Statement, run_statements
 from perdure.stores.postgres.retention.quotas import counting
 from perdure.stores.postgres.retention.usage import resetting
-from perdure.stores.postgres.rows import Texts
+from perdure.stores.postgres.rows import HORIZON, SETTLE, Texts
 
 BATCH = 64
 """Maximum number of contents removed per transaction."""
-
-_HORIZON: LiteralString = "SELECT current_setting('perdure.horizon')::bigint"
-
-_SETTLE: LiteralString = "SELECT perdure.settle(0)"
 
 _NAMED: LiteralString = """
 SELECT DISTINCT m[1] AS digest FROM (
@@ -87,7 +83,7 @@ async def _find_unreferenced(
 
     With `names`, only the contents with these names are checked.
     """
-    _, ((upto,),) = await run_statements(db, ns, [Statement(_SETTLE), Statement(_HORIZON)])
+    _, ((upto,),) = await run_statements(db, ns, [Statement(SETTLE), Statement(HORIZON)])
     values = (ns, names is None, Texts(sorted(names or ())), *_between(ns, 0, upto))
     (rows,) = await run_statements(db, ns, [Statement(_UNNAMED, values)])
     return upto, [row[0] for row in rows]

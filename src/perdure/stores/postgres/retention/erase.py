@@ -21,7 +21,7 @@ from perdure.session.memory.kinds import FACT_KINDS
 from perdure.session.notes import KEPT_WHEN_ERASED
 from perdure.stores.chain import SALT_BYTES
 from perdure.stores.postgres import branches
-from perdure.stores.postgres.append import Appender, Request
+from perdure.stores.postgres.append import LOCK, Appender, Request
 from perdure.stores.postgres.cluster.live import FORGET_LIVE
 from perdure.stores.postgres.database import (
     Connected,
@@ -35,7 +35,7 @@ from perdure.stores.postgres.reads import ask_streams
 from perdure.stores.postgres.retention.content_gc import remove_unreferenced_of
 from perdure.stores.postgres.retention.quotas import LIFT, counting
 from perdure.stores.postgres.retention.usage import resetting
-from perdure.stores.postgres.rows import Row, Stream, entry_of, info_of_row, stream_of
+from perdure.stores.postgres.rows import Stream, entry_of, info_of_row, stream_of
 from perdure.stores.postgres.search.tables import forget, locking_mark
 from perdure.stores.protocol import Commit
 from perdure.stores.retention import copies
@@ -71,9 +71,6 @@ _ELSEWHERE = "base backups, archived logs and replicas of the server, and copies
 
 _KEPT = sorted(KEPT_WHEN_ERASED)
 
-_LOCK: LiteralString = """
-SELECT id FROM perdure.stream WHERE namespace = %s AND id = ANY(%s) ORDER BY id FOR UPDATE
-"""
 
 _HEADERS: LiteralString = """
 SELECT b.header, s.is_erased FROM perdure.birth AS b
@@ -257,7 +254,7 @@ class _Erasure:
             reached = {*reach.targets, *reach.forks}
             if reached <= locked:
                 return reach, relations
-            await self._ask(Statement(_LOCK, (self._ns, sorted(reached))))
+            await self._ask(Statement(LOCK, (self._ns, sorted(reached))))
             locked |= reached
 
     async def _roots(self) -> list[StreamId]:
@@ -315,7 +312,7 @@ class _Erasure:
             if {each.stream for each in found} <= locked:
                 break
             locked |= {each.stream for each in found}
-            await self._ask(Statement(_LOCK, (self._ns, sorted(locked))))
+            await self._ask(Statement(LOCK, (self._ns, sorted(locked))))
         streams = await self._streams(locked)
         return [await self._plan(streams[each.stream], each) for each in found]
 
@@ -365,7 +362,8 @@ class _Erasure:
                 Statement(_POSITIONS, place), Statement(_NAMES, place)
             )
             names.update(row[0] for row in found)
-            counts = counts.plus(texts=await self._forget(positions))
+            texts = await forget(self._connected, self._ns, [row[0] for row in positions])
+            counts = counts.plus(texts=texts)
             _, aliases = await self._ask(
                 Statement(_EMPTY, (*place, _KEPT)), Statement(_FORGET_NAMES, place)
             )
@@ -383,9 +381,6 @@ class _Erasure:
             partial_answers=more.partial_answers,
             idempotency_keys=more.idempotency_keys,
         )
-
-    async def _forget(self, positions: Sequence[Row]) -> int:
-        return await forget_texts(self._connected, self._ns, [row[0] for row in positions])
 
     async def _uncount(self, plans: Sequence[_Plan], content_bytes: int) -> None:
         closed = [plan for plan in plans if plan.taking.is_whole]
@@ -417,10 +412,5 @@ async def forget_session(db: Connected, namespace: str, stream: StreamId) -> Cou
             Statement(FORGET_LIVE, (namespace, [stream])),
         ],
     )
-    texts = await forget_texts(db, namespace, [row[0] for row in title])
+    texts = await forget(db, namespace, [row[0] for row in title])
     return Counts(texts=texts, partial_answers=partials[0][0], idempotency_keys=keys[0][0])
-
-
-async def forget_texts(db: Connected, namespace: str, positions: Sequence[int]) -> int:
-    """Remove the texts at `positions` from the search index; return their number."""
-    return await forget(db, namespace, positions)

@@ -13,21 +13,19 @@ import msgspec
 import psycopg
 
 from perdure.errors import SessionNotFound
-from perdure.session.ids import StreamId
+from perdure.session.ids import MOST_SEQ, StreamId
 from perdure.session.info import ORIGINS
+from perdure.stores.maintenance.segments import created_at_of
 from perdure.stores.postgres.append import LOCK
 from perdure.stores.postgres.database import Connected, Database, Statement, run_statements
 from perdure.stores.postgres.lists import forgetting, unlisted
 from perdure.stores.postgres.reads import ask_streams
 from perdure.stores.postgres.retention.content_gc import remove_unreferenced_of
-from perdure.stores.postgres.retention.erase import (
-    forget_session,
-    forget_texts,
-)
+from perdure.stores.postgres.retention.erase import forget_session
 from perdure.stores.postgres.retention.quotas import counting
 from perdure.stores.postgres.retention.usage import namespace_totals, resetting
-from perdure.stores.postgres.rows import MAX_SEQ, Row, stream_of
-from perdure.stores.postgres.search.tables import locking_mark
+from perdure.stores.postgres.rows import Row, stream_of
+from perdure.stores.postgres.search.tables import forget, locking_mark
 from perdure.stores.retention.policy import (
     KEY_WINDOW_MS,
     Hold,
@@ -137,11 +135,6 @@ _TABLES: tuple[LiteralString, ...] = (
 )
 
 
-class _Born(msgspec.Struct):
-    created_at: int
-
-
-_born = msgspec.json.Decoder(_Born)
 _policy = msgspec.json.Decoder(Retention)
 
 
@@ -191,12 +184,8 @@ def _parts(namespace: str) -> list[tuple[object, ...]]:
 
 async def holdings(db: Database, now: int | None) -> list[Holding]:
     """Implement ``RetentionService.holdings``; if `now` is None, use the server's time."""
-    (rows,) = await db.ask(Statement(_ALL, _values(db, now)))
+    (rows,) = await db.ask(Statement(_ALL, (now, db.namespace)))
     return [_holding(row) for row in rows]
-
-
-def _values(db: Database, now: int | None) -> tuple[object, ...]:
-    return (now, db.namespace)
 
 
 def _holding(row: Row) -> Holding:
@@ -204,7 +193,7 @@ def _holding(row: Row) -> Holding:
     hold: Hold | None = "turn" if is_open else "lease" if is_led else None
     return Holding(
         stream=StreamId(id_),
-        created_at=_born.decode(header).created_at,
+        created_at=created_at_of(header),
         active_at=active_at,
         entries=entries,
         bytes=size,
@@ -215,7 +204,7 @@ def _holding(row: Row) -> Holding:
 
 async def holder(db: Database, stream: StreamId, now: int | None) -> Hold | None:
     """Implement ``RetentionService.holder``."""
-    (rows,) = await db.ask(Statement(_ONE, (*_values(db, now), stream)))
+    (rows,) = await db.ask(Statement(_ONE, (now, db.namespace, stream)))
     if not rows:
         raise SessionNotFound(stream)
     held = _holding(rows[0])
@@ -228,7 +217,7 @@ async def remove(
     """Implement ``RetentionService.remove``."""
     ns = db.namespace
     async with db.connection() as connected, connected.transaction():
-        looking = Statement(_ONE, (*_values(db, now), stream))
+        looking = Statement(_ONE, (now, ns, stream))
         erased = Statement(_IS_ERASED, (ns, stream))
         statements = [*locking_mark(ns), Statement(LOCK, (ns, [stream])), erased, looking]
         *_, status, rows = await run_statements(connected, ns, statements)
@@ -247,9 +236,9 @@ async def _remove_stream(db: Connected, namespace: str, stream: StreamId, *, ses
     statements.append(ask_streams(namespace, [stream]))
     *found, streams = await run_statements(db, namespace, statements)
     names, positions, ((entries, size),) = found
-    await forget_texts(db, namespace, [row[0] for row in positions])
+    await forget(db, namespace, [row[0] for row in positions])
     await forget_session(db, namespace, stream)
-    statements = [forgetting(namespace, stream, (0, MAX_SEQ)), Statement(_REMOVE, (stream,))]
+    statements = [forgetting(namespace, stream, (0, MOST_SEQ)), Statement(_REMOVE, (stream,))]
     for row in streams:
         statements += unlisted(namespace, stream_of(row).state.info)
     await run_statements(db, namespace, statements)

@@ -12,6 +12,7 @@ from typing import LiteralString, NamedTuple
 
 from perdure.errors import PerdureError
 from perdure.stores.postgres.database import Database, Statement
+from perdure.stores.postgres.rows import HORIZON, SETTLE
 
 MOST_BEHIND = 256
 """If a read had to count more rows than this, the read stores the new counts."""
@@ -69,10 +70,6 @@ _NOTHING: LiteralString = """
 _COUNTED: LiteralString = f"WITH u AS ({_NOTHING}), {_BEHIND}"
 
 _BEGIN: LiteralString = "INSERT INTO perdure.usage VALUES (%s) ON CONFLICT DO NOTHING"
-
-_SETTLE = Statement("SELECT perdure.settle(0)")
-
-_HORIZON = Statement("SELECT current_setting('perdure.horizon')::bigint")
 
 # A concurrent removal changes the generation: then nothing is stored.
 _KEEP: LiteralString = """
@@ -141,7 +138,7 @@ def asking_counted(namespace: str, upto: int) -> Statement:
 async def _keep(db: Database) -> None:
     """Store the counts up to the position before which no new entry can appear."""
     ns = db.namespace
-    *_, ((upto,),) = await db.ask(Statement(_BEGIN, (ns,)), _SETTLE, _HORIZON)
+    *_, ((upto,),) = await db.ask(Statement(_BEGIN, (ns,)), Statement(SETTLE), Statement(HORIZON))
     ((row,),) = await db.ask(asking_held(ns, upto))
     generation, position, _, *counts = row
     if upto > position:  # a commit can be delayed between reading its mark and locking it

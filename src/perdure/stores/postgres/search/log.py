@@ -19,7 +19,16 @@ from perdure.session.search.parts import sizes
 from perdure.session.search.searchable import KINDS
 from perdure.session.search.values import MOST_RANKED
 from perdure.stores.postgres.database import Statement
-from perdure.stores.postgres.rows import ENTRY_COLUMNS, Numbers, Row, Texts, entry_of, place_of
+from perdure.stores.postgres.rows import (
+    ENTRY_COLUMNS,
+    HORIZON,
+    SETTLE,
+    Numbers,
+    Row,
+    Texts,
+    entry_of,
+    place_of,
+)
 from perdure.stores.postgres.search.vectors import Ask
 from perdure.stores.scan import Found, found_entry, found_title
 from perdure.stores.search.rows import NO_END, Mark, NextTexts
@@ -75,9 +84,6 @@ WHERE b.namespace = %s AND b.n > 0 AND b.n = ANY(%s)
 
 _POSITIONS: LiteralString = f"SELECT e.n {_FROM} ORDER BY e.n LIMIT %s"
 
-_SETTLE: LiteralString = "SELECT perdure.settle(0)"
-_HORIZON: LiteralString = "SELECT current_setting('perdure.horizon')::bigint"
-
 _ON_BRANCH: LiteralString = """
 SELECT CASE WHEN s.leaf IS NULL OR e.run IS NULL THEN false ELSE perdure.is_on_branch(
     %s, t.of, t.seq, split_part(s.leaf, '/', 1), split_part(s.leaf, '/', 2)::bigint
@@ -106,7 +112,7 @@ class PostgresLog:
         return await asyncio.to_thread(work)
 
     async def next_texts(self, mark: Mark) -> NextTexts:
-        settled = await self._ask([Statement(_SETTLE), Statement(_HORIZON)])
+        settled = await self._ask([Statement(SETTLE), Statement(HORIZON)])
         upto: int = settled[1][0][0]
         span, most = (self._namespace, mark.entry, upto), sizes.BATCH_ROWS
         rows, titles = await self._ask(

@@ -18,7 +18,7 @@ from perdure.session.search.searchable import KINDS
 from perdure.session.search.values import Hit, SearchQuery
 from perdure.session.search.words import VERSION
 from perdure.stores.postgres.database import Connected, Database, Statement, run_statements
-from perdure.stores.postgres.rows import Row, is_text
+from perdure.stores.postgres.rows import SETTLE, Row, is_text
 from perdure.stores.postgres.search.log import PostgresLog
 from perdure.stores.postgres.search.tables import (
     MARK,
@@ -68,7 +68,6 @@ SELECT (SELECT coalesce(sum(size), 0) FROM perdure.search_part WHERE namespace =
     + (SELECT count(*) FROM perdure.search WHERE namespace = %s AND part = 0)
 """
 
-_SETTLE: LiteralString = "SELECT perdure.settle(0)"
 
 # The server waits for this program while it builds a part, which may be slow on a busy machine.
 _SOON: LiteralString = """
@@ -180,7 +179,7 @@ async def _progress(db: Database) -> Progress:
     """Return how far the index is behind the log; count at most ``sizes.SCANNED`` + 1 entries."""
     ns, most = db.namespace, sizes.SCANNED + 1
     values = (ns, list(KINDS), most, ns, most, ns, ns, VERSION)
-    _, rows = await db.ask(Statement(_SETTLE), Statement(BEHIND, values))
+    _, rows = await db.ask(Statement(SETTLE), Statement(BEHIND, values))
     behind, horizon, loose = rows[0]
     return Progress(behind, horizon, horizon, loose)
 

@@ -10,10 +10,9 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import apsw
-import msgspec
 
 from perdure.errors import CopyConflict, CorruptLog, EntryNotFound
-from perdure.session.ids import StreamId, entry_id
+from perdure.session.ids import MOST_SEQ, StreamId, entry_id
 from perdure.stores.maintenance.segments import (
     SealedCommit,
     SegmentState,
@@ -21,6 +20,7 @@ from perdure.stores.maintenance.segments import (
     admission_of,
     check,
     check_follows,
+    created_at_of,
 )
 from perdure.stores.protocol import EMPTY
 from perdure.stores.sqlite.append import (
@@ -30,7 +30,7 @@ from perdure.stores.sqlite.append import (
     write_admission,
 )
 from perdure.stores.sqlite.payload.contents import PackedContent
-from perdure.stores.sqlite.rows import MAX_SEQ, Row, Stream, Tables
+from perdure.stores.sqlite.rows import Row, Stream, Tables
 from perdure.stores.verification import StoredEntry
 
 _STANDINGS = """
@@ -94,7 +94,7 @@ def read_segment(
 def _commits(tables: Tables, stream: Stream, rows: Sequence[Row]) -> Iterator[SealedCommit]:
     stream_id = stream.state.header.id
     for first, count, at, epoch, chain in rows:
-        kept = tables.rows(_ROWS, stream.no, first, min(first + count - 1, MAX_SEQ))
+        kept = tables.rows(_ROWS, stream.no, first, min(first + count - 1, MOST_SEQ))
         entries = tuple(_stored_entry(tables, stream_id, row) for row in kept)
         if len(entries) != count:
             raise CorruptLog(stream_id, first, f"of {count} entries of its commit some are gone")
@@ -180,13 +180,6 @@ WHERE s.namespace = (SELECT no FROM namespace WHERE name = ?) GROUP BY s.no ORDE
 """
 
 
-class _Born(msgspec.Struct):
-    created_at: int
-
-
-_born = msgspec.json.Decoder(_Born)
-
-
 class Moment(NamedTuple):
     """A point in the history of a store: after the entry at `position`, committed at `at`."""
 
@@ -226,7 +219,7 @@ def standings_at(tables: Tables, namespace: str, moment: Moment) -> list[Segment
         tables.rows(_STANDINGS_AT, moment.position, namespace)
     ):
         if head == EMPTY:
-            if _born.decode(header).created_at > moment.at:
+            if created_at_of(header) > moment.at:
                 continue
             chain = tables.value("SELECT genesis FROM birth WHERE stream = ?", number)
         else:
