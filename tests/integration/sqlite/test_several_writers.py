@@ -41,7 +41,7 @@ async def statements(store: SqliteStore) -> Statements:
     def trace(tables: Tables) -> None:
         cast("Any", tables.db).set_exec_trace(traced)
 
-    await store.handle.write(trace)
+    await store.handle.write(lambda tables, _: trace(tables))
     ran.clear()
     return ran
 

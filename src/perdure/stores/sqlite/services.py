@@ -102,10 +102,25 @@ class SqliteHandle:
             is_durable=self.durability == "full",
         )
 
-    async def write(self, work: Callable[[Tables], T], *, is_composite: bool = False) -> T:
-        """Run `work` in a transaction of the writer, at the durability of the store."""
-        database = self.database()
-        return await database.write(work, self.durability, is_composite=is_composite)
+    async def write(
+        self, work: Callable[Concatenate[Tables, str, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Run `work` like `read`, in a transaction of the writer, at the store's durability."""
+        database, namespace = self.database(), self.namespace
+        return await database.write(
+            lambda tables: work(tables, namespace, *args, **kwargs), self.durability
+        )
+
+    async def write_whole(
+        self, work: Callable[Concatenate[Tables, str, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Run `work` like `write`; if it raises an error, roll back what it has written."""
+        database, namespace = self.database(), self.namespace
+        return await database.write(
+            lambda tables: work(tables, namespace, *args, **kwargs),
+            self.durability,
+            is_composite=True,
+        )
 
     def lease_end(self, ttl_ms: int) -> int:
         """Return the end of a lease that starts now and lasts `ttl_ms`.
@@ -114,14 +129,19 @@ class SqliteHandle:
         """
         return lease_end(self.clock.now_ms(), ttl_ms)
 
-    async def write_passing(self, work: Callable[[Tables], T]) -> T:
+    async def write_passing(
+        self, work: Callable[Concatenate[Tables, str, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
         """Run `work` in a transaction that survives a killed process, but not always a power cut.
 
         Losing a lease in a power cut does no harm, because the power cut also ends the owner of the
         lease. In the write-ahead log, a lease precedes all durable data that is written under this
         lease.
         """
-        return await self.database().write(work, "normal")
+        database, namespace = self.database(), self.namespace
+        return await database.write(
+            lambda tables: work(tables, namespace, *args, **kwargs), "normal"
+        )
 
 
 class Served(Protocol):
@@ -208,7 +228,7 @@ class SqliteRetention:
         return await self._handle.read(erase_records.certificates_of)
 
     async def remember_backup(self, backup: Backup) -> None:
-        await self._handle.write(lambda tables: erase_records.remember_backup(tables, backup))
+        await self._handle.write(lambda tables, _: erase_records.remember_backup(tables, backup))
 
     async def backups(self) -> list[Backup]:
         return await self._handle.read(lambda tables, _: erase_records.backups_of(tables))
@@ -217,9 +237,7 @@ class SqliteRetention:
         return await self._handle.read(retention_policy.policy_of)
 
     async def set_policy(self, policy: Retention) -> None:
-        await self._handle.write(
-            lambda tables: retention_policy.set_policy(tables, self._handle.namespace, policy)
-        )
+        await self._handle.write(retention_policy.set_policy, policy)
 
     async def is_due(self, policy: Retention) -> bool:
         return await self._handle.read(retention_policy.is_due, policy, self._handle.clock.now_ms())
@@ -244,24 +262,16 @@ class SqliteRetention:
         )
 
     async def forget_keys(self, before: int) -> int:
-        return await self._handle.write(
-            lambda tables: retention_policy.forget_keys(tables, self._handle.namespace, before)
-        )
+        return await self._handle.write(retention_policy.forget_keys, before)
 
     async def give_back(self) -> int:
-        freed = 0
-        while step := await self._handle.write(content_gc.give_back):
-            freed += step
-        return freed
+        return await _give_back(self._handle)
 
     async def quota(self) -> tuple[Quota, Usage]:
         return await self._handle.read(quotas.quota_of)
 
     async def set_quota(self, quota: Quota) -> None:
-        await self._handle.write(
-            lambda tables: quotas.set_quota(tables, self._handle.namespace, quota),
-            is_composite=True,
-        )
+        await self._handle.write_whole(quotas.set_quota, quota)
 
 
 class SqliteMaintenance:
@@ -274,12 +284,7 @@ class SqliteMaintenance:
         return await self._handle.read(verify.verification, on_progress)
 
     async def check_writable(self) -> None:
-        name = self._handle.namespace
-        await self._handle.write(
-            lambda tables: retention_policy.set_policy(
-                tables, name, retention_policy.policy_of(tables, name)
-            )
-        )
+        await self._handle.write(retention_policy.rewrite_policy)
 
     async def vacuum(self) -> VacuumReport:
         database = self._handle.database()
@@ -290,15 +295,9 @@ class SqliteMaintenance:
                 partial(content_gc.remove, found, part), self._handle.durability
             )
             blobs, blob_bytes = blobs + len(removed), blob_bytes + sum(removed)
-        keys = await self._handle.write(
-            lambda tables: retention_policy.forget_keys(
-                tables, self._handle.namespace, self._handle.clock.now_ms() - KEY_WINDOW_MS
-            )
-        )
-        freed = 0
-        while step := await database.write(content_gc.give_back, self._handle.durability):
-            freed += step
-        return VacuumReport(blobs, blob_bytes, freed, keys)
+        before = self._handle.clock.now_ms() - KEY_WINDOW_MS
+        keys = await self._handle.write(retention_policy.forget_keys, before)
+        return VacuumReport(blobs, blob_bytes, await _give_back(self._handle), keys)
 
     async def segment_states(self) -> list[SegmentState]:
         return await self._handle.read(segments.segment_states)
@@ -312,10 +311,7 @@ class SqliteMaintenance:
 
     async def receive(self, sealed: StreamSegment, contents: Sequence[bytes]) -> None:
         kept = await asyncio.to_thread(pack_contents, contents)
-        await self._handle.write(
-            lambda tables: segments.receive(tables, self._handle.namespace, sealed, kept),
-            is_composite=True,
-        )
+        await self._handle.write_whole(segments.receive, sealed, kept)
 
     async def measure(self, since: int) -> StoreFigures:
         path = self._handle.database().path
@@ -325,3 +321,10 @@ class SqliteMaintenance:
 
     async def salvage_namespace(self) -> SalvagedNamespace:
         raise Unsupported("salvage", "sqlite")  # `repair` reads the pages of the file instead
+
+
+async def _give_back(handle: SqliteHandle) -> int:
+    freed = 0
+    while step := await handle.write(lambda tables, _: content_gc.give_back(tables)):
+        freed += step
+    return freed

@@ -38,7 +38,6 @@ from perdure.stores.sqlite.log import lists
 from perdure.stores.sqlite.log.lists import open_turns
 from perdure.stores.sqlite.payload.contents import PackedContent, pack_contents
 from perdure.stores.sqlite.payload.requests import Request, shares_of
-from perdure.stores.sqlite.rows import Tables
 from perdure.stores.sqlite.services import (
     SqliteHandle,
     SqliteMaintenance,
@@ -138,36 +137,34 @@ class SqliteStore:
         now = self.handle.clock.now_ms()
         request = Request(self.handle.namespace, commit, asked, shares, blobs, now)
         is_composite = len(writes) > 1 or any(write.create for write in writes)
-        return await self.handle.write(
-            lambda tables: append.append(tables, request), is_composite=is_composite
+        return await self.handle.database().write(
+            lambda tables: append.append(tables, request),
+            self.handle.durability,
+            is_composite=is_composite,
         )
 
     async def acquire_lease(
         self, stream: StreamId, owner: str, ttl_ms: int, *, dead_owner: str | None = None
     ) -> Lease:
-        def work(tables: Tables) -> Lease:
-            now = self.handle.clock.now_ms()
-            wanted = LeaseRequest(owner, ttl_ms, dead_owner)
-            return append.acquire_lease(tables, self.handle.namespace, stream, wanted, now)
-
-        return await self.handle.write_passing(work)
+        wanted = LeaseRequest(owner, ttl_ms, dead_owner)
+        return await self.handle.write_passing(
+            lambda tables, namespace: append.acquire_lease(
+                tables, namespace, stream, wanted, self.handle.clock.now_ms()
+            )
+        )
 
     async def renew_lease(self, lease: Lease, ttl_ms: int) -> Lease:
         return await self.handle.write_passing(
-            lambda tables: append.renew_lease(
-                tables, self.handle.namespace, lease, self.handle.lease_end(ttl_ms)
+            lambda tables, namespace: append.renew_lease(
+                tables, namespace, lease, self.handle.lease_end(ttl_ms)
             )
         )
 
     async def release_lease(self, lease: Lease) -> None:
-        await self.handle.write_passing(
-            lambda tables: append.release_lease(tables, self.handle.namespace, lease)
-        )
+        await self.handle.write_passing(append.release_lease, lease)
 
     async def put_partial(self, lease: Lease, seq: int, content: bytes) -> None:
-        await self.handle.write_passing(
-            lambda tables: append.put_partial(tables, self.handle.namespace, lease, seq, content)
-        )
+        await self.handle.write_passing(append.put_partial, lease, seq, content)
 
     state = reading(reads.state)
     entries = reading(reads.entries)

@@ -78,6 +78,11 @@ def set_policy(tables: Tables, namespace: str, policy: Retention) -> None:
     tables.run("INSERT OR REPLACE INTO retention VALUES (?, ?)", (number, content))
 
 
+def rewrite_policy(tables: Tables, namespace: str) -> None:
+    """Store the same policy again. Raises: the error of a store that cannot be written to."""
+    set_policy(tables, namespace, policy_of(tables, namespace))
+
+
 def is_due(tables: Tables, namespace: str, policy: Retention, now: int) -> bool:
     """Implement ``RetentionService.is_due``."""
     found = namespace_totals(tables, namespace)
