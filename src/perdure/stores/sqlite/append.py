@@ -35,7 +35,7 @@ from perdure.stores.append_rules import (
 )
 from perdure.stores.chain import body_digest, commit_hash, genesis_hash, header_line
 from perdure.stores.protocol import EMPTY, CommitResult, Lease, LeaseRequest, StreamState
-from perdure.stores.sqlite.branches import node_seen
+from perdure.stores.sqlite.branches import STATE, node_seen
 from perdure.stores.sqlite.log.inbox import note_open_entries
 from perdure.stores.sqlite.log.names import list_changed, list_new
 from perdure.stores.sqlite.log.spans import begin_span
@@ -47,6 +47,7 @@ from perdure.stores.sqlite.rows import (
     Node,
     Stream,
     Tables,
+    namespace_no,
     next_position,
     remember,
     standing,
@@ -136,7 +137,7 @@ def append(tables: Tables, request: Request) -> CommitResult:
 
 def namespace_number(tables: Tables, name: str) -> int:
     """Return the number of a namespace; assign one if it has none."""
-    number = tables.value("SELECT no FROM namespace WHERE name = ?", name)
+    number = namespace_no(tables, name)
     if number is None:
         number = tables.value("INSERT INTO namespace (name) VALUES (?) RETURNING no", name)
     return int(number)
@@ -215,7 +216,9 @@ def create_stream(tables: Tables, namespace_name: str, header: StreamHeader) -> 
         genesis = genesis_hash(header)
         return _insert_stream(tables, namespace, initial_state(header, genesis), None, None)
     origin = standing(tables, namespace_name, fork.stream)
-    leaf = _fork_leaf(tables, origin, fork)
+    leaf = None
+    if fork.leaf is not None:
+        leaf = node_seen(tables, origin.no, origin.state.head, fork.leaf)
     shared = ForkOrigin(
         info=origin.state.info,
         head=origin.state.head,
@@ -225,12 +228,6 @@ def create_stream(tables: Tables, namespace_name: str, header: StreamHeader) -> 
     genesis = genesis_hash(header, shared.hash)
     state = initial_state(header, genesis, shared, lambda _: leaf is not None)
     return _insert_stream(tables, namespace, state, origin, leaf)
-
-
-def _fork_leaf(tables: Tables, origin: Stream, fork: ForkPoint) -> Node | None:
-    if fork.leaf is None:
-        return None
-    return node_seen(tables, origin.no, origin.state.head, fork.leaf)
 
 
 def _hash_at(tables: Tables, stream: Stream, head: int) -> bytes:
@@ -421,9 +418,7 @@ def _state_with(tables: Tables, inherited: int | None, kind: str, n: int) -> int
     """Store the branch state after an entry of `kind` at position `n`; return its number."""
     values = None
     if inherited is not None:
-        values = tables.row(
-            "SELECT compaction, model, thinking, before FROM state WHERE no = ?", inherited
-        )
+        values = tables.row(STATE, inherited)
     compaction, model, thinking, before = values or (None, None, None, None)
     if kind == Compaction.kind:
         compaction, before = n, inherited

@@ -33,11 +33,7 @@ WHERE stream = ? AND seq BETWEEN ? AND ? AND run IS NOT NULL
 ORDER BY seq DESC LIMIT ?
 """  # noqa: S608 - put together from constants
 
-_RUN_OF_KIND = f"""
-SELECT {ENTRY_COLUMNS} FROM entry
-WHERE stream = ? AND seq BETWEEN ? AND ? AND run IS NOT NULL AND kind = ?
-ORDER BY seq DESC LIMIT ?
-"""  # noqa: S608 - put together from constants
+_RUN_OF_KIND = _RUN.replace("run IS NOT NULL", "run IS NOT NULL AND kind = ?")
 
 _RUN_AFTER = f"""
 SELECT {ENTRY_COLUMNS} FROM entry
@@ -57,12 +53,9 @@ WHERE stream = ? AND kind = ? AND kind > 31 AND seq <= ? AND run IS NULL AND sal
 ORDER BY seq
 """  # noqa: S608 - put together from constants
 
-_FREQUENT_NOTES = f"""
-SELECT {ENTRY_COLUMNS} FROM entry
-WHERE stream = ? AND kind = ? AND seq <= ? AND run IS NULL AND salt IS NOT NULL ORDER BY seq
-"""  # noqa: S608 - put together from constants
+_FREQUENT_NOTES = _NOTES.replace(" AND kind > 31", "")
 
-_STATE = "SELECT compaction, model, thinking, before FROM state WHERE no = ?"
+STATE = "SELECT compaction, model, thinking, before FROM state WHERE no = ?"
 
 _FORK = "SELECT origin, origin_head, origin_leaf, is_path FROM birth WHERE stream = ?"
 
@@ -359,7 +352,7 @@ def _hides_nothing(compaction: Entry, undone: frozenset[EntryId]) -> bool:
 
 
 def _state(tables: Tables, number: int) -> tuple[int | None, int | None, int | None, int | None]:
-    row = tables.row(_STATE, number)
+    row = tables.row(STATE, number)
     if row is None:
         raise apsw.CorruptError(f"the inherited state {number} is gone")
     return row[0], row[1], row[2], row[3]

@@ -19,7 +19,7 @@ from perdure.stores.access.sqlite_defenses import harden
 from perdure.stores.sqlite import reads
 from perdure.stores.sqlite.log import lists
 from perdure.stores.sqlite.migrate import APPLICATION_ID, latest_version
-from perdure.stores.sqlite.rows import Connection, Tables
+from perdure.stores.sqlite.rows import Connection, Tables, namespace_no
 from perdure.stores.sqlite.schema import check_schema
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from perdure.stores.marks import Marks
 
 _READ_ONLY = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-_OPEN_ERASURE = "SELECT 1 FROM erasure WHERE is_done = 0 LIMIT 1"
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -117,9 +116,9 @@ def _readable_tables(db: Connection, path: Path, namespace: str) -> Tables | Non
         return None
     tables = Tables(db)
     tables.run("BEGIN")
-    if tables.row("SELECT 1 FROM namespace WHERE name = ?", namespace) is None:
+    if namespace_no(tables, namespace) is None:
         return None
-    if tables.row(_OPEN_ERASURE) is not None:
+    if reads.has_open_erasures(tables):
         return None
     return tables
 

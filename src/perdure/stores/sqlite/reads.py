@@ -26,13 +26,7 @@ from perdure.stores.sqlite.log.usage import namespace_totals
 from perdure.stores.sqlite.migrate import version_of
 from perdure.stores.sqlite.payload.cipher import cipher_of
 from perdure.stores.sqlite.payload.contents import PackedContent, content_in
-from perdure.stores.sqlite.rows import (
-    ENTRY_COLUMNS,
-    Node,
-    Row,
-    Tables,
-    is_text,
-)
+from perdure.stores.sqlite.rows import ENTRY_COLUMNS, Node, Row, Tables, is_text, namespace_no
 
 _STREAM_NUMBER = """
 SELECT no FROM stream WHERE namespace = (SELECT no FROM namespace WHERE name = ?) AND id = ?
@@ -81,7 +75,6 @@ WHERE a.namespace = ?1 AND s.namespace = ?1
 ORDER BY a.first DESC, e.n DESC LIMIT 1
 """  # noqa: S608 - put together from constants
 
-_NAMESPACE = "SELECT no FROM namespace WHERE name = ?"
 
 _IDLE = """
 SELECT updated_at, id FROM stream
@@ -398,7 +391,7 @@ def _kinds_for(tables: Tables, kind: str) -> list[int]:
 
 
 def _open_entries(tables: Tables, rows: Iterable[Row]) -> list[Entry]:
-    return [tables.entry(tables.stream_id(row[7]), _entry_part(row)) for row in list(rows)]
+    return [tables.entry(tables.stream_id(row[7]), row[:7]) for row in list(rows)]
 
 
 def notes_of_all(
@@ -415,7 +408,7 @@ def notes_of_all(
         named = sorted({stream for stream in streams if is_text(stream)})
         sql, among = _NOTES_OF_SOME, (msgspec.json.encode(named).decode(),)
     found = [
-        tables.entry(tables.stream_id(row[7]), _entry_part(row))
+        tables.entry(tables.stream_id(row[7]), row[:7])
         for number in numbers
         for row in list(
             tables.rows(branches.with_note_index(sql, number), namespace, number, *among)
@@ -426,20 +419,16 @@ def notes_of_all(
 
 def feed(tables: Tables, namespace: str, after: int, limit: int = 1000) -> list[Positioned]:
     """Return entries of all streams after position `after`."""
-    number = tables.value(_NAMESPACE, namespace)
+    number = namespace_no(tables, namespace)
     return [
-        Positioned(row[7], tables.entry(tables.stream_id(row[8]), _entry_part(row)))
+        Positioned(row[7], tables.entry(tables.stream_id(row[8]), row[:7]))
         for row in list(tables.rows(_FEED, number, max(after, 0) + 1, limit))
     ]
 
 
-def _entry_part(row: Row) -> Row:
-    return row[:7]
-
-
 def position(tables: Tables, namespace: str) -> int:
     """Return the position of the namespace's newest entry."""
-    return tables.value(_POSITION, tables.value(_NAMESPACE, namespace)) or 0
+    return tables.value(_POSITION, namespace_no(tables, namespace)) or 0
 
 
 def has_open_erasures(tables: Tables) -> bool:

@@ -284,10 +284,7 @@ class Tables:
         open_turn, tip, chain, epoch, owner, until, header = row[14:21]
         leaf = None if row[22] is None else Node(*row[22:])
         leaf_id = None if leaf is None else entry_id(self.stream_id(leaf.stream), leaf.seq)
-        try:
-            born = _header.decode(header)
-        except msgspec.MsgspecError as error:
-            raise apsw.CorruptError(f"the header of session {row[1]} is damaged") from error
+        born = header_in(header, row[1])
         info = with_description(info_of_row(row), born)
         state = StreamState(born, row[11], leaf_id, chain, epoch, open_turn, info)
         return Stream(row[0], row[21], state, leaf, tip, owner, until)
@@ -342,6 +339,11 @@ class Tables:
             return stream, seq
         number = self.value(_NEIGHBOUR_NUMBER, stream, named)
         return None if number is None else (int(number), seq)
+
+
+def namespace_no(tables: Tables, name: str) -> int | None:
+    """Return the number of a namespace; None if the namespace has no data."""
+    return tables.value("SELECT no FROM namespace WHERE name = ?", name)
 
 
 def standing(tables: Tables, namespace: str, stream: StreamId) -> Stream:
@@ -410,10 +412,15 @@ def info_of_row(row: Row) -> SessionInfo:
 
 def described_row(info: SessionInfo, header: bytes) -> SessionInfo:
     """Add the header's fields to `info`."""
+    return with_description(info, header_in(header, info.id))
+
+
+def header_in(stored: bytes, stream: str) -> StreamHeader:
+    """Decode the header of `stream`. Raises: apsw.CorruptError."""
     try:
-        return with_description(info, _header.decode(header))
+        return _header.decode(stored)
     except msgspec.MsgspecError as error:
-        raise apsw.CorruptError(f"the header of session {info.id} is damaged") from error
+        raise apsw.CorruptError(f"the header of session {stream} is damaged") from error
 
 
 def is_text(text: str) -> bool:

@@ -21,7 +21,7 @@ from perdure.session.kinds import Compaction, ModelChange, ThinkingChange
 from perdure.session.messages import MESSAGE
 from perdure.stores.chain import genesis_hash
 from perdure.stores.protocol import EMPTY, OnProgress, Problem, Verification
-from perdure.stores.sqlite.branches import Fork, fork_of, node_seen
+from perdure.stores.sqlite.branches import STATE, Fork, fork_of, node_seen
 from perdure.stores.sqlite.log.counts import count_problems
 from perdure.stores.sqlite.log.names import name_problems
 from perdure.stores.sqlite.log.orphans import stray_problems
@@ -80,7 +80,6 @@ SELECT name FROM alias AS a
 WHERE stream = ? AND NOT EXISTS (SELECT 1 FROM entry WHERE stream = a.stream AND seq = a.seq)
 """
 
-_STATE = "SELECT compaction, model, thinking, before FROM state WHERE no = ?"
 
 _NO_STATE: Row = (None, None, None, None)
 
@@ -325,4 +324,4 @@ class _Shape:
     def _state(self, number: int | None) -> Row:
         if number is None:
             return _NO_STATE
-        return self._tables.row(_STATE, number) or ()
+        return self._tables.row(STATE, number) or ()

@@ -13,7 +13,7 @@ import apsw
 from perdure.session.memory.open_entries import CLOSING, OPENING
 from perdure.stores.protocol import Problem
 from perdure.stores.sqlite.log.usage import totals_of
-from perdure.stores.sqlite.rows import NEXT_POSITION, Tables
+from perdure.stores.sqlite.rows import NEXT_POSITION, Tables, namespace_no
 
 _COUNTED = """
 SELECT (SELECT count(*) FROM stream WHERE namespace = ?1),
@@ -58,7 +58,7 @@ LIMIT 100
 def count_problems(tables: Tables, namespace: str) -> Iterator[Problem]:
     """Yield every wrong count, and every entry whose open or closed state is wrong."""
     try:
-        number = tables.value("SELECT no FROM namespace WHERE name = ?", namespace)
+        number = namespace_no(tables, namespace)
         if number is not None:
             yield from _wrong_counts(tables, number)
             yield from _wrong_open_entries(tables, number)

@@ -35,6 +35,7 @@ from perdure.stores.sqlite.rows import (
     described_row,
     info_of_row,
     is_text,
+    namespace_no,
 )
 
 _LAST_ID = "\U0010ffff"
@@ -47,12 +48,7 @@ WHERE s.kind = 'session' AND s.namespace = (SELECT no FROM namespace WHERE name 
 ORDER BY s.updated_at DESC, s.id DESC
 """  # noqa: S608 - put together from constants
 
-_SESSIONS_OF_FOLDER = f"""
-SELECT {INFO_COLUMNS}, b.header FROM stream AS s CROSS JOIN birth AS b ON b.stream = s.no
-WHERE s.kind = 'session' AND s.namespace = (SELECT no FROM namespace WHERE name = ?)
-    AND s.origin = ? AND s.cwd = ? AND (s.updated_at, s.id) < (?, ?)
-ORDER BY s.updated_at DESC, s.id DESC
-"""  # noqa: S608 - put together from constants
+_SESSIONS_OF_FOLDER = _SESSIONS.replace("s.status = ?", "s.cwd = ?")
 
 _WITH_PART = """
 SELECT stream FROM name_part WHERE namespace = ? AND part >= ? AND part < ? LIMIT ?
@@ -138,7 +134,7 @@ def _few(
     The sessions with the newest activity come first. Returns None if the indexes contain more than
     `most` sessions with the id prefix and more than `most` with the name parts.
     """
-    number = tables.value("SELECT no FROM namespace WHERE name = ?", namespace)
+    number = namespace_no(tables, namespace) or 0  # of no namespace
     streams = _prefixed(tables, number, prefix, most) if prefix else None
     if streams is None and parts:
         streams = _named(tables, number, parts, most)

@@ -9,7 +9,7 @@ import apsw
 from perdure.session.info import SessionInfo
 from perdure.stores.name_parts import is_renamed, parts_of
 from perdure.stores.protocol import Problem
-from perdure.stores.sqlite.rows import INFO_COLUMNS, Tables, info_of_row
+from perdure.stores.sqlite.rows import INFO_COLUMNS, Tables, info_of_row, namespace_no
 
 _ADD = "INSERT OR IGNORE INTO name_part VALUES (?, ?, ?)"
 
@@ -46,13 +46,13 @@ def list_changed(
 def name_problems(tables: Tables, namespace: str) -> Iterator[Problem]:
     """Yield every session whose indexed parts do not match its name and id."""
     try:
-        number = tables.value("SELECT no FROM namespace WHERE name = ?", namespace)
+        number = namespace_no(tables, namespace)
         yield from _wrong_names(tables, number)
     except (apsw.Error, UnicodeDecodeError) as error:
         yield Problem(None, None, f"the parts of names cannot be read ({error})")
 
 
-def _wrong_names(tables: Tables, number: int) -> Iterator[Problem]:
+def _wrong_names(tables: Tables, number: int | None) -> Iterator[Problem]:
     kept: dict[int, tuple[int, int]] = {}
     for part, stream in tables.rows(_PARTS, number):
         count, mixed = kept.get(stream, (0, 0))

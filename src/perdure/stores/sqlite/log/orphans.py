@@ -11,7 +11,7 @@ import apsw
 
 from perdure.stores.protocol import Problem
 from perdure.stores.sqlite.log.spans import END
-from perdure.stores.sqlite.rows import Tables
+from perdure.stores.sqlite.rows import Tables, namespace_no
 
 _ENTRIES = f"""
 SELECT e.stream, count(*) FROM span AS a
@@ -52,14 +52,14 @@ WHERE s.namespace = (SELECT no FROM namespace WHERE name = ?)
 def stray_problems(tables: Tables, namespace: str) -> Iterator[Problem]:
     """Yield every row whose parent row is missing, and every invalid lease."""
     try:
-        namespace_no = tables.value("SELECT no FROM namespace WHERE name = ?", namespace)
-        for number, count in tables.rows(_ENTRIES, namespace_no):
+        own = namespace_no(tables, namespace)
+        for number, count in tables.rows(_ENTRIES, own):
             text = f"{count} entries belong to session number {number}, which is not there"
             yield Problem(None, None, text)
-        lost = tables.value(_COMMITS, namespace_no)
+        lost = tables.value(_COMMITS, own)
         if lost:
             yield Problem(None, None, f"of {lost} commits the first entry is not there")
-        misplaced = tables.value(_MISPLACED, namespace_no)
+        misplaced = tables.value(_MISPLACED, own)
         if misplaced:
             text = f"{misplaced} entries are in no span of the namespace: its feed leaves them out"
             yield Problem(None, None, text)

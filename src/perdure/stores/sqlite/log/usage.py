@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from perdure.stores.sqlite.rows import Tables
+from perdure.stores.sqlite.rows import Tables, namespace_no
 
 _COUNTED = """
 SELECT streams, sessions, flows, entries, kept, body_bytes, content_bytes, packed_bytes
@@ -16,8 +16,6 @@ SELECT count(*), count(e.salt), coalesce(sum(length(e.body)), 0)
 FROM entry AS e CROSS JOIN stream AS s ON s.no = e.stream
 WHERE e.n > (SELECT max(position) FROM counted) AND s.namespace = ?
 """
-
-_NUMBER = "SELECT no FROM namespace WHERE name = ?"
 
 
 class NamespaceTotals(NamedTuple):
@@ -38,7 +36,7 @@ class NamespaceTotals(NamedTuple):
 
 def namespace_totals(tables: Tables, namespace: str) -> NamespaceTotals:
     """Return the current totals of a namespace. Reads one row and at most some hundred entries."""
-    number = tables.value(_NUMBER, namespace)
+    number = namespace_no(tables, namespace)
     return (
         totals_of(tables, int(number)) or NamespaceTotals()
         if number is not None

@@ -12,7 +12,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from perdure.stores.sqlite.rows import Tables
+from perdure.stores.sqlite.rows import Tables, namespace_no
 
 BATCH = 64
 """Maximum number of contents deleted per transaction."""
@@ -63,7 +63,7 @@ def find_unreferenced(
     The search for references reads every body of the namespace, unless there are no contents to
     check.
     """
-    number = int(tables.value("SELECT no FROM namespace WHERE name = ?", namespace) or 0)
+    number = int(namespace_no(tables, namespace) or 0)
     rows = tables.rows("SELECT no, digest, size FROM blob WHERE namespace = ?", number)
     blobs = {blob.digest: blob for blob in (Blob(*row) for row in rows)}
     if among is not None:

@@ -15,7 +15,7 @@ from perdure.stores.maintenance.stats import (
     figures_of,
 )
 from perdure.stores.sqlite.log.spans import END
-from perdure.stores.sqlite.rows import Tables
+from perdure.stores.sqlite.rows import Tables, namespace_no
 
 _SIZES = f"""
 SELECT s.id, s.kind, coalesce(s.title, s.first_text, ''), b.origin IS NOT NULL,
@@ -41,7 +41,6 @@ _CONTENTS = """
 SELECT count(*), coalesce(sum(size), 0) FROM blob WHERE namespace = ?
 """
 
-_NUMBER = "SELECT no FROM namespace WHERE name = ?"
 
 _PAGES = """
 SELECT CASE WHEN d.name LIKE 'search%' THEN 'search'
@@ -59,14 +58,14 @@ def measure(tables: Tables, path: Path, since: int, namespace: str) -> StoreFigu
 
 def _namespace(tables: Tables, name: str, since: int) -> NamespaceFigures:
     sizes, growth = sizes_and_growth(tables, name, since)
-    number = tables.value(_NUMBER, name)
+    number = namespace_no(tables, name)
     contents = tables.row(_CONTENTS, number) or (0, 0)
     return figures_of(name, sizes, growth.days, (contents[0], contents[1]))
 
 
 def sizes_and_growth(tables: Tables, name: str, since: int) -> tuple[list[StreamSize], Growth]:
     """Return the size of each stream of the namespace, and the growth since `since`."""
-    number = tables.value(_NUMBER, name)
+    number = namespace_no(tables, name)
     sizes = [
         StreamSize(StreamId(row[0]), row[1], one_line(row[2]) or "", bool(row[3]), row[4], row[5])
         for row in tables.rows(_SIZES, number)

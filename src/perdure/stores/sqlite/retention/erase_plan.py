@@ -37,7 +37,7 @@ from perdure.stores.sqlite.append import append, namespace_number
 from perdure.stores.sqlite.payload.requests import Request, shares_of
 from perdure.stores.sqlite.reads import notes_of_all
 from perdure.stores.sqlite.retention.erase_records import certificates_of, keep_new
-from perdure.stores.sqlite.rows import Stream, Tables
+from perdure.stores.sqlite.rows import Stream, Tables, namespace_no
 from perdure.stores.sqlite.search.search_index import forget
 
 _ALL = """
@@ -63,7 +63,7 @@ def begin(
 
     Raises: SessionNotFound, SessionHasForks.
     """
-    found = tables.value("SELECT no FROM namespace WHERE name = ?", namespace)
+    found = namespace_no(tables, namespace)
     number = -1 if found is None else int(found)
     roots = _roots(tables, number, namespace, request)
     relations = _relations(tables, number)

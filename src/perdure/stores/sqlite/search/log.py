@@ -10,10 +10,6 @@ from collections.abc import AsyncIterator, Callable, Container, Iterable, Iterat
 from itertools import islice
 from typing import TypeVar
 
-import apsw
-import msgspec
-
-from perdure.session.info import StreamHeader
 from perdure.session.search.parts import sizes
 from perdure.session.search.searchable import KINDS
 from perdure.stores.scan import Found, found_entry, found_title
@@ -21,7 +17,7 @@ from perdure.stores.search.rows import NO_END, Mark, NextTexts, Progress
 from perdure.stores.search.sqlite_tables import loose_count, stored_mark
 from perdure.stores.sqlite.branches import is_on_branch
 from perdure.stores.sqlite.log.spans import AFTER, END
-from perdure.stores.sqlite.rows import Cursor, Row, Tables
+from perdure.stores.sqlite.rows import Cursor, Row, Tables, header_in
 
 AT_ONCE = 200
 """Maximum number of texts in memory at a time."""
@@ -68,13 +64,6 @@ _STREAMS_BEHIND = "SELECT count(*) FROM stream WHERE namespace = ? AND no > ?"
 _STREAM = "SELECT no, leaf FROM stream WHERE namespace = ? AND id = ?"
 
 T = TypeVar("T")
-
-_header = msgspec.json.Decoder(StreamHeader)
-
-
-def namespace_number(tables: Tables, namespace: str) -> int | None:
-    """Return the number of a namespace; None if the namespace has no data."""
-    return tables.value("SELECT no FROM namespace WHERE name = ?", namespace)
 
 
 def progress(tables: Tables, namespace: int) -> Progress:
@@ -158,7 +147,7 @@ class SqliteLog:
     def titles(self, after: int, upto: int = NO_END) -> Iterator[Found]:
         """Yield the initial titles of streams with numbers after `after`."""
         for number, stream, header in self._tables.rows(_TITLES, self._namespace, after, upto):
-            found = found_title(number, _header_in(header, stream))
+            found = found_title(number, header_in(header, stream))
             if found is not None:
                 yield found
 
@@ -183,7 +172,7 @@ class SqliteLog:
     def _subject(self, stream: int) -> str | None:
         if stream not in self._subjects:
             header = self._tables.value("SELECT header FROM birth WHERE stream = ?", stream)
-            self._subjects[stream] = _header_in(header, self._tables.stream_id(stream)).subject
+            self._subjects[stream] = header_in(header, self._tables.stream_id(stream)).subject
         return self._subjects[stream]
 
     def _is_on_branch(self, found: Found) -> bool:
@@ -197,10 +186,3 @@ class SqliteLog:
         if node is None or leaf is None:
             return False
         return is_on_branch(tables, node, tables.node_at(leaf))
-
-
-def _header_in(stored: bytes, stream: str) -> StreamHeader:
-    try:
-        return _header.decode(stored)
-    except msgspec.MsgspecError as error:
-        raise apsw.CorruptError(f"the header of session {stream} is damaged") from error

@@ -24,14 +24,14 @@ from perdure.stores.search.sqlite_tables import SqliteReader, SqliteWriter, text
 from perdure.stores.search.sqlite_vectors import SqliteVectors
 from perdure.stores.search.vectors import Unembedded, VectorModel, VectorState
 from perdure.stores.sqlite.database import Database
-from perdure.stores.sqlite.rows import Tables
-from perdure.stores.sqlite.search.log import SqliteLog, namespace_number, progress
+from perdure.stores.sqlite.rows import Tables, namespace_no
+from perdure.stores.sqlite.search.log import SqliteLog, progress
 from perdure.stores.verification import Steps
 
 
 def hits(tables: Tables, namespace: str, query: SearchQuery, sought: Sought) -> list[Hit]:
     """Implement ``SearchService.hits``."""
-    number = namespace_number(tables, namespace)
+    number = namespace_no(tables, namespace)
     if number is None:
         return []
     index, log = SqliteReader(tables, number), SqliteLog(tables, number)
@@ -45,7 +45,7 @@ def recalled(
     asked: Asked,
 ) -> list[Recalled]:
     """Implement ``SearchService.recall``."""
-    number = namespace_number(tables, namespace)
+    number = namespace_no(tables, namespace)
     if number is None:
         return []
     index, log = SqliteReader(tables, number), SqliteLog(tables, number)
@@ -56,7 +56,7 @@ def recalled(
 
 def unembedded(tables: Tables, namespace: str, model: VectorModel) -> Unembedded:
     """Implement ``SearchService.unembedded``."""
-    number = namespace_number(tables, namespace)
+    number = namespace_no(tables, namespace)
     if number is None:
         return Unembedded(0, (), 0)
     rows, log = SqliteVectors(tables, number), SqliteLog(tables, number)
@@ -65,7 +65,7 @@ def unembedded(tables: Tables, namespace: str, model: VectorModel) -> Unembedded
 
 def vector_models(tables: Tables, namespace: str) -> dict[VectorModel, VectorState]:
     """Implement ``SearchService.vector_models``."""
-    number = namespace_number(tables, namespace)
+    number = namespace_no(tables, namespace)
     return {} if number is None else run_now(SqliteVectors(tables, number).states())
 
 
@@ -79,7 +79,7 @@ async def add_vectors(
     """Implement ``SearchService.add_vectors``."""
 
     def add(tables: Tables) -> bool:
-        number = namespace_number(tables, name)
+        number = namespace_no(tables, name)
         if number is None:
             return False
         rows, log = SqliteVectors(tables, number), SqliteLog(tables, number)
@@ -92,7 +92,7 @@ async def drop_vectors(database: Database, name: str, model: VectorModel) -> Non
     """Implement ``SearchService.drop_vectors``."""
 
     def drop(tables: Tables) -> None:
-        number = namespace_number(tables, name)
+        number = namespace_no(tables, name)
         if number is not None:
             run_now(SqliteVectors(tables, number).drop(model))
 
@@ -120,7 +120,7 @@ async def reindex(database: Database, name: str, on_progress: OnProgress | None 
 
 
 async def _number(database: Database, name: str) -> int | None:
-    return await database.read(lambda tables: namespace_number(tables, name), is_durable=False)
+    return await database.read(lambda tables: namespace_no(tables, name), is_durable=False)
 
 
 async def _progress(database: Database, namespace: int) -> Progress:
@@ -180,7 +180,7 @@ def forget(tables: Tables, namespace: int, positions: Sequence[int]) -> int:
 def index_problems(tables: Tables, namespace: str, steps: Steps) -> list[Problem]:
     """Return every difference between the index and the indexed part of the log."""
     try:
-        number = namespace_number(tables, namespace)
+        number = namespace_no(tables, namespace)
         if number is None:
             return []
         index, log = SqliteReader(tables, number), SqliteLog(tables, number)
@@ -192,4 +192,4 @@ def index_problems(tables: Tables, namespace: str, steps: Steps) -> list[Problem
 
 def indexed_texts(tables: Tables, namespace: str) -> int:
     """Return the number of indexed texts, each of which is one step of `index_problems`."""
-    return text_count(tables, namespace_number(tables, namespace))
+    return text_count(tables, namespace_no(tables, namespace))
