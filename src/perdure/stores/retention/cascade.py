@@ -45,9 +45,7 @@ def reach_of(roots: Sequence[StreamId], relations: Iterable[Relation], policy: F
 
     Raises: SessionHasForks if the policy is "refuse" and there are forks.
     """
-    below: dict[StreamId, list[Relation]] = defaultdict(list)
-    for relation in relations:
-        below[relation.parent].append(relation)
+    below = _by_parent(relations)
     targets = dict.fromkeys(roots)
     waiting = list(roots)
     while waiting:
@@ -65,6 +63,20 @@ def reach_of(roots: Sequence[StreamId], relations: Iterable[Relation], policy: F
     if policy == "refuse" and (forks or copies):
         raise SessionHasForks(roots[0], tuple(sorted({*forks, *copies})))
     return Reach(tuple(targets), tuple(forks), tuple(copies))
+
+
+def reach_of_entries(stream: StreamId, relations: Iterable[Relation]) -> Reach:
+    """Return `stream`, the forks that may share its entries, and the sessions with copies."""
+    below = _by_parent(relations)
+    copies = tuple(each.stream for each in below[stream] if each.how == "copy")
+    return Reach((stream,), tuple(_live_forks({stream: None}, below)), copies)
+
+
+def _by_parent(relations: Iterable[Relation]) -> defaultdict[StreamId, list[Relation]]:
+    below: defaultdict[StreamId, list[Relation]] = defaultdict(list)
+    for relation in relations:
+        below[relation.parent].append(relation)
+    return below
 
 
 def _live_forks(

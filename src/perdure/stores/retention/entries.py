@@ -6,7 +6,7 @@ ranges of seqs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -29,7 +29,7 @@ from perdure.session.messages import Message, ToolCallPart, ToolResultPart
 from perdure.session.notes import ImportSource, Label, Note, Question, Queued
 from perdure.stores.protocol import StreamState
 from perdure.stores.retention.cascade import Reach, StreamErasure, VisibleEntries, summaries_of
-from perdure.stores.retention.erase import EraseRequest, Relation, in_ranges, seqs_in
+from perdure.stores.retention.erase import EraseRequest, in_ranges, seqs_in
 
 CONTENT_NOTES = (
     Label.kind,
@@ -50,23 +50,6 @@ CONTENT_NOTES = (
 
 _ASKED_FOR = (Label.kind, Note.kind, Queued.kind, TurnRequested.kind, *FACT_TEXTS)
 _NOTHING_SAID = (ModelChange.kind, ThinkingChange.kind)
-
-
-def reach_of_entries(stream: StreamId, relations: Iterable[Relation]) -> Reach:
-    """Return `stream`, the forks that may share its entries, and the sessions with copies."""
-    below: dict[StreamId, list[Relation]] = {}
-    for relation in relations:
-        below.setdefault(relation.parent, []).append(relation)
-    forks: dict[StreamId, bool] = {}
-    waiting = [stream]
-    while waiting:
-        for relation in below.get(waiting.pop(), ()):
-            if relation.how == "fork" and relation.stream not in forks:
-                forks[relation.stream] = relation.is_erased
-                waiting.append(relation.stream)
-    copies = [each.stream for each in below.get(stream, ()) if each.how == "copy"]
-    live = tuple(fork for fork, is_erased in forks.items() if not is_erased)
-    return Reach((stream,), live, tuple(copies))
 
 
 def entry_erasures(

@@ -19,10 +19,11 @@ from perdure.stores.retention.cascade import (
     StreamErasure,
     VisibleEntries,
     reach_of,
+    reach_of_entries,
     streams_to_read,
     takings,
 )
-from perdure.stores.retention.entries import CONTENT_NOTES, entry_erasures, reach_of_entries
+from perdure.stores.retention.entries import CONTENT_NOTES, entry_erasures
 from perdure.stores.retention.erase import ErasedSession, EraseRequest, Relation
 
 
