@@ -8,7 +8,6 @@ gets new hashes, and the report says this.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
@@ -26,7 +25,7 @@ from perdure.session.clock import RandomSource
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId, entry_place
 from perdure.session.info import StreamHeader
-from perdure.stores.chain import SALT_BYTES, body_digest, commit_hash, genesis_hash, header_line
+from perdure.stores.chain import SALT_BYTES, commit_hash, genesis_hash, header_line
 from perdure.stores.maintenance.protocol import SOME_COMMITS
 from perdure.stores.maintenance.segments import (
     SealedCommit,
@@ -35,12 +34,12 @@ from perdure.stores.maintenance.segments import (
 )
 from perdure.stores.protocol import EMPTY, StreamState
 from perdure.stores.session_store import SessionStore
-from perdure.stores.verification import StoredEntry, contents_shown
+from perdure.stores.validation import names_in
+from perdure.stores.verification import StoredEntry, contents_shown, sealed
 
 SOME_ENTRIES = 500
 """Number of entries per commit of a stream that gets new hashes."""
 
-NAME_OF_CONTENT = re.compile(rb"sha256-[0-9a-f]{64}")
 """Matches names of contents anywhere in a body; a match may be text that looks like a name."""
 
 StreamOutcome = Literal["copied", "present", "sealed anew", "erased", "conflict", "damaged"]
@@ -313,7 +312,7 @@ class StoreCopy:
     async def _contents(self, rows: Iterable[StoredEntry]) -> list[bytes]:
         """Return the contents that `rows` reference and that the copy has not transferred yet."""
         rows = tuple(rows)
-        names = {name.decode() for row in rows for name in NAME_OF_CONTENT.findall(row.entry.body)}
+        names = names_in(row.entry.body for row in rows)
         found: list[bytes] = []
         for name in sorted(names - self._passed):
             try:
@@ -351,7 +350,7 @@ def sealed_anew(
     chain = before
     for start in range(first, len(whole.entries), SOME_ENTRIES):
         entries = whole.entries[start : start + SOME_ENTRIES]
-        rows = tuple(_stored_entry(entry, random(SALT_BYTES)) for entry in entries)
+        rows = tuple(sealed(entry, random(SALT_BYTES)) for entry in entries)
         lines = [header_line(row.entry, row.digest) for row in rows]
         at = max(entry.at for entry in entries)
         chain = commit_hash(chain, at, 0, lines)
@@ -364,10 +363,6 @@ def sealed_anew(
         commits=tuple(commits),
         aliases=tuple((alias, seq) for alias, seq in places if seq >= first),
     )
-
-
-def _stored_entry(entry: Entry, salt: bytes) -> StoredEntry:
-    return StoredEntry(entry, salt, body_digest(entry.body, salt))
 
 
 def with_origins(moment: Sequence[SegmentState], chosen: Iterable[StreamId]) -> list[SegmentState]:

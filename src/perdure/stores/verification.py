@@ -48,6 +48,11 @@ class StoredEntry(msgspec.Struct, frozen=True):
     is_foreign: bool = False
 
 
+def sealed(entry: Entry, salt: bytes) -> StoredEntry:
+    """Return `entry` as it is stored with `salt`."""
+    return StoredEntry(entry, salt, body_digest(entry.body, salt))
+
+
 class StoredCommit(msgspec.Struct, frozen=True):
     """The part of a commit in one stream: `count` entries from seq `first`, and the chain hash."""
 
@@ -257,23 +262,31 @@ class _Check:
         self.head = entry.seq
         self._entries += 1
         self._messages += entry.kind == MESSAGE
+        self._leaf, self._open_turn = position_after(entry, self._leaf, self._open_turn)
         if entry.lane == "tree":
-            self._leaf = entry.id
             self._tree.add(entry.id)
-        elif entry.kind == LeafMoved.kind:
-            self._leaf = moved_leaf(entry, self._leaf)
-        elif entry.kind == TurnStarted.kind:
-            self._open_turn = entry.seq
-        elif entry.kind == TurnFinished.kind:
-            self._open_turn = None
         elif (erased := erasure_in(entry)) is not None:
             self._ranges += erased.ranges
-            if erased.is_whole:
-                self._open_turn = None
 
     def _is_tree_entry(self, reference: EntryId) -> bool:
         is_own = reference.rpartition("/")[0] == self._state.header.id
         return reference in self._tree if is_own else self._sees(reference)
+
+
+def position_after(
+    entry: Entry, leaf: EntryId | None, open_turn: int | None
+) -> tuple[EntryId | None, int | None]:
+    """Return the leaf and the open turn of the stream after `entry`."""
+    if entry.lane == "tree":
+        return entry.id, open_turn
+    if entry.kind == TurnStarted.kind:
+        return leaf, entry.seq
+    if entry.kind == LeafMoved.kind:
+        return moved_leaf(entry, leaf), open_turn
+    erased = erasure_in(entry)
+    if entry.kind == TurnFinished.kind or (erased is not None and erased.is_whole):
+        return leaf, None
+    return leaf, open_turn
 
 
 def moved_leaf(entry: Entry, leaf: EntryId | None) -> EntryId | None:

@@ -42,7 +42,6 @@ from perdure.errors import (
     StoreExists,
     Unsupported,
 )
-from perdure.stores.copy import NAME_OF_CONTENT
 from perdure.stores.key import StoreKey
 from perdure.stores.maintenance.protocol import RepairReport
 from perdure.stores.maintenance.repair import NamespaceRepair, in_order, parents_in
@@ -50,6 +49,7 @@ from perdure.stores.maintenance.salvage import SalvagedNamespace
 from perdure.stores.maintenance.segments import StreamSegment
 from perdure.stores.protocol import Problem
 from perdure.stores.session_store import SessionStore
+from perdure.stores.validation import names_in
 from perdure.stores.verification import is_content_lost
 
 _HOLDING = ("sqlite", "postgres", "postgresql")
@@ -194,11 +194,7 @@ class _Contents:
 
     async def of(self, sealed: StreamSegment) -> AsyncIterator[bytes]:
         """Yield the contents that entries in `sealed` refer to and that were not read before."""
-        names = {
-            name.decode()
-            for row in sealed.entries()
-            for name in NAME_OF_CONTENT.findall(row.entry.body)
-        }
+        names = names_in(row.entry.body for row in sealed.entries())
         for name in sorted(names - self._passed):
             self._passed.add(name)
             try:

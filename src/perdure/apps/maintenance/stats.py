@@ -14,7 +14,6 @@ from perdure.apps.terminal.text import one_line, safe
 from perdure.client.store import Store
 from perdure.errors import SessionNotFound, Unsupported
 from perdure.session.info import stored_name
-from perdure.stores.copy import NAME_OF_CONTENT
 from perdure.stores.maintenance.protocol import SOME_COMMITS
 from perdure.stores.maintenance.segments import SegmentState
 from perdure.stores.maintenance.stats import (
@@ -29,6 +28,7 @@ from perdure.stores.maintenance.stats import (
 )
 from perdure.stores.protocol import EMPTY
 from perdure.stores.session_store import SessionStore
+from perdure.stores.validation import names_in
 
 
 async def figures(store: Store, *, days: int = DAYS) -> StoreFigures:
@@ -66,8 +66,7 @@ async def _size(
             size = sum(len(row.entry.body) for row in commit.rows)
             growth.add(commit.at, len(commit.rows), size)
             total += size
-            for row in commit.rows:
-                names |= {name.decode() for name in NAME_OF_CONTENT.findall(row.entry.body)}
+            names |= names_in(row.entry.body for row in commit.rows)
         if not share.commits:
             break
         after = share.commits[-1].last

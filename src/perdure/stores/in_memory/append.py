@@ -31,7 +31,6 @@ from perdure.stores.append_rules import (
 )
 from perdure.stores.chain import (
     SALT_BYTES,
-    body_digest,
     commit_hash,
     fingerprint,
     genesis_hash,
@@ -46,7 +45,7 @@ from perdure.stores.in_memory.streams import (
     is_tree_entry,
 )
 from perdure.stores.protocol import Commit, CommitResult, Lease, LeaseRequest, Write
-from perdure.stores.verification import StoredCommit, StoredEntry, origin_hash_of
+from perdure.stores.verification import StoredCommit, StoredEntry, origin_hash_of, sealed
 
 Undo = list[Callable[[], object]]
 
@@ -199,7 +198,7 @@ def _shared_messages(heap: Heap, origin: HeldStream, fork: ForkPoint) -> int:
 def _extend(
     heap: Heap, held: HeldStream, admission: Admission, at: int, random: RandomSource
 ) -> None:
-    rows = [_stored_entry(entry, random(SALT_BYTES)) for entry in admission.entries]
+    rows = [sealed(entry, random(SALT_BYTES)) for entry in admission.entries]
     lines = (header_line(row.entry, row.digest) for row in rows)
     chain = commit_hash(held.state.hash, at, admission.epoch, lines)
     write_admission(heap, held, admission, rows, at=at, chain=chain)
@@ -238,10 +237,6 @@ def _forget(heap: Heap, held: HeldStream, entry: Entry) -> None:
         del heap.nodes[entry.id]
     else:
         held.notes[entry.kind].pop()
-
-
-def _stored_entry(entry: Entry, salt: bytes) -> StoredEntry:
-    return StoredEntry(entry, salt, body_digest(entry.body, salt))
 
 
 def _parent_node(heap: Heap, parent: EntryId | None) -> Node:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -29,11 +28,10 @@ from perdure.stores.retention.erase import (
 )
 from perdure.stores.retention.erasure_plan import erasures, planned, reach_among, roots_among
 from perdure.stores.retention.facts import fact_erasures
+from perdure.stores.validation import names_in
 from perdure.stores.verification import StoredEntry
 
 BACKEND = "memory"
-
-_NAME = re.compile(rb"sha256-[0-9a-f]{64}")
 
 
 def erase(
@@ -203,10 +201,9 @@ def _close(held: HeldStream) -> None:
 
 def without_contents(heap: Heap, bodies: list[bytes]) -> list[int]:
     """Remove the contents that only the erased `bodies` referenced; return the contents' sizes."""
-    named = {name.decode() for body in bodies for name in _NAME.findall(body)} & heap.blobs.keys()
+    named = names_in(bodies) & heap.blobs.keys()
     if named:
-        for text in _texts(heap):
-            named -= {name.decode() for name in _NAME.findall(text)}
+        named -= names_in(_texts(heap))
     return [len(heap.blobs.pop(name)) for name in sorted(named)]
 
 

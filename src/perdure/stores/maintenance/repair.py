@@ -22,7 +22,7 @@ from perdure.session.notes import ContentErased, LeafMoved
 from perdure.stores.chain import SALT_BYTES, body_digest, commit_hash, genesis_hash, header_line
 from perdure.stores.maintenance.segments import SealedCommit, StreamSegment, origins_first
 from perdure.stores.protocol import EMPTY, Problem
-from perdure.stores.verification import StoredCommit, StoredEntry, moved_leaf
+from perdure.stores.verification import StoredCommit, StoredEntry, moved_leaf, sealed
 
 LOST = b"This entry could not be read any more when the store was repaired."
 CERTIFICATE = "repair"
@@ -224,8 +224,7 @@ class _Stream:
     def _sound(self, row: StoredEntry) -> StoredEntry:
         entry = row.entry
         if row.is_foreign:  # its digest covers the tool's line, not this body
-            salt = self._random(SALT_BYTES)
-            row = StoredEntry(entry, salt, body_digest(entry.body, salt))
+            row = sealed(entry, self._random(SALT_BYTES))
         elif row.salt is None and entry.body:
             row = self._without_body(row, "its salt is gone; its body cannot be checked")
         elif row.salt is not None and body_digest(entry.body, row.salt) != row.digest:
@@ -263,8 +262,7 @@ class _Stream:
             v=1,
             body=LOST,
         )
-        salt = self._random(SALT_BYTES)
-        return StoredEntry(entry, salt, body_digest(LOST, salt))
+        return sealed(entry, self._random(SALT_BYTES))
 
     def _note(self, before: bytes, at: int) -> SealedCommit:
         """Return the commit with the note that lists the lost bodies."""
@@ -272,8 +270,7 @@ class _Stream:
         new = new_side(ContentErased(CERTIFICATE, "repair", ranges))
         seq = self._top() + 1
         entry = Entry(self._remains.id, seq, "side", None, None, at, new.kind, new.v, new.body)
-        salt = self._random(SALT_BYTES)
-        row = StoredEntry(entry, salt, body_digest(entry.body, salt))
+        row = sealed(entry, self._random(SALT_BYTES))
         lines = [header_line(entry, row.digest)]
         return SealedCommit(at, 0, commit_hash(before, at, 0, lines), (row,))
 

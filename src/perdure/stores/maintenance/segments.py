@@ -13,15 +13,12 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from perdure.errors import CopyConflict, CorruptLog
-from perdure.session.entries import Entry
-from perdure.session.ids import EntryId, StreamId, entry_id
-from perdure.session.info import StreamHeader, erasure_in, info_after
-from perdure.session.ledger import TurnFinished, TurnStarted
-from perdure.session.notes import LeafMoved
+from perdure.session.ids import StreamId, entry_id
+from perdure.session.info import StreamHeader, info_after
 from perdure.stores.append_rules import Admission
 from perdure.stores.chain import body_digest, commit_hash, header_line
 from perdure.stores.protocol import StreamState
-from perdure.stores.verification import StoredEntry, moved_leaf
+from perdure.stores.verification import StoredEntry, position_after
 
 
 class SealedCommit(msgspec.Struct, frozen=True):
@@ -145,7 +142,7 @@ def admission_of(
     """Return the entries and the state after `commit`, without applying the append rules."""
     leaf, open_turn = state.leaf, state.open_turn
     for row in commit.rows:
-        leaf, open_turn = _position_after(row.entry, leaf, open_turn)
+        leaf, open_turn = position_after(row.entry, leaf, open_turn)
     entries = tuple(row.entry for row in commit.rows)
     stream = state.header.id
     return Admission(
@@ -160,24 +157,3 @@ def admission_of(
         ),
         epoch=commit.epoch,
     )
-
-
-def is_whole_erasure(entry: Entry) -> bool:
-    """Whether `entry` records that its whole session was erased."""
-    erased = erasure_in(entry)
-    return erased is not None and erased.is_whole
-
-
-def _position_after(
-    entry: Entry, leaf: EntryId | None, open_turn: int | None
-) -> tuple[EntryId | None, int | None]:
-    """Return the leaf and the open turn after `entry`."""
-    if entry.lane == "tree":
-        return entry.id, open_turn
-    if entry.kind == TurnStarted.kind:
-        return leaf, entry.seq
-    if entry.kind == TurnFinished.kind or is_whole_erasure(entry):
-        return leaf, None
-    if entry.kind == LeafMoved.kind:
-        return moved_leaf(entry, leaf), open_turn
-    return leaf, open_turn
