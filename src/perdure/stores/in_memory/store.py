@@ -14,14 +14,12 @@ from typing import Unpack
 import msgspec
 
 from perdure.errors import (
-    AmbiguousId,
     ConfigError,
     ContentNotFound,
     CorruptLog,
     EntryNotFound,
     Erased,
     LeaseLost,
-    SessionNotFound,
 )
 from perdure.session.clock import Clock, RandomSource
 from perdure.session.entries import Entry, Positioned
@@ -64,6 +62,7 @@ from perdure.stores.in_memory.streams import (
     window_in,
 )
 from perdure.stores.marks import TRUSTED
+from perdure.stores.prefixes import only_session
 from perdure.stores.protocol import (
     EMPTY,
     Capabilities,
@@ -246,11 +245,7 @@ class MemoryStore:
         if prefix in streams:
             return StreamId(prefix)
         near = sorted(id_ for id_ in streams if prefix and id_.startswith(prefix))
-        if not near:
-            raise SessionNotFound(prefix)
-        if len(near) > 1:
-            raise AmbiguousId(prefix, tuple(near))
-        return near[0]
+        return only_session(prefix, near)
 
     async def entries_named(self, alias: str) -> list[EntryId]:
         named = (dict(held.aliases).get(alias) for held in self._handle.heap.streams.values())

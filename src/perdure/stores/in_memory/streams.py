@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import NamedTuple
 
-from perdure.errors import AmbiguousId, EntryNotFound, SessionNotFound
+from perdure.errors import EntryNotFound, SessionNotFound
 from perdure.session.entries import Entry
 from perdure.session.fold import (
     BranchState,
@@ -23,11 +23,12 @@ from perdure.session.fold import (
     undone_among,
     undone_of,
 )
-from perdure.session.ids import EntryId, StreamId, entry_place, is_number
+from perdure.session.ids import EntryId, StreamId, entry_place
 from perdure.session.info import can_end_as_idle
 from perdure.session.memory.open_entries import OPEN_KINDS, unclosed
 from perdure.session.notes import CompactionUndone
 from perdure.stores.in_memory.vectors import HeldVectors
+from perdure.stores.prefixes import only_entry
 from perdure.stores.protocol import CommitResult, Problem, StreamState
 from perdure.stores.verification import (
     StoredCommit,
@@ -344,13 +345,7 @@ def find_entry(heap: Heap, held: HeldStream, prefix: str) -> EntryId:
         if entry is not None:
             return entry.id
     near = _foreign_ids(heap, held, lambda alias: alias.startswith(prefix)) if prefix else {}
-    if prefix in near:
-        return near[prefix]
-    if not near or is_number(prefix):
-        raise EntryNotFound(prefix, stream)
-    if len(near) > 1:
-        raise AmbiguousId(prefix, tuple(sorted(near)))
-    return next(iter(near.values()))
+    return only_entry(prefix, near, stream)
 
 
 def _foreign_ids(heap: Heap, held: HeldStream, fits: Callable[[str], bool]) -> dict[str, EntryId]:

@@ -9,13 +9,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 
-from perdure.errors import AmbiguousId, EntryNotFound, SessionNotFound
+from perdure.errors import EntryNotFound, SessionNotFound
 from perdure.session.entries import Entry
 from perdure.session.fold import BranchState, ContextWindow, Placed, first_kept_by, undone_among
-from perdure.session.ids import EntryId, entry_id, entry_place, is_number, seqs_between
+from perdure.session.ids import EntryId, entry_id, entry_place, seqs_between
 from perdure.session.notes import CompactionUndone
 from perdure.stores.jsonl.contents import entries_of
 from perdure.stores.jsonl.index import Log, Tail
+from perdure.stores.prefixes import only_entry
 
 
 def entries(
@@ -213,15 +214,8 @@ def find_entry(log: Log, prefix: str) -> EntryId:
         seq = seq_of(log, reference)
         if seq is not None:
             return entry_id(stream, seq)
-    known = dict(log.aliases)
-    if prefix in known:
-        return known[prefix]
-    near = {name: id_ for name, id_ in known.items() if prefix and name.startswith(prefix)}
-    if not near or is_number(prefix):
-        raise EntryNotFound(prefix, stream)
-    if len(near) > 1:
-        raise AmbiguousId(prefix, tuple(sorted(near)))
-    return next(iter(near.values()))
+    near = {name: id_ for name, id_ in log.aliases if prefix and name.startswith(prefix)}
+    return only_entry(prefix, near, stream)
 
 
 def entries_named(logs: Iterable[Log], alias: str) -> list[EntryId]:

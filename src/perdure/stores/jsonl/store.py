@@ -19,7 +19,6 @@ from perdure.codecs.operator.codec import OPERATOR
 from perdure.codecs.pi.codec import PI
 from perdure.codecs.protocol import Codec
 from perdure.errors import (
-    AmbiguousId,
     ContentNotFound,
     LeaseHeld,
     SessionNotFound,
@@ -54,6 +53,7 @@ from perdure.stores.jsonl.maintenance import stats
 from perdure.stores.jsonl.services import JsonlHandle, JsonlMaintenance, JsonlRetention, JsonlSearch
 from perdure.stores.jsonl.session_index import state_at
 from perdure.stores.marks import TRUSTED
+from perdure.stores.prefixes import only_session
 from perdure.stores.protocol import (
     EMPTY,
     Capabilities,
@@ -276,11 +276,7 @@ class JsonlStore:
                 return StreamId(prefix)
             ids = (standing.header.id for _, standing in self._handle.shelf.standings())
             near = sorted({id_ for id_ in ids if prefix and id_.startswith(prefix)})
-            if not near:
-                raise SessionNotFound(prefix)
-            if len(near) > 1:
-                raise AmbiguousId(prefix, tuple(near))
-            return near[0]
+            return only_session(prefix, near)
 
         return await self._handle.run(work)
 

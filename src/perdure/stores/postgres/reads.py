@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import LiteralString, Unpack
 
-from perdure.errors import AmbiguousId, ContentNotFound, CorruptLog, EntryNotFound, SessionNotFound
+from perdure.errors import ContentNotFound, CorruptLog, EntryNotFound, SessionNotFound
 from perdure.session.entries import Entry, Positioned
 from perdure.session.ids import (
     MOST_SEQ,
@@ -19,7 +19,6 @@ from perdure.session.ids import (
     StreamId,
     blob_hash,
     entry_id,
-    is_number,
     number_of,
 )
 from perdure.session.info import (
@@ -49,6 +48,7 @@ from perdure.stores.postgres.rows import (
     is_text,
     stream_of,
 )
+from perdure.stores.prefixes import only_entry, only_session
 from perdure.stores.protocol import EMPTY, StreamState, Tail
 
 PAGE = 200
@@ -252,13 +252,7 @@ async def find_entry(db: Database, stream: StreamId, prefix: str) -> EntryId:
     if seq is not None and seq <= head:
         return entry_id(stream, seq)
     near = await _aliases_between(db, stream, prefix, b"\xff")
-    if prefix in near:
-        return near[prefix]
-    if not near or is_number(prefix):
-        raise EntryNotFound(prefix, stream)
-    if len(near) > 1:
-        raise AmbiguousId(prefix, tuple(sorted(near)))
-    return next(iter(near.values()))
+    return only_entry(prefix, near, stream)
 
 
 async def aliases(db: Database, stream: StreamId) -> dict[str, EntryId]:
@@ -293,12 +287,7 @@ async def find(db: Database, prefix: str) -> StreamId:
     if prefix and is_text(prefix):
         statement = Statement(_STREAMS_LIKE, (db.namespace, prefix, prefix + "\U0010ffff"))
         (rows,) = await db.ask(statement)
-    found = [str(row[0]) for row in rows]
-    if not found:
-        raise SessionNotFound(prefix)
-    if len(found) > 1 and found[0] != prefix:
-        raise AmbiguousId(prefix, tuple(found))
-    return StreamId(found[0])
+    return only_session(prefix, [str(row[0]) for row in rows])
 
 
 async def entries_named(db: Database, alias: str) -> list[EntryId]:

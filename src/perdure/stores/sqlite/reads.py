@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 import apsw
 import msgspec
 
-from perdure.errors import AmbiguousId, ContentNotFound, EntryNotFound, SessionNotFound
+from perdure.errors import ContentNotFound, EntryNotFound, SessionNotFound
 from perdure.session.entries import Entry, Positioned
 from perdure.session.fold import BranchState, ContextWindow, Placed
 from perdure.session.ids import MOST_SEQ, EntryId, StreamId, entry_id, is_number, number_of
@@ -19,6 +19,7 @@ from perdure.session.memory.open_entries import CLOSING
 from perdure.session.notes import Question
 from perdure.stores.append_rules import with_lease
 from perdure.stores.key import StoreKey
+from perdure.stores.prefixes import only_entry, only_session
 from perdure.stores.protocol import EMPTY, FLOW_KINDS, StoreInfo, StreamState, Tail
 from perdure.stores.sqlite import branches
 from perdure.stores.sqlite.log.spans import AFTER, END
@@ -279,7 +280,12 @@ def find_entry(tables: Tables, namespace: str, stream: StreamId, prefix: str) ->
     if seq is not None and seq <= head:
         return entry_id(stream, seq)
     exact = _with_alias(tables, number, head, prefix)
-    return exact or _with_alias_prefix(tables, number, head, prefix, stream)
+    if exact is not None:
+        return exact
+    near: dict[str, EntryId] = {}
+    if prefix and is_text(prefix) and not is_number(prefix):
+        near = _foreign_ids(tables, number, head, _ALIASES_LIKE, prefix, _after(prefix))
+    return only_entry(prefix, near, stream)
 
 
 def aliases(tables: Tables, namespace: str, stream: StreamId) -> dict[str, EntryId]:
@@ -315,19 +321,6 @@ def _with_alias(tables: Tables, number: int, head: int, alias: str) -> EntryId |
     return _foreign_ids(tables, number, head, _ALIAS, alias).get(alias)
 
 
-def _with_alias_prefix(
-    tables: Tables, number: int, head: int, prefix: str, stream: StreamId
-) -> EntryId:
-    near: dict[str, EntryId] = {}
-    if prefix and is_text(prefix) and not is_number(prefix):
-        near = _foreign_ids(tables, number, head, _ALIASES_LIKE, prefix, _after(prefix))
-    if not near:
-        raise EntryNotFound(prefix, stream)
-    if len(near) > 1:
-        raise AmbiguousId(prefix, tuple(sorted(near)))
-    return next(iter(near.values()))
-
-
 def _foreign_ids(
     tables: Tables, number: int, head: int, sql: str, *values: str
 ) -> dict[str, EntryId]:
@@ -353,11 +346,7 @@ def find(tables: Tables, namespace: str, prefix: str) -> StreamId:
     found: list[str] = []
     if prefix and is_text(prefix):
         found = [row[0] for row in tables.rows(_STREAMS_LIKE, namespace, prefix, _after(prefix))]
-    if not found:
-        raise SessionNotFound(prefix)
-    if len(found) > 1 and found[0] != prefix:
-        raise AmbiguousId(prefix, tuple(found))
-    return StreamId(found[0])
+    return only_session(prefix, found)
 
 
 def entries_named(tables: Tables, namespace: str, alias: str) -> list[EntryId]:

@@ -1,0 +1,36 @@
+"""Choose the session or entry that a prefix stands for, among those that begin with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from perdure.errors import AmbiguousId, EntryNotFound, SessionNotFound
+from perdure.session.ids import EntryId, StreamId, is_number
+
+
+def only_session(prefix: str, near: Sequence[str]) -> StreamId:
+    """Return the session with the id `prefix`, or the only one in `near`.
+
+    Shape: `near` has the ids that begin with `prefix`, sorted.
+    Raises: SessionNotFound if `near` is empty; AmbiguousId.
+    """
+    if not near:
+        raise SessionNotFound(prefix)
+    if len(near) > 1 and near[0] != prefix:
+        raise AmbiguousId(prefix, tuple(near))
+    return StreamId(near[0])
+
+
+def only_entry(prefix: str, near: Mapping[str, EntryId], stream: StreamId) -> EntryId:
+    """Return the entry of `stream` with the foreign id `prefix`, or the only one in `near`.
+
+    Shape: `near` maps foreign ids that begin with `prefix` to entries.
+    Raises: EntryNotFound if `near` is empty, or if only whole ids can be numbers; AmbiguousId.
+    """
+    if prefix in near:
+        return near[prefix]
+    if not near or is_number(prefix):
+        raise EntryNotFound(prefix, stream)
+    if len(near) > 1:
+        raise AmbiguousId(prefix, tuple(sorted(near)))
+    return next(iter(near.values()))
