@@ -12,7 +12,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import msgspec
 
 from perdure.errors import ConfigError
-from perdure.stores.jsonl.store import CODECS, SCHEME, JsonlStore
+from perdure.stores.jsonl.services import SCHEME
+from perdure.stores.jsonl.store import CODECS, JsonlStore
 from perdure.stores.protocol import durability_of
 from perdure.stores.regular_files import open_to_read
 

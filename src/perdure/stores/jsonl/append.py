@@ -54,15 +54,13 @@ from perdure.stores.jsonl.disk.folder import file_name_of
 from perdure.stores.jsonl.disk.sidefiles import HeldLease, blob_of, lease_of, put_blob, put_lease
 from perdure.stores.jsonl.forks import CopiedFork, contents_of, copy_fork
 from perdure.stores.jsonl.index import Log
-from perdure.stores.jsonl.lines import HEADER_TYPE, Batch, Ours, line_of
+from perdure.stores.jsonl.lines import BACKEND, HEADER_TYPE, Batch, Ours, line_of
 from perdure.stores.jsonl.retention.content_gc import all_held, held_for
 from perdure.stores.jsonl.retention.limits import Limits
 from perdure.stores.jsonl.rows import Key
-from perdure.stores.jsonl.session_index import SessionIndex
+from perdure.stores.jsonl.session_index import SessionIndex, standing_of, state_at
 from perdure.stores.protocol import Commit, CommitResult, StreamState, Write
 from perdure.stores.retention.quotas import is_counted
-
-BACKEND = "jsonl"
 
 _log = logging.getLogger(__name__)
 
@@ -472,17 +470,4 @@ def sound_state(shelf: SessionIndex, log: Log) -> StreamState:
         raise CorruptLog(log.header.id, -1 if seq is None else seq, problem)
     if log.version < shelf.codec.oldest_version:
         raise Unsupported("appending_to_files_of_older_versions", BACKEND)
-    return state_of(log, lease_of(shelf.folder, log.header.id).epoch)
-
-
-def state_of(log: Log, epoch: int) -> StreamState:
-    """Return the current state of the session of `log`."""
-    return StreamState(
-        header=log.header,
-        head=log.head,
-        leaf=log.id_of(log.leaf),
-        hash=log.hash,
-        epoch=epoch,
-        open_turn=log.open_turn,
-        info=log.info,
-    )
+    return state_at(standing_of(log), lease_of(shelf.folder, log.header.id).epoch)

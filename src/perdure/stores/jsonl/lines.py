@@ -17,6 +17,8 @@ from perdure.codecs.lines import read_line
 from perdure.codecs.protocol import Codec
 from perdure.session.info import SessionInfo, Status, StreamHeader, with_description
 
+BACKEND = "jsonl"
+
 FORMAT = 1
 KEY = b'"perdure":'
 HEADER_TYPE = "perdure.session"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -16,13 +16,13 @@ from perdure.errors import (
 )
 from perdure.session.clock import Clock, RandomSource
 from perdure.session.ids import StreamId
-from perdure.session.search.values import Hit, SearchQuery
-from perdure.stores.jsonl.append import BACKEND, Appender
+from perdure.stores.jsonl.append import Appender
 from perdure.stores.jsonl.commit_look import CommitLook
 from perdure.stores.jsonl.disk.feed import Feed
 from perdure.stores.jsonl.disk.folder import Folder, namespace_folder
 from perdure.stores.jsonl.disk.thread import FolderThread
 from perdure.stores.jsonl.index import Log
+from perdure.stores.jsonl.lines import BACKEND
 from perdure.stores.jsonl.maintenance import salvage, segments
 from perdure.stores.jsonl.retention.content_gc import remove_unreferenced
 from perdure.stores.jsonl.retention.erase import Eraser, backups, remember_backup
@@ -46,8 +46,6 @@ from perdure.stores.retention.backups import Backup
 from perdure.stores.retention.erase import Certificate, EraseRequest
 from perdure.stores.retention.policy import KEY_WINDOW_MS, Hold, Holding, Retention
 from perdure.stores.retention.quotas import Quota, Usage
-from perdure.stores.search.recall_plan import Asked, Recalled
-from perdure.stores.search.vectors import Unembedded, VectorModel, VectorState
 from perdure.stores.wakeups import Look, Watcher
 
 SCHEME = "jsonl:///"
@@ -92,20 +90,13 @@ class JsonlHandle:
 
     async def read(self, stream: StreamId, read: Callable[[Log], T]) -> T:
         """Run `read` with the log of `stream` on the thread. Raises: SessionNotFound."""
-        return await self.run(lambda: read(self.log(stream)))
+        return await self.run(lambda: read(self.shelf.require_log(stream)))
 
     @contextmanager
     def _looking(self) -> Generator[Look]:
         yield CommitLook(self.folder, self.feed, self.codec, self.namespace)
 
     # -- on the thread
-
-    def log(self, stream: StreamId) -> Log:
-        """Return the log of `stream`. Raises: SessionNotFound."""
-        log = self.shelf.log(stream)
-        if log is None:
-            raise SessionNotFound(stream)
-        return log
 
     def standing(self, stream: StreamId) -> Kept:
         """Return the state of the file of `stream`. Raises: SessionNotFound."""
@@ -117,39 +108,6 @@ class JsonlHandle:
     def catch_up(self) -> None:
         """Assign positions to entries that another program or a killed process wrote."""
         catch_up(self.shelf, self.feed)
-
-
-class JsonlSearch:
-    """`SearchService`: uses an index, or a scan if no index can be written."""
-
-    def __init__(self, handle: JsonlHandle) -> None:
-        self._handle = handle
-
-    async def hits(self, query: SearchQuery, on_progress: OnProgress | None = None) -> list[Hit]:
-        return await self._handle.searches.hits(query, on_progress)
-
-    async def recall(self, asked: Asked) -> list[Recalled]:
-        return await self._handle.searches.recall(asked)
-
-    async def unembedded(self, model: VectorModel) -> Unembedded:
-        raise Unsupported("vectors", BACKEND)
-
-    async def add_vectors(
-        self, model: VectorModel, span: tuple[int, int], vectors: Mapping[int, bytes]
-    ) -> bool:
-        raise Unsupported("vectors", BACKEND)
-
-    async def vector_models(self) -> dict[VectorModel, VectorState]:
-        raise Unsupported("vectors", BACKEND)
-
-    async def drop_vectors(self, model: VectorModel) -> None:
-        raise Unsupported("vectors", BACKEND)
-
-    async def index(self, on_progress: OnProgress | None = None) -> None:
-        await self._handle.searches.index(on_progress)
-
-    async def reindex(self, on_progress: OnProgress | None = None) -> int:
-        return await self._handle.searches.reindex(on_progress)
 
 
 class JsonlRetention:

@@ -17,7 +17,7 @@ from typing import BinaryIO
 import msgspec
 
 from perdure.codecs.protocol import Codec
-from perdure.errors import FormatError, StoreTooNew, StoreUnavailable
+from perdure.errors import FormatError, SessionNotFound, StoreTooNew, StoreUnavailable
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import SessionInfo, StreamHeader
 from perdure.stores.jsonl.disk.folder import SUFFIX, Folder, Stamp, session_in
@@ -66,6 +66,13 @@ class SessionIndex:
         path = self.path(stream, is_thorough=is_thorough)
         return None if path is None else self._log(path)
 
+    def require_log(self, stream: StreamId) -> Log:
+        """Return the index of the session's file. Raises: SessionNotFound."""
+        log = self.log(stream)
+        if log is None:
+            raise SessionNotFound(stream)
+        return log
+
     def tail(self, stream: StreamId) -> Tail | None:
         """Return the end of the session's file; None if the whole file was read or must be read."""
         path = self.path(stream)
@@ -91,7 +98,7 @@ class SessionIndex:
             return None
         if path in self._logs:
             log = self._log(path)
-            return None if log is None else _standing_of(log)
+            return None if log is None else standing_of(log)
         try:
             return self._standing(path, Stamp.of(status_of(path)))
         except FileNotFoundError:
@@ -222,12 +229,13 @@ class SessionIndex:
         standing = None if path in self._logs else peek(path, self.codec)
         if standing is None:
             log = self._log(path)
-            standing = None if log is None else _standing_of(log)
+            standing = None if log is None else standing_of(log)
         self._standings[path] = (stamp, standing)
         return standing
 
 
-def _standing_of(log: Log) -> FileState:
+def standing_of(log: Log) -> FileState:
+    """Return the state of the file of `log`."""
     return FileState(log.header, log.head, log.leaf, log.open_turn, log.hash, log.info, log.payload)
 
 

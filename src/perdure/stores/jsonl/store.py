@@ -45,12 +45,12 @@ from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.stores.access.process import running_loop
 from perdure.stores.append_rules import as_of, check_commit, wants_leases, with_lease
 from perdure.stores.jsonl import reads
-from perdure.stores.jsonl.append import BACKEND
 from perdure.stores.jsonl.contents import content_named, entries_of
 from perdure.stores.jsonl.disk import sidefiles
 from perdure.stores.jsonl.index import Log
-from perdure.stores.jsonl.maintenance import stats
-from perdure.stores.jsonl.services import JsonlHandle, JsonlMaintenance, JsonlRetention, JsonlSearch
+from perdure.stores.jsonl.lines import BACKEND, FORMAT
+from perdure.stores.jsonl.retention.content_gc import sizes_of
+from perdure.stores.jsonl.services import JsonlHandle, JsonlMaintenance, JsonlRetention
 from perdure.stores.jsonl.session_index import state_at
 from perdure.stores.marks import TRUSTED
 from perdure.stores.prefixes import only_session
@@ -67,7 +67,6 @@ from perdure.stores.protocol import (
 )
 from perdure.stores.wakeups import Changes
 
-SCHEME = "jsonl:///"
 DialectName = Literal["operator", "pi"]
 
 CODECS: dict[str, Codec] = {"operator": OPERATOR, "pi": PI}
@@ -85,7 +84,7 @@ class JsonlStore:
         self.address = handle.address
         self.namespace = handle.namespace
         self.durability = handle.durability
-        self.search = JsonlSearch(handle)
+        self.search = handle.searches
         self.retention = JsonlRetention(handle)
         self.maintenance = JsonlMaintenance(handle)
         self._handle = handle
@@ -203,7 +202,7 @@ class JsonlStore:
 
     async def tail(self, stream: StreamId, limit: int, kinds: Sequence[str] = ()) -> Tail:
         def work() -> Tail:
-            state, log = _state(self._handle, stream), self._handle.log(stream)
+            state, log = _state(self._handle, stream), self._handle.shelf.require_log(stream)
             newest = reads.entries(log, state.head - limit, None, kind=None, before=None)
             return as_of(state, newest, reads.notes(log, kinds) if kinds else [])
 
@@ -229,7 +228,8 @@ class JsonlStore:
                 recent = reads.recent(tail, leaf, limit, kind)
                 if recent is not None:
                     return recent
-            return reads.branch(self._handle.log(stream), leaf, limit=limit, kind=kind)
+            log = self._handle.shelf.require_log(stream)
+            return reads.branch(log, leaf, limit=limit, kind=kind)
 
         return await self._handle.run(work)
 
@@ -376,15 +376,7 @@ class JsonlStore:
         return content
 
     async def info(self) -> StoreInfo:
-        return await self._handle.run(
-            lambda: stats.info_of(
-                self._handle.shelf,
-                self._handle.limits,
-                address=self._handle.address,
-                namespace=self._handle.namespace,
-                durability=self._handle.durability,
-            )
-        )
+        return await self._handle.run(lambda: _info(self._handle))
 
     async def close(self) -> None:
         running_loop()
@@ -402,3 +394,23 @@ def _state(handle: JsonlHandle, stream: StreamId) -> StreamState:
     standing = handle.standing(stream)
     held = sidefiles.lease_of(handle.folder, stream)
     return with_lease(state_at(standing, held.epoch), held.owner, held.until)
+
+
+def _info(handle: JsonlHandle) -> StoreInfo:
+    """Implement ``SessionStore.info``. The call blocks."""
+    used = handle.limits.usage()
+    blob_bytes = sum(sizes_of(sidefiles.blobs_in(handle.folder)).values())
+    file_bytes = sum(stamp.size for _, stamp in handle.folder.files())
+    return StoreInfo(
+        address=handle.address,
+        backend=BACKEND,
+        namespace=handle.namespace,
+        durability=handle.durability,
+        schema_version=FORMAT,
+        streams=sum(1 for _ in handle.shelf.standings()),  # with the facts, which are no session
+        entries=used.entries,
+        size_bytes=file_bytes + blob_bytes + handle.index.file.size_bytes(),
+        payload_bytes=used.bytes,
+        is_encrypted=False,
+        engine=f"JSON lines as {handle.codec.name} writes them",
+    )

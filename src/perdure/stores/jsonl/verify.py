@@ -13,7 +13,6 @@ from pathlib import Path
 from perdure.errors import CorruptLog, SessionNotFound, StoreError
 from perdure.session.ids import StreamId
 from perdure.stores.jsonl import reads
-from perdure.stores.jsonl.append import state_of
 from perdure.stores.jsonl.contents import content_named, media_of, stored_of
 from perdure.stores.jsonl.disk.feed import Feed
 from perdure.stores.jsonl.disk.folder import Folder
@@ -22,7 +21,7 @@ from perdure.stores.jsonl.index import Log
 from perdure.stores.jsonl.maintenance.index_check import index_problems, indexed_texts
 from perdure.stores.jsonl.maintenance.salvage import entries_lost
 from perdure.stores.jsonl.search.indexer import Index
-from perdure.stores.jsonl.session_index import SessionIndex
+from perdure.stores.jsonl.session_index import SessionIndex, standing_of, state_at
 from perdure.stores.protocol import OnProgress, Problem, Verification
 from perdure.stores.regular_files import check_only_name, read_regular
 from perdure.stores.verification import (
@@ -108,7 +107,7 @@ def _file_problems(
     yield from _line_problems(log)
     yield from entries_lost(feed, log)
     yield from stream_problems(
-        state_of(log, max((commit.epoch for commit in log.commits), default=0)),
+        state_at(standing_of(log), max((commit.epoch for commit in log.commits), default=0)),
         log.all_commits(),
         _with_progress(stored_of(log), steps),
         lambda id_: reads.tree_seq(log, id_) is not None,

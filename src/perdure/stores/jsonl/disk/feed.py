@@ -102,7 +102,7 @@ class Feed:
         try:
             with open_to_read(self.path, buffering=0) as file:
                 inode, end = os.fstat(file.fileno()).st_ino, self._scanned
-                return FeedMark(inode, end, _trail(file, end))
+                return FeedMark(inode, end, trail(file, end))
         except FileNotFoundError:
             return FeedMark()
         except OSError as error:
@@ -116,7 +116,7 @@ class Feed:
         if now.inode != mark.inode or now.end < mark.end:
             return False
         with open_to_read(self.path, buffering=0) as file:
-            return _trail(file, mark.end) == mark.trail
+            return trail(file, mark.end) == mark.trail
 
     def after(self, position: int) -> Iterator[Span]:
         """Yield the spans after `position`; a span that contains `position` is shortened."""
@@ -264,7 +264,8 @@ def span_of(line: bytes) -> Span | None:
     )
 
 
-def _trail(file: BinaryIO, end: int) -> bytes:
+def trail(file: BinaryIO, end: int) -> bytes:
+    """Return the hash of the bytes before `end` in the file."""
     begin = max(0, end - _TRAIL_BYTES)
     file.seek(begin)
     return hashlib.blake2b(file.read(end - begin) or b"", digest_size=8).digest()

@@ -194,17 +194,13 @@ class Folder:
 
     def replace(self, kind: str, name: str, content: bytes, *, is_synced: bool) -> None:
         """Replace the side file with that kind and name by `content` atomically."""
-        self._put(self.side(kind, name), content, is_synced=is_synced)
+        self.put(self.side(kind, name), content, is_synced=is_synced)
 
-    def put_new(self, path: Path, content: bytes) -> None:
+    def put(self, path: Path, content: bytes, *, is_synced: bool) -> None:
         """Write `content` to the file `path` below this folder, atomically.
 
-        Durable: if the folder is synced (`is_synced`), the new file is on the disk when the call
-        returns.
+        Durable: with `is_synced`, the file is on the disk when the call returns.
         """
-        self._put(path, content, is_synced=self.is_synced)
-
-    def _put(self, path: Path, content: bytes, *, is_synced: bool) -> None:
         passing = self.drafts / f"{_here()}-{path.parent.name}-{path.name}"
         try:
             try:

@@ -140,7 +140,7 @@ def put_blob(folder: Folder, content: bytes) -> None:
     try:
         status_of(path)
     except FileNotFoundError:
-        folder.put_new(path, content)
+        folder.put(path, content, is_synced=folder.is_synced)
     except OSError as error:
         folder.fail(error)
 

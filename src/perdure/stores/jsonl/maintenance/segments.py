@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perdure.errors import CopyConflict, CorruptLog, SessionNotFound, Unsupported
+from perdure.errors import CopyConflict, CorruptLog, Unsupported
 from perdure.session.ids import StreamId, entry_place
 from perdure.stores.append_rules import initial_state
 from perdure.stores.chain import genesis_hash
 from perdure.stores.jsonl.append import (
-    BACKEND,
     BatchFacts,
     CommitLines,
     sound_state,
@@ -24,6 +23,7 @@ from perdure.stores.jsonl.contents import stored_of
 from perdure.stores.jsonl.disk.feed import Feed
 from perdure.stores.jsonl.disk.sidefiles import HeldLease, lease_of, put_blob, put_lease
 from perdure.stores.jsonl.index import Log
+from perdure.stores.jsonl.lines import BACKEND
 from perdure.stores.jsonl.retention.content_gc import held_for
 from perdure.stores.jsonl.session_index import SessionIndex
 from perdure.stores.maintenance.segments import (
@@ -55,9 +55,7 @@ def read_segment(
     shelf: SessionIndex, stream: StreamId, *, after: int, upto: int, limit: int
 ) -> StreamSegment:
     """Implement ``MaintenanceService.read_segment``."""
-    log = shelf.log(stream)
-    if log is None:
-        raise SessionNotFound(stream)
+    log = shelf.require_log(stream)
     for seq, problem in log.faults:
         raise CorruptLog(stream, EMPTY if seq is None else seq, problem)
     before, ends = genesis_hash(log.header), EMPTY

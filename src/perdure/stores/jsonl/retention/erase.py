@@ -21,6 +21,7 @@ from perdure.stores.jsonl.disk.feed import Feed
 from perdure.stores.jsonl.disk.folder import Folder, is_session_file
 from perdure.stores.jsonl.disk.sidefiles import blobs_in, decoded_side
 from perdure.stores.jsonl.index import Log
+from perdure.stores.jsonl.lines import BACKEND
 from perdure.stores.jsonl.retention.content_gc import LOCK as CONTENTS_LOCK
 from perdure.stores.jsonl.retention.content_gc import ReferenceScan, remove_unreferenced, sizes_of
 from perdure.stores.jsonl.search.index_file import LOCK as INDEX_LOCK
@@ -40,7 +41,6 @@ from perdure.stores.retention.erase import (
 )
 from perdure.stores.retention.erasure_plan import roots_among
 
-BACKEND = "jsonl"
 KIND = "erasures"
 _BACKUPS = "backups"
 
@@ -115,9 +115,7 @@ class Eraser:
         """
         stream = StreamId(request.name or "")
         with self._folder.hold_lock("stream", stream):
-            log = self._shelf.log(stream)
-            if log is None:
-                raise SessionNotFound(stream)
+            log = self._shelf.require_log(stream)
             if request.expected_head not in (None, log.head):
                 raise HeadConflict(stream, request.expected_head or 0, log.head)
             record = self._begin(request, reach, standings)

@@ -151,10 +151,7 @@ class Limits:
 
     def holder(self, stream: StreamId, now: int) -> Hold | None:
         """Implement ``RetentionService.holder``."""
-        log = self.shelf.log(stream)
-        if log is None:
-            raise SessionNotFound(stream)
-        return self._hold(log, now)
+        return self._hold(self.shelf.require_log(stream), now)
 
     def _hold(self, log: Log, now: int) -> Hold | None:
         notes = reads.notes(log, OPEN_KINDS)

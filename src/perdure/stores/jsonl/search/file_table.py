@@ -6,7 +6,6 @@ location of a text is its line, so a hit can be shown without reading the rest o
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Collection, Container, Iterable, Iterator
 from pathlib import Path
@@ -14,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from perdure.session.ids import StreamId
-from perdure.stores.jsonl.disk.feed import FeedMark
+from perdure.stores.jsonl.disk.feed import FeedMark, trail
 from perdure.stores.jsonl.disk.folder import Stamp
 from perdure.stores.jsonl.rows import Row
 from perdure.stores.jsonl.search.branch_members import BranchMap
@@ -65,7 +64,6 @@ CREATE TABLE feed_mark (
 EVERYWHERE, NOWHERE = -1, -2
 """Special values of a target: the text is on every branch, or on no branch."""
 
-_TRAIL_BYTES = 256
 """Number of bytes at the end of the indexed part that are read again, to detect a change."""
 
 _PUT_FILE = "INSERT OR REPLACE INTO session_file VALUES (?, ?)"
@@ -254,11 +252,9 @@ def _listed(numbers: Collection[int]) -> str:
 
 
 def trail_of(path: Path, end: int) -> bytes:
-    """Return the hash of the bytes before `end` in the file."""
+    """Return the hash of the bytes before `end` in the file at `path`."""
     with open_to_read(path, buffering=0) as file:
-        begin = max(0, end - _TRAIL_BYTES)
-        file.seek(begin)
-        return hashlib.blake2b(file.read(end - begin), digest_size=8).digest()
+        return trail(file, end)
 
 
 def place_of_row(row: Row) -> tuple[int, int, int]:

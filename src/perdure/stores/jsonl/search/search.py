@@ -8,15 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import NamedTuple, Protocol, TypeVar
 
-from perdure.errors import SearchIndexDamaged, StoreFull, StoreReadOnly, StoreUnavailable
+from perdure.errors import (
+    SearchIndexDamaged,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+    Unsupported,
+)
 from perdure.session.search.parts.pages import DAMAGE
 from perdure.session.search.query import Sought, sought_in
 from perdure.session.search.values import Hit, SearchQuery
+from perdure.stores.jsonl.lines import BACKEND
 from perdure.stores.jsonl.search.file_table import INDEXED
 from perdure.stores.jsonl.search.index_file import BUILDING, IndexTables, IndexUnusable
 from perdure.stores.jsonl.search.indexer import Index, Step
@@ -29,6 +36,7 @@ from perdure.stores.search import recall_plan, search_plan
 from perdure.stores.search.recall_plan import Asked, Recalled
 from perdure.stores.search.rows import run_now
 from perdure.stores.search.sqlite_tables import SqliteReader, loose_count, text_count
+from perdure.stores.search.vectors import Unembedded, VectorModel, VectorState
 
 WAIT_S = 0.02
 STUCK_S = 20.0
@@ -64,7 +72,7 @@ class _Moment(NamedTuple):
 
 
 class Searches:
-    """The searches of one handle."""
+    """`SearchService` of one handle: uses an index, or a scan if no index can be written."""
 
     def __init__(self, index: Index, run: Run) -> None:
         self._index = index
@@ -72,7 +80,7 @@ class Searches:
         self._stuck: tuple[object, ...] | None = None  # the index while another process was stuck
         self._scanned = RecallScan(index.sessions, index.feed)
 
-    async def hits(self, query: SearchQuery, on_progress: OnProgress | None) -> list[Hit]:
+    async def hits(self, query: SearchQuery, on_progress: OnProgress | None = None) -> list[Hit]:
         """Implement ``SearchService.hits``."""
         sought = sought_in(query.text)
 
@@ -98,13 +106,27 @@ class Searches:
             found = await self._run(lambda: self._scanned.recalled(asked))
         return found
 
-    async def index(self, on_progress: OnProgress | None) -> None:
+    async def unembedded(self, model: VectorModel) -> Unembedded:
+        raise Unsupported("vectors", BACKEND)
+
+    async def add_vectors(
+        self, model: VectorModel, span: tuple[int, int], vectors: Mapping[int, bytes]
+    ) -> bool:
+        raise Unsupported("vectors", BACKEND)
+
+    async def vector_models(self) -> dict[VectorModel, VectorState]:
+        raise Unsupported("vectors", BACKEND)
+
+    async def drop_vectors(self, model: VectorModel) -> None:
+        raise Unsupported("vectors", BACKEND)
+
+    async def index(self, on_progress: OnProgress | None = None) -> None:
         """Implement ``SearchService.index``. The call can also raise StoreUnavailable."""
         if await self._run(self._is_due):
             async with self._building():
                 await self._index_or_rebuild(on_progress)
 
-    async def reindex(self, on_progress: OnProgress | None) -> int:
+    async def reindex(self, on_progress: OnProgress | None = None) -> int:
         """Implement ``SearchService.reindex``."""
         async with self._building():
             await self._run(self._index.clear)
