@@ -65,23 +65,16 @@ WHERE s.namespace = %s AND s.open_turn IS NOT NULL AND s.kind = 'session' AND NO
 _NORMAL: LiteralString = "SELECT set_config('synchronous_commit', 'off', true)"
 
 
-async def acquire(
-    db: Database,
-    wanted: tuple[StreamId, str, int],
-    *,
-    now: int | None,
-    dead_owner: str | None,
-) -> Lease:
-    """Acquire the lease of a stream for an owner, for `ttl_ms` milliseconds, if it is free.
+async def acquire(db: Database, stream: StreamId, wanted: LeaseRequest, now: int | None) -> Lease:
+    """Acquire the lease of a stream if it is free.
 
     Raises: LeaseHeld, SessionNotFound, Erased.
     """
-    stream, owner, ttl_ms = wanted
-    acquiring = acquiring_lease(db.namespace, stream, LeaseRequest(owner, ttl_ms, dead_owner), now)
+    acquiring = acquiring_lease(db.namespace, stream, wanted, now)
     while True:
         taken, holder = await _change(db, stream, acquiring)
         if taken:
-            return Lease(stream, owner, *taken[0])
+            return Lease(stream, wanted.owner, *taken[0])
         if holder[3]:
             raise Erased(stream)
         if holder[0] is not None:
@@ -121,14 +114,8 @@ def releasing_lease(namespace: str, stream: StreamId, epoch: int) -> Statement:
 
 async def renew(db: Database, lease: Lease, ttl_ms: int, now: int | None) -> Lease:
     """Extend `lease`. Raises: LeaseLost, SessionNotFound."""
-    values = (
-        lease.owner,
-        now,
-        min(ttl_ms, LONGEST_LEASE_MS),
-        db.namespace,
-        lease.stream,
-        lease.epoch,
-    )
+    ttl_ms = min(ttl_ms, LONGEST_LEASE_MS)
+    values = (lease.owner, now, ttl_ms, db.namespace, lease.stream, lease.epoch)
     renewed, holder = await _change(db, lease.stream, Statement(_RENEW, values))
     if not renewed:
         raise LeaseLost(lease.stream, lease.epoch, holder[2])

@@ -45,6 +45,7 @@ from perdure.stores.protocol import (
     CommitResult,
     Durability,
     Lease,
+    LeaseRequest,
     StoreInfo,
     durability_of,
 )
@@ -123,10 +124,8 @@ class PostgresStore:
     async def acquire_lease(
         self, stream: StreamId, owner: str, ttl_ms: int, *, dead_owner: str | None = None
     ) -> Lease:
-        wanted = (stream, owner, ttl_ms)
-        lease = await leases.acquire(
-            self.handle.db, wanted, now=self.handle.now(), dead_owner=dead_owner
-        )
+        wanted = LeaseRequest(owner, ttl_ms, dead_owner)
+        lease = await leases.acquire(self.handle.db, stream, wanted, self.handle.now())
         self.handle.appender.record_lease(lease)
         return lease
 
