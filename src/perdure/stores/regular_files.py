@@ -103,6 +103,14 @@ def check_only_name(path: Path, drafts: Path) -> None:
         raise NotRegular(path, _OTHER_NAMES)
 
 
+def is_at(file: int, path: Path) -> bool:
+    """Whether the open `file` is the file at `path`."""
+    try:
+        return os.path.samestat(os.fstat(file), path.lstat())
+    except FileNotFoundError:
+        return False
+
+
 def check_folder(path: Path) -> None:
     """Reject everything except a real folder; a link to a folder is rejected too.
 

@@ -34,7 +34,7 @@ from perdure.stores.retention.policy import Hold, Holding, Retention
 from perdure.stores.retention.quotas import Quota, Usage
 
 if TYPE_CHECKING:
-    from perdure.stores.maintenance.salvage import SalvagedNamespace
+    from perdure.stores.maintenance.repair import SalvagedNamespace
     from perdure.stores.maintenance.segments import SegmentState, StreamSegment
     from perdure.stores.maintenance.stats import StoreFigures
     from perdure.stores.search.recall_plan import Asked, Recalled

@@ -44,8 +44,12 @@ from perdure.errors import (
 )
 from perdure.stores.key import StoreKey
 from perdure.stores.maintenance.protocol import RepairReport
-from perdure.stores.maintenance.repair import NamespaceRepair, in_order, parents_in
-from perdure.stores.maintenance.salvage import SalvagedNamespace
+from perdure.stores.maintenance.repair import (
+    NamespaceRepair,
+    SalvagedNamespace,
+    in_order,
+    parents_in,
+)
 from perdure.stores.maintenance.segments import StreamSegment
 from perdure.stores.protocol import Problem
 from perdure.stores.session_store import SessionStore

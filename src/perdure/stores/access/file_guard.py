@@ -4,15 +4,8 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import NamedTuple
 
 from perdure.errors import StoreCorrupt, StoreUnavailable
-
-
-class _Identity(NamedTuple):
-    device: int
-    inode: int
-
 
 OTHER_LIBRARY = (
     "a program that opens the file with another SQLite library in the same process, such as "
@@ -68,9 +61,9 @@ class FileGuard:
         return told if is_store else f"{told}; {OTHER_LIBRARY}"
 
 
-def _identity(name: str) -> _Identity | None:
+def _identity(name: str) -> tuple[int, int] | None:
     try:
         found = os.stat(name)  # noqa: PTH116 - a Path takes three times as long, at each commit
     except OSError:
         return None
-    return _Identity(found.st_dev, found.st_ino)
+    return found.st_dev, found.st_ino

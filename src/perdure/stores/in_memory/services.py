@@ -25,7 +25,7 @@ from perdure.stores.in_memory import segments
 from perdure.stores.in_memory.erase import erase
 from perdure.stores.in_memory.streams import Heap, HeldStream, held_in, is_on_branch, problems_in
 from perdure.stores.maintenance.protocol import SOME_COMMITS, VacuumReport
-from perdure.stores.maintenance.salvage import SalvagedNamespace
+from perdure.stores.maintenance.repair import SalvagedNamespace
 from perdure.stores.maintenance.segments import SegmentState, StreamSegment
 from perdure.stores.maintenance.stats import StoreFigures
 from perdure.stores.protocol import OnProgress, Verification

@@ -34,7 +34,7 @@ from perdure.stores.jsonl.session_index import FileState as Kept
 from perdure.stores.jsonl.session_index import SessionIndex
 from perdure.stores.jsonl.verify import verification
 from perdure.stores.maintenance.protocol import SOME_COMMITS, VacuumReport
-from perdure.stores.maintenance.salvage import SalvagedNamespace
+from perdure.stores.maintenance.repair import SalvagedNamespace
 from perdure.stores.maintenance.segments import SegmentState, StreamSegment
 from perdure.stores.maintenance.stats import StoreFigures
 from perdure.stores.protocol import (

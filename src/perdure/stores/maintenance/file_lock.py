@@ -9,11 +9,10 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
 
 from perdure.errors import StoreUnavailable
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S, holder_of
-from perdure.stores.regular_files import open_regular
+from perdure.stores.regular_files import is_at, open_regular
 
 LOOK_S = 0.01
 """Interval between attempts of a process that waits for a lock."""
@@ -37,7 +36,7 @@ def alone_at(place: Path) -> Generator[None]:
             except OSError:  # no locks there, as on some network disks
                 lock.unlink(missing_ok=True)
                 raise
-            if not _is_at(file, lock):
+            if not is_at(file.fileno(), lock):
                 continue  # its holder removed it after this process opened it: try again
             try:
                 yield
@@ -103,10 +102,3 @@ def _open_folder(folder: Path) -> Generator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
-
-
-def _is_at(file: TextIO, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(file.fileno()), path.stat())
-    except FileNotFoundError:
-        return False

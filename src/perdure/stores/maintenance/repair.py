@@ -49,6 +49,13 @@ class SalvagedStream(msgspec.Struct, frozen=True):
     aliases: tuple[tuple[str, int], ...] = ()
 
 
+class SalvagedNamespace(msgspec.Struct, frozen=True):
+    """The readable streams of a namespace; `losses` are losses outside of `streams`."""
+
+    streams: Sequence[SalvagedStream]
+    losses: Sequence[Problem] = ()
+
+
 class RepairedStream(msgspec.Struct, frozen=True):
     """A valid stream. `is_same` means that the commits have their original hashes."""
 

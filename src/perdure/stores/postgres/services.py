@@ -15,7 +15,7 @@ from perdure.session.ids import StreamId
 from perdure.session.search.query import sought_in
 from perdure.session.search.values import Hit, SearchQuery
 from perdure.stores.maintenance.protocol import VacuumReport
-from perdure.stores.maintenance.salvage import SalvagedNamespace
+from perdure.stores.maintenance.repair import SalvagedNamespace
 from perdure.stores.maintenance.segments import StreamSegment
 from perdure.stores.postgres.append import Appender
 from perdure.stores.postgres.database import Database

@@ -16,7 +16,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from perdure.stores.regular_files import open_regular
+from perdure.stores.regular_files import is_at, open_regular
 
 BESIDE = ("-wal", "-shm", "-journal")
 """Suffixes of the files that SQLite keeps beside a database."""
@@ -83,7 +83,7 @@ def copy_held(path: Path) -> Generator[Path]:
         file = os.open(copy, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
-            if not _is_at(file, copy):
+            if not is_at(file, copy):
                 continue  # another process opened the store and removed it before it was locked
             yield copy
             return
@@ -101,7 +101,7 @@ def remove_dead_copy(path: Path) -> None:
         file = open_regular(copy, os.O_RDWR)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _is_at(file, copy):
+            if is_at(file, copy):
                 remove_with_logs(copy)
         finally:
             os.close(file)
@@ -117,10 +117,3 @@ def remove_left_copy(path: Path) -> None:
         if not unfinished_copy(path).exists():
             return
         time.sleep(_TRY_S)
-
-
-def _is_at(file: int, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(file), path.lstat())
-    except FileNotFoundError:
-        return False

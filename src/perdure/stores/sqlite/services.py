@@ -33,7 +33,7 @@ from perdure.stores.wakeups import Changes
 
 if TYPE_CHECKING:
     from perdure.session.search import query as wording
-    from perdure.stores.maintenance.salvage import SalvagedNamespace
+    from perdure.stores.maintenance.repair import SalvagedNamespace
     from perdure.stores.maintenance.segments import SegmentState, StreamSegment
     from perdure.stores.maintenance.stats import StoreFigures
     from perdure.stores.search import recall_plan

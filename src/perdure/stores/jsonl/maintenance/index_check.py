@@ -17,14 +17,13 @@ from perdure.stores.jsonl.search.file_table import (
     INDEXED,
     Catalogue,
     Known,
-    place_of_row,
     places_of,
     positions_of,
 )
 from perdure.stores.jsonl.search.index_file import IndexTables, IndexUnusable
 from perdure.stores.jsonl.search.indexer import Index
 from perdure.stores.jsonl.search.log import FolderLog
-from perdure.stores.jsonl.search.scan import FolderScan
+from perdure.stores.jsonl.search.scan import FolderScan, log_of
 from perdure.stores.jsonl.search.texts import place_in
 from perdure.stores.jsonl.session_index import SessionIndex
 from perdure.stores.protocol import Problem
@@ -82,11 +81,7 @@ def _log_of(sessions: SessionIndex, known: Known) -> Log | None:
         is_there = known.begins(path, Stamp.of(status_of(path)))
     except OSError:
         return None
-    log = sessions.log(known.stream) if is_there else None
-    if log is None or log.path != path or len(log.rows) < known.count:
-        return None
-    is_same = not known.count or place_of_row(log.rows[known.count - 1]) == known.last
-    return log if is_same else None
+    return log_of(sessions, known, path) if is_there else None
 
 
 def _of_session(tables: IndexTables, known: Known, log: Log) -> Iterator[Problem]:

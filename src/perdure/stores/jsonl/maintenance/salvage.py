@@ -22,8 +22,7 @@ from perdure.stores.jsonl.disk.folder import session_in
 from perdure.stores.jsonl.disk.sidefiles import lease_of
 from perdure.stores.jsonl.index import Log
 from perdure.stores.jsonl.session_index import SessionIndex
-from perdure.stores.maintenance.repair import SalvagedStream
-from perdure.stores.maintenance.salvage import SalvagedNamespace
+from perdure.stores.maintenance.repair import SalvagedNamespace, SalvagedStream
 from perdure.stores.protocol import Problem
 from perdure.stores.regular_files import read_regular
 

@@ -184,11 +184,7 @@ class _FolderScanner:
                 header = StreamHeader(known.stream, known.created_at, subject=known.subject)
                 if tail.go_on(header, known.end, known.count, known.leaf) and is_enough(tail):
                     return tail
-        log = self._index.log(known.stream)
-        if log is None or log.path != path or len(log.rows) < known.count:
-            return None
-        is_same = not known.count or place_of_row(log.rows[known.count - 1]) == known.last
-        return log if is_same else None
+        return log_of(self._index, known, path)
 
     def _new(self, path: Path, stamp: Stamp, standing: FileState) -> Known:
         """Return a session without indexed entries, with a new number."""
@@ -219,6 +215,15 @@ class _FolderScanner:
             if sum(_length(span, first, each.end) for span in found) != each.end - first:
                 return after > 0 and self._place(behind, 0)
         return True
+
+
+def log_of(sessions: SessionIndex, known: Known, path: Path) -> Log | None:
+    """Return the log of the session at `path` if it begins with the entries that are indexed."""
+    log = sessions.log(known.stream)
+    if log is None or log.path != path or len(log.rows) < known.count:
+        return None
+    is_same = not known.count or place_of_row(log.rows[known.count - 1]) == known.last
+    return log if is_same else None
 
 
 def _length(span: Span, first: int, end: int) -> int:

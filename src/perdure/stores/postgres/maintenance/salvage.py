@@ -16,8 +16,7 @@ from psycopg import Connection
 
 from perdure.session.ids import EntryId, StreamId, entry_id, stream_id
 from perdure.session.info import StreamHeader
-from perdure.stores.maintenance.repair import SalvagedStream
-from perdure.stores.maintenance.salvage import SalvagedNamespace
+from perdure.stores.maintenance.repair import SalvagedNamespace, SalvagedStream
 from perdure.stores.postgres.database import Database, Statement
 from perdure.stores.postgres.faults import is_lost, meaning_of
 from perdure.stores.postgres.rows import ENTRY_COLUMNS, Row, entry_of
