@@ -91,13 +91,13 @@ WHERE namespace = %s AND stream = %s AND seq BETWEEN %s AND %s
     AND salt IS NOT NULL AND kind <> ALL(%s)
 """
 
-_POSITIONS: LiteralString = """
+POSITIONS: LiteralString = """
 SELECT n FROM perdure.entry WHERE namespace = %s AND stream = %s AND seq BETWEEN %s AND %s
 """
 
 _BIRTH: LiteralString = "SELECT -n FROM perdure.birth WHERE namespace = %s AND stream = %s"
 
-_NAMES: LiteralString = """
+NAMES: LiteralString = """
 SELECT DISTINCT m[1] FROM perdure.entry AS e,
     regexp_matches(encode(e.body, 'escape'), '(sha256-[0-9a-f]{64})', 'g') AS m
 WHERE e.namespace = %s AND e.stream = %s AND e.seq BETWEEN %s AND %s
@@ -358,9 +358,7 @@ class _Erasure:
         taking = plan.taking
         for each in taking.erased:
             place = self._place(taking, each)
-            positions, found = await self._ask(
-                Statement(_POSITIONS, place), Statement(_NAMES, place)
-            )
+            positions, found = await self._ask(Statement(POSITIONS, place), Statement(NAMES, place))
             names.update(row[0] for row in found)
             texts = await forget(self._connected, self._ns, [row[0] for row in positions])
             counts = counts.plus(texts=texts)

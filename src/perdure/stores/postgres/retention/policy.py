@@ -21,7 +21,7 @@ from perdure.stores.postgres.database import Connected, Database, Statement, run
 from perdure.stores.postgres.lists import forgetting, unlisted
 from perdure.stores.postgres.reads import ask_streams
 from perdure.stores.postgres.retention.content_gc import remove_unreferenced_of
-from perdure.stores.postgres.retention.erase import forget_session
+from perdure.stores.postgres.retention.erase import NAMES, POSITIONS, forget_session
 from perdure.stores.postgres.retention.quotas import counting
 from perdure.stores.postgres.retention.usage import namespace_totals, resetting
 from perdure.stores.postgres.rows import Row, stream_of
@@ -93,14 +93,6 @@ _ONE: LiteralString = _HOLDING + " AND s.id = %s"
 _IS_ERASED: LiteralString = """
 SELECT is_erased FROM perdure.stream WHERE namespace = %s AND id = %s
 """
-
-_NAMES: LiteralString = """
-SELECT DISTINCT m[1] FROM perdure.entry AS e,
-    regexp_matches(encode(e.body, 'escape'), '(sha256-[0-9a-f]{64})', 'g') AS m
-WHERE e.namespace = %s AND e.stream = %s AND position('sha256-'::bytea IN e.body) > 0
-"""
-
-_POSITIONS: LiteralString = "SELECT n FROM perdure.entry WHERE namespace = %s AND stream = %s"
 
 _COUNTED: LiteralString = """
 SELECT count(*) FILTER (WHERE salt IS NOT NULL), coalesce(sum(octet_length(body)), 0)::bigint
@@ -232,8 +224,13 @@ async def remove(
 
 async def _remove_stream(db: Connected, namespace: str, stream: StreamId, *, sessions: int) -> None:
     own = (namespace, stream)
-    statements = [Statement(sql, own) for sql in (_NAMES, _POSITIONS, _COUNTED)]
-    statements.append(ask_streams(namespace, [stream]))
+    everything = (*own, 0, MOST_SEQ)
+    statements = [
+        Statement(NAMES, everything),
+        Statement(POSITIONS, everything),
+        Statement(_COUNTED, own),
+        ask_streams(namespace, [stream]),
+    ]
     *found, streams = await run_statements(db, namespace, statements)
     names, positions, ((entries, size),) = found
     await forget(db, namespace, [row[0] for row in positions])
