@@ -11,6 +11,7 @@ from perdure.session.codec import new_tree
 from perdure.session.ids import StreamId
 from perdure.session.messages import user
 from perdure.stores.protocol import Commit, Durability, Write
+from perdure.stores.sqlite import services
 from perdure.stores.sqlite.database import Database
 from perdure.stores.sqlite.retention import erase
 from perdure.stores.sqlite.retention.erase_records import Open, open_erasures
@@ -46,9 +47,9 @@ async def test_delayed_step_of_a_removal_does_not_affect_the_next_erasure(
     def what_was_seen(_: Tables) -> list[Open]:
         return seen
 
-    monkeypatch.setattr(erase, "go_on", going_on_twice)
+    monkeypatch.setattr(services.erasure, "go_on", going_on_twice)
     assert await store.retention.remove(REMOVED)
-    monkeypatch.setattr(erase, "go_on", late)
+    monkeypatch.setattr(services.erasure, "go_on", late)
     certificate = await store.retention.erase(erasure(ERASED, id="e1"))
 
     assert seen

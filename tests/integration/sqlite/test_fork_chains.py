@@ -60,7 +60,7 @@ def steps_of_begin(path: Path) -> int:
     db.execute("BEGIN IMMEDIATE")
     db.set_progress_handler(count, 10)
     try:
-        begin(Tables(db), "default", request, SeededRandom(1), "sqlite")
+        begin(Tables(db), "default", request, SeededRandom(1))
     finally:
         db.set_progress_handler(None, 0)
         db.execute("ROLLBACK")

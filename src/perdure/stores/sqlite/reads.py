@@ -76,7 +76,6 @@ WHERE a.namespace = ?1 AND s.namespace = ?1
 ORDER BY a.first DESC, e.n DESC LIMIT 1
 """  # noqa: S608 - put together from constants
 
-
 _IDLE = """
 SELECT updated_at, id FROM stream
 WHERE kind = 'session' AND namespace = (SELECT no FROM namespace WHERE name = ?)

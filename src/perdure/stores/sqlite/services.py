@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from perdure.stores.sqlite import verify
     from perdure.stores.sqlite.maintenance import content_gc, segments, stats
     from perdure.stores.sqlite.retention import erase as erasure
-    from perdure.stores.sqlite.retention import erase_records, quotas
+    from perdure.stores.sqlite.retention import erase_plan, erase_records, quotas
     from perdure.stores.sqlite.retention import policy as retention_policy
     from perdure.stores.sqlite.search import search_index
 else:
@@ -53,6 +53,7 @@ else:
     erase_records = Later("perdure.stores.sqlite.retention.erase_records")
     retention_policy = Later("perdure.stores.sqlite.retention.policy")
     erasure = Later("perdure.stores.sqlite.retention.erase")
+    erase_plan = Later("perdure.stores.sqlite.retention.erase_plan")
     search_index = Later("perdure.stores.sqlite.search.search_index")
     content_gc = Later("perdure.stores.sqlite.maintenance.content_gc")
     stats = Later("perdure.stores.sqlite.maintenance.stats")
@@ -215,14 +216,10 @@ class SqliteRetention:
         self._handle = handle
 
     async def erase(self, request: EraseRequest) -> Certificate:
-        return await erasure.erase(
-            self._handle.database(),
-            self._handle.namespace,
-            request,
-            durability=self._handle.durability,
-            clock=self._handle.clock,
-            random=self._handle.random,
-        )
+        database, name = self._handle.database(), self._handle.namespace
+        begun = await self._handle.write_whole(erase_plan.begin, request, self._handle.random)
+        await erasure.go_on(database, self._handle.durability, self._handle.clock)
+        return await erasure.certificate_after(database, name, request, begun)
 
     async def erasures(self) -> list[Certificate]:
         return await self._handle.read(erase_records.certificates_of)
@@ -249,17 +246,15 @@ class SqliteRetention:
         return await self._handle.read(retention_policy.holder, stream, self._handle.clock.now_ms())
 
     async def remove(self, stream: StreamId, *, is_erased: bool = False) -> bool:
-        at, id_ = self._handle.clock.now_ms(), self._handle.random(16).hex()
+        database, random = self._handle.database(), self._handle.random
+        at, id_ = self._handle.clock.now_ms(), random(16).hex()
         request = EraseRequest(id=id_, scope="session", by="retention", at=at, name=stream)
-        return await erasure.remove(
-            self._handle.database(),
-            self._handle.namespace,
-            request,
-            is_erased=is_erased,
-            durability=self._handle.durability,
-            clock=self._handle.clock,
-            random=self._handle.random,
+        is_begun = await self._handle.write_whole(
+            retention_policy.begin_removal, request, random, is_erased=is_erased
         )
+        if is_begun:
+            await erasure.go_on(database, self._handle.durability, self._handle.clock)
+        return is_begun
 
     async def forget_keys(self, before: int) -> int:
         return await self._handle.write(retention_policy.forget_keys, before)

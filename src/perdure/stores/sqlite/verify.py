@@ -80,7 +80,6 @@ SELECT name FROM alias AS a
 WHERE stream = ? AND NOT EXISTS (SELECT 1 FROM entry WHERE stream = a.stream AND seq = a.seq)
 """
 
-
 _NO_STATE: Row = (None, None, None, None)
 
 MOST_UNREADABLE = 100

@@ -71,7 +71,6 @@ _ELSEWHERE = "base backups, archived logs and replicas of the server, and copies
 
 _KEPT = sorted(KEPT_WHEN_ERASED)
 
-
 _HEADERS: LiteralString = """
 SELECT b.header, s.is_erased FROM perdure.birth AS b
 JOIN perdure.stream AS s ON s.namespace = b.namespace AND s.id = b.stream

@@ -41,7 +41,6 @@ _CONTENTS = """
 SELECT count(*), coalesce(sum(size), 0) FROM blob WHERE namespace = ?
 """
 
-
 _PAGES = """
 SELECT CASE WHEN d.name LIKE 'search%' THEN 'search'
     WHEN m.type = 'index' THEN 'indexes' ELSE 'tables' END, sum(d.pgsize)

@@ -5,12 +5,9 @@ After a kill, the next process that opens the file continues the erasure, for an
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
-from typing import TypeVar
 
-from perdure.session.clock import Clock, RandomSource
-from perdure.stores.access.collector import collector_paused
+from perdure.session.clock import Clock
 from perdure.stores.protocol import Durability
 from perdure.stores.retention import copies
 from perdure.stores.retention.erase import Certificate, EraseRequest
@@ -18,7 +15,6 @@ from perdure.stores.sqlite.database import Database
 from perdure.stores.sqlite.maintenance.content_gc import find_unreferenced, in_batches
 from perdure.stores.sqlite.rekey_copy import remove_dead_copy
 from perdure.stores.sqlite.retention import erase_steps
-from perdure.stores.sqlite.retention.erase_plan import begin
 from perdure.stores.sqlite.retention.erase_records import (
     Open,
     backups_of,
@@ -26,53 +22,14 @@ from perdure.stores.sqlite.retention.erase_records import (
     names_of,
     open_erasures,
 )
-from perdure.stores.sqlite.retention.policy import begin_removal
-from perdure.stores.sqlite.rows import Tables
-
-T = TypeVar("T")
-
-BACKEND = "sqlite"
 
 
-async def erase(
-    database: Database,
-    namespace: str,
-    request: EraseRequest,
-    *,
-    durability: Durability,
-    clock: Clock,
-    random: RandomSource,
+async def certificate_after(
+    database: Database, namespace: str, request: EraseRequest, begun: Certificate
 ) -> Certificate:
-    """Implement ``RetentionService.erase``."""
-    begun = await database.write(
-        _without_collector(lambda tables: begin(tables, namespace, request, random, BACKEND)),
-        durability,
-        is_composite=True,
-    )
-    await go_on(database, durability, clock)
+    """Return the certificate of `request`, for which `begin` returned `begun`, when it is done."""
     kept = await database.read(lambda tables: certificate_with(tables, namespace, begun.id))
     return copies.with_file_names(kept, begun) if kept.id == request.id else kept
-
-
-async def remove(
-    database: Database,
-    namespace: str,
-    request: EraseRequest,
-    *,
-    is_erased: bool,
-    durability: Durability,
-    clock: Clock,
-    random: RandomSource,
-) -> bool:
-    """Implement ``RetentionService.remove``."""
-    is_begun = await database.write(
-        lambda tables: begin_removal(tables, namespace, request, random, is_erased=is_erased),
-        durability,
-        is_composite=True,
-    )
-    if is_begun:
-        await go_on(database, durability, clock)
-    return is_begun
 
 
 async def go_on(database: Database, durability: Durability, clock: Clock) -> None:
@@ -95,23 +52,11 @@ async def _finish(database: Database, erasure: Open, durability: Durability, clo
     backups = await database.read(backups_of)
     left = (*copies.backed_up(backups), *copies.of_files("the file"))
     at = clock.now_ms()
-    await database.write(
-        _without_collector(lambda tables: erase_steps.finish(tables, erasure, at, left)), durability
-    )
+    await database.write(lambda tables: erase_steps.finish(tables, erasure, at, left), durability)
     _remove_leftovers(database)
     is_empty = erasure.is_removal or await database.truncate_log()
     last = erase_steps.seal if is_empty else erase_steps.leave
-    await database.write(_without_collector(lambda tables: last(tables, erasure)), durability)
-
-
-def _without_collector(work: Callable[[Tables], T]) -> Callable[[Tables], T]:
-    """Return `work` with a paused garbage collector, which would otherwise scan all forks."""
-
-    def done(tables: Tables) -> T:
-        with collector_paused():
-            return work(tables)
-
-    return done
+    await database.write(lambda tables: last(tables, erasure), durability)
 
 
 def _remove_leftovers(database: Database) -> None:

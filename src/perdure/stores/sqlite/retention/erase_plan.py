@@ -18,6 +18,7 @@ from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader, redact
 from perdure.session.memory.kinds import FACT_KINDS
 from perdure.session.notes import KEPT_WHEN_ERASED
+from perdure.stores.access.collector import collector_paused
 from perdure.stores.protocol import EMPTY, Commit
 from perdure.stores.retention import copies
 from perdure.stores.retention.cascade import Reach, StreamErasure, VisibleEntries
@@ -56,8 +57,9 @@ _CLOSE = "UPDATE stream SET epoch = epoch + 1, owner = NULL, until = 0 WHERE no 
 _header = msgspec.json.Decoder(StreamHeader)
 
 
+@collector_paused()
 def begin(
-    tables: Tables, namespace: str, request: EraseRequest, random: RandomSource, backend: str
+    tables: Tables, namespace: str, request: EraseRequest, random: RandomSource
 ) -> Certificate:
     """Begin the erasure `request`; return the preliminary certificate, or an earlier one.
 
@@ -83,7 +85,7 @@ def begin(
     ]
     sessions = mark_streams(tables, namespace, plans, request, random)
     certificate = request.certificate(
-        backend,
+        "sqlite",
         namespace,
         sessions=sessions,
         removed=forgotten(tables, number, plans),

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from perdure.session.kinds import Compaction, ModelChange, ThinkingChange
+from perdure.stores.access.collector import collector_paused
 from perdure.stores.retention.erase import Copy
 from perdure.stores.sqlite.maintenance.content_gc import NAME, Blob, UnreferencedContents, remove
 from perdure.stores.sqlite.retention.erase_plan import kept_kinds
@@ -151,6 +152,7 @@ def _inherited_kinds(tables: Tables) -> str:
     return ", ".join(str(tables.kind_number(kind) or -1) for kind in kinds)
 
 
+@collector_paused()
 def finish(tables: Tables, erasure: Open, at: int, copies: tuple[Copy, ...]) -> None:
     """Record the end time and the possible `copies`, once the tables contain no erased data."""
     certificate = certificate_of(tables, erasure)
@@ -162,6 +164,7 @@ def finish(tables: Tables, erasure: Open, at: int, copies: tuple[Copy, ...]) -> 
     tables.run("DELETE FROM erasing_content WHERE erasure = ?", (erasure.no,))
 
 
+@collector_paused()
 def seal(tables: Tables, erasure: Open) -> None:
     """Mark the erasure complete, once the write-ahead log no longer contains erased data."""
     if erasure.is_removal:
@@ -175,6 +178,7 @@ def seal(tables: Tables, erasure: Open) -> None:
         tables.run("UPDATE erasure SET is_done = 1 WHERE no = ?", (erasure.no,))
 
 
+@collector_paused()
 def leave(tables: Tables, erasure: Open) -> None:
     """Record that a reader of an older snapshot prevents emptying the log."""
     certificate = certificate_of(tables, erasure)
