@@ -6,7 +6,7 @@ open entries of a namespace therefore depends only on their number.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from perdure.session.entries import Entry
 from perdure.session.flows.kinds import FlowRequestClosed, FlowRequested
@@ -30,6 +30,19 @@ CLOSING = (
 
 OPEN_KINDS = (*OPENING, *CLOSING)
 """Kinds of the entries that `unclosed` must receive."""
+
+
+def opened_and_closed(entries: Iterable[Entry], stream: str) -> Iterator[tuple[bool, int]]:
+    """Yield the seq of each entry of `stream` that `entries` open or close, and whether it is open.
+
+    `entries` are appended to `stream`, in this order.
+    """
+    own = f"{stream}/"
+    for entry in entries:
+        if entry.kind in OPENING and entry.lane == "side" and not entry.is_erased:
+            yield True, entry.seq
+        elif entry.kind in CLOSING and entry.about is not None and entry.about.startswith(own):
+            yield False, int(entry.about[len(own) :])
 
 
 def unclosed(notes: Iterable[Entry], kind: str) -> list[Entry]:

@@ -9,7 +9,7 @@ from typing import LiteralString
 from perdure.errors import CorruptLog
 from perdure.session.ids import StreamId
 from perdure.session.info import IDLE_ORIGINS, SessionInfo
-from perdure.session.memory.open_entries import CLOSING, OPEN_KINDS, OPENING
+from perdure.session.memory.open_entries import OPEN_KINDS, opened_and_closed
 from perdure.stores.name_parts import LONG_NAME, end_of, is_renamed, parts_of
 from perdure.stores.postgres.database import Database, Statement
 from perdure.stores.postgres.row_builder import Share
@@ -113,7 +113,8 @@ def listing(namespace: str, stream: Stream) -> Statement:
 
 def first_listing(namespace: str, stream: Stream) -> list[Statement]:
     """Return the statements that add a new stream and its name parts to the lists."""
-    return [listing(namespace, stream), *listed_new(namespace, stream.state.info)]
+    info = stream.state.info
+    return [listing(namespace, stream), *_changed(namespace, info.id, frozenset(), parts_of(info))]
 
 
 def kept_beside(namespace: str, share: Share) -> list[Statement]:
@@ -125,12 +126,8 @@ def kept_beside(namespace: str, share: Share) -> list[Statement]:
     if _OPEN_KINDS.isdisjoint(share.columns.kinds):
         return found
     stream = after.state.header.id
-    for entry in share.entries:
-        if entry.kind in OPENING and entry.lane == "side" and not entry.is_erased:
-            found.append(Statement(_ASK, (namespace, stream, entry.seq)))
-        elif entry.kind in CLOSING and (entry.about or "").startswith(f"{stream}/"):
-            seq = int((entry.about or "").rpartition("/")[2])
-            found.append(Statement(_CLOSE, (namespace, stream, seq)))
+    for is_open, seq in opened_and_closed(share.entries, stream):
+        found.append(Statement(_ASK if is_open else _CLOSE, (namespace, stream, seq)))
     return found
 
 
@@ -144,11 +141,6 @@ def _place(info: SessionInfo) -> tuple[bytes | None, bool]:
 
 
 # ---------------------------------------------------------------- parts of names
-
-
-def listed_new(namespace: str, info: SessionInfo) -> list[Statement]:
-    """Return the statements that add a new stream to the index of lists."""
-    return _changed(namespace, info.id, frozenset(), parts_of(info))
 
 
 def listed_changed(namespace: str, before: SessionInfo, after: SessionInfo) -> list[Statement]:

@@ -21,7 +21,7 @@ from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import ForkPoint, SessionInfo, StreamHeader
 from perdure.session.kinds import Compaction, ModelChange, ThinkingChange
 from perdure.session.ledger import TurnFinished, TurnStarted
-from perdure.session.memory.open_entries import OPEN_KINDS
+from perdure.session.memory.open_entries import OPEN_KINDS, opened_and_closed
 from perdure.session.messages import MESSAGE
 from perdure.stores.access.lease_term import is_running, lease_end
 from perdure.stores.append_rules import (
@@ -36,7 +36,6 @@ from perdure.stores.append_rules import (
 from perdure.stores.chain import body_digest, commit_hash, genesis_hash, header_line
 from perdure.stores.protocol import EMPTY, CommitResult, Lease, LeaseRequest, StreamState
 from perdure.stores.sqlite.branches import STATE, node_seen
-from perdure.stores.sqlite.log.inbox import note_open_entries
 from perdure.stores.sqlite.log.names import list_changed, list_new
 from perdure.stores.sqlite.log.spans import begin_span
 from perdure.stores.sqlite.payload.contents import PackedContent
@@ -105,6 +104,10 @@ ON CONFLICT DO NOTHING
 _INSERT_COMMIT = "INSERT INTO commits VALUES (?, ?, ?, ?, ?)"
 
 _KEEP_ALIAS = "INSERT OR REPLACE INTO alias VALUES (?, ?, ?)"
+
+_ASK = "INSERT OR IGNORE INTO open_question VALUES (?, ?, ?)"
+
+_CLOSE = "DELETE FROM open_question WHERE namespace = ? AND stream = ? AND seq = ?"
 
 _LEAD = "UPDATE stream SET epoch = ?, owner = ?, until = ? WHERE no = ?"
 
@@ -343,7 +346,8 @@ def write_admission(
     if not _TURN_ENDS.isdisjoint(kinds):
         tables.run("DELETE FROM partial WHERE stream = ?", (stream.no,))
     if not _OPEN_KINDS.isdisjoint(kinds):
-        note_open_entries(tables, stream, entries)
+        for is_open, seq in opened_and_closed(entries, stream.state.header.id):
+            tables.run(_ASK if is_open else _CLOSE, (stream.namespace, stream.no, seq))
     state = state_after(stream.state, admission, chain)
     return Stream(stream.no, stream.namespace, state, leaf, growth.tip, stream.owner, stream.until)
 
