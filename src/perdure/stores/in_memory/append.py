@@ -14,7 +14,7 @@ import msgspec
 from perdure.errors import IdempotencyMismatch, LeaseHeld, SessionExists
 from perdure.session.clock import RandomSource
 from perdure.session.entries import Entry
-from perdure.session.ids import EntryId, StreamId, blob_hash
+from perdure.session.ids import StreamId, blob_hash
 from perdure.session.info import ForkPoint, StreamHeader
 from perdure.session.kinds import Compaction, ModelChange, ThinkingChange
 from perdure.session.ledger import TurnFinished, TurnStarted
@@ -225,7 +225,8 @@ def write_admission(
 
 def _index(heap: Heap, held: HeldStream, entry: Entry) -> None:
     if entry.lane == "tree":
-        heap.nodes[entry.id] = _node_of(entry, _parent_node(heap, entry.parent_id))
+        parent = _ABOVE_ROOT if entry.parent_id is None else heap.nodes[entry.parent_id]
+        heap.nodes[entry.id] = _node_of(entry, parent)
         return
     held.notes.setdefault(entry.kind, []).append(entry)
     if entry.kind in (TurnStarted.kind, TurnFinished.kind):
@@ -237,10 +238,6 @@ def _forget(heap: Heap, held: HeldStream, entry: Entry) -> None:
         del heap.nodes[entry.id]
     else:
         held.notes[entry.kind].pop()
-
-
-def _parent_node(heap: Heap, parent: EntryId | None) -> Node:
-    return _ABOVE_ROOT if parent is None else heap.nodes[parent]
 
 
 def _node_of(entry: Entry, parent: Node) -> Node:

@@ -55,7 +55,8 @@ def erase(
         return done
     facts = [note for held in heap.streams.values() for note in _own(held, FACT_KINDS)]
     takes += fact_erasures(takes, facts)
-    outside = [copy for each in takes for copy in copies.outside(_notes(heap, each))]
+    told = (_own(heap.streams[each.stream], copies.TELLING) for each in takes)
+    outside = [copy for notes in told for copy in copies.outside(notes)]
     bodies: list[bytes] = []
     sessions, counts = _erase_streams(heap, takes, request, random, bodies)
     contents = without_contents(heap, bodies)
@@ -110,10 +111,6 @@ def _rows(held: HeldStream, taking: StreamErasure) -> Iterator[StoredEntry]:
 
 def _is_left(row: StoredEntry) -> bool:
     return row.salt is not None and row.entry.kind not in KEPT_WHEN_ERASED
-
-
-def _notes(heap: Heap, taking: StreamErasure) -> list[Entry]:
-    return _own(heap.streams[taking.stream], copies.TELLING)
 
 
 def _own(held: HeldStream, kinds: Sequence[str]) -> list[Entry]:

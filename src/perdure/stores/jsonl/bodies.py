@@ -58,7 +58,7 @@ def entry_lines(
     patch = _patch(entry, records, codec)
     kept = ours if patch is None else msgspec.structs.replace(ours, set=patch[0], drop=patch[1])
     made = _lines(entry, records, kept, parent, codec)
-    if _is_restored(made, entry.body, codec):
+    if all(made.lines) and restore_body(made.lines, made.ours, codec) == entry.body:
         return made
     return _lines(entry, records, _whole(ours, entry.body, codec), parent, codec)
 
@@ -85,10 +85,6 @@ def _line_or_empty(placed: Fields, ours: Ours, codec: Codec) -> bytes:
         return line_of(placed, ours, codec)
     except (TypeError, ValueError, RecursionError):
         return b""  # a body that cannot be written is stored whole
-
-
-def _is_restored(made: EntryLines, body: bytes, codec: Codec) -> bool:
-    return all(made.lines) and restore_body(made.lines, made.ours, codec) == body
 
 
 def _whole(ours: Ours, body: bytes, codec: Codec) -> Ours:

@@ -255,10 +255,6 @@ def ask_notes_of_all(
     return Statement(sql, (list(kinds), namespace))
 
 
-def _ask_branch(namespace: str, leaf: Node, floor: int) -> Statement:
-    return Statement(_BRANCH, (namespace, leaf.stream, leaf.seq, floor, None, None))
-
-
 def _place(reference: EntryId | None) -> tuple[str, int]:
     """Return the stream and seq of an id; for None, a place where no entry exists."""
     return (place_of(reference) if reference is not None else None) or ("", -1)
@@ -485,7 +481,8 @@ async def _window_rows(
     floor = max(size - reach, 0)
     if state.compaction is None:
         if not rows:
-            (rows,) = await db.ask(_ask_branch(db.namespace, leaf, floor))
+            values = (db.namespace, leaf.stream, leaf.seq, floor, None, None)
+            (rows,) = await db.ask(Statement(_BRANCH, values))
         return size, rows
     kept = _place(first_kept_by(state.compaction))
     ns, compaction = db.namespace, (state.compaction.stream, state.compaction.seq)

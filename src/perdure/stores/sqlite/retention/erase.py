@@ -5,8 +5,6 @@ After a kill, the next process that opens the file continues the erasure, for an
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 from perdure.session.clock import Clock
 from perdure.stores.protocol import Durability
 from perdure.stores.retention import copies
@@ -53,13 +51,7 @@ async def _finish(database: Database, erasure: Open, durability: Durability, clo
     left = (*copies.backed_up(backups), *copies.of_files("the file"))
     at = clock.now_ms()
     await database.write(lambda tables: erase_steps.finish(tables, erasure, at, left), durability)
-    _remove_leftovers(database)
+    remove_dead_copy(database.path)  # of a killed rekey: it has all data
     is_empty = erasure.is_removal or await database.truncate_log()
     last = erase_steps.seal if is_empty else erase_steps.leave
     await database.write(lambda tables: last(tables, erasure), durability)
-
-
-def _remove_leftovers(database: Database) -> None:
-    """Remove the copy of a killed rekey: the copy has all data. A running rekey locks its copy."""
-    with suppress(OSError):
-        remove_dead_copy(database.path)
