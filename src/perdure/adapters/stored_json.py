@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 import perdure
+from perdure.errors.arguments import is_utf8
 
 T = TypeVar("T")
 
@@ -64,11 +65,7 @@ def json_data(text: str, inline_bytes: int = INLINE_BYTES) -> dict[str, object]:
 def json_text(value: object) -> str:
     """Return `value` as JSON text that any log can store."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-    try:
-        text.encode()
-    except UnicodeEncodeError:  # half of a character pair
-        return json.dumps(value, separators=(",", ":"))
-    return text
+    return text if is_utf8(text) else json.dumps(value, separators=(",", ":"))
 
 
 def stored_json(value: object) -> dict[str, object]:

@@ -28,6 +28,7 @@ from perdure.client.store import Store
 from perdure.client.trust import own_marks
 from perdure.errors import ConfigError, KeyMissing, KeyWrong, PerdureError, StoreTooOld, Unsupported
 from perdure.errors.advice import install_of
+from perdure.errors.arguments import is_utf8
 from perdure.session.argument_checks import takes_declared
 from perdure.session.clock import Clock, RandomSource
 from perdure.session.notes import SessionEnded
@@ -192,11 +193,7 @@ def check_address(address: str) -> str:
 
 
 def _check_namespace(namespace: str) -> None:
-    try:
-        is_one = isinstance(namespace, str) and bool(namespace.encode())  # pyright: ignore[reportUnnecessaryIsInstance] - a mistake is told, not kept in every key
-    except UnicodeEncodeError:
-        is_one = False
-    if not is_one:
+    if not (isinstance(namespace, str) and namespace and is_utf8(namespace)):  # pyright: ignore[reportUnnecessaryIsInstance] - a mistake is told, not kept in every key
         raise ConfigError(f"{namespace!r:.60} is no namespace: give it a name")
     if namespace != namespace.strip() or not namespace.isprintable():
         raise ConfigError(

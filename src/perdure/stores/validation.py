@@ -13,6 +13,7 @@ from typing import cast
 import msgspec
 
 from perdure.errors import CorruptLog, InvalidEntry, UnsupportedVersion
+from perdure.errors.arguments import is_utf8
 from perdure.session.codec import BODIES, Body, Unknown, body_of
 from perdure.session.entries import LEAF, Entry, Lane, NewEntry
 from perdure.session.ids import StreamId, blob_hash
@@ -185,7 +186,4 @@ def _check_kind(new: NewEntry) -> None:
 
 def is_text(text: object) -> bool:
     """Return True if `text` can be a stored name: a non-empty, encodable string."""
-    try:
-        return isinstance(text, str) and bool(text.encode())
-    except UnicodeEncodeError:
-        return False
+    return isinstance(text, str) and text != "" and is_utf8(text)

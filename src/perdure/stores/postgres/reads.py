@@ -12,6 +12,7 @@ from itertools import islice
 from typing import LiteralString, Unpack
 
 from perdure.errors import ContentNotFound, CorruptLog, EntryNotFound, SessionNotFound
+from perdure.errors.arguments import is_utf8
 from perdure.session.entries import Entry, Positioned
 from perdure.session.ids import (
     MOST_SEQ,
@@ -265,13 +266,9 @@ async def _aliases_between(
     db: Database, stream: StreamId, start: str, suffix: bytes
 ) -> dict[str, EntryId]:
     """Map the foreign ids from `start` to `start` + `suffix` to entries that `stream` sees."""
-    try:
-        name = start.encode()
-    except UnicodeEncodeError:
+    if not start or not is_utf8(start):
         return {}
-    if not name:
-        return {}
-    ns = db.namespace
+    ns, name = db.namespace, start.encode()
     values = (ns, ns, name, name + suffix, ns, stream, ns)
     (rows,) = await db.ask(Statement(_ALIASES_LIKE, values))
     return {name.decode(): entry_id(of, seq) for name, of, seq in rows}
@@ -293,11 +290,9 @@ async def find(db: Database, prefix: str) -> StreamId:
 async def entries_named(db: Database, alias: str) -> list[EntryId]:
     """Return the entries of all streams with the foreign id `alias`."""
     db.check_usable()
-    try:
-        name = alias.encode()
-    except UnicodeEncodeError:
+    if not is_utf8(alias):
         return []
-    (rows,) = await db.ask(Statement(_NAMED, (db.namespace, name)))
+    (rows,) = await db.ask(Statement(_NAMED, (db.namespace, alias.encode())))
     return [entry_id(stream, seq) for stream, seq in rows]
 
 

@@ -18,6 +18,7 @@ from psycopg.types.numeric import Int8BinaryDumper
 from psycopg.types.string import StrBinaryDumper
 
 from perdure.errors import CorruptLog
+from perdure.errors.arguments import is_utf8
 from perdure.session.entries import Entry
 from perdure.session.ids import MOST_SEQ, EntryId, StreamId, entry_id, entry_place
 from perdure.session.info import SessionInfo, StreamHeader, with_description
@@ -149,11 +150,7 @@ def place_of(reference: str) -> tuple[StreamId, int] | None:
 
 def is_text(text: str) -> bool:
     """Return whether PostgreSQL can store `text`: it has no NUL and no lone surrogate."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return "\0" not in text
+    return is_utf8(text) and "\0" not in text
 
 
 def key_of(namespace: str) -> str:

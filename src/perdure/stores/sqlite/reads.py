@@ -11,6 +11,7 @@ import apsw
 import msgspec
 
 from perdure.errors import ContentNotFound, EntryNotFound, SessionNotFound
+from perdure.errors.arguments import is_utf8
 from perdure.session.entries import Entry, Positioned
 from perdure.session.fold import BranchState, ContextWindow, Placed
 from perdure.session.ids import MOST_SEQ, EntryId, StreamId, entry_id, is_number, number_of
@@ -27,7 +28,7 @@ from perdure.stores.sqlite.log.usage import namespace_totals
 from perdure.stores.sqlite.migrate import version_of
 from perdure.stores.sqlite.payload.cipher import cipher_of
 from perdure.stores.sqlite.payload.contents import PackedContent, content_in
-from perdure.stores.sqlite.rows import ENTRY_COLUMNS, Node, Row, Tables, is_text, namespace_no
+from perdure.stores.sqlite.rows import ENTRY_COLUMNS, Node, Row, Tables, namespace_no
 
 _STREAM_NUMBER = """
 SELECT no FROM stream WHERE namespace = (SELECT no FROM namespace WHERE name = ?) AND id = ?
@@ -144,7 +145,7 @@ def entries(
         return [tables.entry(stream, row) for row in tables.rows(_ENTRIES, number, after, most)]
     sql, values = _SOME_ENTRIES, [number, after, MOST_SEQ if before is None else before]
     if kind is not None:
-        of_kind = tables.kind_number(kind) if is_text(kind) else None
+        of_kind = tables.kind_number(kind) if is_utf8(kind) else None
         if of_kind is None:
             return []
         sql, values = branches.with_note_index(f"{sql} AND e.kind = ?", of_kind), [*values, of_kind]
@@ -282,7 +283,7 @@ def find_entry(tables: Tables, namespace: str, stream: StreamId, prefix: str) ->
     if exact is not None:
         return exact
     near: dict[str, EntryId] = {}
-    if prefix and is_text(prefix) and not is_number(prefix):
+    if prefix and is_utf8(prefix) and not is_number(prefix):
         near = _foreign_ids(tables, number, head, _ALIASES_LIKE, prefix, _after(prefix))
     return only_entry(prefix, near, stream)
 
@@ -295,7 +296,7 @@ def aliases(tables: Tables, namespace: str, stream: StreamId) -> dict[str, Entry
 
 
 def _number(tables: Tables, namespace: str, stream: StreamId) -> int:
-    number = tables.value(_STREAM_NUMBER, namespace, stream) if is_text(stream) else None
+    number = tables.value(_STREAM_NUMBER, namespace, stream) if is_utf8(stream) else None
     if number is None:
         raise SessionNotFound(stream)
     return int(number)
@@ -315,7 +316,7 @@ def _node(tables: Tables, stream: int, head: int, reference: EntryId) -> Node:
 
 
 def _with_alias(tables: Tables, number: int, head: int, alias: str) -> EntryId | None:
-    if not alias or not is_text(alias):
+    if not alias or not is_utf8(alias):
         return None
     return _foreign_ids(tables, number, head, _ALIAS, alias).get(alias)
 
@@ -343,14 +344,14 @@ def _after(prefix: str) -> str:
 def find(tables: Tables, namespace: str, prefix: str) -> StreamId:
     """Return the stream with id `prefix`, or the only stream whose id begins with it."""
     found: list[str] = []
-    if prefix and is_text(prefix):
+    if prefix and is_utf8(prefix):
         found = [row[0] for row in tables.rows(_STREAMS_LIKE, namespace, prefix, _after(prefix))]
     return only_session(prefix, found)
 
 
 def entries_named(tables: Tables, namespace: str, alias: str) -> list[EntryId]:
     """Return the entries of all streams with the foreign id `alias`."""
-    if not is_text(alias):
+    if not is_utf8(alias):
         return []
     return [entry_id(row[0], row[1]) for row in tables.rows(_NAMED, alias, namespace)]
 
@@ -393,7 +394,7 @@ def notes_of_all(
     sql = _NOTES_OF_FLOWS if set(kinds).issubset(FLOW_KINDS) else _NOTES_OF_ALL
     among: tuple[str, ...] = ()
     if streams is not None:
-        named = sorted({stream for stream in streams if is_text(stream)})
+        named = sorted({stream for stream in streams if is_utf8(stream)})
         sql, among = _NOTES_OF_SOME, (msgspec.json.encode(named).decode(),)
     found = [
         tables.entry(tables.stream_id(row[7]), row[:7])
@@ -426,7 +427,7 @@ def has_open_erasures(tables: Tables) -> bool:
 
 def blob(tables: Tables, namespace: str, digest: str) -> bytes:
     """Return the content with the hash `digest`."""
-    row = tables.row(_BLOB, namespace, digest) if is_text(digest) else None
+    row = tables.row(_BLOB, namespace, digest) if is_utf8(digest) else None
     if row is None:
         raise ContentNotFound(digest, namespace)
     return content_in(PackedContent(*row))

@@ -13,6 +13,7 @@ import apsw
 import msgspec
 
 from perdure.errors import SessionNotFound
+from perdure.errors.arguments import is_utf8
 from perdure.session.entries import Entry
 from perdure.session.ids import MOST_SEQ, EntryId, StreamId, entry_id, entry_place
 from perdure.session.info import SessionInfo, StreamHeader, with_description
@@ -275,7 +276,7 @@ class Tables:
 
         Raises: SessionNotFound.
         """
-        row = self.row(_STREAM, namespace, stream) if is_text(stream) else None
+        row = self.row(_STREAM, namespace, stream) if is_utf8(stream) else None
         if row is None:
             raise SessionNotFound(stream)
         return self._stream(row)
@@ -333,7 +334,7 @@ class Tables:
             named, seq = entry_place(reference)
         except ValueError:
             return None
-        if seq > MOST_SEQ or not is_text(named):
+        if seq > MOST_SEQ or not is_utf8(named):
             return None
         if named == self.stream_ids.get(stream):
             return stream, seq
@@ -421,12 +422,3 @@ def header_in(stored: bytes, stream: str) -> StreamHeader:
         return _header.decode(stored)
     except msgspec.MsgspecError as error:
         raise apsw.CorruptError(f"the header of session {stream} is damaged") from error
-
-
-def is_text(text: str) -> bool:
-    """Whether SQLite can store `text`: it has no lone surrogate."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -14,6 +14,7 @@ from heapq import merge
 from itertools import islice
 from typing import Unpack
 
+from perdure.errors.arguments import is_utf8
 from perdure.session.ids import MOST_SEQ
 from perdure.session.info import (
     LISTED_STATUSES,
@@ -34,7 +35,6 @@ from perdure.stores.sqlite.rows import (
     Tables,
     described_row,
     info_of_row,
-    is_text,
     namespace_no,
 )
 
@@ -76,7 +76,7 @@ def sessions(
 ) -> list[SessionInfo]:
     """Return sessions, newest activity first."""
     prefix = sought.get("id_prefix") or ""
-    if not (is_text(cwd or "") and is_text(prefix)):
+    if not (is_utf8(cwd or "") and is_utf8(prefix)):
         return []
 
     def fitting(rows: Iterator[Row]) -> Iterator[SessionInfo]:
