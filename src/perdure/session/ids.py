@@ -91,6 +91,14 @@ def entry_place(entry: str) -> tuple[StreamId, int]:
     return StreamId(stream), int(seq)
 
 
+def place_of(text: str) -> tuple[StreamId, int] | None:
+    """Return the stream and the seq of an entry id; None if `text` is not ``<stream>/<seq>``."""
+    try:
+        return entry_place(text)
+    except ValueError:
+        return None
+
+
 def is_number(reference: str) -> bool:
     """Return True if `reference` has only digits; a number is a seq, never a prefix of an id."""
     return reference.isascii() and reference.isdigit()

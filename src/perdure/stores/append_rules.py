@@ -23,7 +23,7 @@ from perdure.errors import (
 )
 from perdure.session.codec import Body, encode
 from perdure.session.entries import LEAF, Entry, NewEntry, Ref, Sibling
-from perdure.session.ids import EntryId, StreamId, entry_id, entry_place, stream_id
+from perdure.session.ids import EntryId, place_of, stream_id
 from perdure.session.info import ForkPoint, SessionInfo, StreamHeader, info_after, info_of
 from perdure.session.kinds import OPAQUE
 from perdure.session.ledger import TurnFinished, TurnStarted
@@ -153,7 +153,7 @@ def _check_fork(fork: ForkPoint, head: int, sees: Sees) -> None:
         raise InvalidEntry(f"session {fork.stream!r} ends at {head}, it has no fork at {fork.head}")
     if fork.leaf is None:
         return
-    place = _place_of(fork.leaf)
+    place = place_of(fork.leaf)
     if place is None or not sees(fork.leaf) or (place[0] == fork.stream and place[1] > fork.head):
         raise InvalidParent(fork.leaf, fork.stream, "no tree entry it sees where it is forked")
 
@@ -335,7 +335,7 @@ class _PlannedEntry:
         return self.entries[reference.index]
 
     def _is_tree_entry(self, reference: EntryId) -> bool:
-        place = _place_of(reference)
+        place = place_of(reference)
         if place is None:
             return False
         if place[0] == self._stream and place[1] >= self._first:
@@ -348,7 +348,7 @@ class _PlannedEntry:
             return None
         if isinstance(about, Sibling):
             return self._sibling(about).id
-        place = _place_of(about)
+        place = place_of(about)
         if place is None or (place[0] == self._stream and place[1] >= seq):
             raise InvalidEntry(f"it is about {about!r}, which is no entry before it")
         return about
@@ -408,13 +408,3 @@ def _as_queued(entry: Entry) -> Entry:
         v=Queued.version,
         body=encode(queued),
     )
-
-
-def _place_of(reference: str) -> tuple[StreamId, int] | None:
-    """Return stream and sequence number of an entry id. Return None if the id is invalid."""
-    try:
-        stream, seq = entry_place(reference)
-        stream_id(stream)
-    except ValueError:
-        return None
-    return (stream, seq) if entry_id(stream, seq) == reference else None

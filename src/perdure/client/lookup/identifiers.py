@@ -14,7 +14,7 @@ from perdure.errors import (
 )
 from perdure.session.entries import Entry
 from perdure.session.flows.kinds import FlowImported, FlowStarted
-from perdure.session.ids import EntryId, StreamId, entry_place
+from perdure.session.ids import EntryId, StreamId, entry_place, place_of
 from perdure.stores.protocol import StreamState
 from perdure.stores.session_store import SessionStore, is_erased
 
@@ -106,10 +106,8 @@ def find_question(prefix: str, questions: Sequence[OpenQuestion]) -> EntryId:
 def stream_asking(question: str) -> StreamId | None:
     """Return the stream in the entry id `question`; None if `question` is not a complete id."""
     head, _, rest = question.rpartition("/")
-    try:
-        return entry_place(f"{head}/{rest.partition(':')[0]}")[0]
-    except ValueError:
-        return None
+    place = place_of(f"{head}/{rest.partition(':')[0]}")
+    return None if place is None else place[0]
 
 
 def find_id(prefix: str, ids: Iterable[str]) -> str | None:

@@ -18,7 +18,7 @@ from perdure.interop.formats.native import Kept, Named
 from perdure.interop.formats.sources.content import Content
 from perdure.session.codec import entry_of_line
 from perdure.session.entries import Entry, NewEntry, Ref, Sibling
-from perdure.session.ids import EntryId, StreamId, blob_hash, entry_id, entry_place
+from perdure.session.ids import EntryId, StreamId, blob_hash, entry_id, place_of
 from perdure.session.info import StreamHeader
 from perdure.session.ledger import TurnFinished, TurnStarted
 from perdure.session.notes import Note
@@ -203,10 +203,7 @@ def _ref(target: EntryId | None, entry: Entry, first: int) -> Ref | None:
 
 def _place_in(stream: StreamId, entry: str) -> int | None:
     """Return the seq of `entry`; None if it does not belong to `stream`."""
-    try:
-        of, seq = entry_place(entry)
-    except ValueError:
-        return None
+    of, seq = place_of(entry) or (None, 0)
     return seq if of == stream else None
 
 

@@ -23,7 +23,7 @@ from perdure.session.fold import (
     undone_among,
     undone_of,
 )
-from perdure.session.ids import EntryId, StreamId, entry_place
+from perdure.session.ids import EntryId, StreamId, entry_place, place_of
 from perdure.session.info import can_end_as_idle
 from perdure.session.memory.open_entries import OPEN_KINDS, unclosed
 from perdure.session.notes import CompactionUndone
@@ -161,10 +161,7 @@ def is_tree_entry(heap: Heap, held: HeldStream, reference: str) -> bool:
 
 
 def _anywhere(heap: Heap, reference: str) -> Entry | None:
-    try:
-        stream, seq = entry_place(reference)
-    except ValueError:
-        return None
+    stream, seq = place_of(reference) or (StreamId(""), 0)
     held = heap.streams.get(stream)
     if held is None or seq > held.state.head:
         return None

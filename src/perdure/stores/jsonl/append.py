@@ -32,7 +32,7 @@ from perdure.errors import (
 from perdure.session.clock import RandomSource
 from perdure.session.codec import body_of, readable
 from perdure.session.entries import Entry
-from perdure.session.ids import EntryId, StreamId, entry_place
+from perdure.session.ids import EntryId, StreamId, entry_place, place_of
 from perdure.session.info import StreamHeader
 from perdure.session.kinds import ModelChange
 from perdure.session.media.inline import SCHEME
@@ -376,10 +376,7 @@ class CommitLines:
         return None if self.log is None else self.log.rows[seq].record
 
     def _record_named(self, id_: EntryId) -> str | None:
-        try:
-            stream, seq = entry_place(id_)
-        except ValueError:
-            return None
+        stream, seq = place_of(id_) or (None, 0)
         is_here = stream == self.header.id and seq <= self._state.head + len(self._records)
         return self._record_of(seq) if is_here else None
 

@@ -12,7 +12,7 @@ from itertools import islice
 from perdure.errors import EntryNotFound, SessionNotFound
 from perdure.session.entries import Entry
 from perdure.session.fold import BranchState, ContextWindow, Placed, first_kept_by, undone_among
-from perdure.session.ids import EntryId, entry_id, entry_place, seqs_between
+from perdure.session.ids import EntryId, entry_id, place_of, seqs_between
 from perdure.session.notes import CompactionUndone
 from perdure.stores.jsonl.contents import entries_of
 from perdure.stores.jsonl.index import Log, Tail
@@ -30,12 +30,8 @@ def entries(
 
 def seq_of(log: Log, reference: str) -> int | None:
     """Return the seq of the entry with the id `reference`; None if the session lacks it."""
-    try:
-        stream, seq = entry_place(reference)
-    except ValueError:
-        return None
-    is_here = stream == log.header.id and seq <= log.head and entry_id(stream, seq) == reference
-    return seq if is_here else None
+    stream, seq = place_of(reference) or (None, 0)
+    return seq if stream == log.header.id and seq <= log.head else None
 
 
 def tree_seq(log: Log, reference: str) -> int | None:

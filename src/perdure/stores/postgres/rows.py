@@ -19,8 +19,9 @@ from psycopg.types.string import StrBinaryDumper
 
 from perdure.errors import CorruptLog
 from perdure.errors.arguments import is_utf8
+from perdure.session import ids
 from perdure.session.entries import Entry
-from perdure.session.ids import MOST_SEQ, EntryId, StreamId, entry_id, entry_place
+from perdure.session.ids import MOST_SEQ, EntryId, StreamId, entry_id
 from perdure.session.info import SessionInfo, StreamHeader, with_description
 from perdure.stores.protocol import EMPTY, StreamState
 
@@ -141,11 +142,8 @@ def stream_of(row: Row) -> Stream:
 
 def place_of(reference: str) -> tuple[StreamId, int] | None:
     """Return the stream and seq of an entry id; None if the database cannot contain this id."""
-    try:
-        stream, seq = entry_place(reference)
-    except ValueError:
-        return None
-    return (stream, seq) if seq <= MOST_SEQ else None
+    place = ids.place_of(reference)
+    return None if place is None or place[1] > MOST_SEQ else place
 
 
 def is_text(text: str) -> bool:

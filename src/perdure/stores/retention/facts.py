@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from perdure.session.codec import new_side, readable
 from perdure.session.entries import Entry, NewEntry
-from perdure.session.ids import EntryId, StreamId, entry_place
+from perdure.session.ids import EntryId, StreamId, place_of
 from perdure.session.memory.facts import StoredFact, stored_facts
 from perdure.session.memory.kinds import FactSourcesErased
 from perdure.stores.retention.cascade import StreamErasure
@@ -55,10 +55,8 @@ def _erasure(
 def _lost(fact: StoredFact, erased: dict[StreamId, tuple[Range, ...]]) -> set[EntryId]:
     found: set[EntryId] = set()
     for source in {source for version in fact.versions for source in version.sources}:
-        try:
-            stream, seq = entry_place(source)
-        except ValueError:  # only a damaged or forged entry names something else
-            continue
+        # Only a damaged or forged entry names something else than an entry.
+        stream, seq = place_of(source) or (StreamId(""), -1)
         if any(first <= seq <= last for first, last in erased.get(stream, ())):
             found.add(source)
     return found

@@ -15,7 +15,7 @@ import msgspec
 from perdure.errors import SessionNotFound
 from perdure.errors.arguments import is_utf8
 from perdure.session.entries import Entry
-from perdure.session.ids import MOST_SEQ, EntryId, StreamId, entry_id, entry_place
+from perdure.session.ids import MOST_SEQ, EntryId, StreamId, entry_id, place_of
 from perdure.session.info import SessionInfo, StreamHeader, with_description
 from perdure.stores.protocol import StreamState
 
@@ -330,11 +330,8 @@ class Tables:
 
         Returns None if the id is invalid, or the namespace has no such stream.
         """
-        try:
-            named, seq = entry_place(reference)
-        except ValueError:
-            return None
-        if seq > MOST_SEQ or not is_utf8(named):
+        named, seq = place_of(reference) or (None, 0)
+        if named is None or seq > MOST_SEQ:
             return None
         if named == self.stream_ids.get(stream):
             return stream, seq

@@ -14,7 +14,7 @@ from pathlib import Path
 import apsw
 
 from perdure.errors import EntryNotFound, StoreCorrupt, StoreUnavailable
-from perdure.session.ids import entry_place
+from perdure.session.ids import place_of
 from perdure.stores.fsync import sync_file
 from perdure.stores.key import StoreKey
 from perdure.stores.maintenance.segments import SegmentState
@@ -91,11 +91,10 @@ class Content:
 
     def moment_of(self, namespace: str, entry: str) -> Moment:
         """Return the end of the commit that contains `entry`. Raises: EntryNotFound."""
-        try:
-            stream, seq = entry_place(entry)
-        except ValueError as error:
-            raise EntryNotFound(entry, "the backup") from error
-        return segments.moment_of(self._tables, namespace, stream, seq)
+        place = place_of(entry)
+        if place is None:
+            raise EntryNotFound(entry, "the backup")
+        return segments.moment_of(self._tables, namespace, *place)
 
     def standings_at(self, namespace: str, moment: Moment) -> list[SegmentState]:
         """Return the states of all streams of a namespace at the given `moment`."""
