@@ -45,7 +45,8 @@ _FAILURES = (
 
 
 async def _exchanged(client: httpx2.AsyncClient, asked: HttpRequest) -> HttpResponse:
-    headers = {"accept": "*/*", "user-agent": "perdure", **_lowered(asked)}
+    given = {name.lower(): value for name, value in asked.headers.items()}
+    headers = {"accept": "*/*", "user-agent": "perdure", **given}
     request = client.build_request(
         asked.method,
         asked.destination.url,
@@ -64,10 +65,6 @@ async def _exchanged(client: httpx2.AsyncClient, asked: HttpRequest) -> HttpResp
     kept = bytes(body[: asked.max_answer_bytes])
     found = {name.lower(): value for name, value in answer.headers.items()}
     return HttpResponse(answer.status_code, found, kept, is_cut=len(body) > len(kept))
-
-
-def _lowered(asked: HttpRequest) -> dict[str, str]:
-    return {name.lower(): value for name, value in asked.headers.items()}
 
 
 def _failure_reason(error: Exception) -> str:

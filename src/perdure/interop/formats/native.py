@@ -53,8 +53,10 @@ class _Header(msgspec.Struct):
     stream: StreamHeader
 
 
-class _Aliases(msgspec.Struct, tag="aliases"):
-    aliases: dict[str, EntryId]
+class Named(msgspec.Struct, frozen=True, tag="aliases"):
+    """The content of a line that maps foreign ids to entries."""
+
+    aliases: Mapping[str, EntryId]
 
 
 class _Blob(msgspec.Struct, tag="blob"):
@@ -68,7 +70,7 @@ class _End(msgspec.Struct, tag="end"):
 
 
 _header = msgspec.json.Decoder(_Header)
-_closing = msgspec.json.Decoder(_Aliases | _Blob | _End)
+_closing = msgspec.json.Decoder(Named | _Blob | _End)
 
 
 def write_bundle(bundle: Bundle) -> bytes:
@@ -81,17 +83,11 @@ def _lines(bundle: Bundle) -> Iterator[bytes]:
     for entry in bundle.entries:
         yield line_of(entry)
     if bundle.aliases:
-        yield encode(_Aliases(dict(sorted(bundle.aliases.items()))))
+        yield encode(Named(dict(sorted(bundle.aliases.items()))))
     named = sorted((blob_hash(content), content) for content in bundle.blobs)
     for digest, content in named:
         yield encode(_Blob(digest, b64encode(content).decode()))
     yield encode(_End(len(bundle.entries), len(named)))
-
-
-class Named(msgspec.Struct, frozen=True):
-    """The content of a line that maps foreign ids to entries."""
-
-    aliases: Mapping[str, EntryId]
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -182,8 +178,8 @@ class _Reader:
         if not line.startswith(b'{"type":'):
             return self._entry(entry_of_line(line))
         closing = _closing.decode(line)
-        if isinstance(closing, _Aliases):
-            return Named(closing.aliases)
+        if isinstance(closing, Named):
+            return closing
         if isinstance(closing, _Blob):
             return self._blob(closing.hash, b64decode(closing.base64, validate=True))
         if (closing.entries, closing.blobs) != (self._entries, self._blobs):
