@@ -48,11 +48,6 @@ _NO_PROCESS = (
 )
 
 
-@schedule.callback()
-def group() -> None:
-    """Schedule messages that are sent later; list and cancel them."""
-
-
 @schedule.command("add")
 async def add(
     session: SessionArgument,

@@ -27,11 +27,6 @@ Examples:
 )
 
 
-@cluster.callback()
-def group() -> None:
-    """Show the workers of a store on PostgreSQL and their queues, and limit their work."""
-
-
 @cluster.command("status")
 async def status(*, common: CommonOptions) -> None:
     """Show the workers and limits of the database and the queues of the namespace.
