@@ -84,16 +84,15 @@ class Chats:
 
         Logs a warning if the budget cannot be enforced.
         """
-        own = budget
 
         def staged(place: Workspace, prompt: str | None) -> SessionTurns:
             id = StreamId(session.id)
-            return self._host.running(id, agent, place, prompt=prompt, caps=caps, budget=own)
+            return self._host.running(id, agent, place, prompt=prompt, caps=caps, budget=budget)
 
         own_place = msgspec.structs.replace(workspace, scope=agent.permissions.scope)
         running = staged(own_place, prompt)
-        budget = own or self._host.budget_of(caps or agent)
-        warning = await self._host.unpriced_warning(agent, budget)
+        limits = budget or self._host.budget_of(caps or agent)
+        warning = await self._host.unpriced_warning(agent, limits)
         if warning is not None:
             _log.warning("session %s: %s; give Runtime(prices=...) one", session.id, warning)
         handle = session if agent.hooks is None else session.asking(agent.hooks)
