@@ -22,8 +22,8 @@ LOCK := --universal --python-version 3.11 --generate-hashes --no-emit-index-url 
 # Three tiers: each runs the tests of those before it. A test that takes long is marked for a later
 # one: `full_only` leaves it out of `make check`, `all_only` out of `make test` too (pyproject.toml).
 # What `make check` runs has the marker `checked`: with -m "not all_only and not checked" it is left out.
-# Each tier looks at more examples of a property (tests/conftest.py).
-QUICK := HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -q -m checked -p no:cacheprovider
+# `make test-all` also looks at more examples of each property (tests/conftest.py).
+QUICK := $(BIN)/python -m pytest -q -m checked -p no:cacheprovider
 
 # With room for what is soon garbage, node looks for it less often: an eighth of the time.
 TYPES := NODE_OPTIONS="--max-semi-space-size=64 $$NODE_OPTIONS" $(BIN)/basedpyright

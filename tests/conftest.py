@@ -59,7 +59,7 @@ hypothesis.settings.register_profile(
     print_blob=True,
     deadline=None,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
-    max_examples=20,
+    max_examples=12,
 )
 # `make test-all` looks at more examples of each property than `make test`.
 hypothesis.settings.register_profile(
@@ -67,10 +67,6 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.register_profile(
     "thorough", hypothesis.settings.get_profile("default"), max_examples=2_000
-)
-# `make check` looks at fewer examples of each property than `make test`, every time at others.
-hypothesis.settings.register_profile(
-    "quick", hypothesis.settings.get_profile("default"), max_examples=12
 )
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 

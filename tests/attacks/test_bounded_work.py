@@ -43,9 +43,9 @@ from perdure.tools.spec import ToolCall
 from perdure.workflow.expressions import template_of
 from perdure.workflow.substitution import Fillings, fill_template
 from tests.fakes.a_society import RUN, SESSION
+from tests.fakes.mcp_servers import HOSTILE
 from tests.fakes.web_server import Request, Response, WebServer
 
-SERVER = str(Path(__file__).resolve().parents[1] / "fakes" / "hostile_mcp_server.py")
 GIGABYTE = 1 << 30
 QUICK_S = 5.0
 """Processor time: independent of other processes."""
@@ -237,7 +237,7 @@ def test_glob_within_the_length_limit_is_matched_quickly(unit: str) -> None:
 
 
 def hostile(kind: str, **settings: Any) -> McpServer:
-    return McpServer(name="far", command=sys.executable, args=(SERVER, kind), **settings)
+    return McpServer(name="far", command=sys.executable, args=(HOSTILE, kind), **settings)
 
 
 async def offer_of(kind: str, folder: Path, **settings: Any) -> Offer:

@@ -139,7 +139,7 @@ NAMES_OF_FILTERS = {
 }
 
 
-@sampled("case", list(KEYS), kind=type, each=13)
+@sampled("case", list(KEYS), kind=type, each=8)
 async def test_git_key_that_names_a_program_runs_nothing(scene: Scene, case: str) -> None:
     name = NAMES_OF_FILTERS.get(case, EVIL)
     scene.write(".gitattributes", ATTRIBUTES.replace("filter=evil", f"filter={name}"))
@@ -280,7 +280,7 @@ SOURCES: dict[str, Callable[[Scene], None]] = {
 }
 
 
-@sampled("case", list(SOURCES), kind=type, each=8)
+@sampled("case", list(SOURCES), kind=type, each=5)
 async def test_git_key_set_through_another_file_runs_nothing(scene: Scene, case: str) -> None:
     scene.write(".gitattributes", ATTRIBUTES)
     SOURCES[case](scene)
@@ -378,7 +378,7 @@ PROMISORS = {
 }
 
 
-@pytest.mark.parametrize("case", PROMISORS)
+@sampled("case", list(PROMISORS), kind=type, each=3)
 async def test_git_with_a_promisor_remote_fetches_nothing(scene: Scene, case: str) -> None:
     PROMISORS[case](scene)
     require_harmless(scene, await all_runs(scene))

@@ -1,13 +1,16 @@
 """An MCP server, written by hand, over standard input and output: its answers do harm.
 
-``python hostile_mcp_server.py KIND``; KIND is a name in `LISTINGS` or a kind of misbehaviour.
+``python hostile_mcp_server.py KIND``; KIND is a name in `LISTINGS`, a kind of misbehaviour, or
+``honest``. The file ``$MCP_DEEDS``, if named, is created at the start.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 
@@ -72,6 +75,8 @@ LISTINGS: dict[str, Any] = {
 def main() -> None:
     """Answer requests until the end of the input."""
     kind = sys.argv[1]
+    if "MCP_DEEDS" in os.environ:
+        Path(os.environ["MCP_DEEDS"]).write_text(f"pid {os.getpid()}\n")
     for line in sys.stdin:
         asked = json.loads(line)
         if "id" not in asked:

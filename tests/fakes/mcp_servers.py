@@ -16,6 +16,7 @@ from typing import Any
 from perdure.tools.mcp.servers import McpServer
 
 PROGRAM = str(Path(__file__).parent / "mcp_server.py")
+HOSTILE = str(Path(__file__).parent / "hostile_mcp_server.py")
 DEADLINE_S = 60.0
 
 Listening = tuple[str, subprocess.Popen[bytes]]
@@ -26,6 +27,15 @@ def local(deeds: Path, name: str = "fake", **settings: Any) -> McpServer:
     """Return the server as a program that writes its effects to `deeds`."""
     env = {"MCP_DEEDS": str(deeds), **settings.pop("env", {})}
     return McpServer(name=name, command=sys.executable, args=(PROGRAM,), env=env, **settings)
+
+
+def light(deeds: Path, name: str) -> McpServer:
+    """Return a server with one tool, for tests of something else than MCP.
+
+    It starts in 0.03 CPU-seconds, and the real one in 0.9, because it loads no library.
+    """
+    env = {"MCP_DEEDS": str(deeds)}
+    return McpServer(name=name, command=sys.executable, args=(HOSTILE, "honest"), env=env)
 
 
 @contextmanager

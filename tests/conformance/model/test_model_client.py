@@ -249,6 +249,7 @@ async def test_client_works_after_failures_and_cancelled_calls(backend: Backend)
     assert (await answer(backend, Plan(text="still here"))).text == "still here"
 
 
+@pytest.mark.all_only
 async def test_one_client_serves_concurrent_calls(backend: Backend) -> None:
     plan = Plan(text="the same answer for everybody " * 5)
     answers = await asyncio.gather(*(answer(backend, plan) for _ in range(10)))
@@ -257,6 +258,7 @@ async def test_one_client_serves_concurrent_calls(backend: Backend) -> None:
 
 @pytest.mark.full_only
 @pytest.mark.parametrize("size", [1_000_000, pytest.param(5_000_000, marks=ALL_ONLY)])
+@pytest.mark.all_only
 async def test_answer_of_several_megabytes_arrives_whole(backend: Backend, size: int) -> None:
     text = "0123456789abcde\n" * (size // 16)
     message = await answer(backend, Plan(text=text, chunk_chars=20_000))

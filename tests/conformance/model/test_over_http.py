@@ -231,6 +231,7 @@ async def test_call_cancelled_before_answer_ends_immediately(backend: HttpBacken
 # Size --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.all_only
 async def test_huge_thought_and_huge_arguments_arrive(backend: HttpBackend) -> None:
     args = {"text": "0123456789abcdef" * 60_000}
     plan = Plan(
@@ -244,6 +245,7 @@ async def test_huge_thought_and_huge_arguments_arrive(backend: HttpBackend) -> N
 
 
 @pytest.mark.parametrize("pieces", [500, pytest.param(2_000, marks=ALL_ONLY)])
+@pytest.mark.all_only
 async def test_answer_in_thousands_of_pieces_arrives(backend: HttpBackend, pieces: int) -> None:
     text = "0123456789" * (pieces // 10)
     assert (await answer(backend, Plan(text=text, chunk_chars=1))).text == text

@@ -387,6 +387,7 @@ async def test_hits_are_sorted_by_score_then_newest(store: SessionStore) -> None
     assert [hit.entry for hit in await search(store, "tide", limit=1)] == ["s/1"]
 
 
+@pytest.mark.all_only
 async def test_many_hits_are_limited_to_newest_before_ranking(store: SessionStore) -> None:
     entries = [said("word word") for _ in range(10)] + [said("word") for _ in range(MOST_RANKED)]
     await create(store, header("s", title="word"), *entries)

@@ -132,6 +132,7 @@ async def test_content_referenced_again_during_vacuum_stays(
     assert (await store.maintenance.verify()).problems == ()
 
 
+@pytest.mark.all_only
 async def test_other_writers_can_commit_during_vacuum(
     data: Data, store: SessionStore, vacuuming: SessionStore
 ) -> None:

@@ -72,6 +72,7 @@ async def test_verify_reports_progress_to_the_end(store: SessionStore) -> None:
     assert {steps for _, steps in told} == {told[-1][0]}
 
 
+@pytest.mark.all_only
 async def test_verify_reports_several_progress_steps_for_large_content(
     store: SessionStore,
 ) -> None:

@@ -141,6 +141,7 @@ def framework(request: pytest.FixtureRequest) -> Framework:
     return FRAMEWORKS[request.param]
 
 
+@pytest.mark.all_only
 async def test_session_of_a_framework_is_listed_searched_read_and_forked(
     store_address: str, framework: Framework
 ) -> None:

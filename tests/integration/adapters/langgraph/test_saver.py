@@ -149,6 +149,7 @@ def test_deleted_run_leaves_other_runs_readable(store_address: str) -> None:
         assert texts(graph.get_state(config())) == whole
 
 
+@pytest.mark.all_only
 def test_copy_is_complete_after_its_origin_is_deleted(store_address: str) -> None:
     with perdure.blocking.open(store_address) as store:
         saver = PerdureSaver(store)

@@ -26,7 +26,7 @@ from perdure.errors import (
 )
 from perdure.session.ids import StreamId
 from tests.fakes.clock import START_MS
-from tests.fakes.mcp_servers import local
+from tests.fakes.mcp_servers import light, local
 from tests.fakes.samples import ALL_ONLY
 from tests.fakes.workers import until
 
@@ -401,7 +401,7 @@ async def test_planned_session_is_connected_with_the_parameters_and_servers_of_i
     store: Store, tmp_path: Path
 ) -> None:
     def agent(*tools: Callable[..., str], servers: list[str]) -> Agent:
-        mcp = [local(tmp_path / name, name) for name in servers]
+        mcp = [light(tmp_path / name, name) for name in servers]
         return Agent(
             "served", model="scripted:echo", recurring=[GREEN], tools=tools, mcp_servers=mcp
         )
@@ -431,7 +431,7 @@ async def test_planned_session_that_was_granted_other_tools_keeps_its_mcp_server
     store: Store, tmp_path: Path, granted: list[str]
 ) -> None:
     def agent(id: str, *servers: str, **more: Any) -> Agent:
-        mcp = [local(tmp_path / name, name) for name in servers]
+        mcp = [light(tmp_path / name, name) for name in servers]
         return Agent(id, model="scripted:echo", mcp_servers=mcp, **more)
 
     served = agent("served", "first", recurring=[GREEN])
