@@ -575,6 +575,28 @@ def test_flow_ends_after_edit_removed_awaited_node() -> None:
     assert world.oracle.is_completed
 
 
+def test_flow_ends_after_edit_removed_owed_handoff() -> None:
+    def answer(desk: Desk) -> str:
+        if desk.node == "a":
+            return desk.hands("end")
+        is_new = "owner-intake=>a" not in desk.state.run.completed_handoffs
+        return desk.hands("a") if is_new else signal("prompt-human")
+
+    world = FlowWorld()
+    edges = ("owner-intake>a", "owner-intake>b", "a>end", "b>end")
+    owners = dict.fromkeys(("owner-intake", "end"), "owner")
+    world.begin(drawn=graph(*edges, **owners, a="developer", b="reviewer"))
+    world.done(world.all_work(random.Random(0), answer))
+    assert world.done(world.follow()).owing_ids == {"owner-intake"}
+    world.edit("shrunk", place=2)
+    world.done(world.all_work(random.Random(0), answer))
+    state = world.done(world.follow())
+    assert [node.id for node in state.graph.nodes] == ["owner-intake", "a", "end"]
+    assert not state.owing_ids
+    world.teardown()
+    assert world.oracle.is_completed
+
+
 def test_flow_of_two_last_nodes_ends() -> None:
     world = FlowWorld()
     owners = dict.fromkeys(("owner-intake", "n0", "end"), "owner")

@@ -23,9 +23,10 @@ def with_debts_of(state: FlowState, nodes: Iterable[str]) -> FlowState:
 
 
 def _with_debts(state: FlowState, known: frozenset[str], nodes: Iterable[str]) -> FlowState:
+    """Return `state` with the owing nodes `known`, of which `nodes` are recomputed."""
     looked_at = frozenset(nodes)
     owing = known - looked_at | {node for node in looked_at if _is_owing(state, node)}
-    return state if owing == known else msgspec.structs.replace(state, owing_ids=owing)
+    return state if owing == state.owing_ids else msgspec.structs.replace(state, owing_ids=owing)
 
 
 def _is_owing(state: FlowState, node: str) -> bool:

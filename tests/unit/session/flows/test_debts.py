@@ -6,6 +6,8 @@ from itertools import pairwise
 
 import msgspec
 
+from perdure.engine.flows.rules.ready_nodes import runnable
+from perdure.engine.flows.rules.structure import faults_of_edit
 from perdure.session.flows.graph import FlowEdge, FlowNode, Graph
 from perdure.session.flows.kinds import FlowStarted, HandoffMade, HandoffTarget, WorkflowChanged
 from tests.fakes.flow_log import FlowLog, graph
@@ -53,6 +55,18 @@ def test_handoff_along_an_edge_added_later_must_still_be_made() -> None:
     assert not log.state.owing_ids
     log.add(WorkflowChanged(graph("o>a", "o>b")))
     assert log.state.owing_ids == {"o"}
+
+
+def test_handoff_along_an_edge_removed_later_is_no_longer_owed() -> None:
+    roles = {"owner-intake": "owner", "end": "owner"}
+    before = graph("owner-intake>a", "owner-intake>b", "a>end", "b>end", **roles)
+    after = graph("owner-intake>a", "a>end", **roles)
+    log = FlowLog(before).claim("owner-intake").hand("owner-intake", "a")
+    assert log.state.owing_ids == {"owner-intake"}
+    assert not faults_of_edit(log.run, before, after)
+    log.add(WorkflowChanged(after))
+    assert not log.state.owing_ids
+    assert [(work.node.id, work.cause) for work in runnable(log.state)] == [("a", "handoff")]
 
 
 def test_flow_that_just_started_owes_no_handoff_yet() -> None:
