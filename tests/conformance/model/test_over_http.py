@@ -11,6 +11,7 @@ from typing import get_args
 
 import pytest
 
+from perdure.bounds.limits import InputLimits
 from perdure.errors import (
     ContextOverflow,
     CredentialsRefused,
@@ -249,6 +250,24 @@ async def test_huge_thought_and_huge_arguments_arrive(backend: HttpBackend) -> N
 async def test_answer_in_thousands_of_pieces_arrives(backend: HttpBackend, pieces: int) -> None:
     text = "0123456789" * (pieces // 10)
     assert (await answer(backend, Plan(text=text, chunk_chars=1))).text == text
+
+
+async def test_answer_over_the_size_limit_is_malformed(
+    backend: HttpBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = [InputLimits(model_answer_bytes=3_000)]
+    monkeypatch.setattr("perdure.bounds.limits._in_force", few)
+    long_answer = backend.handler(Plan(text="word " * 2_000))
+    for handler in (long_answer, failing(500, body=b"x" * 9_000)):
+        error = await failure(backend, handler)
+        assert isinstance(error, MalformedResponse)
+        assert error.reason.startswith("the answer exceeds limits.model_answer_bytes = 3,000;")
+
+
+async def test_compressed_answer_is_malformed(backend: HttpBackend) -> None:
+    error = await failure(backend, failing(200, body=b"x", content_encoding="gzip"))
+    assert isinstance(error, MalformedResponse)
+    assert error.reason == "the answer is compressed ('gzip'), which was not asked for"
 
 
 # Requests ----------------------------------------------------------------------------------------

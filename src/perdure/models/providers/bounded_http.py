@@ -18,8 +18,8 @@ from perdure.egress.bounded_answer import bound_answer
 from perdure.errors import LimitExceeded
 
 
-class CompressedAnswer(httpx2.DecodingError):
-    """A provider's answer is compressed, although the request did not allow compression."""
+class RejectedAnswer(httpx2.DecodingError):
+    """A provider's answer is too long, or compressed although the request did not allow it."""
 
 
 async def ask_uncompressed(request: httpx2.Request) -> None:
@@ -30,8 +30,8 @@ async def ask_uncompressed(request: httpx2.Request) -> None:
 async def limit_answer(response: httpx2.Response) -> None:
     """Reject `response` if it is compressed, and stop reading `response` at the size limit."""
     most = limits().model_answer_bytes
-    too_long = httpx2.DecodingError(str(LimitExceeded("the answer", "model_answer_bytes", most)))
-    await bound_answer(response, most, too_long, CompressedAnswer)
+    too_long = RejectedAnswer(str(LimitExceeded("the answer", "model_answer_bytes", most)))
+    await bound_answer(response, most, too_long, RejectedAnswer)
 
 
 class Patience:

@@ -34,6 +34,7 @@ from perdure.errors import (
     ModelUnavailable,
     RateLimited,
 )
+from perdure.models.providers.bounded_http import RejectedAnswer
 
 OVERFLOW_PHRASES = tuple(
     re.compile(phrase, re.IGNORECASE)
@@ -107,6 +108,9 @@ def model_error(
         return error
     if isinstance(error, ModelHTTPError):
         return _of_status(error, model, secrets)
+    for each in _chain(error):
+        if isinstance(each, RejectedAnswer):
+            return MalformedResponse(model, redact_text(str(each), secrets))
     is_transport = type(error).__module__.partition(".")[0] in _TRANSPORTS
     if is_transport or isinstance(error, ModelConnectionError | ModelRequestTimeout):
         return ModelUnavailable(

@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from perdure.bounds.limits import InputLimits
-from perdure.models.providers.bounded_http import HOOKS, CompressedAnswer
+from perdure.models.providers.bounded_http import HOOKS, RejectedAnswer
 from tests.fakes.web_server import Request, Response, WebServer
 
 
@@ -30,7 +30,7 @@ async def test_compressed_answer_is_rejected() -> None:
     bomb = gzip.compress(bytes(10_000_000))
     encoded = Response(headers={"content-encoding": "gzip"}, body=bomb)
     async with WebServer(lambda _: encoded) as server:
-        with pytest.raises(CompressedAnswer, match="compressed"):
+        with pytest.raises(RejectedAnswer, match="compressed"):
             await asked(server)
 
 
@@ -38,5 +38,5 @@ async def test_answer_without_an_end_is_cut_off(monkeypatch: pytest.MonkeyPatch)
     few = [InputLimits(model_answer_bytes=10_000)]
     monkeypatch.setattr("perdure.bounds.limits._in_force", few)
     async with WebServer(lambda _: Response(body=b"x" * 1000, is_endless=True)) as server:
-        with pytest.raises(httpx2.DecodingError, match=r"limits\.model_answer_bytes = 10,000"):
+        with pytest.raises(RejectedAnswer, match=r"limits\.model_answer_bytes = 10,000"):
             await asked(server)
