@@ -60,6 +60,11 @@ class ReadLine(msgspec.Struct, frozen=True, gc=False):
     is_json: bool = True
     problem: str | None = None
 
+    @property
+    def failure(self) -> str | None:
+        """The reason why the line is not JSON; None for JSON, even if it was repaired."""
+        return None if self.is_json else self.problem
+
 
 def lines_of(content: bytes) -> Iterator[Line]:
     """Yield the lines of a file. A final LF ends the last line and starts no new line."""

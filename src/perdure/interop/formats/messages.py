@@ -109,7 +109,7 @@ class _Reader:
         fields = fields_of(reading.value) if reading.is_json else None
         bodies = [] if fields is None else _bodies_of(fields, self.draft.media)
         if fields is None or not bodies:
-            self.draft.report_malformed(line, reading.problem or _NO_MESSAGE)
+            self.draft.report_malformed(line, reading.failure or _NO_MESSAGE)
             return
         self._digest = hashlib.sha256(self._digest + line.content).digest()
         own = f"message:{self._digest.hex()[:24]}"

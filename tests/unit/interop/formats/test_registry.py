@@ -6,10 +6,12 @@ from typing import get_args
 
 from perdure.codecs.fields import Fields, fields_of
 from perdure.codecs.lines import read_line
-from perdure.interop.formats import native
+from perdure.interop.formats import messages, native
 from perdure.interop.formats.registry import FORMATS
 from perdure.interop.formats.sources.content import Held, lines_in
 from perdure.interop.reports import Format
+from perdure.session.codec import encode
+from tests.fakes.samples import case
 from tests.fakes.sources import FILES
 
 
@@ -26,6 +28,29 @@ def test_record_is_not_accepted_by_a_format_listed_before_its_own() -> None:
             assert first in (None, name), fields
             seen.update([first] if first else [])
     assert seen == {name for name, each in FORMATS.items() if each.is_record is not None}
+
+
+def test_repaired_line_without_a_record_is_reported_as_no_record() -> None:
+    content = b'{"role": "user", "content": "x"}\n["\\ud800"]\n'
+    for name, each in FORMATS.items():
+        if each.reader is not None or name == messages.FORMAT:
+            with case(name):
+                reasons = {line.number: line.reason for line in each.parse(content).malformed}
+                assert reasons[2].startswith("it is ")
+
+
+def test_first_header_line_counts_even_if_it_is_empty() -> None:
+    for name, header in (
+        ("amp", {"program": "amp", "thread": {}}),
+        ("goose", {"program": "goose", "table": "sessions", "row": {}}),
+        ("openhands", {"program": "openhands", "conversation": {}}),
+    ):
+        *_, kind = header
+        lines = (encode(header), encode({**header, kind: {"id": "second"}}), b"")
+        with case(name):
+            parsed = FORMATS[name].parse(b"\n".join(lines))
+            assert parsed.header.session is None
+            assert parsed.header_lines == (1, 2)
 
 
 def _first_accepting(fields: Fields) -> str | None:

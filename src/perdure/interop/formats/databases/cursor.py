@@ -132,7 +132,7 @@ class Reader(LineReader):
         """Read one line."""
         fields = fields_of(reading.value) if reading.is_json else None
         if fields is None or table_of(fields, FORMAT) is None:
-            self.draft.report_malformed(line, reading.problem or _FOREIGN)
+            self.draft.report_malformed(line, reading.failure or _FOREIGN)
             return
         row = object_in(fields, "row") or {}
         key = name_in(row, "key") or ""

@@ -119,7 +119,7 @@ class Reader(LineReader):
         """Read one line."""
         fields = fields_of(reading.value) if reading.is_json else None
         if fields is None:
-            self.draft.report_malformed(line, reading.problem or _FOREIGN)
+            self.draft.report_malformed(line, reading.failure or _FOREIGN)
             return
         record = Record(line, fields)
         row = object_in(fields, "row") or {}

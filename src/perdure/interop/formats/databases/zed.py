@@ -135,7 +135,7 @@ class Reader(LineReader):
         """Read one line."""
         fields = fields_of(reading.value) if reading.is_json else None
         if fields is None or not is_record(fields):
-            self.draft.report_malformed(line, reading.problem or _FOREIGN)
+            self.draft.report_malformed(line, reading.failure or _FOREIGN)
         elif "thread" in fields:
             thread, row = object_in(fields, "thread") or {}, object_in(fields, "row") or {}
             self._take_thread(line, thread, row)

@@ -58,7 +58,7 @@ def gather(path: Path) -> Held:
     document = fields_of(reading.value) or {}
     messages = list_in(document, "messages")
     if messages is None or name_in(document, "id") is None:
-        raise FormatError(path.name, reading.problem or "it has no thread of Amp")
+        raise FormatError(path.name, reading.failure or "it has no thread of Amp")
     rest = {name: value for name, value in document.items() if name != "messages"}
     lines = [_line("message", message) for message in messages]
     return Held(b"\n".join([*lines, _line("thread", rest), b""]), path.name)
@@ -80,7 +80,7 @@ class Reader(LineReader):
         """Read one line."""
         fields = fields_of(reading.value) if reading.is_json else None
         if fields is None or not is_record(fields):
-            self.draft.report_malformed(line, reading.problem or _FOREIGN)
+            self.draft.report_malformed(line, reading.failure or _FOREIGN)
         elif "thread" in fields:
             self._take_thread(line, object_in(fields, "thread") or {})
         else:

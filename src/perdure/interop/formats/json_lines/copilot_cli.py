@@ -88,7 +88,7 @@ class Reader(LineReader):
         """Read one line."""
         fields = fields_of(reading.value) if reading.is_json else None
         if fields is None:
-            self.draft.report_malformed(line, reading.problem or _FOREIGN)
+            self.draft.report_malformed(line, reading.failure or _FOREIGN)
             self._links.has_gap = True
             return
         kind, data = text_in(fields, "type"), object_in(fields, "data") or {}

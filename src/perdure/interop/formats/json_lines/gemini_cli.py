@@ -84,7 +84,7 @@ class Reader(LineReader):
         fields = fields_of(reading.value) if reading.is_json else None
         if fields is None:
             problem = "it is not a record of a session of Gemini CLI"
-            self.draft.report_malformed(line, reading.problem or problem)
+            self.draft.report_malformed(line, reading.failure or problem)
             return
         self._ordinal = 0
         record = Record(line, fields, at=time_in(fields, "timestamp"))

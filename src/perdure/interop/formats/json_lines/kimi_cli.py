@@ -69,7 +69,7 @@ class Reader(LineReader):
         fields = fields_of(reading.value) if reading.is_json else None
         role = None if fields is None else name_in(fields, "role")
         if fields is None or role is None:
-            self.draft.report_malformed(line, reading.problem or _FOREIGN)
+            self.draft.report_malformed(line, reading.failure or _FOREIGN)
             return
         record = Record(line, fields)
         body = _body_of(role, fields, self.draft.media)

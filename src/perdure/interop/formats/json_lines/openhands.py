@@ -133,7 +133,7 @@ class Reader(LineReader):
         """Read one line."""
         fields = fields_of(reading.value) if reading.is_json else None
         if fields is None or not (is_record(fields) or name_in(fields, "kind")):
-            self.draft.report_malformed(line, reading.problem or _FOREIGN)
+            self.draft.report_malformed(line, reading.failure or _FOREIGN)
         elif fields.get("program") == FORMAT:
             self.draft.header_lines.append(line.number)
             header = object_in(fields, "conversation")

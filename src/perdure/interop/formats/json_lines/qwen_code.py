@@ -58,7 +58,7 @@ class Reader(LineReader):
         """Read one line."""
         fields = fields_of(reading.value) if reading.is_json else None
         if fields is None or name_in(fields, "type") is None:
-            self.draft.report_malformed(line, reading.problem or _FOREIGN)
+            self.draft.report_malformed(line, reading.failure or _FOREIGN)
             self._links.has_gap = True
             return
         at, version = time_in(fields, "timestamp"), name_in(fields, "version")

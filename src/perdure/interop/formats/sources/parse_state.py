@@ -215,9 +215,9 @@ class SourceDraft:
     def finish(
         self, header: SourceHeader | None, leaf: int | None, cwd: str | None = None
     ) -> ParsedSource:
-        """Return the parsed source, with a warning if it has no header and only the folder `cwd`.
+        """Return the parsed source; of a source without a `header`, only the folder `cwd` is known.
 
-        Call this method after the whole source was read.
+        A missing header causes a warning. Call this method after the whole source was read.
         """
         if header is None:
             self.warn("header", "it has no header: no session id, no working directory")
