@@ -40,8 +40,6 @@ from perdure.stores.verification import StoredEntry, contents_shown, sealed
 SOME_ENTRIES = 500
 """Number of entries per commit of a stream that gets new hashes."""
 
-"""Matches names of contents anywhere in a body; a match may be text that looks like a name."""
-
 StreamOutcome = Literal["copied", "present", "sealed anew", "erased", "conflict", "damaged"]
 
 

@@ -25,7 +25,8 @@ def only_entry(prefix: str, near: Mapping[str, EntryId], stream: StreamId) -> En
     """Return the entry of `stream` with the foreign id `prefix`, or the only one in `near`.
 
     Shape: `near` maps foreign ids that begin with `prefix` to entries.
-    Raises: EntryNotFound if `near` is empty, or if only whole ids can be numbers; AmbiguousId.
+    Raises: EntryNotFound if `near` is empty, or if `prefix` is a number, which can be a whole
+    foreign id but never a prefix; AmbiguousId.
     """
     if prefix in near:
         return near[prefix]

@@ -33,7 +33,7 @@ OPEN_KINDS = (*OPENING, *CLOSING)
 
 
 def opened_and_closed(entries: Iterable[Entry], stream: str) -> Iterator[tuple[bool, int]]:
-    """Yield the seq of each entry of `stream` that `entries` open or close, and whether it is open.
+    """Yield, for each entry of `stream` that `entries` open or close: whether it is open; its seq.
 
     `entries` are appended to `stream`, in this order.
     """

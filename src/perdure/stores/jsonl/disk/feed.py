@@ -37,6 +37,8 @@ SOON_S = 0.25
 """How long a commit, after its write, waits for the feed's lock."""
 
 _TRAIL_BYTES = 256
+"""Number of bytes at the end of the part that was read; they are read again to detect a change."""
+
 _MOST = 2**62
 """Limit of the sum of the numbers in a valid line; a line with larger numbers is damaged."""
 _APPENDING = os.O_RDWR | os.O_APPEND | os.O_CREAT
@@ -265,7 +267,7 @@ def span_of(line: bytes) -> Span | None:
 
 
 def trail(file: BinaryIO, end: int) -> bytes:
-    """Return the hash of the bytes before `end` in the file."""
+    """Return the hash of the last bytes before `end` in the file."""
     begin = max(0, end - _TRAIL_BYTES)
     file.seek(begin)
     return hashlib.blake2b(file.read(end - begin) or b"", digest_size=8).digest()

@@ -64,8 +64,6 @@ CREATE TABLE feed_mark (
 EVERYWHERE, NOWHERE = -1, -2
 """Special values of a target: the text is on every branch, or on no branch."""
 
-"""Number of bytes at the end of the indexed part that are read again, to detect a change."""
-
 _PUT_FILE = "INSERT OR REPLACE INTO session_file VALUES (?, ?)"
 _REMOVE_FILE = "DELETE FROM session_file WHERE name = ?"
 _FEED_MARK = "SELECT inode, size, trail, position FROM feed_mark WHERE no = 1"
@@ -252,7 +250,7 @@ def _listed(numbers: Collection[int]) -> str:
 
 
 def trail_of(path: Path, end: int) -> bytes:
-    """Return the hash of the bytes before `end` in the file at `path`."""
+    """Return the hash of the last bytes before `end` in the file at `path`."""
     with open_to_read(path, buffering=0) as file:
         return trail(file, end)
 
