@@ -11,13 +11,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Iterable
-from typing import cast, get_args
 
 import msgspec
 
 from perdure.client.clock import SystemClock
 from perdure.client.open import open as open_store
-from perdure.errors import FormatError, ModelError, ModelRefused, RateLimited, WrongArgument
+from perdure.errors import (
+    ContextOverflow,
+    CredentialsRefused,
+    FormatError,
+    MalformedResponse,
+    ModelError,
+    ModelRefused,
+    ModelUnavailable,
+    RateLimited,
+    WrongArgument,
+)
 from perdure.models.protocol import Delta, ModelInfo, ModelRequest
 from perdure.models.scenario import (
     CallTools,
@@ -43,6 +52,14 @@ SUMMARY = (
     "A scripted model wrote this summary. It stands in for the earlier part of a conversation."
 )
 _END = Reply(steps=(Fail("model_refused", "the test gives ScriptedModel no further answer"),))
+_CODES: tuple[tuple[type[ModelError], ErrorCode], ...] = (
+    (RateLimited, "rate_limited"),
+    (ModelUnavailable, "model_unavailable"),
+    (ContextOverflow, "context_overflow"),
+    (MalformedResponse, "malformed_response"),
+    (CredentialsRefused, "credentials_refused"),
+    (ModelRefused, "model_refused"),
+)
 
 
 class ScriptedModel:
@@ -179,8 +196,7 @@ def _reply(answer: Message, before: list[Step]) -> Reply:
 
 
 def _failure(error: ModelError) -> Fail:
-    known = (getattr(kind, "code", None) for kind in type(error).__mro__)
-    code = next((each for each in known if each in get_args(ErrorCode)), None)
+    code: ErrorCode | None = next((code for kind, code in _CODES if isinstance(error, kind)), None)
     if code is None:
         raise WrongArgument(
             f"ScriptedModel cannot raise {type(error).__name__}: use RateLimited, "
@@ -189,7 +205,7 @@ def _failure(error: ModelError) -> Fail:
             argument="answers",
         )
     return Fail(
-        cast("ErrorCode", code),
+        code,
         error.reason,
         times=1,
         retry_after_s=error.retry_after_s if isinstance(error, RateLimited) else None,

@@ -96,6 +96,12 @@ async def test_scripted_summary_is_used_by_compaction() -> None:
     assert summaries[0].startswith(told)
 
 
+class Overloaded(perdure.errors.ModelError):
+    """An error of a program, which is none of perdure's kinds in spite of its code."""
+
+    code = "rate_limited"
+
+
 @pytest.mark.parametrize(
     ("answers", "told"),
     [
@@ -103,6 +109,7 @@ async def test_scripted_summary_is_used_by_compaction() -> None:
         ([5], "as answers, not int"),
         ([user("Hello")], "not one of user: use perdure.assistant"),
         ([perdure.errors.ModelError("m", "r")], "cannot raise ModelError: use RateLimited"),
+        ([Overloaded("m", "r")], "cannot raise Overloaded: use RateLimited"),
     ],
 )
 def test_error_for_invalid_scripted_answers_lists_accepted_types(answers: Any, told: str) -> None:
