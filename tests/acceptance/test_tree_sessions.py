@@ -1,6 +1,6 @@
 """Tree sessions as in Operator and pi, on both stores, without the faults that the source lists.
 
-Source: the scenarios of operator-pi .7 and the semantics of its .2. A second handle on the same
+Source: sections 7 (scenarios) and 2 (semantics) of operator-pi. A second handle on the same
 data stands for a program that is started again.
 """
 

@@ -152,7 +152,9 @@ async def test_waiter_for_suspended_turn_raises_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["memory:", "sqlite:///{folder}/s.db", "jsonl:///{folder}/s"])
-def test_blocking_program_ends_with_an_open_question(scheme: str, tmp_path: Path) -> None:
+def test_blocking_program_can_end_while_its_turn_waits_for_an_answer(
+    scheme: str, tmp_path: Path
+) -> None:
     asking = CallTools((ScriptedCall("write_file", '{"path": "a.txt", "content": "x"}'),))
     rules = (
         Reply(when=When(after="user"), steps=(asking,)),

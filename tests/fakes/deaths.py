@@ -1,4 +1,4 @@
-"""Forks of this process that are killed at an operation of their work."""
+"""Forks of this process that are killed at a chosen operation, for example their third write."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ class Process:
         return committed
 
     async def _led(self, commit: Commit) -> CommitResult:
-        """Make `commit` and acquire its leases, even from owners this process knows to be dead."""
+        """Make `commit` with its leases; take over a lease whose owner is known to be dead."""
         try:
             return await self._store.commit(self._taken(commit, None))
         except LeaseHeld as held:

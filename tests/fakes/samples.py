@@ -1,4 +1,4 @@
-"""Selects which of many cases of one test `make test` runs; `make test-all` runs all."""
+"""Selects the cases of a test that `make test` runs. `make test-all` runs all cases."""
 
 from __future__ import annotations
 

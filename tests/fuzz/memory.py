@@ -1,4 +1,6 @@
-"""Memory use of an import. For a file in pieces, it depends on the longest line and the line count.
+"""Memory use of an import.
+
+Of a file that is read in pieces, the longest line and the number of lines determine it.
 
 Only Python allocations are counted, while the file is read into a store that stores nothing.
 """

@@ -414,7 +414,7 @@ async def at_work(place: Place, wakes: Wakes | None = None) -> asyncio.Task[Flow
 
 
 async def ended(place: Place, running: asyncio.Task[FlowState]) -> FlowState:
-    """Return the state of the flow after `a` is done, too."""
+    """Let node `a` end as well; return the last state of the flow."""
     place.roles.script["dev"].append(ASK)
     place.roles.released.set()
     return await running

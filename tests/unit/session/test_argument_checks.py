@@ -157,7 +157,7 @@ def test_field_of_an_undeclared_type_is_rejected(given: Any) -> None:
         Outer(given)
 
 
-def test_nested_values_are_checked_for_storage() -> None:
+def test_wrong_type_in_a_nested_value_is_rejected() -> None:
     value = Outer(inner=(Inner("a"), Inner(NOT_TEXT)))
     with pytest.raises(WrongArgument, match="Inner takes str as text, not int"):
         check_whole(value, "the message")

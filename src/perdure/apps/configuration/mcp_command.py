@@ -122,13 +122,13 @@ async def serve(  # noqa: PLR0913 - each is an option of its own
 ) -> None:
     """Serve the sessions and the memory of a store to MCP clients.
 
-    On stdin and stdout, the client starts the command: docs/guides/mcp.md shows the configuration
-    of the client. Without --subject the client sees the sessions that have no subject. With --http
-    the command serves many clients. Each client sends a token of `perdure token create`. The token
-    decides which sessions the client sees; a token of the role read can only read. The command
-    listens on this machine only, unless --tls-certificate or --behind-proxy is given. A client can
-    search, recall and read; with --allow-write it can also change facts. Secrets are masked, and
-    long texts are cut. `perdure serve` offers the same tools at /mcp of its address.
+    Without --http, the client starts this command (docs/guides/mcp.md shows its configuration).
+    Without --subject the client sees the sessions that have no subject. With --http the command
+    serves many clients. Each client sends a token of `perdure token create`. The token decides
+    which sessions the client sees; a token of the role read can only read. It listens on this
+    machine only, unless --tls-certificate or --behind-proxy is given. A client can search, recall
+    and read; with --allow-write it can also change facts. Secrets are masked, and long texts are
+    cut. `perdure serve` offers the same tools at /mcp.
 
     Examples:
         perdure mcp serve

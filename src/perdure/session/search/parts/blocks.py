@@ -149,7 +149,11 @@ class Block:
 
 
 class _Columns(NamedTuple):
-    """The columns of a block: offsets of positions and times, and where the codes begin and end."""
+    """The decoded columns of a block.
+
+    `positions` and `ats` are offsets from `position` and `at`; `begins` says where the codes of
+    each text begin, and where those of the last text end.
+    """
 
     position: int
     at: int

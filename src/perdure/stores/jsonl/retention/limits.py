@@ -130,7 +130,10 @@ class Limits:
     # -- sessions
 
     def holdings(self, now: int) -> list[Holding]:
-        """Implement ``RetentionService.holdings``; a fork is a copy, so it protects nothing."""
+        """Implement ``RetentionService.holdings``.
+
+        A fork has its own copies of the entries, so it does not keep its origin from being erased.
+        """
         found: list[Holding] = []
         for _, standing in list(self.shelf.standings()):
             log = self.shelf.log(standing.header.id)

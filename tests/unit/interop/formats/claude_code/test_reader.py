@@ -127,7 +127,7 @@ def test_failed_call_of_api_is_answer_with_error() -> None:
 # -- side records
 
 
-def test_records_without_messages_are_stored_outside_the_tree_at_their_parent() -> None:
+def test_record_without_a_message_becomes_a_side_entry_about_its_parent() -> None:
     parsed = parse(claude_file("tools.jsonl"))
     progress = parsed.items[position_of(parsed, "p1")]
     assert progress.body == ImportedRecord("claude-code", "progress")
