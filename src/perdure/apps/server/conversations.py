@@ -110,7 +110,7 @@ class Conversations:
     async def continue_turn(self, session: str) -> Chat:
         """Return the chat of `session`; if no process runs the session's open turn, run it."""
         store = self.runtime.host.store
-        found = await store.recent(1, scope="all", status="interrupted", id_prefix=session)
+        found = await store.recent(None, scope="all", status="interrupted", id_prefix=session)
         if any(info.id == session for info in found) and self.running(session) is None:
             self._chats.pop(session, None)
         return await self.chat(session)

@@ -90,6 +90,27 @@ async def test_interrupted_turn_is_resumed(tmp_path: Path) -> None:
         await server.until(session, "idle")
 
 
+async def test_turn_that_another_process_left_is_resumed_beside_one_with_a_longer_id(
+    tmp_path: Path,
+) -> None:
+    going = asyncio.Event()
+    agent = waiting_agent(going)
+    async with served(tmp_path, ["one", "two", "over", "over"], agents=[agent]) as server:
+        for session in ("visit", "visit-2"):
+            await server.http.post("/v1/messages", json={"text": "hi", "sessionId": session})
+            await server.until(session, "idle")
+        other = perdure.Runtime(server.store, [agent], models=ScriptedModel([CALL, CALL]))
+        async with other:
+            for session in ("visit", "visit-2"):  # the newer one has the longer id
+                await (await other.resume(session)).send("go").started()
+            await other.suspend()
+        for session in ("visit", "visit-2"):
+            await server.until(session, "interrupted")
+        going.set()
+        await server.http.post("/v1/sessions/visit/resume", json={})
+        await server.until("visit", "idle")
+
+
 async def test_turns_are_paged_from_the_newest_backwards(tmp_path: Path) -> None:
     async with served(tmp_path, ["one", "two", "three"]) as server:
         session = await server.said("go")
