@@ -125,7 +125,7 @@ async def serve(  # noqa: PLR0913 - each is an option of its own
     Without --http, the client starts this command (docs/guides/mcp.md shows its configuration).
     Without --subject the client sees the sessions that have no subject. With --http the command
     serves many clients. Each client sends a token of `perdure token create`. The token decides
-    which sessions the client sees; a token of the role read can only read. It listens on this
+    which sessions the client sees; a token of the role read can only read. perdure listens on this
     machine only, unless --tls-certificate or --behind-proxy is given. A client can search, recall
     and read; with --allow-write it can also change facts. Secrets are masked, and long texts are
     cut. `perdure serve` offers the same tools at /mcp.
