@@ -253,6 +253,16 @@ async def test_invalid_lines_are_skipped_reported_and_kept(
     assert texts(await store.branch(S, (await store.state(S)).leaf)) == ["first", "second", "on"]
 
 
+async def test_record_with_an_empty_id_is_found_by_its_id(tmp_path: Path) -> None:
+    named = operator_entry("", None, "message", message=message("user", "nameless"))
+    other = operator_entry("a2", "", "message", message=message("user", "named"))
+    written(tmp_path, [OPERATOR[0], named, other])
+
+    async with opened(tmp_path, "operator") as store:
+        assert await store.aliases(S) == {"": f"{S}/0", "a2": f"{S}/1"}
+        assert await store.find_entry(S, "") == await store.resolve(S, "") == f"{S}/0"
+
+
 async def test_next_append_starts_a_new_line_after_an_unfinished_line(
     store: JsonlStore, folder: Path, dialect: DialectName
 ) -> None:

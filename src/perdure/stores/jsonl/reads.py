@@ -210,7 +210,10 @@ def find_entry(log: Log, prefix: str) -> EntryId:
         seq = seq_of(log, reference)
         if seq is not None:
             return entry_id(stream, seq)
-    near = {name: id_ for name, id_ in log.aliases if prefix and name.startswith(prefix)}
+    known = dict(log.aliases)
+    if prefix in known:  # a record of another program can have an empty id
+        return known[prefix]
+    near = {name: id_ for name, id_ in known.items() if prefix and name.startswith(prefix)}
     return only_entry(prefix, near, stream)
 
 
