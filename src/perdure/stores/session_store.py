@@ -314,7 +314,7 @@ class SessionStore(LogWriter, LogReader, NamespaceReader, Protocol):
 
 
 async def exists(store: LogReader, stream: StreamId) -> bool:
-    """Return whether `stream` is in the store; an erased stream may be."""
+    """Return whether `stream` is in the store; an erased stream may still be there."""
     with suppress(SessionNotFound):
         await store.state(stream)
         return True

@@ -134,4 +134,4 @@ def _trimmed_prompt(
 
 def _ids(conversation: Conversation) -> Container[str]:
     settled, tail = conversation.settled.calls.sent, conversation.tail.calls.sent
-    return Ids((*tail.layers, *settled.layers))
+    return Ids((*tail.layers, *settled.layers))  # only for `in`: larger layers may come later
