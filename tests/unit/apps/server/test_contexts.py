@@ -212,6 +212,21 @@ async def test_context_over_budget_shows_overflow_and_omitted_messages(tmp_path:
         assert (call["budget"], call["overflow"]) == (None, None)
 
 
+async def test_context_of_call_lists_recalled_texts_with_reasons(tmp_path: Path) -> None:
+    agent = perdure.Agent("desk", model="scripted:desk", memory=perdure.MemoryConfig())
+    async with served(tmp_path, ["The Aurora."], agents=[agent]) as server:
+        said = await server.store.create()
+        entry = await said.append(user("The hotel near the river is the Aurora."))
+        session = await server.said("Which hotel near the river?")
+        (call,) = await calls_of(server, session)
+        (part,) = (await context(server, session, call))["recalled"]
+        assert part.pop("score") > 0
+        assert set(part.pop("words")) == {"hotel", "near", "river"}
+        assert "words" in part.pop("why")
+        text = "The hotel near the river is the Aurora."
+        assert part == {"kind": "said", "entryId": entry.id, "text": text}
+
+
 async def test_entry_without_call_has_no_context(tmp_path: Path) -> None:
     async with served(tmp_path, ["one"]) as server:
         session = await server.said("hello")

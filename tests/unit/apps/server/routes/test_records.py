@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import perdure
-from perdure import assistant, tool_call
+from perdure import assistant, tool_call, tool_result
 from tests.fakes.served import served
 
 
@@ -48,6 +48,24 @@ async def test_tool_calls_and_usage_are_listed(tmp_path: Path) -> None:
         (day,) = (await server.http.get("/v1/activity")).json()["items"]
         assert (day["turns"], day["toolCalls"]) == (1, 1)
         assert (await server.http.get("/v1/edits")).json()["items"] == []
+
+
+async def test_edited_files_are_listed_with_the_newest_call(tmp_path: Path) -> None:
+    async with served(tmp_path) as server:
+        session = await server.store.create(cwd="/project")
+        for call in ("c1", "c2"):
+            entry = await session.append(assistant(tool_call(call, "edit_file", {"path": "b.py"})))
+            await session.append(tool_result(call, "done"))
+        (edit,) = (await server.http.get("/v1/edits")).json()["items"]
+        assert edit.pop("at") is not None
+        assert edit == {
+            "path": "b.py",
+            "folder": "/project",
+            "session": session.id,
+            "entryId": entry.id,
+            "tool": "edit_file",
+            "edits": 2,
+        }
 
 
 async def test_tool_calls_and_usage_of_all_sessions_need_an_unrestricted_token(
