@@ -23,7 +23,7 @@ class Direct:
         self._tables.run(f"PRAGMA synchronous = {store.durability}")
         self._tables.run("PRAGMA wal_autocheckpoint = 1000")  # as the raw driver does
         self._store = store
-        setattr(store, "_write", self._write)  # noqa: B010 - a private name of the store's
+        setattr(database, "write", self._write)  # noqa: B010 - the type checker forbids it otherwise
 
     def append(self, stream: StreamId, entries: Sequence[NewEntry]) -> None:
         """Append one commit, durable on return."""
@@ -34,8 +34,10 @@ class Direct:
             return
         raise AssertionError("nothing in an append waits for anything but the writer")
 
-    async def _write(self, work: Callable[[Tables], T], *, is_composite: bool = False) -> T:
-        del is_composite  # it is the only one in its transaction
+    async def _write(
+        self, work: Callable[[Tables], T], durability: str, *, is_composite: bool = False
+    ) -> T:
+        del durability, is_composite  # set for the connection; the only one in its transaction
         self._tables.run("BEGIN IMMEDIATE")
         result = work(self._tables)
         self._tables.run("COMMIT")
