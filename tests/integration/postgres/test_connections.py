@@ -8,6 +8,7 @@ from perdure.client.clock import system_random
 from perdure.session.ids import StreamId
 from perdure.stores.postgres.address import route_of
 from perdure.stores.postgres.database import Database, Statement
+from perdure.stores.postgres.faults import EndingPool
 from perdure.stores.postgres.store import PostgresStore
 from tests.conformance.store.building import append, create, said, texts
 
@@ -55,3 +56,25 @@ async def test_concurrent_calls_use_up_to_maximum_connections(address: str) -> N
     for stream in streams:
         assert texts(await store.entries(stream)) == ["0", "1", "2", "3", "4"]
     await store.close()
+
+
+class _Endless:
+    """Work that ends only when it is cancelled."""
+
+    def __init__(self) -> None:
+        self.began = asyncio.Event()
+
+    async def run(self) -> None:
+        self.began.set()
+        await asyncio.Event().wait()
+
+
+async def test_worker_of_the_pool_ends_if_it_is_cancelled_during_its_work() -> None:
+    work = _Endless()
+    queue: asyncio.Queue[_Endless] = asyncio.Queue()
+    queue.put_nowait(work)
+    worker = asyncio.ensure_future(EndingPool.worker(queue))
+    await work.began.wait()
+    worker.cancel()
+    await asyncio.wait([worker], timeout=10)
+    assert worker.cancelled()

@@ -28,14 +28,13 @@ from psycopg import (
 from psycopg.abc import PQGen
 from psycopg.generators import send
 from psycopg.pq import ConnStatus, PipelineStatus, TransactionStatus
-from psycopg_pool import AsyncConnectionPool
 
 from perdure.errors import ConfigError, StoreLocked, StoreUnavailable
 from perdure.stores.access.cancellation import finished
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.stores.access.process import OwnProcess, running_loop
 from perdure.stores.postgres.address import Route, public_address
-from perdure.stores.postgres.faults import is_lost, meaning_of
+from perdure.stores.postgres.faults import EndingPool, is_lost, meaning_of
 from perdure.stores.postgres.migrate import prepare_schema
 from perdure.stores.postgres.rows import Row, key_of, set_types
 from perdure.stores.protocol import Durability
@@ -166,6 +165,9 @@ class _PooledConnection(AsyncConnection[Row]):
         return self.cursor()
 
 
+_Pool = EndingPool[_PooledConnection]
+
+
 class Database:
     """Access to one namespace of one database; only the event loop that opened it may use it.
 
@@ -186,7 +188,7 @@ class Database:
         self.durability: Durability = durability
         self.route = route
         self._role: str | None = None
-        self._pool: AsyncConnectionPool[_PooledConnection] | None = None
+        self._pool: _Pool | None = None
         self._lock_ms = f"{math.ceil(lock_timeout_s * 1000)}"
         self._idle_ms = f"{IDLE_IN_TRANSACTION_S * 1000}"
         self._process = OwnProcess(self.address)
@@ -213,7 +215,7 @@ class Database:
                 self._role = await prepare_schema(first, self.address, is_copied=is_copied)
                 if has_pooler := self.route.has_pooler:
                     await _check_isolation(first, self.address)
-            pool: AsyncConnectionPool[_PooledConnection] = AsyncConnectionPool(
+            pool: _Pool = EndingPool(
                 self.route.pooled,
                 connection_class=_PooledConnection,
                 kwargs={**self._connecting, "prepare_threshold": None if has_pooler else 0},
@@ -328,7 +330,7 @@ class Database:
             if not self._calls:
                 self._is_idle.set()
 
-    async def _take(self, pool: AsyncConnectionPool[_PooledConnection]) -> _PooledConnection:
+    async def _take(self, pool: _Pool) -> _PooledConnection:
         db, self._at_hand = self._at_hand, None
         if db is not None:
             return db
@@ -339,9 +341,7 @@ class Database:
             self._waiting -= 1
         return db
 
-    async def _give_back(
-        self, pool: AsyncConnectionPool[_PooledConnection], db: _PooledConnection
-    ) -> None:
+    async def _give_back(self, pool: _Pool, db: _PooledConnection) -> None:
         """Cache `db`; if another call waits for a connection, return `db` to the pool instead.
 
         The pool lends the connection that was returned longest ago. If calls used all connections
@@ -364,7 +364,7 @@ class Database:
             self._looked_at = now
         await finished(pool.putconn(db))
 
-    async def _drain(self, pool: AsyncConnectionPool[_PooledConnection]) -> None:
+    async def _drain(self, pool: _Pool) -> None:
         """Close the pool's other connections, because most likely they are lost too."""
         db, self._at_hand = self._at_hand, None
         await pool.drain()
@@ -381,7 +381,7 @@ class Database:
             raise StoreUnavailable(self.address, _OTHER_LOOP)
         return self._process.is_this
 
-    def _usable(self) -> AsyncConnectionPool[_PooledConnection]:
+    def _usable(self) -> _Pool:
         self._process.check()
         self.check_loop()
         if self._is_closed or self._pool is None:
@@ -438,7 +438,7 @@ async def _lock_error(store: str, direct: str) -> StoreLocked:
     )
 
 
-async def _connect(pool: AsyncConnectionPool[Any]) -> None:
+async def _connect(pool: _Pool) -> None:
     """Open the first connection of `pool`. Raises: psycopg.Error."""
     try:
         await pool.open(wait=True, timeout=WAIT_S)

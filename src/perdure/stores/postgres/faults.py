@@ -8,11 +8,13 @@ exceeded.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg import errors
-from psycopg_pool import PoolClosed, PoolTimeout, TooManyRequests
+from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout, TooManyRequests
 
 from perdure.errors import (
     Erased,
@@ -26,6 +28,8 @@ from perdure.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
+
+C = TypeVar("C", bound=psycopg.AsyncConnection[Any])
 
 STALE = "PD001"
 TAKEN = "PD002"
@@ -153,3 +157,30 @@ def _words_of(error: psycopg.Error) -> str:
     primary = error.diag.message_primary
     words = primary or str(error).strip() or type(error).__name__
     return words.splitlines()[0].rstrip(".")
+
+
+class _UntilCancelled:
+    """Gives a worker its next work, or ends the worker if it was ever cancelled."""
+
+    def __init__(self, queue: Any) -> None:
+        self._queue = queue
+
+    async def get(self) -> Any:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise asyncio.CancelledError
+        return await self._queue.get()
+
+
+class EndingPool(AsyncConnectionPool[C]):
+    """A pool whose workers end when they are cancelled.
+
+    psycopg's worker treats a cancellation during its work as a failure of that work, and waits for
+    the next work. `asyncio.run` cancels each task once, so it would wait for this worker for ever.
+    """
+
+    @classmethod
+    async def worker(cls, q: Any) -> None:
+        """Work until the pool stops, or the task is cancelled."""
+        queue: Any = _UntilCancelled(q)
+        await super().worker(queue)
