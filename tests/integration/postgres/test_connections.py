@@ -7,8 +7,7 @@ import asyncio
 from perdure.client.clock import system_random
 from perdure.session.ids import StreamId
 from perdure.stores.postgres.address import route_of
-from perdure.stores.postgres.database import Database, Statement
-from perdure.stores.postgres.faults import EndingPool
+from perdure.stores.postgres.database import Database, Pool, Statement
 from perdure.stores.postgres.store import PostgresStore
 from tests.conformance.store.building import append, create, said, texts
 
@@ -73,7 +72,7 @@ async def test_worker_of_the_pool_ends_if_it_is_cancelled_during_its_work() -> N
     work = _Endless()
     queue: asyncio.Queue[_Endless] = asyncio.Queue()
     queue.put_nowait(work)
-    worker = asyncio.ensure_future(EndingPool.worker(queue))
+    worker = asyncio.ensure_future(Pool.worker(queue))
     await work.began.wait()
     worker.cancel()
     await asyncio.wait([worker], timeout=10)

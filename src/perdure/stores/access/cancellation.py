@@ -1,4 +1,4 @@
-"""Finish work whose caller was cancelled, and cancel tasks.
+"""Finish work whose caller was cancelled, cancel tasks, and end cancelled workers.
 
 Examples of work that must finish after a cancellation are acquiring a lease, recording the cost of
 a call, and returning a connection to its pool.
@@ -43,3 +43,17 @@ async def cancel_all(tasks: Iterable[asyncio.Future[Any]]) -> None:
     for task in ending:
         task.cancel()
     await asyncio.gather(*ending, return_exceptions=True)
+
+
+class UntilCancelled:
+    """Gives a worker the next work of `queue`, or ends the worker if it was ever cancelled."""
+
+    def __init__(self, queue: asyncio.Queue[Any]) -> None:
+        self._queue = queue
+
+    async def get(self) -> Any:
+        """Return the next work. Raises: CancelledError, even if the task caught an earlier one."""
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise asyncio.CancelledError
+        return await self._queue.get()

@@ -28,13 +28,14 @@ from psycopg import (
 from psycopg.abc import PQGen
 from psycopg.generators import send
 from psycopg.pq import ConnStatus, PipelineStatus, TransactionStatus
+from psycopg_pool import AsyncConnectionPool
 
-from perdure.errors import ConfigError, StoreLocked, StoreUnavailable
-from perdure.stores.access.cancellation import finished
+from perdure.errors import ConfigError, StoreUnavailable
+from perdure.stores.access.cancellation import UntilCancelled, finished
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.stores.access.process import OwnProcess, running_loop
 from perdure.stores.postgres.address import Route, public_address
-from perdure.stores.postgres.faults import EndingPool, is_lost, meaning_of
+from perdure.stores.postgres.faults import is_lost, lock_error, meaning_of
 from perdure.stores.postgres.migrate import prepare_schema
 from perdure.stores.postgres.rows import Row, key_of, set_types
 from perdure.stores.protocol import Durability
@@ -86,18 +87,6 @@ WHERE NOT is_local OR current_setting('perdure.is_set_up', true) IS DISTINCT FRO
 _LIMITS: LiteralString = """
 SELECT set_config('lock_timeout', %s, false),
     set_config('idle_in_transaction_session_timeout', %s, false)
-"""
-
-_HOLDER: LiteralString = """
-SELECT a.pid, a.application_name, coalesce(host(a.client_addr), 'this machine'),
-    to_char(a.xact_start AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS')
-FROM pg_locks AS l JOIN pg_stat_activity AS a USING (pid)
-WHERE l.granted AND a.pid <> pg_backend_pid() AND a.xact_start < now() - interval '1 second'
-    AND l.mode NOT IN ('AccessShareLock', 'ShareUpdateExclusiveLock') AND a.wait_event_type
-        IS DISTINCT FROM 'Lock' AND a.datname = current_database()
-    AND (l.locktype = 'advisory' OR l.relation IN (
-        SELECT oid FROM pg_class WHERE relnamespace = to_regnamespace('perdure')))
-ORDER BY a.xact_start LIMIT 1
 """
 
 # The pool reports each lost connection to this logger, and Python prints what has no handler.
@@ -165,7 +154,18 @@ class _PooledConnection(AsyncConnection[Row]):
         return self.cursor()
 
 
-_Pool = EndingPool[_PooledConnection]
+class Pool(AsyncConnectionPool[_PooledConnection]):
+    """A pool whose workers end when they are cancelled.
+
+    psycopg's worker treats a cancellation during its work as a failure of that work, and waits for
+    the next work. `asyncio.run` cancels each task once, so it would wait for this worker for ever.
+    """
+
+    @classmethod
+    async def worker(cls, q: Any) -> None:
+        """Work until the pool stops, or the task is cancelled."""
+        queue: Any = UntilCancelled(q)
+        await super().worker(queue)
 
 
 class Database:
@@ -188,7 +188,7 @@ class Database:
         self.durability: Durability = durability
         self.route = route
         self._role: str | None = None
-        self._pool: _Pool | None = None
+        self._pool: Pool | None = None
         self._lock_ms = f"{math.ceil(lock_timeout_s * 1000)}"
         self._idle_ms = f"{IDLE_IN_TRANSACTION_S * 1000}"
         self._process = OwnProcess(self.address)
@@ -215,7 +215,7 @@ class Database:
                 self._role = await prepare_schema(first, self.address, is_copied=is_copied)
                 if has_pooler := self.route.has_pooler:
                     await _check_isolation(first, self.address)
-            pool: _Pool = EndingPool(
+            pool = Pool(
                 self.route.pooled,
                 connection_class=_PooledConnection,
                 kwargs={**self._connecting, "prepare_threshold": None if has_pooler else 0},
@@ -227,7 +227,7 @@ class Database:
             )
             await _connect(pool)
         except errors.LockNotAvailable as error:
-            raise await _lock_error(self.address, self.route.direct) from error
+            raise await lock_error(self.address, self.route.direct, CONNECT_S) from error
         except psycopg.Error as error:
             raise meaning_of(error, self.address) from error
         self._pool = pool
@@ -320,7 +320,7 @@ class Database:
                 self._lent_now.discard(db)
                 await self._give_back(pool, db)
         except errors.LockNotAvailable as error:
-            raise await _lock_error(self.address, self.route.direct) from error
+            raise await lock_error(self.address, self.route.direct, CONNECT_S) from error
         except psycopg.Error as error:
             if is_lost(error) and not self._is_closed:
                 await finished(self._drain(pool))
@@ -330,7 +330,7 @@ class Database:
             if not self._calls:
                 self._is_idle.set()
 
-    async def _take(self, pool: _Pool) -> _PooledConnection:
+    async def _take(self, pool: Pool) -> _PooledConnection:
         db, self._at_hand = self._at_hand, None
         if db is not None:
             return db
@@ -341,7 +341,7 @@ class Database:
             self._waiting -= 1
         return db
 
-    async def _give_back(self, pool: _Pool, db: _PooledConnection) -> None:
+    async def _give_back(self, pool: Pool, db: _PooledConnection) -> None:
         """Cache `db`; if another call waits for a connection, return `db` to the pool instead.
 
         The pool lends the connection that was returned longest ago. If calls used all connections
@@ -364,7 +364,7 @@ class Database:
             self._looked_at = now
         await finished(pool.putconn(db))
 
-    async def _drain(self, pool: _Pool) -> None:
+    async def _drain(self, pool: Pool) -> None:
         """Close the pool's other connections, because most likely they are lost too."""
         db, self._at_hand = self._at_hand, None
         await pool.drain()
@@ -381,7 +381,7 @@ class Database:
             raise StoreUnavailable(self.address, _OTHER_LOOP)
         return self._process.is_this
 
-    def _usable(self) -> _Pool:
+    def _usable(self) -> Pool:
         self._process.check()
         self.check_loop()
         if self._is_closed or self._pool is None:
@@ -418,27 +418,7 @@ class Database:
             await self._is_idle.wait()
 
 
-async def _lock_error(store: str, direct: str) -> StoreLocked:
-    """Return the error after a lock timeout; the error names the lock's owner if it is known."""
-    row: Row | None = None
-    with suppress(psycopg.Error):
-        async with await AsyncConnection.connect(
-            direct, autocommit=True, connect_timeout=CONNECT_S
-        ) as db:
-            row = await (await db.execute(_HOLDER)).fetchone()
-    if row is None:
-        held = "other processes kept the session locked for too long"
-        return StoreLocked(store, held, "try again")
-    pid, name, host, since = row
-    return StoreLocked(
-        store,
-        f"the connection of {name or 'another program'} from {host} (server process {pid}) "
-        f"has held a lock since {since} UTC",
-        "continue or end that program, then try again",
-    )
-
-
-async def _connect(pool: _Pool) -> None:
+async def _connect(pool: Pool) -> None:
     """Open the first connection of `pool`. Raises: psycopg.Error."""
     try:
         await pool.open(wait=True, timeout=WAIT_S)

@@ -8,13 +8,13 @@ exceeded.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
-from typing import Any, TypeVar
+from contextlib import suppress
+from typing import Any, LiteralString
 
 import psycopg
 from psycopg import errors
-from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout, TooManyRequests
+from psycopg_pool import PoolClosed, PoolTimeout, TooManyRequests
 
 from perdure.errors import (
     Erased,
@@ -29,8 +29,6 @@ from perdure.errors import (
     StoreUnavailable,
 )
 
-C = TypeVar("C", bound=psycopg.AsyncConnection[Any])
-
 STALE = "PD001"
 TAKEN = "PD002"
 ERASED = "PD004"
@@ -44,6 +42,18 @@ stopping or starting or too slow.
 
 _UNREACHED = ("connection failed", "connection is bad", "failed to resolve host")
 """How a psycopg message begins if no server answered; a message with ``FATAL`` is an answer."""
+
+_HOLDER: LiteralString = """
+SELECT a.pid, a.application_name, coalesce(host(a.client_addr), 'this machine'),
+    to_char(a.xact_start AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS')
+FROM pg_locks AS l JOIN pg_stat_activity AS a USING (pid)
+WHERE l.granted AND a.pid <> pg_backend_pid() AND a.xact_start < now() - interval '1 second'
+    AND l.mode NOT IN ('AccessShareLock', 'ShareUpdateExclusiveLock') AND a.wait_event_type
+        IS DISTINCT FROM 'Lock' AND a.datname = current_database()
+    AND (l.locktype = 'advisory' OR l.relation IN (
+        SELECT oid FROM pg_class WHERE relnamespace = to_regnamespace('perdure')))
+ORDER BY a.xact_start LIMIT 1
+"""
 
 Meaning = Callable[[str, str], PerdureError]
 
@@ -159,28 +169,21 @@ def _words_of(error: psycopg.Error) -> str:
     return words.splitlines()[0].rstrip(".")
 
 
-class _UntilCancelled:
-    """Gives a worker its next work, or ends the worker if it was ever cancelled."""
-
-    def __init__(self, queue: Any) -> None:
-        self._queue = queue
-
-    async def get(self) -> Any:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
-            raise asyncio.CancelledError
-        return await self._queue.get()
-
-
-class EndingPool(AsyncConnectionPool[C]):
-    """A pool whose workers end when they are cancelled.
-
-    psycopg's worker treats a cancellation during its work as a failure of that work, and waits for
-    the next work. `asyncio.run` cancels each task once, so it would wait for this worker for ever.
-    """
-
-    @classmethod
-    async def worker(cls, q: Any) -> None:
-        """Work until the pool stops, or the task is cancelled."""
-        queue: Any = _UntilCancelled(q)
-        await super().worker(queue)
+async def lock_error(store: str, direct: str, connect_s: int) -> StoreLocked:
+    """Return the error after a lock timeout; the error names the lock's owner if it is known."""
+    row: tuple[Any, ...] | None = None
+    with suppress(psycopg.Error):
+        async with await psycopg.AsyncConnection.connect(
+            direct, autocommit=True, connect_timeout=connect_s
+        ) as db:
+            row = await (await db.execute(_HOLDER)).fetchone()
+    if row is None:
+        held = "other processes kept the session locked for too long"
+        return StoreLocked(store, held, "try again")
+    pid, name, host, since = row
+    return StoreLocked(
+        store,
+        f"the connection of {name or 'another program'} from {host} (server process {pid}) "
+        f"has held a lock since {since} UTC",
+        "continue or end that program, then try again",
+    )
