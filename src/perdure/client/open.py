@@ -193,7 +193,7 @@ def check_address(address: str) -> str:
 
 
 def _check_namespace(namespace: str) -> None:
-    if not (isinstance(namespace, str) and namespace and is_utf8(namespace)):  # pyright: ignore[reportUnnecessaryIsInstance] - a mistake is told, not kept in every key
+    if not (isinstance(namespace, str) and namespace and is_utf8(namespace)):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without a type checker
         raise ConfigError(f"{namespace!r:.60} is no namespace: give it a name")
     if namespace != namespace.strip() or not namespace.isprintable():
         raise ConfigError(

@@ -135,7 +135,7 @@ def named_contents(contents: Sequence[bytes], entries: Sequence[NewEntry]) -> tu
 
 
 def names_in(texts: Iterable[bytes]) -> set[str]:
-    """Return the names of contents anywhere in `texts`; one may be text that looks like a name."""
+    """Return all names of contents in `texts`. Text that only looks like a name is included."""
     return {name.decode() for text in texts for name in _NAME.findall(text)}
 
 

@@ -169,9 +169,10 @@ def _expands(line: str) -> bool:
 
 
 def _quoted(line: str) -> Iterator[tuple[str, str]]:
-    """Yield each character of `line` and the quote that it opens, or that it is in ("": none).
+    """Yield each character of `line`, with the quote around it.
 
-    Shape: an escaped character is yielded as x, without its backslash.
+    Shape: the quote is "" outside of quotes. A quote that opens is yielded with itself. An escaped
+    character is yielded as x, without its backslash.
     """
     quote = ""
     is_escaped = False

@@ -250,7 +250,7 @@ class Conversations:
         return None
 
     async def _sessions_with(self, entry_id: str) -> AsyncIterator[perdure.Session]:
-        """Yield sessions that may show an entry: the cached one, the one that stores it, all."""
+        """Yield sessions that may show an entry: first the cached and the storing one, then all."""
         home = self._homes.get(entry_id)
         session = None if home is None else await open_session(self._store, home)
         if session is not None:

@@ -157,7 +157,7 @@ def _unmarked(value: object) -> object:
 def permissions_of(
     environment: Mapping[str, str], typed: TypedPermissions, configured: Configuration
 ) -> Permissions:
-    """Return the permissions of a new chat: `typed`, or else those of the settings `configured`.
+    """Return the permissions of a new chat: those that were `typed`, or else the `configured` ones.
 
     A command that contains ``*`` or ``?`` is a pattern.
     Raises: ConfigError.

@@ -250,7 +250,7 @@ async def _dearer_parts(
     models: Sequence[UsageTotal],
     prices: Mapping[str, Price],
 ) -> list[str]:
-    """Return a warning for each kind of tokens that has no price of its own, and costs as input.
+    """Return a warning for each kind of tokens without a price: they cost as much as input.
 
     `read` returns the total costs for given prices. If the price of a kind of tokens rises by one
     micro-cent per token, the total cost rises by the number of tokens of that kind. Calls whose

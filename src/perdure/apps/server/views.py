@@ -26,7 +26,7 @@ V = TypeVar("V", bound=Value)
 
 
 def view_of(view: type[V], value: object, **own: object) -> V:
-    """Return `value` as a `view`: each field that `own` lacks is the attribute of that name."""
+    """Return a `view` with the fields `own`; the others are copied from `value` by their names."""
     copied = {name: getattr(value, name) for name in view.__struct_fields__ if name not in own}
     return view(**copied, **own)
 

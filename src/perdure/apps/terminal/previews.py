@@ -88,7 +88,7 @@ def who_of(entry: Entry) -> tuple[str, Meaning]:
 
 
 def entry_name(entry: EntryId, session: StreamId) -> str:
-    """Return how commands on `session` name `entry`: by its number, or, if shared, by its id."""
+    """Return the number of an entry of `session`, or the whole id of an entry that is shared."""
     stream, _, number = entry.rpartition("/")
     return number if stream == session else entry
 

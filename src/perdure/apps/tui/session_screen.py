@@ -89,7 +89,7 @@ class SessionScreen(ModalScreen[str | None]):
             self._preview()  # it ends the preview of an earlier selection
 
     def _change(self, *keys: str) -> None:
-        """List the sessions after `keys`, which leave the picker open."""
+        """Press `keys`, none of which closes the picker, and list the sessions again."""
         for key in keys:
             found = after(self._state, key)
             assert isinstance(found, State)

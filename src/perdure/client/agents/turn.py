@@ -264,10 +264,10 @@ class Turn(Generic[OutputT]):
     async def _moved_on(
         self, watch: Watch | None = None, following: asyncio.Task[AnyEvent] | None = None
     ) -> None:
-        """Wait until the turn has ended, or `following`, the next event of `watch`, has arrived.
+        """Wait until the turn has ended, or until `following` has the next event of `watch`.
 
         Raises: Waiting, if the caller requested it, once the turn waits for a person and `watch`
-        has no further event.
+        has yielded all events.
         """
         ends = (self._task,) if following is None else (self._task, following)
         waits = self._waits if self._while_waiting == "raise" else None
@@ -281,7 +281,7 @@ class Turn(Generic[OutputT]):
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
 
     async def _check_waiting(self, waits: Waits, watch: Watch | None) -> None:
-        """Raises: Waiting while the turn waits for a person and `watch` has no further event."""
+        """Raises: Waiting if the turn waits for a person, and `watch` has yielded all events."""
         asked = await waits.questions() if self.is_waiting else []
         has_more = bool(asked) and watch is not None and watch.cursor.after < await waits.head()
         if asked and self.is_waiting and not has_more:

@@ -44,8 +44,9 @@ async def newest_sessions(
 async def chosen_sessions(
     store: SessionStore, session: StreamId | None, cwd: str | None = None, since: int | None = None
 ) -> AsyncIterator[SessionInfo]:
-    """Yield `session` (None: as `newest_sessions`), and of these only sessions of the folder `cwd`.
+    """Yield `session`; if it is None, the sessions of `newest_sessions`.
 
+    With `cwd`, yield only sessions of this folder.
     Raises: SessionNotFound if `session` does not exist.
     """
     if session is not None:

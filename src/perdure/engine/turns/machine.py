@@ -28,7 +28,7 @@ from perdure.tools.approval import Bound
 Handler = Callable[[Scribe, Any, TurnConfig], None]
 
 _OPEN = tuple(phase for phase in Phase if phase not in (Phase.IDLE, Phase.FINISHED))
-"""The phases of an open turn, which can be aborted or break in each of them."""
+"""The phases of an open turn. In each of them, the turn can be aborted or fail."""
 
 RULES: Mapping[tuple[Phase, type], Handler] = {
     (Phase.IDLE, inputs.Begin): outcomes.begin,

@@ -427,7 +427,7 @@ def _await_person(
 
 
 def _with_ended_turn(state: FlowState, target: str, *names: str) -> FlowState:
-    """Return `state` without requests to stop or repair `target`; stops may also use `names`."""
+    """Remove the requests to stop or repair `target`. A stop can also name it by one of `names`."""
     return replace(
         state,
         stopping=_without_item(state.stopping, target, *names),

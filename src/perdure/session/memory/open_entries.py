@@ -33,9 +33,9 @@ OPEN_KINDS = (*OPENING, *CLOSING)
 
 
 def opened_and_closed(entries: Iterable[Entry], stream: str) -> Iterator[tuple[bool, int]]:
-    """Yield, for each entry of `stream` that `entries` open or close: whether it is open; its seq.
+    """Yield the entries of `stream` that are opened or closed when `entries` are appended to it.
 
-    `entries` are appended to `stream`, in this order.
+    Shape: pairs (whether the entry is open now, its seq), in the order of `entries`.
     """
     own = f"{stream}/"
     for entry in entries:

@@ -46,7 +46,7 @@ async def cancel_all(tasks: Iterable[asyncio.Future[Any]]) -> None:
 
 
 class UntilCancelled:
-    """Gives a worker the next work of `queue`, or ends the worker if it was ever cancelled."""
+    """A queue that gives a worker its next work, but ends the worker once it was cancelled."""
 
     def __init__(self, queue: asyncio.Queue[Any]) -> None:
         self._queue = queue

@@ -50,7 +50,7 @@ class SalvagedStream(msgspec.Struct, frozen=True):
 
 
 class SalvagedNamespace(msgspec.Struct, frozen=True):
-    """The readable streams of a namespace; `losses` are losses outside of `streams`."""
+    """The readable streams of a namespace, and what was lost without being part of a stream."""
 
     streams: Sequence[SalvagedStream]
     losses: Sequence[Problem] = ()

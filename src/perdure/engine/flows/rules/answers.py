@@ -143,7 +143,7 @@ def _one_of(waiting: FlowWait, answer: str) -> str:
 
 
 def invalid_answer(reason: str) -> InvalidEntry:
-    """Return the error for an answer that cannot be stored, whose whole text is `reason`."""
+    """Return the error for an answer that cannot be stored; its text is `reason`."""
     return InvalidEntry(reason, told=reason)
 
 

@@ -215,7 +215,7 @@ class SourceDraft:
     def finish(
         self, header: SourceHeader | None, leaf: int | None, cwd: str | None = None
     ) -> ParsedSource:
-        """Return the parsed source; of a source without a `header`, only the folder `cwd` is known.
+        """Return the parsed source; if it has no `header`, its working folder is `cwd`.
 
         A missing header causes a warning. Call this method after the whole source was read.
         """
