@@ -43,7 +43,7 @@ from perdure.tools.spec import ToolCall
 from perdure.workflow.expressions import template_of
 from perdure.workflow.substitution import Fillings, fill_template
 from tests.fakes.a_society import RUN, SESSION
-from tests.fakes.mcp_servers import HOSTILE
+from tests.fakes.mcp_servers import HANDWRITTEN
 from tests.fakes.web_server import Request, Response, WebServer
 
 GIGABYTE = 1 << 30
@@ -237,7 +237,7 @@ def test_glob_within_the_length_limit_is_matched_quickly(unit: str) -> None:
 
 
 def hostile(kind: str, **settings: Any) -> McpServer:
-    return McpServer(name="far", command=sys.executable, args=(HOSTILE, kind), **settings)
+    return McpServer(name="far", command=sys.executable, args=(HANDWRITTEN, kind), **settings)
 
 
 async def offer_of(kind: str, folder: Path, **settings: Any) -> Offer:

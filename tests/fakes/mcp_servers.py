@@ -16,7 +16,7 @@ from typing import Any
 from perdure.tools.mcp.servers import McpServer
 
 PROGRAM = str(Path(__file__).parent / "mcp_server.py")
-HOSTILE = str(Path(__file__).parent / "hostile_mcp_server.py")
+HANDWRITTEN = str(Path(__file__).parent / "handwritten_mcp_server.py")
 DEADLINE_S = 60.0
 
 Listening = tuple[str, subprocess.Popen[bytes]]
@@ -35,7 +35,7 @@ def light(deeds: Path, name: str) -> McpServer:
     It starts in 0.03 CPU-seconds, and the real one in 0.9, because it loads no library.
     """
     env = {"MCP_DEEDS": str(deeds)}
-    return McpServer(name=name, command=sys.executable, args=(HOSTILE, "honest"), env=env)
+    return McpServer(name=name, command=sys.executable, args=(HANDWRITTEN, "honest"), env=env)
 
 
 @contextmanager

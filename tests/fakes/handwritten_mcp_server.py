@@ -1,7 +1,8 @@
-"""An MCP server, written by hand, over standard input and output: its answers do harm.
+"""An MCP server, written by hand, over standard input and output.
 
-``python hostile_mcp_server.py KIND``; KIND is a name in `LISTINGS`, a kind of misbehaviour, or
-``honest``. The file ``$MCP_DEEDS``, if named, is created at the start.
+``python handwritten_mcp_server.py KIND``. The kind ``honest`` has one good tool. The answers of the
+other kinds do harm: a name in `LISTINGS`, or a kind of misbehaviour. The file ``$MCP_DEEDS``, if
+named, is created at the start.
 """
 
 from __future__ import annotations
