@@ -27,9 +27,7 @@ from perdure.client.flows.waker import Waker
 from perdure.engine.flows.journal import Journal
 from perdure.engine.flows.parked_work import park_entry
 from perdure.engine.flows.requests import COMPLETED, close_flow_request, open_requests
-from perdure.engine.flows.rules.improvement import roles_to_look_back
-from perdure.engine.flows.rules.parts import NodePart, ReflectionPart
-from perdure.engine.flows.rules.ready_nodes import runnable
+from perdure.engine.flows.rules.parts import ready_work, running_parts
 from perdure.engine.turns.requests import break_turn
 from perdure.errors import (
     ConfigError,
@@ -272,13 +270,4 @@ def with_folders(requests: Sequence[Entry]) -> list[StreamId]:
 
 def _parked(state: FlowState, reason: str) -> list[SideBody]:
     """Return the entries that make the running nodes (or else the next nodes) wait for a person."""
-    phase = state.run.improvement_phase
-    nodes = (state.graph.node(id) for id in state.run.running_nodes)
-    roles = phase.running_roles if phase is not None else ()
-    session = StreamId("")
-    running = [
-        *(NodePart(node.role, node.id, session) for node in nodes if node is not None),
-        *(ReflectionPart(role, session) for role in roles),
-    ]
-    works = running or (*runnable(state), *roles_to_look_back(state))
-    return [park_entry(work, reason) for work in works]
+    return [park_entry(work, reason) for work in running_parts(state) or ready_work(state)]

@@ -40,6 +40,7 @@ from perdure.engine.flows.prompts.bundle import context_bundle
 from perdure.engine.flows.prompts.entry import RequiredText, entry_message
 from perdure.engine.flows.prompts.reflection import read_findings, reflection_message
 from perdure.engine.flows.rules.improvement import RoleWork
+from perdure.engine.flows.rules.parts import running_parts
 from perdure.engine.flows.rules.people import sessions_to_stop
 from perdure.engine.flows.rules.ready_nodes import Work, runnable
 from perdure.engine.flows.selection import is_configuring
@@ -178,7 +179,8 @@ class RoleTurns:
             with self._working(session, companion) as signals:
                 await running.new_turn(user(message), (), signals)
         except TurnOpen:
-            if _is_running(await self._journal.state(), session):
+            state = await self._journal.state()
+            if any(session_of(state, part.role) == session for part in running_parts(state)):
                 raise NodeClaimLost(session) from None  # recover it instead of closing it
             await give_up(running.environment.claim)
             raise NodeClaimLost(session) from None  # the next pass begins it, if it still exists
@@ -335,14 +337,6 @@ class RoleTurns:
         skills = await asyncio.to_thread(skills_of, state, role, self._shelf)
         folder = state.run.record_folder_path
         return context_bundle(role, folder, contracts(), readings, instructions, skills=skills)
-
-
-def _is_running(state: FlowState, session: StreamId) -> bool:
-    phase = state.run.improvement_phase
-    nodes = (state.graph.node(id) for id in state.run.running_nodes)
-    roles = [node.role for node in nodes if node is not None]
-    roles += phase.running_roles if phase is not None else ()
-    return session in (session_of(state, role) for role in roles)
 
 
 def session_of(state: FlowState, role: str) -> StreamId:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import suppress
 
 from perdure.client.agents.delegation.questions import awaited_sessions
@@ -11,8 +10,9 @@ from perdure.client.store import Store
 from perdure.engine.flows.continuation import next_bodies
 from perdure.engine.flows.lost_roles import lost_roles
 from perdure.engine.flows.rules.flow_waits import FlowWait, waits_in
-from perdure.engine.flows.rules.improvement import RoleWork, roles_to_look_back
-from perdure.engine.flows.rules.ready_nodes import Work, runnable
+from perdure.engine.flows.rules.improvement import RoleWork
+from perdure.engine.flows.rules.parts import ready_work, running_parts
+from perdure.engine.flows.rules.ready_nodes import Work
 from perdure.errors import Erased, SessionNotFound
 from perdure.session.codec import body_of
 from perdure.session.flows.kinds import HumanReplied, ImprovementParked, NodeParked, RoleConfigured
@@ -68,7 +68,7 @@ async def _question_waits(store: Store, state: FlowState) -> list[FlowWait]:
 
 def running_sessions(state: FlowState) -> tuple[StreamId | None, ...]:
     """Return the session of each active node and role; None if it has no session yet."""
-    return tuple(state.sessions.get(role) for role in _running_roles(state))
+    return tuple(part.session or None for part in running_parts(state))
 
 
 async def is_ready(store: SessionStore, state: FlowState, at: int) -> bool:
@@ -85,8 +85,7 @@ async def is_ready(store: SessionStore, state: FlowState, at: int) -> bool:
     for session in running:
         if session is None or not await _awaited(store, session, at):
             return True
-    works = (*runnable(state), *roles_to_look_back(state))
-    if works:
+    if works := ready_work(state):
         parked = await _parked_since_reply(store, StreamId(state.run.flow_id))
         return any(work.target not in parked or not _is_decided(work) for work in works)
     return not running and bool(next_bodies(state))
@@ -99,14 +98,6 @@ async def awaited_by(store: SessionStore, state: FlowState, at: int) -> set[Stre
         if session is not None:
             found |= {session, *await _awaited(store, session, at)}
     return found
-
-
-def _running_roles(state: FlowState) -> Iterator[str]:
-    for id in state.run.running_nodes:
-        node = state.graph.node(id)
-        yield id if node is None else node.role
-    if state.run.improvement_phase is not None:
-        yield from state.run.improvement_phase.running_roles
 
 
 def _is_decided(work: Work | RoleWork) -> bool:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from perdure.engine.flows.documents.turn_end import last_bodies
 from perdure.engine.flows.rules.closure import stall
-from perdure.engine.flows.rules.improvement import feedback_path, next_step, roles_to_look_back
-from perdure.engine.flows.rules.ready_nodes import runnable
+from perdure.engine.flows.rules.improvement import feedback_path, next_step
+from perdure.engine.flows.rules.parts import ready_work, running_parts
 from perdure.session.flows.kinds import FeedbackAsked, FlowCompleted, NodeParked
 from perdure.session.flows.run import FlowState
 from perdure.session.notes import SideBody
@@ -13,9 +13,7 @@ from perdure.session.notes import SideBody
 
 def can_continue(state: FlowState) -> bool:
     """Return whether a role can work, or the flow can do its own next step, without a person."""
-    run, phase = state.run, state.run.improvement_phase
-    is_busy = bool(run.running_nodes or (phase is not None and phase.running_roles))
-    return bool(is_busy or runnable(state) or roles_to_look_back(state) or next_bodies(state))
+    return bool(running_parts(state) or ready_work(state) or next_bodies(state))
 
 
 def next_bodies(state: FlowState) -> tuple[SideBody, ...]:

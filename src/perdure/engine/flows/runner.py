@@ -22,9 +22,15 @@ from perdure.engine.flows.parked_work import ParkedWork, park_entry
 from perdure.engine.flows.prompts.entry import INTERRUPTED
 from perdure.engine.flows.roles import Roles, Unconfigured
 from perdure.engine.flows.rules.improvement import RoleWork, roles_to_look_back
-from perdure.engine.flows.rules.parts import NodePart, ReflectionPart, TurnPart
+from perdure.engine.flows.rules.parts import (
+    NodePart,
+    ReflectionPart,
+    TurnPart,
+    ready_work,
+    running_parts,
+)
 from perdure.engine.flows.rules.people import sessions_to_stop
-from perdure.engine.flows.rules.ready_nodes import Work, runnable
+from perdure.engine.flows.rules.ready_nodes import Work
 from perdure.errors import ConfigError, LeaseHeld, LeaseLost, PerdureError, StoreError
 from perdure.events.scope import within
 from perdure.session.clock import Clock
@@ -148,18 +154,9 @@ class FlowRunner:
 
     def _begin(self, state: FlowState) -> None:
         """Start all work that can run."""
-        for node in state.run.running_nodes:
-            role = state.graph.role_of(node)
-            session = state.sessions.get(role, StreamId(""))
-            self._start(role, self._goes_on(NodePart(role, node, session)))
-        for work in runnable(state):
-            if not self._parked_work.is_unable(state, work):
-                self._start(work.role, self._begins(state, work))
-        phase = state.run.improvement_phase
-        for role in phase.running_roles if phase is not None else ():
-            session = state.sessions.get(role, StreamId(""))
-            self._start(role, self._goes_on(ReflectionPart(role, session)))
-        for work in roles_to_look_back(state):
+        for part in running_parts(state):
+            self._start(part.role, self._goes_on(part))
+        for work in ready_work(state):
             if not self._parked_work.is_unable(state, work):
                 self._start(work.role, self._begins(state, work))
 

@@ -10,6 +10,7 @@ import msgspec
 from perdure.apps.terminal.style import Meaning, Style
 from perdure.apps.terminal.text import clip, one_line, pad, safe
 from perdure.engine.flows.rules.flow_waits import FlowWait, declined_of
+from perdure.engine.flows.rules.parts import running_parts
 from perdure.session.flows.graph import FlowNode, Graph, edge_key
 from perdure.session.flows.run import AwaitingHuman, FlowState
 
@@ -211,10 +212,7 @@ def overlaid(state: FlowState, waiting: Iterable[FlowWait]) -> FlowState:
 
 def is_blocked(state: FlowState, waiting: Iterable[FlowWait]) -> bool:
     """Whether all running roles wait for consent."""
-    phase = state.run.improvement_phase
-    nodes = [state.graph.node(id) for id in state.run.running_nodes]
-    roles = {node.role for node in nodes if node is not None}
-    roles.update(() if phase is None else phase.running_roles)
+    roles = {part.role for part in running_parts(state)}
     asked = {each.target for each in waiting if each.session is not None}
     return bool(roles) and roles <= asked
 

@@ -157,3 +157,22 @@ class ReflectionPart(msgspec.Struct, frozen=True):
 
 TurnPart = NodePart | ReflectionPart
 """What a turn does in its flow: the work of a node, or the review of a role."""
+
+
+def running_parts(state: FlowState) -> tuple[TurnPart, ...]:
+    """Return the nodes and the reviewing roles that run, according to the log.
+
+    Shape: the session of a part is "" if its role has no session yet.
+    """
+    phase, sessions, none = state.run.improvement_phase, state.sessions, StreamId("")
+    named = [(state.graph.role_of(node), node) for node in state.run.running_nodes]
+    reviewing = () if phase is None else phase.running_roles
+    return (
+        *(NodePart(role, node, sessions.get(role, none)) for role, node in named),
+        *(ReflectionPart(role, sessions.get(role, none)) for role in reviewing),
+    )
+
+
+def ready_work(state: FlowState) -> tuple[Work | RoleWork, ...]:
+    """Return the work of nodes and the reviews of roles that can begin now, by priority."""
+    return (*runnable(state), *roles_to_look_back(state))
