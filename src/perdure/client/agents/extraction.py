@@ -37,7 +37,7 @@ from perdure.secrets.mask import log_failure, mask_secrets
 from perdure.session.codec import new_side, readable
 from perdure.session.entries import Entry, NewEntry
 from perdure.session.ids import StreamId, entry_id
-from perdure.session.memory.kinds import FactsCaptured, FactsDue
+from perdure.session.memory.kinds import FactRemembered, FactsCaptured, FactsDue
 from perdure.session.memory.open_entries import unclosed
 from perdure.session.messages import Usage
 from perdure.stores.access.lazy_modules import Later
@@ -153,7 +153,7 @@ class Extraction:
         store, outside = self._store.backend, self._store.outside
         found, outcome = await self._found(episode, agent)
         while True:
-            kept = await _entries_of(store, found, agent.id)
+            kept = await _entries_of(store, found)
             head = (await store.state(stream)).head
             ids = tuple(entry_id(stream, head + 1 + n) for n in range(len(kept)))
             outcome = msgspec.structs.replace(outcome, facts=ids)
@@ -169,7 +169,7 @@ class Extraction:
 
     async def _found(
         self, episode: Episode, agent: Agent
-    ) -> tuple[list[fact_writes.NewFact], FactsCaptured]:
+    ) -> tuple[list[FactRemembered], FactsCaptured]:
         """Return the facts in `episode`, and the outcome of the extraction.
 
         If the extraction fails, the outcome contains the error.
@@ -208,13 +208,13 @@ class Extraction:
 
 
 async def _entries_of(
-    store: SessionStore, found: Sequence[fact_writes.NewFact], agent: str
-) -> list[tuple[fact_writes.NewFact, NewEntry]]:
+    store: SessionStore, found: Sequence[FactRemembered]
+) -> list[tuple[FactRemembered, NewEntry]]:
     """Return each fact that can be stored, with the entry that stores it."""
-    kept: list[tuple[fact_writes.NewFact, NewEntry]] = []
+    kept: list[tuple[FactRemembered, NewEntry]] = []
     for new in found:
         try:
-            kept.append((new, await fact_writes.fact_entry(store, new, agent)))
+            kept.append((new, await fact_writes.fact_entry(store, new)))
         except capture.LEFT_OUT as error:
             _log.warning("a fact was not captured: %s", error)
     return kept

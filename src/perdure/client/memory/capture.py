@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from perdure.bounds.callbacks import run_callback
 from perdure.client.clock import Outside
-from perdure.client.memory.fact_writes import NewFact, facts_in, remember
+from perdure.client.memory.fact_writes import facts_in, remember
 from perdure.errors import EntryNotFound, LimitExceeded, SecretPasted, WrongArgument
 from perdure.memory.episodes import Episode
 from perdure.memory.extraction import ExtractedFact, Extractor, extraction_request, facts_in_answer
@@ -22,6 +22,7 @@ from perdure.models.stream import AnswerBuilder
 from perdure.session.argument_checks import takes_all_declared
 from perdure.session.entries import Entry
 from perdure.session.memory.facts import Fact
+from perdure.session.memory.kinds import FactRemembered
 from perdure.session.messages import MESSAGE, Usage
 from perdure.stores.session_store import SessionStore
 
@@ -76,9 +77,7 @@ async def capture(
     for new in await found_facts(store, episode, extractor):
         key = f"capture:{hashlib.sha256(f'{episode.id} {new.text}'.encode()).hexdigest()}"
         try:
-            fact = await remember(
-                store, outside, new, subject=episode.subject, agent=episode.agent, key=key
-            )
+            fact = await remember(store, outside, new, episode.subject, key=key)
         except LEFT_OUT as error:
             _log.warning("a fact was not captured: %s", error)
             continue
@@ -86,7 +85,9 @@ async def capture(
     return stored
 
 
-async def found_facts(store: SessionStore, episode: Episode, extractor: Any) -> list[NewFact]:
+async def found_facts(
+    store: SessionStore, episode: Episode, extractor: Any
+) -> list[FactRemembered]:
     """Return the facts that `extractor` finds in `episode`, except facts that are already known.
 
     Raises: as `Memory.capture`.
@@ -105,12 +106,12 @@ async def found_facts(store: SessionStore, episode: Episode, extractor: Any) -> 
     extract = getattr(extractor, "extract", extractor)
     found = await run_callback(extract, episode, entries, known)
     allowed, texts = {entry.id for entry in entries}, {fact.text for fact in known}
-    new: dict[str, NewFact] = {}
+    new: dict[str, FactRemembered] = {}
     for each in cast("Sequence[ExtractedFact]", found):
         if not each.sources or not allowed.issuperset(each.sources):
             raise WrongArgument(
                 "an extracted fact needs sources in its episode", argument="sources"
             )
         if each.text not in texts:
-            new[each.text] = NewFact(text=each.text, sources=each.sources, said_by=each.said_by)
+            new[each.text] = FactRemembered(each.text, episode.agent, each.sources, each.said_by)
     return list(new.values())

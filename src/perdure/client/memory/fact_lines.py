@@ -12,14 +12,14 @@ import msgspec
 
 from perdure.bounds.limits import require_within
 from perdure.client.clock import Outside
-from perdure.client.memory.fact_writes import NewFact, facts_in, remember
+from perdure.client.memory.fact_writes import facts_in, remember
 from perdure.client.session_fields import require_subject
 from perdure.errors import FormatError, HeadConflict, LimitExceeded, SecretPasted, SessionNotFound
 from perdure.memory.reports import ImportedFacts, UnreadLine
 from perdure.memory.scope import MemoryFilter
 from perdure.session.clock import ms_of
 from perdure.session.ids import entry_place
-from perdure.session.memory.kinds import memory_stream
+from perdure.session.memory.kinds import FactRemembered, memory_stream
 from perdure.stores.session_store import SessionStore
 
 
@@ -32,7 +32,6 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
 
 
 _line = msgspec.json.Decoder(_Line)
-_Said = tuple[str, str | None, int | None, int | None]
 
 
 async def import_lines(
@@ -49,15 +48,13 @@ async def import_lines(
         try:
             read = _line.decode(line)
             require_subject(about := read.subject if read.subject is not None else subject)
-            whose = read.agent if read.agent is not None else agent
-            new = NewFact(
+            new = FactRemembered(
                 text=read.text,
-                sources=(),
-                said_by="person",
+                agent=read.agent if read.agent is not None else agent,
                 valid_from=_time("from", read.valid_from),
                 valid_to=_time("to", read.valid_to),
             )
-            if await _is_added(store, outside, new, there, subject=about, agent=whose):
+            if await _is_added(store, outside, new, there, about):
                 added += 1
             else:
                 known += 1
@@ -69,32 +66,21 @@ async def import_lines(
 async def _is_added(
     store: SessionStore,
     outside: Outside,
-    new: NewFact,
+    new: FactRemembered,
     there: dict[str | None, _There],
-    *,
     subject: str | None,
-    agent: str | None,
 ) -> bool:
     """Store `new`; return False if the fact is stored already, even by a concurrent call."""
-    said = (new.text, agent, new.valid_from, new.valid_to)
     if subject not in there:
         there[subject] = await _there(store, subject)
-    while said not in (known := there[subject]).said:
+    while new not in (known := there[subject]).said:
         try:
-            fact = await remember(
-                store,
-                outside,
-                new,
-                subject=subject,
-                agent=agent,
-                key=None,
-                expected_head=known.head,
-            )
+            fact = await remember(store, outside, new, subject, expected_head=known.head)
         except HeadConflict:
             there[subject] = await _there(store, subject)
             continue
         known.head = entry_place(fact.id)[1]
-        known.said.add(said)
+        known.said.add(new)
         return True
     return False
 
@@ -104,7 +90,7 @@ class _There:
     """The facts of a subject, and the head that the log of these facts had when they were read."""
 
     head: int
-    said: set[_Said]
+    said: set[FactRemembered]
 
 
 async def _there(store: SessionStore, subject: str | None) -> _There:
@@ -112,7 +98,11 @@ async def _there(store: SessionStore, subject: str | None) -> _There:
     with suppress(SessionNotFound):
         head = (await store.state(memory_stream(subject))).head
     facts = await facts_in(store, MemoryFilter(subject))
-    return _There(head, {(f.text, f.agent, f.valid_from, f.valid_to) for f in facts})
+    said = {
+        FactRemembered(fact.text, fact.agent, valid_from=fact.valid_from, valid_to=fact.valid_to)
+        for fact in facts
+    }
+    return _There(head, said)
 
 
 def _content_of(file: Path) -> bytes:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import msgspec
+from msgspec.structs import asdict
 
 from perdure.bounds.limits import require_within
 from perdure.client.clock import Outside
@@ -37,21 +39,10 @@ from perdure.session.memory.kinds import (
     FactForgotten,
     FactRemembered,
     FactsReceived,
-    SaidBy,
     memory_stream,
 )
 from perdure.stores.protocol import Commit, StreamState, Write
 from perdure.stores.session_store import SessionStore, append_to
-
-
-class NewFact(msgspec.Struct, frozen=True, kw_only=True):
-    """The arguments of `remember` and `correct`. Units: Unix milliseconds."""
-
-    text: str
-    sources: tuple[EntryId, ...]
-    said_by: SaidBy
-    valid_from: int | None = None
-    valid_to: int | None = None
 
 
 class _KnownFact(msgspec.Struct, frozen=True):
@@ -70,11 +61,10 @@ def source_ids(source: Entry | str | Sequence[Entry | str] | None) -> tuple[Entr
 async def remember(
     store: SessionStore,
     outside: Outside,
-    new: NewFact,
-    *,
+    new: FactRemembered,
     subject: str | None,
-    agent: str | None,
-    key: str | None,
+    *,
+    key: str | None = None,
     expected_head: int | None = None,
 ) -> Fact:
     """Append the fact `new` to the memory stream of its subject. Raises: as `Memory.remember`.
@@ -82,9 +72,7 @@ async def remember(
     With `expected_head`, append only if the head of the stream is still `expected_head`. Raises:
     HeadConflict.
     """
-    body, sources = await _remembered(store, new, agent)
-    subject = subject if subject is not None else _subject_of(sources)
-    stream = await require_stream(store, outside, subject)
+    body, stream = await _checked_fact(store, outside, new, subject)
     at = outside.clock.now_ms()
     (entry,) = await append_to(
         store, stream, new_side(body), at=at, expected_head=expected_head, key=key
@@ -96,19 +84,15 @@ async def remember(
 async def remember_once(
     store: SessionStore,
     outside: Outside,
-    new: NewFact,
-    *,
+    new: FactRemembered,
     subject: str | None,
-    agent: str | None,
     key: str | None,
 ) -> Fact:
     """Store the fact `new`, unless the same fact is already stored for its subject.
 
     Raises: as `Memory.remember`.
     """
-    body, sources = await _remembered(store, new, agent)
-    subject = subject if subject is not None else _subject_of(sources)
-    stream = await require_stream(store, outside, subject)
+    body, stream = await _checked_fact(store, outside, new, subject)
     async with _order_of(store, stream):
         while True:
             state = await store.state(stream)
@@ -124,13 +108,7 @@ async def remember_once(
                         await append_to(store, stream, again, at=at, key=key)
                     return await find_fact(store, known.id)
                 return await remember(
-                    store,
-                    outside,
-                    new,
-                    subject=subject,
-                    agent=agent,
-                    key=key,
-                    expected_head=state.head,
+                    store, outside, new, subject, key=key, expected_head=state.head
                 )
 
 
@@ -204,17 +182,11 @@ def _is_repeated(known: StoredFact, body: FactRemembered) -> bool:
 
 def _is_same(one: FactRemembered | FactCorrected, other: FactRemembered) -> bool:
     """Return whether two bodies are equal except for their sources."""
-    return (one.text, one.agent, one.said_by, one.valid_from, one.valid_to) == (
-        other.text,
-        other.agent,
-        other.said_by,
-        other.valid_from,
-        other.valid_to,
-    )
+    return {**asdict(one), "sources": ()} == {**asdict(other), "sources": ()}
 
 
 async def _add_sources(
-    store: SessionStore, outside: Outside, known: _KnownFact, new: NewFact
+    store: SessionStore, outside: Outside, known: _KnownFact, new: FactRemembered
 ) -> None:
     """Append a version of `known` with the sources of `new` added, if there are new sources.
 
@@ -227,13 +199,13 @@ async def _add_sources(
         await _commit_correction(store, outside, known, new, given=sources, key=None)
 
 
-async def fact_entry(store: SessionStore, new: NewFact, agent: str | None) -> NewEntry:
+async def fact_entry(store: SessionStore, new: FactRemembered) -> NewEntry:
     """Return the entry that stores `new`. Raises: as `Memory.remember`."""
-    return new_side((await _remembered(store, new, agent))[0])
+    return new_side((await _with_sources(store, new))[0])
 
 
 async def correct(
-    store: SessionStore, outside: Outside, fact: EntryId, new: NewFact, key: str | None
+    store: SessionStore, outside: Outside, fact: EntryId, new: FactRemembered, key: str | None
 ) -> Fact:
     """Append a newer version of `fact`. Raises: as `Memory.correct`."""
     _check(new)
@@ -250,7 +222,7 @@ async def _commit_correction(
     store: SessionStore,
     outside: Outside,
     known: _KnownFact,
-    new: NewFact,
+    new: FactRemembered,
     *,
     given: tuple[EntryId, ...],
     key: str | None,
@@ -264,17 +236,12 @@ async def _commit_correction(
     """
     stream, head, versions = known.state.header.id, known.state.head, known.stored.versions
     newest, mismatch = versions[-1], None
+    described: dict[str, Any] = {**asdict(new), "agent": newest.body.agent}
     earlier = (each.body.sources for each in reversed(versions))
     for sources in (given,) if given else dict.fromkeys((newest.sources, *earlier)):
-        body = FactCorrected(
-            text=new.text,
-            agent=newest.body.agent,
-            sources=sources,
-            said_by=new.said_by,
-            valid_from=new.valid_from,
-            valid_to=new.valid_to,
-        )
-        new_version, at = new_side(body, known.stored.id), outside.clock.now_ms()
+        described["sources"] = sources
+        body, at = FactCorrected(**described), outside.clock.now_ms()
+        new_version = new_side(body, known.stored.id)
         try:
             await append_to(store, stream, new_version, at=at, expected_head=head, key=key)
         except IdempotencyMismatch as error:
@@ -338,7 +305,7 @@ class _Source(msgspec.Struct, frozen=True):
     subject: str | None
 
 
-def _check(new: NewFact) -> None:
+def _check(new: FactRemembered) -> None:
     require_text("text", new.text)
     if not new.text.strip():
         raise WrongArgument("the text of a fact is empty: say what to remember", argument="text")
@@ -349,22 +316,24 @@ def _check(new: NewFact) -> None:
         raise WrongArgument("valid_to is not after valid_from", argument="valid_to")
 
 
-async def _remembered(
-    store: SessionStore, new: NewFact, agent: str | None
+async def _with_sources(
+    store: SessionStore, new: FactRemembered
 ) -> tuple[FactRemembered, tuple[_Source, ...]]:
-    """Return the body that stores the fact `new`, and the sources of `new`."""
-    require_text("agent", agent)
+    """Return `new` with the complete ids of its sources, and the sources, after checking both."""
+    require_text("agent", new.agent)
     _check(new)
     sources = await _require_sources(store, new.sources)
-    body = FactRemembered(
-        text=new.text,
-        agent=agent,
-        sources=tuple(source.entry.id for source in sources),
-        said_by=new.said_by,
-        valid_from=new.valid_from,
-        valid_to=new.valid_to,
-    )
-    return body, sources
+    ids = tuple(source.entry.id for source in sources)
+    return msgspec.structs.replace(new, sources=ids), sources
+
+
+async def _checked_fact(
+    store: SessionStore, outside: Outside, new: FactRemembered, subject: str | None
+) -> tuple[FactRemembered, StreamId]:
+    """Return the body that stores `new`, and the memory stream of `subject` (or of the sources)."""
+    body, sources = await _with_sources(store, new)
+    subject = subject if subject is not None else _subject_of(sources)
+    return body, await require_stream(store, outside, subject)
 
 
 async def _require_sources(store: SessionStore, sources: Iterable[EntryId]) -> tuple[_Source, ...]:

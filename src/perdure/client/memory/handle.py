@@ -23,7 +23,13 @@ from perdure.session.clock import ms_of
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, IdempotencyKey, entry_place
 from perdure.session.memory.facts import Fact
-from perdure.session.memory.kinds import EpisodeRecorded, FactsCaptured, FactsDue, SaidBy
+from perdure.session.memory.kinds import (
+    EpisodeRecorded,
+    FactRemembered,
+    FactsCaptured,
+    FactsDue,
+    SaidBy,
+)
 from perdure.stores.access.lazy_modules import Later
 from perdure.stores.session_store import SessionStore
 
@@ -167,10 +173,9 @@ class Memory:
         return await fact_writes.remember_once(
             self.backend,
             self.outside,
-            _new_fact(text, source, said_by, valid_from, valid_to),
-            subject=subject,
-            agent=agent,
-            key=idempotency_key,
+            _new_fact(text, source, said_by, valid_from, valid_to, agent=agent),
+            subject,
+            idempotency_key,
         )
 
     async def correct(
@@ -336,9 +341,12 @@ def _new_fact(
     said_by: SaidBy,
     valid_from: datetime | None,
     valid_to: datetime | None,
-) -> fact_writes.NewFact:
-    return fact_writes.NewFact(
+    *,
+    agent: str | None = None,
+) -> FactRemembered:
+    return FactRemembered(
         text=text,
+        agent=agent,
         sources=fact_writes.source_ids(source),
         said_by=said_by,
         valid_from=None if valid_from is None else ms_of(valid_from),
