@@ -21,14 +21,13 @@ import msgspec
 from perdure.codecs.fields import (
     Fields,
     count_in,
-    fields_of,
     flag_in,
     name_in,
     object_in,
     text_in,
     time_in,
 )
-from perdure.codecs.lines import Line, ReadLine
+from perdure.codecs.lines import Line
 from perdure.interop.formats.claude_code.answers import Answers
 from perdure.interop.formats.claude_code.messages import (
     assistant_of,
@@ -46,7 +45,7 @@ from perdure.interop.formats.items import (
 )
 from perdure.interop.formats.sources.parent_links import Leaf, Linker
 from perdure.interop.formats.sources.parse_state import Record, SourceDraft
-from perdure.interop.formats.sources.reader import Make, whole_parser
+from perdure.interop.formats.sources.reader import LineReader, Make, has_type, whole_parser
 from perdure.session.kinds import Compaction, CompactionReason, Custom, CustomMessage
 from perdure.session.messages import Message, Part, TextPart, ToolCallPart
 from perdure.session.notes import ImportedRecord, SessionInfoChanged
@@ -127,15 +126,18 @@ def agent_session(session: str, agent: str) -> str:
     return f"{session}:agent-{agent}"
 
 
-class Reader:
+class Reader(LineReader):
     """Reads a transcript and adds its items to `draft`.
 
     If `is_chain` is True, each record becomes a child of the previous record.
     """
 
+    foreign = "it is not a record of a Claude Code transcript"
+    accepts = staticmethod(has_type)
+
     def __init__(self, draft: SourceDraft, *, is_chain: bool = False) -> None:
-        self.draft = draft
-        self.linker = Linker(self.draft, self._place)
+        super().__init__(draft)
+        self.links = self.linker = Linker(draft, self._place)
         self.answers = Answers()
         self.boundary: Fields = {}  # the newest compact boundary's data about its summary
         # Item that may name the session -> its type, and for a summary its subject.
@@ -144,20 +146,12 @@ class Reader:
         self.roots = 0
         self._about = _About()
         self._is_chain = is_chain
-        self._leaves = {False: Leaf(), True: Leaf()}  # by "is a side chain"
-        self._has_gap = False
+        self._leaves = {False: self.leaf, True: Leaf()}  # by "is a side chain"
 
-    def take(self, line: Line, reading: ReadLine) -> None:
-        """Read one line."""
-        if not reading.is_json:
-            self._take_broken(line, reading.problem or "")
-            return
-        fields = fields_of(reading.value)
-        if fields is None or name_in(fields, "type") is None:
-            self.draft.report_malformed(line, "it is not a record of a Claude Code transcript")
-            self._has_gap = True
-            return
-        record = Record(line, fields, name_in(fields, "uuid"), name_in(fields, "parentUuid"))
+    def take_record(self, record: Record) -> None:
+        """Read one record."""
+        fields = record.fields
+        record.id, record.parent = name_in(fields, "uuid"), name_in(fields, "parentUuid")
         record.at = time_in(fields, "timestamp")
         self._about.take(fields, record.at)
         self._link(record)
@@ -168,7 +162,7 @@ class Reader:
         if type(own) is not str or not own or type(parent) is not str or not parent:
             return False
         message = object_in(fields, "message")
-        if message is None or self._is_chain or not self.linker.is_plain(own, parent):
+        if message is None or self._is_chain or not self.links.is_plain(own, parent):
             return False
         kind = fields.get("type")
         if kind not in _SAID or "isCompactSummary" in fields:
@@ -176,7 +170,7 @@ class Reader:
         parts = content_of(message, self.draft.media)
         if parts is None or (kind == "user" and said_by_tools(parts)):
             return False
-        hung_on = self.answers.end_at(self.linker.below(parent))
+        hung_on = self.answers.end_at(self.links.below(parent))
         at = time_in(fields, "timestamp")
         item = Item(_NOTHING, number, offset, length, 0, hung_on, None, at, own)
         if kind == "user":
@@ -185,16 +179,17 @@ class Reader:
         else:
             node = _answer(self, item, fields, parts)
         self._about.take(fields, at)
-        self.linker.nodes[own] = node
+        self.links.nodes[own] = node
         self._follow(fields, number, node, hung_on)
-        self._has_gap = False
+        self.links.has_gap = False
         return True
 
-    def _take_broken(self, line: Line, problem: str) -> None:
+    def take_broken(self, line: Line, problem: str) -> None:
+        """Read a line that is not JSON."""
         self.draft.report_malformed(line, problem)
         own, parents = _OWN_ID.findall(line.content), _PARENT_ID.findall(line.content)
         if len(own) != 1 or len(parents) != 1 or not line.is_ended:
-            self._has_gap = True
+            self.links.has_gap = True
             return
         parent = parents[0].decode() or None
         fields: Fields = {"isSidechain": _IS_SIDECHAIN.search(line.content) is not None}
@@ -206,17 +201,17 @@ class Reader:
         is_boundary = _is_boundary(fields)
         if is_boundary:
             record.parent = record.parent or name_in(fields, "logicalParentUuid")
-        if self._has_gap or is_boundary:
+        if self.links.has_gap or is_boundary:
             record.fallback = leaf
-        is_lost = self._is_chain and record.parent not in self.linker.nodes
+        is_lost = self._is_chain and record.parent not in self.links.nodes
         follows = record.parent is None and (
             is_boundary or self._is_chain or flag_in(fields, "isCompactSummary")
         )
         if record.id is None or is_lost or follows:
-            self.linker.add_below(record, leaf)
+            self.links.add_below(record, leaf)
         else:
-            self.linker.add(record)
-        self._has_gap = self._has_gap and not record.is_placed
+            self.links.add(record)
+        self.links.has_gap = self.links.has_gap and not record.is_placed
 
     @property
     def instead(self) -> Make | None:
@@ -224,7 +219,7 @@ class Reader:
 
         A file is one chain if nearly no record names its parent.
         """
-        is_unlinked = self.roots > max(1, self.linker.links)
+        is_unlinked = self.roots > max(1, self.links.links)
         return partial(Reader, is_chain=True) if is_unlinked and not self._is_chain else None
 
     def finish(self) -> ParsedSource:
@@ -249,7 +244,7 @@ class Reader:
         named = [
             (item, list(TITLES).index(kind))
             for item, (kind, leaf) in self.titles.items()
-            if kind != "summary" or leaf in self.linker.nodes  # else it belongs to another session
+            if kind != "summary" or leaf in self.links.nodes  # else it belongs to another session
         ]
         strongest = max((strength for _, strength in named), default=-1)
         for item, strength in named:
@@ -413,7 +408,7 @@ def _compaction(
 
 
 def _own_item(reader: Reader, foreign_id: str | None) -> int | None:
-    node = reader.linker.nodes.get(foreign_id) if foreign_id is not None else None
+    node = reader.links.nodes.get(foreign_id) if foreign_id is not None else None
     is_own = node is not None and reader.draft.items[node].alias == foreign_id
     return node if is_own else None
 

@@ -26,13 +26,13 @@ from perdure.codecs.fields import (
     text_in,
     time_in,
 )
-from perdure.codecs.lines import Line, ReadLine
+from perdure.codecs.lines import Line
 from perdure.codecs.shared_keys import model_name
 from perdure.interop.formats.codex.messages import READ_ITEMS, body_of, retained_of, usage_of
 from perdure.interop.formats.handover import handover_in
 from perdure.interop.formats.items import Item, ItemBody, ParsedSource, SourceHeader
 from perdure.interop.formats.sources.parse_state import Record, SourceDraft
-from perdure.interop.formats.sources.reader import whole_parser
+from perdure.interop.formats.sources.reader import LineReader, whole_parser
 from perdure.session.kinds import Compaction, Custom, CustomMessage, ModelChange, ThinkingChange
 from perdure.session.messages import Message, TextPart
 from perdure.session.notes import ImportedRecord, LeafMoved, SessionInfoChanged
@@ -76,12 +76,13 @@ def at_path(header: SourceHeader, path: Path) -> SourceHeader:
     return msgspec.structs.replace(header, session=found[0])
 
 
-class Reader:
+class Reader(LineReader):
     """Reads a rollout and adds its items to `draft`."""
 
+    foreign = "it is not a record of a Codex rollout"
+
     def __init__(self, draft: SourceDraft) -> None:
-        self.draft = draft
-        self.leaf: int | None = None
+        super().__init__(draft)
         self.model: str | None = None
         self.provider = PROVIDER
         self.effort: str | None = None
@@ -89,26 +90,21 @@ class Reader:
         self.unpaid: int | None = None  # the newest item of the model without usage
         self.cwd: str | None = None
         self.turns: list[int | None] = []  # the parent of each user message
-        self.linker = self.instead = None  # everything is one chain
-        self._header: Fields | None = None
+        self._meta: Fields | None = None
         self._at: int | None = None
 
-    def take(self, line: Line, reading: ReadLine) -> None:
-        """Read one line."""
-        if not reading.is_json:
-            self.draft.report_malformed(line, reading.problem or "")
-            return
-        fields = fields_of(reading.value)
-        if fields is None:
-            self.draft.report_malformed(line, "it is not a record of a Codex rollout")
-            return
-        kind, payload = _unwrap_line(fields)
-        record = Record(line, payload, at=time_in(fields, "timestamp"))
-        if kind == "session_meta" and self._header is None:
-            self._take_header(line, payload)
-        elif kind is None:
-            self.draft.report_malformed(line, "it is not a record of a Codex rollout")
-        else:
+    @staticmethod
+    def accepts(fields: Fields) -> bool:
+        """Return whether the record has a type and its content."""
+        return _unwrap_line(fields)[0] is not None
+
+    def take_record(self, record: Record) -> None:
+        """Read one record."""
+        record.at = time_in(record.fields, "timestamp")
+        kind, record.fields = _unwrap_line(record.fields)
+        if kind == "session_meta" and self._meta is None:
+            self._take_header(record.line, record.fields)
+        elif kind is not None:
             record.at = record.at if record.at is not None else self._at
             _LINES[kind](self, record)
 
@@ -123,15 +119,17 @@ class Reader:
         if body is None:
             return False
         at = time_in(fields, "timestamp")
-        before = self.leaf
+        before = self.leaf.node
         if at is None:
             at = self._at
-        self.leaf = self.draft.put(Item(body, number, offset, length, 0, before, None, at))
-        _note_said(self, before, self.leaf, body)
+        own = self.leaf.node = self.draft.put(
+            Item(body, number, offset, length, 0, before, None, at)
+        )
+        _note_said(self, before, own, body)
         return True
 
     def _take_header(self, line: Line, header: Fields) -> None:
-        self._header = header
+        self._meta = header
         self._at = self.draft.at = time_in(header, "timestamp")
         self.provider = name_in(header, "model_provider") or PROVIDER
         self.cwd = name_in(header, "cwd")
@@ -139,18 +137,18 @@ class Reader:
 
     def add(self, record: Record, body: ItemBody, *, ordinal: int = 0) -> int:
         """Append `body` to the conversation."""
-        self.leaf = self.draft.add(record, body, self.leaf, ordinal=ordinal)
-        return self.leaf
+        own = self.leaf.node = self.draft.add(record, body, self.leaf.node, ordinal=ordinal)
+        return own
 
     def note(self, record: Record, kind: str) -> None:
         """Store `record` as a side entry."""
-        self.draft.add(record, ImportedRecord(FORMAT, kind), self.leaf)
+        self.draft.add(record, ImportedRecord(FORMAT, kind), self.leaf.node)
 
     def finish(self) -> ParsedSource:
         """Return the parsed source."""
-        header = self._header
+        header = self._meta
         if header is None:
-            return self.draft.finish(None, self.leaf, self.cwd)
+            return self.draft.finish(None, self.leaf.node, self.cwd)
         parent = _spawning(header)
         handover = handover_in(header)
         if handover is not None and str(handover.id) != name_in(header, "id"):
@@ -164,7 +162,7 @@ class Reader:
             is_subagent=parent is not None,
             handover=handover,
         )
-        return self.draft.finish(described, self.leaf)
+        return self.draft.finish(described, self.leaf.node)
 
 
 parse = whole_parser(FORMAT, Reader)
@@ -254,7 +252,7 @@ def _response_item(reader: Reader, record: Record) -> None:
 
 
 def _add_said(reader: Reader, record: Record, body: Message | CustomMessage) -> None:
-    before = reader.leaf
+    before = reader.leaf.node
     _note_said(reader, before, reader.add(record, body), body)
 
 
@@ -306,10 +304,9 @@ def _rolled_back(reader: Reader, record: Record) -> bool:
     count = min(count_in(record.fields, "num_turns"), len(reader.turns))
     if not count:
         return False
-    before = reader.leaf
-    reader.leaf = reader.turns[-count]
+    before, reader.leaf.node = reader.leaf.node, reader.turns[-count]
     del reader.turns[-count:]
-    reader.draft.add(record, LeafMoved(None), before, {"target": reader.leaf})
+    reader.draft.add(record, LeafMoved(None), before, {"target": reader.leaf.node})
     return True
 
 

@@ -25,7 +25,7 @@ from perdure.codecs.fields import (
     text_in,
     time_in,
 )
-from perdure.codecs.lines import Line, ReadLine, read_line
+from perdure.codecs.lines import Line, read_line
 from perdure.interop.formats.databases.row_lines import DatabaseFormat, json_in, row_line, table_of
 from perdure.interop.formats.items import ItemBody, SourceHeader
 from perdure.interop.formats.sources.database import Database, Row
@@ -47,7 +47,6 @@ PROVIDER = "cursor"
 
 _TABLE = "cursorDiskKV"
 _CHAT, _MESSAGE = "composerData:", "bubbleId:"
-_FOREIGN = "it is not a row of a chat of Cursor"
 _KEY_NAME = "encryptionkey"
 _PERSON, _MODEL = 1, 2
 _FAILED = ("error", "cancelled", "rejected")
@@ -128,22 +127,21 @@ def is_record(fields: Fields) -> bool:
 class Reader(LineReader):
     """Reads a chat and adds its items to `draft`."""
 
-    def take(self, line: Line, reading: ReadLine) -> None:
-        """Read one line."""
-        fields = fields_of(reading.value) if reading.is_json else None
-        if fields is None or table_of(fields, FORMAT) is None:
-            self.draft.report_malformed(line, reading.failure or _FOREIGN)
-            return
-        row = object_in(fields, "row") or {}
+    foreign = "it is not a row of a chat of Cursor"
+    accepts = staticmethod(is_record)
+
+    def take_record(self, record: Record) -> None:
+        """Read one record."""
+        row = object_in(record.fields, "row") or {}
         key = name_in(row, "key") or ""
         value = fields_of(json_in(row, "value"))
         if value is None:
-            self.draft.report_malformed(line, "its value is not a JSON object")
-            self.draft.add(Record(line, fields), ImportedRecord(FORMAT, _TABLE), self.leaf.node)
+            self.draft.report_malformed(record.line, "its value is not a JSON object")
+            self.draft.add(record, ImportedRecord(FORMAT, _TABLE), self.leaf.node)
         elif key.startswith(_CHAT):
-            self._take_chat(line, key.removeprefix(_CHAT), value)
+            self._take_chat(record.line, key.removeprefix(_CHAT), value)
         else:
-            record = Record(line, fields, key or None, at=time_in(value, "createdAt"))
+            record.id, record.at = key or None, time_in(value, "createdAt")
             self._take_message(record, value, 0)
 
     def _take_chat(self, line: Line, id: str, chat: Fields) -> None:

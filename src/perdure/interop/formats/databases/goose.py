@@ -29,7 +29,6 @@ from perdure.codecs.fields import (
     text_in,
     time_in,
 )
-from perdure.codecs.lines import Line, ReadLine
 from perdure.codecs.media import Media, unknown_part
 from perdure.interop.formats.databases.row_lines import DatabaseFormat, json_in, row_line, table_of
 from perdure.interop.formats.items import ItemBody, SourceHeader
@@ -49,7 +48,6 @@ from perdure.session.notes import ImportedRecord
 
 FORMAT: Final = "goose"
 
-_FOREIGN = "it is not a record of a session of Goose"
 _METADATA = ("session_type", "provider_name", "schedule_id", "parent_session_id", "project_id")
 _OUTSIDE = frozenset(
     {"toolConfirmationRequest", "actionRequired", "systemNotification", "conversationCompacted"}
@@ -111,17 +109,15 @@ def _is_file_header(fields: Fields) -> bool:
 class Reader(LineReader):
     """Reads a session and adds its items to `draft`."""
 
+    foreign = "it is not a record of a session of Goose"
+
     def __init__(self, draft: SourceDraft) -> None:
         super().__init__(draft)
         self._has_hidden = False  # the model no longer gets the messages before
 
-    def take(self, line: Line, reading: ReadLine) -> None:
-        """Read one line."""
-        fields = fields_of(reading.value) if reading.is_json else None
-        if fields is None:
-            self.draft.report_malformed(line, reading.failure or _FOREIGN)
-            return
-        record = Record(line, fields)
+    def take_record(self, record: Record) -> None:
+        """Read one record."""
+        fields = record.fields
         row = object_in(fields, "row") or {}
         match table_of(fields, FORMAT):
             case "sessions":
@@ -135,7 +131,7 @@ class Reader(LineReader):
                 visible = object_in(fields, "metadata") or {}
                 self._take_message(record, fields, list_in(fields, "content"), visible)
             case None:
-                self.draft.report_malformed(line, _FOREIGN)
+                self.draft.report_malformed(record.line, self.foreign)
             case table:
                 self.draft.add(record, ImportedRecord(FORMAT, table), self.leaf.node)
 

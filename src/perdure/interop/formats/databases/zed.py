@@ -30,7 +30,7 @@ from perdure.codecs.fields import (
     text_in,
     time_in,
 )
-from perdure.codecs.lines import Line, ReadLine, read_line
+from perdure.codecs.lines import Line, read_line
 from perdure.codecs.media import Media, unknown_part
 from perdure.errors import FormatError, LimitExceeded
 from perdure.errors.advice import install_of
@@ -45,7 +45,6 @@ from perdure.session.messages import Message, Part, TextPart, ThinkingPart, Tool
 FORMAT: Final = "zed"
 
 _TABLE = "threads"
-_FOREIGN = "it is not a message of a thread of Zed"
 _METADATA = ("version", "model", "profile", "imported")
 _PICTURE = "image/png"
 """The media type in which Zed stores every picture."""
@@ -126,21 +125,22 @@ def is_record(fields: Fields) -> bool:
 class Reader(LineReader):
     """Reads a thread and adds its items to `draft`."""
 
+    foreign = "it is not a message of a thread of Zed"
+    accepts = staticmethod(is_record)
+
     def __init__(self, draft: SourceDraft) -> None:
         super().__init__(draft)
         self._asked = ""  # the last message of a person, and how many messages follow it
         self._following = 0
 
-    def take(self, line: Line, reading: ReadLine) -> None:
-        """Read one line."""
-        fields = fields_of(reading.value) if reading.is_json else None
-        if fields is None or not is_record(fields):
-            self.draft.report_malformed(line, reading.failure or _FOREIGN)
-        elif "thread" in fields:
+    def take_record(self, record: Record) -> None:
+        """Read one record."""
+        fields = record.fields
+        if "thread" in fields:
             thread, row = object_in(fields, "thread") or {}, object_in(fields, "row") or {}
-            self._take_thread(line, thread, row)
+            self._take_thread(record.line, thread, row)
         else:
-            self._take_message(line, fields)
+            self._take_message(record.line, fields)
 
     def _take_thread(self, line: Line, thread: Fields, row: Fields) -> None:
         self.draft.header_lines.append(line.number)
@@ -164,7 +164,7 @@ class Reader(LineReader):
         fields = fields_of(message) or {}
         record = Record(line, fields, self._id_of(fields), at=time_in(told, "at"))
         if not fields and message != "Resume":
-            self.draft.report_malformed(line, _FOREIGN)
+            self.draft.report_malformed(line, self.foreign)
         bodies = list(_bodies_of(message, fields, self.draft.media))
         self.leaf.node = self.draft.add_chain(record, bodies, self.leaf.node)
 

@@ -26,7 +26,7 @@ from perdure.codecs.fields import (
     text_in,
     time_in,
 )
-from perdure.codecs.lines import Line, ReadLine, read_line
+from perdure.codecs.lines import Line, read_line
 from perdure.codecs.media import Media
 from perdure.errors import FormatError
 from perdure.interop.formats.items import ItemBody, SourceHeader
@@ -39,7 +39,6 @@ FORMAT: Final = "amp"
 FILE_NAME: Final = "T-*.json"
 PROVIDER = "amp"
 
-_FOREIGN = "it is not a message of a thread of Amp"
 _METADATA = ("v", "agentMode")
 _FAILED = ("error", "cancelled", "rejected-by-user")
 
@@ -76,15 +75,15 @@ def is_record(fields: Fields) -> bool:
 class Reader(LineReader):
     """Reads a thread and adds its items to `draft`."""
 
-    def take(self, line: Line, reading: ReadLine) -> None:
-        """Read one line."""
-        fields = fields_of(reading.value) if reading.is_json else None
-        if fields is None or not is_record(fields):
-            self.draft.report_malformed(line, reading.failure or _FOREIGN)
-        elif "thread" in fields:
-            self._take_thread(line, object_in(fields, "thread") or {})
+    foreign = "it is not a message of a thread of Amp"
+    accepts = staticmethod(is_record)
+
+    def take_record(self, record: Record) -> None:
+        """Read one record."""
+        if "thread" in record.fields:
+            self._take_thread(record.line, object_in(record.fields, "thread") or {})
         else:
-            self._take_message(line, fields_of(fields["message"]))
+            self._take_message(record.line, fields_of(record.fields["message"]))
 
     def _take_thread(self, line: Line, thread: Fields) -> None:
         self.draft.header_lines.append(line.number)
@@ -101,7 +100,7 @@ class Reader(LineReader):
     def _take_message(self, line: Line, message: Fields | None) -> None:
         record = Record(line, message or {})
         if message is None:
-            self.draft.report_malformed(line, _FOREIGN)
+            self.draft.report_malformed(line, self.foreign)
         elif isinstance(number := message.get("messageId"), int | str):
             record.id = f"message:{number}"
         record.at = time_in(object_in(record.fields, "meta") or {}, "sentAt")

@@ -25,7 +25,7 @@ from perdure.codecs.fields import (
     text_in,
     time_in,
 )
-from perdure.codecs.lines import Line, ReadLine, read_line
+from perdure.codecs.lines import read_line
 from perdure.codecs.media import unknown_part
 from perdure.interop.formats.items import ItemBody, SourceHeader
 from perdure.interop.formats.sources.parent_links import Linker
@@ -45,7 +45,6 @@ from perdure.session.notes import ImportedRecord
 FORMAT: Final = "copilot-cli"
 PROVIDER = "github"
 
-_FOREIGN = "it is not an event of a session of Copilot CLI"
 _KINDS = ("session.", "assistant.", "user.", "tool.", "system.", "hook.", "subagent.")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _UNKNOWN = "unknown"
@@ -76,6 +75,8 @@ def is_record(fields: Fields) -> bool:
 class Reader(LineReader):
     """Reads a session and adds its items to `draft`."""
 
+    foreign = "it is not an event of a session of Copilot CLI"
+
     def __init__(self, draft: SourceDraft) -> None:
         super().__init__(draft)
         self._links = self.linker = Linker(draft, self._place)
@@ -84,13 +85,9 @@ class Reader(LineReader):
         self._media: dict[str, MediaPart] = {}
         self._thought: str | None = None  # of the next answer
 
-    def take(self, line: Line, reading: ReadLine) -> None:
-        """Read one line."""
-        fields = fields_of(reading.value) if reading.is_json else None
-        if fields is None:
-            self.draft.report_malformed(line, reading.failure or _FOREIGN)
-            self._links.has_gap = True
-            return
+    def take_record(self, record: Record) -> None:
+        """Read one record."""
+        line, fields = record.line, record.fields
         kind, data = text_in(fields, "type"), object_in(fields, "data") or {}
         if not self._has_start and kind == "session.start":
             self._has_start, self.header = True, _header_of(data)
@@ -98,8 +95,8 @@ class Reader(LineReader):
         asset = name_in(data, "assetId")
         if kind == "session.binary_asset" and asset is not None:
             self._assets[asset] = (line.offset, len(line.content))
-        own, parent = name_in(fields, "id"), name_in(fields, "parentId")
-        record = Record(line, fields, own, parent, at=time_in(fields, "timestamp"))
+        record.id, record.parent = name_in(fields, "id"), name_in(fields, "parentId")
+        record.at = time_in(fields, "timestamp")
         self._links.link(record, self.leaf.node)
 
     def _place(self, record: Record, parent: int | None) -> int | None:

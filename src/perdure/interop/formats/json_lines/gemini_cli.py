@@ -28,7 +28,6 @@ from perdure.codecs.fields import (
     text_in,
     time_in,
 )
-from perdure.codecs.lines import Line, ReadLine
 from perdure.codecs.media import Media, unknown_part
 from perdure.interop.formats.items import ItemBody, ParsedSource, SourceHeader
 from perdure.interop.formats.sources.parse_state import Record, SourceDraft
@@ -71,6 +70,8 @@ def is_record(fields: Fields) -> bool:
 class Reader(LineReader):
     """Reads a session and adds its items to `draft`."""
 
+    foreign = "it is not a record of a session of Gemini CLI"
+
     def __init__(self, draft: SourceDraft) -> None:
         super().__init__(draft)
         self._cwd: str | None = None
@@ -79,15 +80,11 @@ class Reader(LineReader):
         self._answered: set[str] = set()  # calls with a result
         self._ordinal = 0  # of the next item of the line
 
-    def take(self, line: Line, reading: ReadLine) -> None:
-        """Read one line."""
-        fields = fields_of(reading.value) if reading.is_json else None
-        if fields is None:
-            problem = "it is not a record of a session of Gemini CLI"
-            self.draft.report_malformed(line, reading.failure or problem)
-            return
+    def take_record(self, record: Record) -> None:
+        """Read one record."""
+        fields = record.fields
         self._ordinal = 0
-        record = Record(line, fields, at=time_in(fields, "timestamp"))
+        record.at = time_in(fields, "timestamp")
         rewound = name_in(fields, "$rewindTo")
         changes = object_in(fields, "$set")
         if rewound is not None:
@@ -99,7 +96,7 @@ class Reader(LineReader):
         elif is_record(fields):
             self._take_header(record)
         else:
-            self.draft.report_malformed(line, "it is not a record of a session of Gemini CLI")
+            self.draft.report_malformed(record.line, self.foreign)
 
     def finish(self) -> ParsedSource:
         """Return the parsed source."""

@@ -15,8 +15,7 @@ from typing import Final
 import msgspec
 
 from perdure.codecs.content import answer_of, chat_call, parts_of, result_of
-from perdure.codecs.fields import Fields, fields_of, list_in, name_in, object_in, text_in
-from perdure.codecs.lines import Line, ReadLine
+from perdure.codecs.fields import Fields, list_in, name_in, object_in, text_in
 from perdure.codecs.media import Media
 from perdure.interop.formats.items import ItemBody, SourceHeader
 from perdure.interop.formats.sources.parse_state import Record, SourceDraft
@@ -27,7 +26,6 @@ from perdure.session.notes import ImportedRecord
 
 FORMAT: Final = "kimi-cli"
 
-_FOREIGN = "it is not a record of a session of Kimi CLI"
 _RECORDS = ("_system_prompt", "_checkpoint", "_usage")
 _FROM_KIMI = re.compile(r"<system>.*</system>\s*", re.DOTALL)
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -60,19 +58,21 @@ def at_path(header: SourceHeader, path: Path) -> SourceHeader:
 class Reader(LineReader):
     """Reads a session and adds its items to `draft`."""
 
+    foreign = "it is not a record of a session of Kimi CLI"
+
     def __init__(self, draft: SourceDraft) -> None:
         super().__init__(draft)
         self.header = SourceHeader()  # only the path of the file contains the id
 
-    def take(self, line: Line, reading: ReadLine) -> None:
-        """Read one line."""
-        fields = fields_of(reading.value) if reading.is_json else None
-        role = None if fields is None else name_in(fields, "role")
-        if fields is None or role is None:
-            self.draft.report_malformed(line, reading.failure or _FOREIGN)
-            return
-        record = Record(line, fields)
-        body = _body_of(role, fields, self.draft.media)
+    @staticmethod
+    def accepts(fields: Fields) -> bool:
+        """Return whether the record has a role."""
+        return name_in(fields, "role") is not None
+
+    def take_record(self, record: Record) -> None:
+        """Read one record."""
+        role: str = record.fields["role"]
+        body = _body_of(role, record.fields, self.draft.media)
         if body is None:
             self.draft.add(record, ImportedRecord(FORMAT, role), self.leaf.node)
         else:

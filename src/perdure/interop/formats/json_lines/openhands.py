@@ -31,7 +31,7 @@ from perdure.codecs.fields import (
     texts_in,
     time_in,
 )
-from perdure.codecs.lines import Line, ReadLine, read_line
+from perdure.codecs.lines import read_line
 from perdure.codecs.media import Media
 from perdure.errors import FormatError
 from perdure.interop.formats.items import ItemBody, SourceHeader
@@ -53,7 +53,6 @@ from perdure.stores.regular_files import check_folder, read_regular
 FORMAT: Final = "openhands"
 FILE_NAME: Final = "base_state.json"
 
-_FOREIGN = "it is not an event of a conversation of OpenHands"
 _EVENT_FILE = re.compile(r"event-(\d{5,12})-[0-9a-fA-F-]{8,64}\.json")
 _SOURCES = ("agent", "user", "environment")
 _RESULTS = ("ObservationEvent", "AgentErrorEvent", "UserRejectObservation")
@@ -124,26 +123,31 @@ def is_record(fields: Fields) -> bool:
 class Reader(LineReader):
     """Reads a conversation and adds its items to `draft`."""
 
+    foreign = "it is not an event of a conversation of OpenHands"
+
     def __init__(self, draft: SourceDraft) -> None:
         super().__init__(draft)
         self._nodes: dict[str, int] = {}  # event -> item
         self._order: list[int] = []  # these items
 
-    def take(self, line: Line, reading: ReadLine) -> None:
-        """Read one line."""
-        fields = fields_of(reading.value) if reading.is_json else None
-        if fields is None or not (is_record(fields) or name_in(fields, "kind")):
-            self.draft.report_malformed(line, reading.failure or _FOREIGN)
-        elif fields.get("program") == FORMAT:
-            self.draft.header_lines.append(line.number)
+    @staticmethod
+    def accepts(fields: Fields) -> bool:
+        """Return whether `fields` is an event, or the first line of a conversation."""
+        return is_record(fields) or name_in(fields, "kind") is not None
+
+    def take_record(self, record: Record) -> None:
+        """Read one record."""
+        fields = record.fields
+        if fields.get("program") == FORMAT:
+            self.draft.header_lines.append(record.line.number)
             header = object_in(fields, "conversation")
             if header is not None and self.header is None:
                 self.header = SourceHeader(
                     name_in(header, "id"), cwd=name_in(header, "working_dir")
                 )
         else:
-            own = name_in(fields, "id")
-            self._take_event(Record(line, fields, own, at=time_in(fields, "timestamp")))
+            record.id, record.at = name_in(fields, "id"), time_in(fields, "timestamp")
+            self._take_event(record)
 
     def _take_event(self, record: Record) -> None:
         kind, fields = text_in(record.fields, "kind") or "", record.fields

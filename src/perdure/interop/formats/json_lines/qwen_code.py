@@ -13,27 +13,23 @@ from perdure.codecs.content import answer_of, call_of, parts_of
 from perdure.codecs.fields import (
     Fields,
     count_in,
-    fields_of,
     list_in,
     name_in,
     object_in,
     text_in,
     time_in,
 )
-from perdure.codecs.lines import Line, ReadLine
 from perdure.codecs.media import Media
 from perdure.interop.formats.items import ItemBody, SourceHeader
 from perdure.interop.formats.json_lines.gemini_cli import part_of
 from perdure.interop.formats.sources.parent_links import Linker
 from perdure.interop.formats.sources.parse_state import Record, SourceDraft
-from perdure.interop.formats.sources.reader import LineReader, whole_parser
+from perdure.interop.formats.sources.reader import LineReader, has_type, whole_parser
 from perdure.session.messages import Message, Part, ToolResultPart, Usage
 from perdure.session.notes import ImportedRecord
 
 FORMAT: Final = "qwen-code"
 PROVIDER = "qwen"
-
-_FOREIGN = "it is not a record of a session of Qwen Code"
 
 
 def is_record(fields: Fields) -> bool:
@@ -50,17 +46,16 @@ def is_record(fields: Fields) -> bool:
 class Reader(LineReader):
     """Reads a session and adds its items to `draft`."""
 
+    foreign = "it is not a record of a session of Qwen Code"
+    accepts = staticmethod(has_type)
+
     def __init__(self, draft: SourceDraft) -> None:
         super().__init__(draft)
         self._links = self.linker = Linker(draft, self._place)
 
-    def take(self, line: Line, reading: ReadLine) -> None:
-        """Read one line."""
-        fields = fields_of(reading.value) if reading.is_json else None
-        if fields is None or name_in(fields, "type") is None:
-            self.draft.report_malformed(line, reading.failure or _FOREIGN)
-            self._links.has_gap = True
-            return
+    def take_record(self, record: Record) -> None:
+        """Read one record."""
+        fields = record.fields
         at, version = time_in(fields, "timestamp"), name_in(fields, "version")
         self.header = self.header or SourceHeader(
             session=name_in(fields, "sessionId"),
@@ -68,8 +63,9 @@ class Reader(LineReader):
             cwd=name_in(fields, "cwd"),
             metadata={} if version is None else {"version": version},
         )
-        own, parent = name_in(fields, "uuid"), name_in(fields, "parentUuid")
-        self._links.link(Record(line, fields, own, parent, at=at), self.leaf.node)
+        record.id, record.parent = name_in(fields, "uuid"), name_in(fields, "parentUuid")
+        record.at = at
+        self._links.link(record, self.leaf.node)
 
     def _place(self, record: Record, parent: int | None) -> int | None:
         kind = text_in(record.fields, "type") or ""

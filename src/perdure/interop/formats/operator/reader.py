@@ -14,14 +14,13 @@ import re
 
 from perdure.codecs.fields import (
     Fields,
-    fields_of,
     name_in,
     number_in,
     object_in,
     seconds_in,
     time_in,
 )
-from perdure.codecs.lines import Line, ReadLine
+from perdure.codecs.lines import Line
 from perdure.codecs.media import Media
 from perdure.codecs.operator.bodies import said_by
 from perdure.codecs.operator.messages import message_of, meta_of
@@ -52,26 +51,31 @@ _RECORD_TYPES = frozenset(
 class Reader(LineReader):
     """Reads an Operator session and adds its items to `draft`."""
 
+    foreign = "it is not a record of an Operator session"
+
     def __init__(self, draft: SourceDraft) -> None:
         super().__init__(draft)
         self.links = self.linker = Linker(draft, self._place)
         self._is_legacy = False
         self._digests: dict[str, int] = {}
 
-    def take(self, line: Line, reading: ReadLine) -> None:
-        """Read one line."""
-        if not reading.is_json:
-            has_ids = line.is_ended and not self._is_legacy
-            ids = _BROKEN.match(line.content) if has_ids else None
-            self.draft.report_malformed(line, reading.problem or "")
-            self.links.link_broken(line, ids, self.leaf.node)
-            return
-        fields = fields_of(reading.value)
-        kind = None if fields is None else name_in(fields, "type")
-        if fields is None or (kind is None and "role" not in fields):
-            self.draft.report_malformed(line, "it is not a record of an Operator session")
-            self.links.has_gap = True
-        elif kind in HEADER_TYPES and self.header is None:
+    def take_broken(self, line: Line, problem: str) -> None:
+        """Read a line that is not JSON."""
+        has_ids = line.is_ended and not self._is_legacy
+        ids = _BROKEN.match(line.content) if has_ids else None
+        self.draft.report_malformed(line, problem)
+        self.links.link_broken(line, ids, self.leaf.node)
+
+    @staticmethod
+    def accepts(fields: Fields) -> bool:
+        """Return whether the record has a type, or is a message of the legacy form."""
+        return name_in(fields, "type") is not None or "role" in fields
+
+    def take_record(self, record: Record) -> None:
+        """Read one record."""
+        line, fields = record.line, record.fields
+        kind = name_in(fields, "type")
+        if kind in HEADER_TYPES and self.header is None:
             self._is_legacy = kind == LEGACY_HEADER
             self.header = SourceHeader(
                 session=name_in(fields, "id"),
@@ -85,7 +89,7 @@ class Reader(LineReader):
         elif kind is None:
             self._take_legacy(line, fields)
         else:
-            self._take_record(line, fields, kind)
+            self._link(record, kind)
 
     def take_plain(self, fields: Fields, number: int, offset: int, length: int) -> bool:
         """Fast path: add a message whose parent was read before; return False for other records."""
@@ -95,12 +99,13 @@ class Reader(LineReader):
         self.leaf.follow_line(number, node)
         return True
 
-    def _take_record(self, line: Line, fields: Fields, kind: str) -> None:
-        record = Record(line, fields, name_in(fields, "id"), name_in(fields, "parent_id"))
+    def _link(self, record: Record, kind: str) -> None:
+        number, fields = record.line.number, record.fields
+        record.id, record.parent = name_in(fields, "id"), name_in(fields, "parent_id")
         record.at = _time_of(fields, object_in(fields, "message") or {})
         if kind in HEADER_TYPES:
             record.id = None
-            self.draft.warn("header", f"line {line.number}: a second header, stored without effect")
+            self.draft.warn("header", f"line {number}: a second header, stored without effect")
         self.links.link(record, self.leaf.node)
 
     def _take_legacy(self, line: Line, message: Fields) -> None:

@@ -12,8 +12,8 @@ import re
 from array import array
 from itertools import repeat
 
-from perdure.codecs.fields import Fields, fields_of, name_in, number_in, object_in, text_in, time_in
-from perdure.codecs.lines import Line, ReadLine
+from perdure.codecs.fields import Fields, name_in, number_in, object_in, text_in, time_in
+from perdure.codecs.lines import Line
 from perdure.codecs.media import Media
 from perdure.codecs.pi.bodies import said_by
 from perdure.codecs.pi.messages import message_of, nested_usage
@@ -21,7 +21,7 @@ from perdure.codecs.pi.words import FORMAT, VERSION
 from perdure.interop.formats.items import SourceHeader
 from perdure.interop.formats.sources.parent_links import Linker, MessageFields
 from perdure.interop.formats.sources.parse_state import Record, SourceDraft
-from perdure.interop.formats.sources.reader import LineReader, whole_parser
+from perdure.interop.formats.sources.reader import LineReader, has_type, whole_parser
 from perdure.session.notes import SideBody
 
 _BROKEN = re.compile(
@@ -40,6 +40,9 @@ _RECORD_TYPES = frozenset(
 class Reader(LineReader):
     """Reads a pi session and adds its items to `draft`."""
 
+    foreign = "it is not a record of a pi session"
+    accepts = staticmethod(has_type)
+
     def __init__(self, draft: SourceDraft) -> None:
         super().__init__(draft)
         self.links = self.linker = Linker(draft, self._place)
@@ -48,19 +51,16 @@ class Reader(LineReader):
         self.ids: list[str | None] = []
         self.own = array("q")  # by line number: its item in the tree, or -1
 
-    def take(self, line: Line, reading: ReadLine) -> None:
-        """Read one line."""
-        if not reading.is_json:
-            ids = _BROKEN.match(line.content) if line.is_ended else None
-            self.draft.report_malformed(line, reading.problem or "")
-            self.links.link_broken(line, ids, self.leaf.node)
-            return
-        fields = fields_of(reading.value)
-        kind = None if fields is None else name_in(fields, "type")
-        if fields is None or kind is None:
-            self.draft.report_malformed(line, "it is not a record of a pi session")
-            self.links.has_gap = True
-        elif kind == "session" and self.header is None:
+    def take_broken(self, line: Line, problem: str) -> None:
+        """Read a line that is not JSON."""
+        ids = _BROKEN.match(line.content) if line.is_ended else None
+        self.draft.report_malformed(line, problem)
+        self.links.link_broken(line, ids, self.leaf.node)
+
+    def take_record(self, record: Record) -> None:
+        """Read one record."""
+        line, fields = record.line, record.fields
+        if fields["type"] == "session" and self.header is None:
             self.header = SourceHeader(
                 session=name_in(fields, "id"),
                 created_at=time_in(fields, "timestamp"),
@@ -71,7 +71,7 @@ class Reader(LineReader):
             self.draft.header_lines.append(line.number)
             self._index(line.number, None)
         else:
-            self._take_record(line, fields)
+            self._link(record)
 
     def take_plain(self, fields: Fields, number: int, offset: int, length: int) -> bool:
         """Fast path: add a message whose parent was read before; return False for other records."""
@@ -83,13 +83,14 @@ class Reader(LineReader):
         self.leaf.follow_line(number, node)
         return True
 
-    def _take_record(self, line: Line, fields: Fields) -> None:
-        record = Record(line, fields, name_in(fields, "id"), name_in(fields, "parentId"))
+    def _link(self, record: Record) -> None:
+        number, fields = record.line.number, record.fields
+        record.id, record.parent = name_in(fields, "id"), name_in(fields, "parentId")
         record.at = _time_of(fields, object_in(fields, "message") or {})
-        self._index(line.number, record.id)
+        self._index(number, record.id)
         if fields["type"] == "session":
             record.id = None
-            self.draft.warn("header", f"line {line.number}: a second header, stored without effect")
+            self.draft.warn("header", f"line {number}: a second header, stored without effect")
         self.links.link(record, self.leaf.node)
 
     def _index(self, number: int, id: str | None) -> None:

@@ -7,17 +7,17 @@ the next items to return are in memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import msgspec
 
-from perdure.codecs.fields import Fields
+from perdure.codecs.fields import Fields, fields_of, name_in
 from perdure.codecs.lines import Line, ReadLine, plain_fields, read_line
 from perdure.interop.formats.items import Item, ParsedSource, SourceHeader
 from perdure.interop.formats.sources.content import Content, Held, batches_in
 from perdure.interop.formats.sources.outline import Items, Outline, PassingItems, Whole
 from perdure.interop.formats.sources.parent_links import Leaf, Linker
-from perdure.interop.formats.sources.parse_state import Progress, SourceDraft
+from perdure.interop.formats.sources.parse_state import Progress, Record, SourceDraft
 
 
 class Bounds(msgspec.Struct, frozen=True):
@@ -34,15 +34,21 @@ class Bounds(msgspec.Struct, frozen=True):
 BOUNDS = Bounds()
 
 
-class Reader(Protocol):
-    """The reader of a format: it gets the lines of a source and adds items to its draft."""
+class LineReader:
+    """The reader of a format: it gets the lines of a source and adds items to its draft.
 
-    draft: SourceDraft
+    A subclass that sets no `linker` reads the records as one chain. `leaf` is the end of the
+    conversation so far, and `header` describes the session once its line was read. `foreign` is the
+    reason for rejecting JSON that is no record of the format.
+    """
 
-    @property
-    def linker(self) -> Linker | None:
-        """The linker that places the records; None if the records form one chain."""
-        ...
+    linker: Linker | None = None
+    foreign: ClassVar[str]
+
+    def __init__(self, draft: SourceDraft) -> None:
+        self.draft = draft
+        self.leaf = Leaf()
+        self.header: SourceHeader | None = None
 
     @property
     def instead(self) -> Make | None:
@@ -50,50 +56,58 @@ class Reader(Protocol):
 
         The value is only known after the whole source was read.
         """
-        ...
+        return None
 
-    def take_plain(self, fields: Fields, number: int, offset: int, length: int, /) -> bool:
+    def take_plain(self, _fields: Fields, _number: int, _offset: int, _length: int, /) -> bool:
         """Fast path: add the line `fields` if it has the most common form, else return False.
 
         The effect is the same as that of `take`, but the call is faster. The fast path does not
         place records that wait for their parents.
         """
-        ...
-
-    def take(self, line: Line, reading: ReadLine, /) -> None:
-        """Read one line."""
-        ...
-
-    def finish(self) -> ParsedSource:
-        """Return the parsed source."""
-        ...
-
-
-class LineReader:
-    """A reader without a fast path.
-
-    A subclass that sets no `linker` reads the records as one chain. `leaf` is the end of the
-    conversation so far, and `header` describes the session once its line was read.
-    """
-
-    linker: Linker | None = None
-    instead: Make | None = None
-
-    def __init__(self, draft: SourceDraft) -> None:
-        self.draft = draft
-        self.leaf = Leaf()
-        self.header: SourceHeader | None = None
-
-    def take_plain(self, _fields: Fields, _number: int, _offset: int, _length: int, /) -> bool:
-        """Return False, because this reader has no fast path."""
         return False
+
+    def take(self, line: Line, reading: ReadLine) -> None:
+        """Read one line."""
+        if not reading.is_json:
+            self.take_broken(line, reading.problem or "")
+            return
+        fields = fields_of(reading.value)
+        if fields is None or not self.accepts(fields):
+            self.report_gap(line, self.foreign)
+        else:
+            self.take_record(Record(line, fields))
+
+    def take_broken(self, line: Line, problem: str) -> None:
+        """Read a line that is not JSON."""
+        self.report_gap(line, problem)
+
+    def report_gap(self, line: Line, reason: str) -> None:
+        """Report that `line` is no record, so the parent of the next record may be missing."""
+        self.draft.report_malformed(line, reason)
+        if self.linker is not None:
+            self.linker.has_gap = True
+
+    @staticmethod
+    def accepts(fields: Fields) -> bool:
+        """Return whether the JSON object `fields` is a record of the format."""
+        del fields
+        return True
+
+    def take_record(self, record: Record) -> None:
+        """Read one record. It has its line and fields, but no ids and no time yet."""
+        raise NotImplementedError
 
     def finish(self) -> ParsedSource:
         """Return the parsed source; a source without a header has no session id."""
         return self.draft.finish(self.header, self.leaf.node)
 
 
-Make = Callable[[SourceDraft], Reader]
+def has_type(fields: Fields) -> bool:
+    """Return whether the record `fields` has a type."""
+    return name_in(fields, "type") is not None
+
+
+Make = Callable[[SourceDraft], LineReader]
 """Creates the reader of a format."""
 
 
@@ -188,7 +202,7 @@ def _parse(
     return reader.finish(), make
 
 
-def _read_all(reader: Reader, progress: Progress | None) -> None:
+def _read_all(reader: LineReader, progress: Progress | None) -> None:
     for _ in _ends(reader, progress):
         pass
 
@@ -210,7 +224,7 @@ def _stretches(
     yield Stretch(content.length, items.take(), media.take(), malformed, is_last=True)
 
 
-def _ends(reader: Reader, progress: Progress | None = None) -> Iterator[int]:
+def _ends(reader: LineReader, progress: Progress | None = None) -> Iterator[int]:
     """Read all lines; yield the offset reached after each line or each placed record."""
     draft, take_plain, linker = reader.draft, reader.take_plain, reader.linker
     begin = end = number = 0
@@ -236,7 +250,7 @@ def _ends(reader: Reader, progress: Progress | None = None) -> Iterator[int]:
             yield end
 
 
-def _take(reader: Reader, line: Line, fields: Fields | None) -> bool:
+def _take(reader: LineReader, line: Line, fields: Fields | None) -> bool:
     """Process a line that the fast path did not add; return False if the line is blank."""
     if line.is_blank:
         reader.draft.take_blank(line.number)
