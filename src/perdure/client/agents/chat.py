@@ -346,8 +346,8 @@ async def _is_led_beside(environment: Environment) -> bool:
 def _require_model(environment: Environment, model: str) -> None:
     """Raises: WrongArgument for a model without a provider; ConfigError for an unknown provider."""
     require_model_name(model)
-    if environment.require_model is not None:
-        environment.require_model(model)
+    if environment.router is not None:
+        environment.router.provider_of(model)
 
 
 def _require_idle(chat: Chat, host: Host, wanted: str, *, is_later: bool = False) -> None:

@@ -10,7 +10,6 @@ import importlib
 import logging
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 from weakref import WeakValueDictionary
@@ -188,13 +187,13 @@ class Host:
         """Return the object that runs turns, limited by `caps`; `flow` replaces the permissions."""
         caps, tools = caps or agent, with_agent_list(agent.tools_in(workspace), self.agents)
         clock, terms = self.store.outside.clock, flow or InFlow(judge_of(tools, agent.permissions))
-        limits, observer = self._limits.over(caps.limits), self._observer()
-        budget, router = budget or self.budget_of(caps), self._router
+        limits, budget = self._limits.over(caps.limits), budget or self.budget_of(caps)
         invoker = AgentInvoker(self, stream, agent, workspace, budget=budget, invoked_by=invoked_by)
+        observer, hooks = self._observer(), Hooks(self.store.hooks, agent.hooks)
         environment = Environment(
             stream=stream,
             store=self.store.backend,
-            models=self.paced(told_models(self.models, observer)),
+            models=HookedModels(self.paced(told_models(self.models, observer)), hooks, stream),
             tools=tools,
             clock=clock,
             random=self.store.outside.random,
@@ -206,8 +205,7 @@ class Host:
             is_gone=self.is_gone,
             cooldowns=self._cooldowns,
             renew_credentials=None if self._renew is None else self._renewed,
-            load_models=None if router is None else router.load,
-            require_model=None if router is None else router.provider_of,
+            router=self._router,
             permissions=agent.permissions,
             vault=self._vault,
             observer=observer,
@@ -220,9 +218,10 @@ class Host:
             silence=agent.silence,
             on_session_end=self.extraction.wake,
             on_embedder=self.backlog.wake,
+            hooks=hooks,
         )
         today = Caps(limits, budget, self._cost, terms.judge, flow is not None)
-        return _turns(environment, agent, Hooks(self.store.hooks, agent.hooks), prompt, today)
+        return SessionTurns(environment, terms_of(agent, environment, prompt, today))
 
     async def aclose(self) -> None:
         """Stop background work, close the models created here, and stop the MCP servers."""
@@ -252,15 +251,6 @@ def _by_id(agents: Iterable[Agent]) -> dict[str, Agent]:
             raise ConfigError(f"two agents have the id {agent.id!r}; give one another id")
         found[agent.id] = agent
     return found
-
-
-def _turns(
-    environment: Environment, agent: Agent, hooks: Hooks, prompt: str | None, caps: Caps
-) -> SessionTurns:
-    """Return the object that runs turns in `environment`, with `hooks` around models and tools."""
-    models = HookedModels(environment.models, hooks, environment.stream)
-    hooked = replace(environment, models=models, hooks=hooks)
-    return SessionTurns(hooked, terms_of(agent, hooked, prompt, caps))
 
 
 _log = logging.getLogger(__name__)

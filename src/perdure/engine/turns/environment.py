@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +21,7 @@ from perdure.engine.turns.observer import SILENCE, Observer
 from perdure.events.bus import LiveBus
 from perdure.models.embedders.protocol import Embedder
 from perdure.models.protocol import ModelClient, ThinkingLevel, ToolDeclaration
+from perdure.models.router import ModelRouter
 from perdure.secrets.vault import Vault
 from perdure.session.clock import Clock, RandomSource
 from perdure.session.ids import EntryId, StreamId
@@ -118,14 +119,6 @@ RenewCredentials = Callable[[str], Awaitable[bool]]
 """Returns whether a new key is available for the named provider, whose key was rejected."""
 
 
-LoadModels = Callable[[Sequence[str]], Awaitable[None]]
-"""Loads the clients that calls to the named models need, without blocking the event loop."""
-
-
-RequireModel = Callable[[str], object]
-"""Raises ConfigError if the provider of the named model is unknown; loads nothing."""
-
-
 class Delegation(Protocol):
     """Lets a session's turns give work to other agents, in separate sessions."""
 
@@ -195,8 +188,9 @@ class Environment:
     `is_gone` returns whether the process with a given name is certainly dead. `invoked_by` are the
     sessions whose turns wait for the turn of this session; `person_waits` records which sessions
     wait for a person. `permissions` limits the access of tools, and `vault` contains named secrets.
-    `delegation` lets tools invoke other agents; None if there are no other agents. `frame_of`
-    returns the texts around the summary of a ``node`` compaction.
+    `router` knows the providers of models, and loads their clients; None if the program gave a
+    client of its own. `delegation` lets tools invoke other agents; None if there are no other
+    agents. `frame_of` returns the texts around the summary of a ``node`` compaction.
     Units: `lease_ttl_ms` is in milliseconds. A session stays blocked for this time after the
     process of its turn died without notice.
     """
@@ -216,8 +210,7 @@ class Environment:
     hooks: Hooks | None = None
     cooldowns: Cooldowns = field(default_factory=Cooldowns)
     renew_credentials: RenewCredentials | None = None
-    load_models: LoadModels | None = None
-    require_model: RequireModel | None = None
+    router: ModelRouter | None = None
     permissions: Permissions = field(default_factory=Permissions)
     vault: Vault | None = None
     observer: Observer = SILENCE

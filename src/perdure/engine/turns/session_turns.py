@@ -229,8 +229,8 @@ class SessionTurns:
 
     async def _load_models(self) -> None:
         """Load the model clients before acquiring the lease, so that loading blocks no process."""
-        if self.environment.load_models is not None:
-            await self.environment.load_models(self.terms.models)
+        if self.environment.router is not None:
+            await self.environment.router.load(self.terms.models)
 
     def _parked(self, so_far: TurnState) -> dict[str, int]:
         now = self.environment.clock.now_ms()
