@@ -102,7 +102,7 @@ class PartLookup:
         for part, prefix, body in begun:
             more[part].setdefault(prefix, []).extend(beginning(body, prefix))
         for head in heads:
-            answer = self.asked.answer(head.size, kept[head.part], more[head.part])
+            answer = PartAnswer(self.asked, head.size, kept[head.part], more[head.part])
             if answer.texts:
                 self._seen.append(_Open(head, head.last, answer, answer.texts))
 

@@ -94,11 +94,6 @@ def role_key(role: str) -> str:
     return f"{FILTER}r{role}"
 
 
-def tool_key(tool: str) -> str:
-    """Return the filter key for a tool, whatever characters the name of the tool has."""
-    return f"{FILTER}t{tool.encode(errors='surrogatepass').hex()}"
-
-
 def pages_of(kept: Iterable[Kept]) -> Iterator[Page]:
     """Yield the pages that contain the data `kept`, which is sorted by key."""
     held: list[Kept] = []

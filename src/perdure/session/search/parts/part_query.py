@@ -35,15 +35,12 @@ class Asked:
         self.prefixes = sorted({each.terms[-1] for each in phrases if each.is_prefix})
         """Prefixes to look up."""
 
-    def answer(
-        self, size: int, kept: Mapping[str, Kept], begun: Mapping[str, Sequence[Kept]]
-    ) -> PartAnswer:
-        """Return the answer of a part with `size` texts, given its data for keys and prefixes."""
-        return PartAnswer(self, size, kept, begun)
-
 
 class PartAnswer:
-    """The answer of a part to a query. `texts` are the numbers of possible matches, ascending."""
+    """The answer of a part with `size` texts to a query, given its data for keys and prefixes.
+
+    `texts` are the numbers of possible matches, ascending.
+    """
 
     def __init__(
         self,

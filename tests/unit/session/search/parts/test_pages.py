@@ -15,8 +15,8 @@ from perdure.session.search.parts.pages import (
     kept_in,
     pages_of,
     role_key,
-    tool_key,
 )
+from perdure.stores.search.index_keys import tool_key
 
 CHANCE = random.Random(3)
 KEPT = [

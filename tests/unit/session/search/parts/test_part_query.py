@@ -4,7 +4,7 @@ from perdure.session.search.parts.blocks import block_rows
 from perdure.session.search.parts.builder import make_part
 from perdure.session.search.parts.lookup import READ_AT_ONCE
 from perdure.session.search.parts.pages import everything
-from perdure.session.search.parts.part_query import Asked
+from perdure.session.search.parts.part_query import Asked, PartAnswer
 from perdure.session.search.query import sought_in
 from tests.fakes.parts import fitting, found_in, text
 
@@ -24,7 +24,7 @@ def test_blocks_without_the_phrase_are_skipped() -> None:
     codes = {kept.key: kept.code for page in part.pages for kept in everything(page.body)}
     asked = Asked(sought_in('"a b c"'), [])
     kept = {each.key: each for page in part.pages for each in everything(page.body)}
-    answer = asked.answer(len(said), {key: kept[key] for key in asked.keys}, {})
+    answer = PartAnswer(asked, len(said), {key: kept[key] for key in asked.keys}, {})
 
     found, _ = found_in([part], '"a b c"')
 
