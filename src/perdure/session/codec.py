@@ -10,7 +10,7 @@ raises an error.
 from __future__ import annotations
 
 import math
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
@@ -21,7 +21,7 @@ from perdure.session.entries import LEAF, Entry, Lane, NewEntry, ParentRef, Ref
 from perdure.session.flows import kinds as flow_kinds
 from perdure.session.ids import EntryId, entry_place
 from perdure.session.kinds import OPAQUE, TreeBody
-from perdure.session.media_storage.handles import inline_in
+from perdure.session.media_storage.handles import inline_in, values_in
 from perdure.session.memory import kinds as memory_kinds
 from perdure.session.messages import MESSAGE, MESSAGE_VERSION, Message, with_unknown_parts
 from perdure.session.notes import SideBody
@@ -84,16 +84,8 @@ def encode(value: object) -> bytes:
 
 def _is_finite(value: object) -> bool:
     """Return True if every float in `value` is finite."""
-    waiting: list[Any] = [msgspec.to_builtins(value, enc_hook=lambda _: None)]
-    while waiting:
-        below = waiting.pop()
-        if isinstance(below, float) and not math.isfinite(below):
-            return False
-        if isinstance(below, dict):
-            waiting.extend(cast("dict[Any, Any]", below).values())
-        elif isinstance(below, list | tuple):
-            waiting.extend(cast("list[Any]", below))
-    return True
+    plain: object = msgspec.to_builtins(value, enc_hook=lambda _: None)
+    return all(math.isfinite(each) for each in values_in(plain) if isinstance(each, float))
 
 
 def role_of(entry: Entry) -> str:

@@ -18,6 +18,7 @@ import msgspec
 
 from perdure.session.ids import blob_hash
 from perdure.session.media.inline import SCHEME
+from perdure.session.media_storage.handles import values_in
 from perdure.session.messages import Message, ToolCallPart, ToolResultPart
 
 _MARK = "base64"
@@ -180,21 +181,9 @@ def _is_base64(fields: Mapping[str, object]) -> bool:
 
 def _has_object(value: object) -> bool:
     """Return True if `value` contains a base64 object."""
-    found = (cast("dict[str, object]", each) for each in _below(value) if isinstance(each, dict))
+    found = (cast("dict[str, object]", each) for each in values_in(value) if isinstance(each, dict))
     return any(_is_base64(each) for each in found)
 
 
 def _texts(value: object) -> Iterator[str]:
-    return (each for each in _below(value) if isinstance(each, str))
-
-
-def _below(value: object) -> Iterator[object]:
-    """Yield `value` and all values in it."""
-    waiting = [value]
-    while waiting:
-        each = waiting.pop()
-        yield each
-        if isinstance(each, list):
-            waiting.extend(cast("list[object]", each))
-        elif isinstance(each, dict):
-            waiting.extend(cast("dict[str, object]", each).values())
+    return (each for each in values_in(value) if isinstance(each, str))

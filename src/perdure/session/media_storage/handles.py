@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar, cast
 
 import msgspec
@@ -220,17 +220,24 @@ def inline_in(parts: Sequence[Part]) -> str | None:
 
 
 def _holds_base64(value: object) -> bool:
+    return any(map(_is_base64, values_in(value)))
+
+
+def _is_base64(value: object) -> bool:
+    if isinstance(value, str):
+        return _DATA_URL.match(value) is not None
+    fields = cast("dict[str, object]", value) if isinstance(value, dict) else {}
+    is_named = "base64" in (fields.get("type"), fields.get("kind"))
+    return is_named and isinstance(fields.get("data"), str)
+
+
+def values_in(value: object) -> Iterator[object]:
+    """Yield the plain data `value` and all values in it, without recursion, in no set order."""
     waiting = [value]
     while waiting:
-        below = waiting.pop()
-        if isinstance(below, str) and _DATA_URL.match(below):
-            return True
-        if isinstance(below, list):
-            waiting.extend(cast("list[object]", below))
-        elif isinstance(below, dict):
-            fields = cast("dict[str, object]", below)
-            named = fields.get("type") == "base64" or fields.get("kind") == "base64"
-            if named and isinstance(fields.get("data"), str):
-                return True
-            waiting.extend(fields.values())
-    return False
+        each = waiting.pop()
+        yield each
+        if isinstance(each, list | tuple):
+            waiting.extend(cast("Sequence[object]", each))
+        elif isinstance(each, dict):
+            waiting.extend(cast("dict[str, object]", each).values())
