@@ -17,15 +17,13 @@ from perdure.codecs.fields import Fields, fields_of, name_in, text_in
 from perdure.codecs.media import Media
 from perdure.codecs.shared_keys import OURS
 from perdure.codecs.style import LINE_ENDS
-from perdure.session.codec import Body
+from perdure.session.codec import Body, stands_in_a_line
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId
 from perdure.session.kinds import OPAQUE, Custom, TreeBody
 from perdure.session.media_storage.embedded_base64 import restore_args, restored_text
 from perdure.session.messages import MediaPart, Message, ToolCallPart, ToolResultPart
 from perdure.session.notes import ImportedRecord, SideBody
-
-_raw = msgspec.json.Decoder(msgspec.Raw)
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -118,13 +116,8 @@ def carried_fields(entry: Entry, *, is_escaped: bool) -> Fields:
 
 def stands_as_json(body: bytes, *, is_escaped: bool) -> bool:
     """Return whether `body` can be part of a line as JSON and be read back unchanged."""
-    try:
-        text = body.decode()
-        if "\n" in text or (is_escaped and any(character in text for character in LINE_ENDS)):
-            return False
-        return bytes(_raw.decode(body)) == body
-    except (ValueError, RecursionError):
-        return False
+    has_line_end = is_escaped and any(each.encode() in body for each in LINE_ENDS)
+    return not has_line_end and stands_in_a_line(body)
 
 
 class _Data(msgspec.Struct):

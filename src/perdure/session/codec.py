@@ -196,14 +196,15 @@ def line_of(entry: Entry) -> bytes:
     header = _Line(
         entry.seq, entry.id, entry.lane, entry.at, entry.kind, entry.v, entry.parent_id, entry.about
     )
-    if entry.kind != OPAQUE and _stands_in_a_line(entry.body):
+    if entry.kind != OPAQUE and stands_in_a_line(entry.body):
         header.body = msgspec.Raw(entry.body)
     else:
         header.body_base64 = entry.body
     return _encoder.encode(header)
 
 
-def _stands_in_a_line(body: bytes) -> bool:
+def stands_in_a_line(body: bytes) -> bool:
+    """Return True if `body` can be part of a line as JSON and be read back unchanged."""
     if b"\n" in body:
         return False
     try:
