@@ -69,16 +69,14 @@ class SessionTally:
     The first `copied` entries are copies from the fork's origin and are not counted.
     """
 
-    def __init__(
-        self, earlier: SessionTally | None = None, cost: Cost = unpriced, copied: int = 0
-    ) -> None:
+    def __init__(self, cost: Cost, copied: int) -> None:
         self._cost = cost
-        self.copied = copied if earlier is None else earlier.copied
-        self.head = copied - 1 if earlier is None else earlier.head
-        self.used: dict[_Cell, _Used] = {} if earlier is None else dict(earlier.used)
-        self.counts: dict[int, _Count] = {} if earlier is None else dict(earlier.counts)
-        self.called: dict[EntryId, ModelCalled] = {} if earlier is None else dict(earlier.called)
-        self.answers: set[EntryId] = set() if earlier is None else set(earlier.answers)
+        self.copied = copied
+        self.head = copied - 1
+        self.used: dict[_Cell, _Used] = {}
+        self.counts: dict[int, _Count] = {}
+        self.called: dict[EntryId, ModelCalled] = {}
+        self.answers: set[EntryId] = set()
 
     def add(self, entries: Iterable[Entry]) -> None:
         """Add `entries`; they must follow the entries added before."""
@@ -208,12 +206,11 @@ class Tallies:
 
     async def _tally(self, info: SessionInfo) -> SessionTally:
         name = (info.id, info.created_at)  # a reused id of an erased session starts a new tally
-        known = self._kept.pop(name, None)
+        known = self._kept.pop(name, None)  # kept again only if everything could be read
         if known is not None and known.copied and not await has_parent(self._store, info):
             known = None  # its copies count now
         if known is None or known.head < info.entries - 1:
-            copied = await copied_entries(self._store, info) if known is None else 0
-            known = SessionTally(known, self._cost, copied)
+            known = known or SessionTally(self._cost, await copied_entries(self._store, info))
             async for page in own_entries(self._store, info.id, known.head):
                 known.add(page)
         self._kept[name] = known
