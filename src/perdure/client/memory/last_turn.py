@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Literal, NamedTuple
 
@@ -18,10 +18,10 @@ from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import received_entries
 from perdure.session.ledger import Trimmed, TurnStarted
 from perdure.session.memory.kinds import ContextRecalled, RecalledText, RecallReason
-from perdure.session.messages import Message
 from perdure.session.notes import SessionReceived
 from perdure.session.search.searchable import searchable_of
 from perdure.session.search.words import terms
+from perdure.stores.search.corpus import WordClass
 from perdure.stores.session_store import SessionStore
 
 _PAGE = 200
@@ -75,7 +75,7 @@ async def memory_of_turn(store: SessionStore, entries: Sequence[Entry]) -> LastT
     question = next((e.message for e in entries if role_of(e) == "user"), None)
     pieces: list[RecalledPiece] = []
     if recalled is not None:
-        asked = _Asked(question, entries[0].at)
+        asked = () if question is None else question_of(question.text, entries[0].at).words
         seen = await _seen_by(store, entries[0], started.agent)
         pieces += [await _fact_piece(store, fact, asked, seen) for fact in recalled.facts]
         pieces += [await _said_piece(store, text, asked, seen) for text in recalled.texts]
@@ -98,18 +98,6 @@ async def _last_turn(store: SessionStore, session: StreamId) -> Sequence[Entry]:
                 return [*page[place:], *found]
         found, before = [*page, *found], first
     return ()
-
-
-class _Asked:
-    """The message of a turn, used as the question of a recall."""
-
-    def __init__(self, message: Message | None, at: int) -> None:
-        self._words = () if message is None else question_of(message.text, at).words
-
-    def words_in(self, text: str) -> tuple[str, ...]:
-        """Return the words of the question that `text` contains."""
-        said = frozenset(terms(text))
-        return tuple(word.asked for word in self._words if any(map(word.contains, said)))
 
 
 class _Seen(NamedTuple):
@@ -139,19 +127,18 @@ async def _seen_by(store: SessionStore, turn: Entry, agent: str) -> _Seen:
 
 
 async def _fact_piece(
-    store: SessionStore, fact: EntryId, asked: _Asked, seen: _Seen
+    store: SessionStore, fact: EntryId, asked: Sequence[WordClass], seen: _Seen
 ) -> RecalledPiece:
     text = None
     with suppress(PerdureError):  # forgotten since
         found = await find_fact(store, fact)
         if found.subject == seen.subject and found.agent in (None, seen.agent):
             text = found.text
-    words = () if text is None else asked.words_in(text)
-    return RecalledPiece(kind="fact", id=fact, text=text, words=words)
+    return RecalledPiece(kind="fact", id=fact, text=text, words=_words_in(text, asked))
 
 
 async def _said_piece(
-    store: SessionStore, said: RecalledText, asked: _Asked, seen: _Seen
+    store: SessionStore, said: RecalledText, asked: Sequence[WordClass], seen: _Seen
 ) -> RecalledPiece:
     text, source, summary = None, None, None
     with suppress(PerdureError):  # erased since
@@ -166,8 +153,14 @@ async def _said_piece(
         kind=kind if summary is None else "episode",
         id=said.entry,
         text=text,
-        words=() if text is None else asked.words_in(text),
+        words=_words_in(text, asked),
         why=said.why,
         score=said.score,
         source=source,
     )
+
+
+def _words_in(text: str | None, asked: Iterable[WordClass]) -> tuple[str, ...]:
+    """Return the words of the question that `text` contains."""
+    said = frozenset(terms(text or ""))
+    return tuple(word.asked for word in asked if any(map(word.contains, said)))

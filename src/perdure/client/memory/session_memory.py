@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -81,12 +80,12 @@ class SessionMemory:
         """
         question, problems = message[:_QUESTION], list[str]()
         if self._config.knowledge:
-            problems += await self._tried(self._follow, question, problems)
-        found = await self._tried(self._embedder, question, problems)
+            problems += await self._tried(self._follow(), problems)
+        found = await self._tried(self._embedder(), problems)
         embedder = found[0] if found else None
-        texts = await self._tried(partial(self._texts, embedder, problems), question, problems)
+        texts = await self._tried(self._texts(question, embedder, problems), problems)
         near = None if problems else embedder
-        facts = await self._tried(partial(self._facts, near, problems), question, problems)
+        facts = await self._tried(self._facts(question, near, problems), problems)
         if embedder is not None and embedder.dimension:
             self._on_embedder(embedder, embedder.dimension)
         problem = "; ".join(problems) or None
@@ -94,11 +93,9 @@ class SessionMemory:
             return None
         return ContextRecalled(self._outside.random(8).hex(), tuple(texts), tuple(facts), problem)
 
-    async def _tried(
-        self, recall: Callable[[str], Awaitable[list[T]]], question: str, problems: list[str]
-    ) -> list[T]:
+    async def _tried(self, recall: Awaitable[list[T]], problems: list[str]) -> list[T]:
         try:
-            return await recall(question)
+            return await recall
         except (WrongArgument, Unsupported):
             return []  # the message holds no word, or the store has no such memory
         except (StoreError, SessionError, ConfigError) as error:
@@ -124,11 +121,11 @@ class SessionMemory:
                 found += _said_texts(entry, text)
         return found
 
-    async def _follow(self, _question: str) -> list[str]:
+    async def _follow(self) -> list[str]:
         """Index the changes in the knowledge folders; return the problems that occurred."""
         return await self._folders.follow(agent_subject(self._agent))
 
-    async def _embedder(self, _question: str) -> list[embedding.MeasuredEmbedder]:
+    async def _embedder(self) -> list[embedding.MeasuredEmbedder]:
         """Return a list with the agent's embedder; the list is empty if the agent uses none."""
         chosen = self._config.embedder
         if chosen is None or chosen == "program":
@@ -139,7 +136,7 @@ class SessionMemory:
         return [embedding.MeasuredEmbedder(found)]
 
     async def _texts(
-        self, embedder: Embedder | None, problems: list[str], question: str
+        self, question: str, embedder: Embedder | None, problems: list[str]
     ) -> list[RecalledText]:
         if not self._config.episodic_top_k:
             return []
@@ -157,7 +154,7 @@ class SessionMemory:
         return [_reference(hit) for hit in hits if _is_about(hit)]
 
     async def _facts(
-        self, embedder: Embedder | None, problems: list[str], question: str
+        self, question: str, embedder: Embedder | None, problems: list[str]
     ) -> list[EntryId]:
         """Return the facts that match the question, best first, then the newest other facts."""
         limit, subject = self._config.semantic_top_k, await self._subject()
