@@ -16,7 +16,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -322,16 +322,10 @@ class _Walk:
         opened.
         """
         self._turn_to(self._path)
-        while self._to_go:
-            name = self._to_go.pop()
-            if name == "..":
-                self._back()
-                continue
-            self._require_open(name)
-            mode = os.stat(name, dir_fd=self._held[-1], follow_symlinks=False).st_mode
-            if stat.S_ISLNK(mode):
-                self._follow(os.readlink(name, dir_fd=self._held[-1]))
-            elif stat.S_ISDIR(mode):
+        for name, mode in self._steps():
+            if mode is None:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+            if stat.S_ISDIR(mode):
                 self._enter(name)
             elif self._to_go:
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
@@ -351,6 +345,25 @@ class _Walk:
         self._turn_to(self._path)
         if self._path.endswith("/"):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        for name, mode in self._steps():
+            if not self._to_go:
+                if mode is not None and stat.S_ISDIR(mode):
+                    raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+                return self._place_at(name)
+            if mode is None:
+                self._require_makeable(name, makes_parents=makes_parents)
+                if is_planned:
+                    rest = "/".join((name, *reversed(self._to_go)))
+                    return self._place_at(rest, is_new_folder=True)
+                os.mkdir(name, dir_fd=self._held[-1])
+            self._enter(name)
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+
+    def _steps(self) -> Iterator[tuple[str, int | None]]:
+        """Yield each name on the path that is open and not a link, with its file mode.
+
+        Links and ``..`` are followed before the next name is yielded.
+        """
         while self._to_go:
             name = self._to_go.pop()
             if name == "..":
@@ -360,20 +373,8 @@ class _Walk:
             mode = self._mode_of(name)
             if mode is not None and stat.S_ISLNK(mode):
                 self._follow(os.readlink(name, dir_fd=self._held[-1]))
-            elif not self._to_go:
-                if mode is not None and stat.S_ISDIR(mode):
-                    raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-                return self._place_at(name)
-            elif mode is None and is_planned:
-                self._require_makeable(name, makes_parents=makes_parents)
-                rest = "/".join((name, *reversed(self._to_go)))
-                return self._place_at(rest, is_new_folder=True)
-            elif mode is None:
-                self._make(name, makes_parents=makes_parents)
-                self._enter(name)
             else:
-                self._enter(name)
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+                yield name, mode
 
     def _mode_of(self, name: str) -> int | None:
         """Return the file mode of `name` in the current directory; None if it does not exist."""
@@ -381,11 +382,6 @@ class _Walk:
             return os.stat(name, dir_fd=self._held[-1], follow_symlinks=False).st_mode
         except FileNotFoundError:
             return None
-
-    def _make(self, name: str, *, makes_parents: bool) -> None:
-        """Create the directory `name` after checking that tools may write the whole path."""
-        self._require_makeable(name, makes_parents=makes_parents)
-        os.mkdir(name, dir_fd=self._held[-1])
 
     def _place_at(self, name: str, *, is_new_folder: bool = False) -> Place:
         names = (*self._names, *name.split("/"))
