@@ -1,8 +1,8 @@
-"""Opens and creates the sessions in which adapters store what is not a conversation."""
+"""Opens and creates the sessions of adapters."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import perdure
 from perdure.errors import Erased, SessionExists, SessionNotFound
@@ -42,3 +42,42 @@ async def open_or_create(
             if error.is_erased:
                 raise
     return session
+
+
+async def open_newest(
+    store: perdure.Store, ids: Iterable[str]
+) -> tuple[perdure.Session | None, str]:
+    """Return the first session of the endless `ids` that is not erased, and its id.
+
+    Returns None and an unused id if there is no such session.
+    """
+    for id in ids:
+        try:
+            return await store.open(id), id
+        except Erased:  # its id may be taken
+            continue
+        except SessionNotFound:
+            return None, id
+    raise AssertionError("ids never end")
+
+
+async def create_newest(
+    store: perdure.Store,
+    ids: Iterable[str],
+    metadata: Mapping[str, object],
+    *,
+    subject: str | None = None,
+    reuse_erased: bool = False,
+) -> None:
+    """Create a session, unless another process does, with the first of the endless `ids`.
+
+    Skips the id of an erased session, or, with `reuse_erased`, only an id whose entries a fork
+    shows.
+    """
+    for id in ids:
+        try:
+            await store.create(id=id, metadata=metadata, subject=subject, reuse_erased=reuse_erased)
+        except SessionExists as error:
+            if error.is_erased:
+                continue
+        return

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from collections.abc import Iterator
+from itertools import count
 
 _LEGAL = re.compile(r"(?!h:)[A-Za-z0-9._:@-]*")
 _LONGEST = 128
@@ -23,6 +25,16 @@ def session_id_of(prefix: str, foreign_id: str) -> str:
         return readable
     digest = hashlib.sha256(foreign_id.encode("utf-8", "surrogatepass")).hexdigest()
     return f"{prefix}:h:{digest}"
+
+
+def session_ids_of(prefix: str, foreign_id: str, second: int = 1) -> Iterator[str]:
+    """Yield the id of `session_id_of`, then ids for later sessions of `foreign_id`, without end.
+
+    Shape: the prefixes of the later ids end with a number, from `second` on.
+    """
+    yield session_id_of(prefix, foreign_id)
+    for number in count(second):
+        yield session_id_of(f"{prefix}{number}", foreign_id)
 
 
 def id_part(name: str) -> str:

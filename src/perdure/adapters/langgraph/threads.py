@@ -21,7 +21,8 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 import perdure
 from perdure.adapters.langgraph.checkpoints import COPIED, PendingWrite, StoredCheckpoint
 from perdure.adapters.langgraph.thread import Thread
-from perdure.adapters.session_ids import session_id_of
+from perdure.adapters.open_sessions import create_newest, open_newest
+from perdure.adapters.session_ids import session_ids_of
 from perdure.errors import Erased, SessionExists, SessionNotFound, WrongArgument
 
 PREFIX: Final = "lg"
@@ -34,9 +35,6 @@ _BY: Final = "perdure.adapters.langgraph"
 
 _THREADS: Final = 128
 """Maximum number of threads whose newest checkpoints are cached."""
-
-_GENERATIONS: Final = 10_000
-"""Maximum number of session ids of one thread; each deletion of the thread uses up one id."""
 
 
 class Threads:
@@ -170,7 +168,7 @@ class Threads:
             return
         if await self._current(target) is None:
             metadata = {THREAD: target, COPIED: thread.session.id}
-            id = await self._free_id(target)
+            _, id = await open_newest(self._store, session_ids_of(PREFIX, target))
             try:
                 session = await thread.session.fork(id=id, metadata=metadata)
             except SessionExists:  # created by another process in the meantime
@@ -243,54 +241,27 @@ class Threads:
         """Return the thread, or None if it has no session."""
         if (thread := self._threads.get(thread_id)) is not None:
             return thread
-        for generation in range(_GENERATIONS):
-            try:
-                session = await self._store.open(_session_id(thread_id, generation))
-            except Erased:
-                continue
-            except SessionNotFound:
-                return None
-            if session.metadata.get(THREAD) != thread_id:
-                raise WrongArgument(
-                    f"session {session.id} is no thread of LangGraph: use another thread_id",
-                    argument="thread_id",
-                )
-            if (thread := self._threads.get(thread_id)) is not None:  # another call opened it
-                return thread
-            thread = self._threads[thread_id] = Thread(self._store, session, self.serde)
-            while len(self._threads) > _THREADS:
-                del self._threads[next(iter(self._threads))]
+        session, _ = await open_newest(self._store, session_ids_of(PREFIX, thread_id))
+        if session is None:
+            return None
+        if session.metadata.get(THREAD) != thread_id:
+            raise WrongArgument(
+                f"session {session.id} is no thread of LangGraph: use another thread_id",
+                argument="thread_id",
+            )
+        if (thread := self._threads.get(thread_id)) is not None:  # another call opened it
             return thread
-        return None
+        thread = self._threads[thread_id] = Thread(self._store, session, self.serde)
+        while len(self._threads) > _THREADS:
+            del self._threads[next(iter(self._threads))]
+        return thread
 
     async def _create(self, thread_id: str) -> Thread:
         while (thread := await self._open(thread_id)) is None:
-            for generation in range(_GENERATIONS):
-                id, metadata = _session_id(thread_id, generation), {THREAD: thread_id}
-                try:
-                    await self._store.create(id=id, metadata=metadata)
-                except SessionExists as error:
-                    if error.is_erased:  # another process may still hold its entries
-                        continue
-                break  # or created by another process in the meantime
+            # No erased id is used again: another process may still hold its entries.
+            ids = session_ids_of(PREFIX, thread_id)
+            await create_newest(self._store, ids, {THREAD: thread_id})
         return thread
-
-    async def _free_id(self, thread_id: str) -> str:
-        """Return an unused id for the thread: a fork cannot reuse the id of an erased session."""
-        for generation in range(_GENERATIONS):
-            id = _session_id(thread_id, generation)
-            try:
-                await self._store.open(id)
-            except Erased:
-                continue
-            except SessionNotFound:
-                return id
-        raise SessionExists(_session_id(thread_id, 0))
-
-
-def _session_id(thread_id: str, generation: int) -> str:
-    """Return the session id of the thread; `generation` counts its earlier deletions."""
-    return session_id_of(f"{PREFIX}{generation or ''}", thread_id)
 
 
 def _thread_of(config: RunnableConfig) -> str:

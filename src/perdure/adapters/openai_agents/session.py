@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 from itertools import chain
@@ -13,6 +13,7 @@ import msgspec
 
 import perdure
 import perdure.types
+from perdure.adapters.open_sessions import create_newest, open_newest
 from perdure.adapters.openai_agents import approvals
 from perdure.adapters.openai_agents.items import (
     Entry,
@@ -23,7 +24,7 @@ from perdure.adapters.openai_agents.items import (
     items_of,
     opaque_item,
 )
-from perdure.adapters.session_ids import session_id_of
+from perdure.adapters.session_ids import session_ids_of
 from perdure.adapters.store_loop import StoreLoop
 from perdure.adapters.stored_json import is_plain
 from perdure.errors import (
@@ -32,7 +33,6 @@ from perdure.errors import (
     InvalidEntry,
     LeafConflict,
     LimitExceeded,
-    SessionExists,
     SessionNotFound,
     WrongArgument,
 )
@@ -47,12 +47,6 @@ PREFIX: Final = "oa"
 
 RUN_STATE: Final = "openai.run_state"
 """`Note.note_type` of a note with a paused run's state; the note's alias begins with this type."""
-
-_GENERATIONS: Final = 1000
-"""Maximum number of stored ids of one session.
-
-The id of an erased session stays taken if a fork shows its entries.
-"""
 
 _TAIL = 8
 """Number of entries that `pop_item` reads first; the last one nearly always contains an item."""
@@ -101,11 +95,11 @@ class PerdureSession:
     @property
     def stored_id(self) -> str:
         """The id of the session in the store."""
-        return self._id_of(0) if self._session is None else self._session.id
+        return next(self._ids()) if self._session is None else self._session.id
 
-    def _id_of(self, generation: int) -> str:
-        """Return the id of a stored session; `generation` counts the erased ids before it."""
-        return session_id_of(f"{PREFIX}{generation or ''}", self.session_id)
+    def _ids(self) -> Iterator[str]:
+        """Yield the possible ids; an erased id stays taken if a fork shows its entries."""
+        return session_ids_of(PREFIX, self.session_id)
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """Return the newest `limit` items, oldest first; earlier items are not read.
@@ -131,9 +125,8 @@ class PerdureSession:
         `said_at` is the time of the items; the default is now. Durable: the items are stored when
         this call returns. Raises: IdempotencyMismatch if `key` was used with other items.
         """
-        return await self._loop.finish(
-            self._add(_plain(items), f"{len(self._id_of(0))}:{self._id_of(0)}:{key}", said_at)
-        )
+        id = next(self._ids())
+        return await self._loop.finish(self._add(_plain(items), f"{len(id)}:{id}:{key}", said_at))
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Remove the newest item and return it. Concurrent callers get different items."""
@@ -286,32 +279,17 @@ class PerdureSession:
 
     async def _open(self) -> perdure.Session | None:
         """Return the current session, even if another process erased it and created a new one."""
-        ids, self._session = (() if self._session is None else (self._session.id,)), None
-        for id in chain(ids, map(self._id_of, range(_GENERATIONS))):  # nearly always the first
-            try:
-                self._session = await self._store.open(id)
-            except Erased:  # its id may be taken
-                continue
-            except SessionNotFound:
-                return None
-            break
+        known, self._session = (() if self._session is None else (self._session.id,)), None
+        ids = chain(known, self._ids())  # nearly always the first
+        self._session, _ = await open_newest(self._store, ids)
         return self._session
 
     async def _create(self) -> perdure.Session:
         metadata = {"framework": "openai-agents", "session_id": self.session_id}
         while (session := await self._open()) is None:
-            for generation in range(_GENERATIONS):
-                try:
-                    self._session = await self._store.create(
-                        id=self._id_of(generation),
-                        metadata=metadata,
-                        subject=self._subject,
-                        reuse_erased=True,
-                    )
-                except SessionExists as error:
-                    if error.is_erased:  # a fork still shows its entries
-                        continue
-                break  # or created by another process in the meantime
+            await create_newest(
+                self._store, self._ids(), metadata, subject=self._subject, reuse_erased=True
+            )
         return session
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
-from itertools import count
 from typing import Final, cast
 
 from pydantic import TypeAdapter
@@ -20,7 +19,7 @@ from pydantic_ai.conversation_store import (
 )
 
 import perdure
-from perdure.adapters.open_sessions import open_session
+from perdure.adapters.open_sessions import open_newest, open_session
 from perdure.adapters.pydantic_ai.messages import (
     FoundMessage,
     Item,
@@ -29,7 +28,7 @@ from perdure.adapters.pydantic_ai.messages import (
     items_of,
     opaque_item,
 )
-from perdure.adapters.session_ids import session_id_of
+from perdure.adapters.session_ids import session_id_of, session_ids_of
 from perdure.adapters.stored_json import json_data
 from perdure.errors import (
     AmbiguousId,
@@ -70,17 +69,7 @@ class Conversations:
         If the conversation's session was erased, the unused id contains a number, because a fork
         cannot reuse the id of an erased session.
         """
-        found: perdure.Session | None = None
-        for number in count(1):
-            stored_id = session_id_of(PREFIX + (f"{number}" if number > 1 else ""), conversation_id)
-            try:
-                found = found or await self._store.open(stored_id)
-            except Erased:
-                continue
-            except SessionNotFound:
-                pass
-            return found, stored_id
-        raise AssertionError("count never ends")
+        return await open_newest(self._store, session_ids_of(PREFIX, conversation_id, second=2))
 
     async def read(self, conversation_id: str) -> ConversationRecord | None:
         session, _ = await self._open(conversation_id)
