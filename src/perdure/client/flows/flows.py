@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, Self
 
+import msgspec
+
 from perdure.bounds.limits import require_within
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.runtime import Runtime
@@ -180,19 +182,14 @@ class Flows:
     ) -> Flow:
         """Create a flow of a workflow of roles."""
         self._equipment.check(roles)
-        place = await asyncio.to_thread(begun_record, begun, workflow, roles)
+        graph = await asyncio.to_thread(begun_record, begun, workflow, roles)
         of_model, of_skills = _by_dimension(configuring)
         chosen = [
             RoleConfigured(role, each.model, each.skills, each.tools)
             for role, each in roles.items()
         ]
-        started = FlowStarted(
-            project=place.project,
-            workspace_root=str(place.workspace),
-            record_folder=str(place.record),
-            graph=place.graph,
-            start=(place.graph.nodes[0].id,),
-            consent=begun.consent,
+        started = msgspec.structs.replace(
+            begun.started(graph, (graph.nodes[0].id,)),
             feedback=feedback.kind,
             initialization_mode=feedback.initialization_mode,
             update_from_version=feedback.update_from_version,
@@ -200,7 +197,7 @@ class Flows:
             configuring=of_model,
             skills_configuring=of_skills if of_skills != of_model else None,
         )
-        return await self._begin(begun.flow, started, (*begun.settings_bodies, *chosen))
+        return await self._begin(begun, started, chosen)
 
     async def _of_document(
         self, begun: Begun, found: LocatedWorkflow, inputs: Mapping[str, object]
@@ -208,34 +205,27 @@ class Flows:
         """Create a flow of a workflow document."""
         made = await asyncio.to_thread(_begun_document, begun, found, self._host.agents, inputs)
         require_session_ids(begun.flow, made.graph.roles)
-        started = FlowStarted(
-            begun.project,
-            str(begun.workspace),
-            str(begun.record),
-            made.graph,
-            made.start,
-            begun.consent,
-        )
-        besides = (*begun.settings_bodies, made.document, *made.passed)
-        return await self._begin(begun.flow, started, besides, made.blobs)
+        started = begun.started(made.graph, made.start)
+        return await self._begin(begun, started, (made.document, *made.passed), made.blobs)
 
     async def _begin(
         self,
-        flow: StreamId,
+        begun: Begun,
         started: FlowStarted,
         besides: Sequence[SideBody],
         blobs: tuple[bytes, ...] = (),
     ) -> Flow:
-        """Create the flow whose log begins with `started`, followed by the bodies in `besides`."""
+        """Create the flow: its log has `started`, the flow's settings, and the bodies `besides`."""
         at, title = self._store.outside.clock.now_ms(), started.graph.name
-        header = StreamHeader(flow, at, kind="flow", cwd=started.workspace_root, title=title)
-        entries = tuple(new_side(body) for body in (started, *besides))
-        write = Write(stream=flow, create=header, entries=entries)
+        header = StreamHeader(begun.flow, at, kind="flow", cwd=started.workspace_root, title=title)
+        settings = () if begun.settings is None else (begun.settings,)
+        entries = tuple(map(new_side, (started, *settings, *besides)))
+        write = Write(stream=begun.flow, create=header, entries=entries)
         try:
             await self._store.backend.commit(Commit(writes=(write,), at=at, blobs=blobs))
         except SessionExists as error:
             raise FlowExists(error.stream) from error
-        return self._flow(flow)
+        return self._flow(begun.flow)
 
     async def outputs(self, flow: str) -> dict[str, object]:
         """Return the outputs of a document flow by output node; {} while there are none.

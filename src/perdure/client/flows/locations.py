@@ -22,7 +22,7 @@ from perdure.engine.flows.node_turn import FlowContext
 from perdure.engine.flows.rules.structure import faults_of
 from perdure.errors import ConfigError, FlowRefusal, InvalidWorkflow
 from perdure.session.flows.graph import Graph, base_role
-from perdure.session.flows.kinds import ConsentMode, RunSettings, WorkspaceBound
+from perdure.session.flows.kinds import ConsentMode, FlowStarted, RunSettings, WorkspaceBound
 from perdure.session.flows.run import FlowState, RoleConfiguration
 from perdure.session.flows.start_arguments import require_session_ids
 from perdure.session.ids import StreamId
@@ -47,8 +47,7 @@ class FlowPlace:
     workspace: Path
     record: Path
     project: str
-    graph: Graph
-    former_record: str = ""
+    former_record: str
     """See `FlowState.former_record`."""
 
     def ground(self, journal: Journal) -> tuple[FlowContext, Library]:
@@ -78,29 +77,29 @@ class Begun:
     consent: ConsentMode
     settings: RunSettings | None = None
 
-    @property
-    def settings_bodies(self) -> tuple[RunSettings, ...]:
-        """The settings as entry bodies; () without settings."""
-        return () if self.settings is None else (self.settings,)
+    def started(self, graph: Graph, start: tuple[str, ...]) -> FlowStarted:
+        """Return the first entry of the flow, which runs `graph` from the nodes `start`."""
+        workspace, record = str(self.workspace), str(self.record)
+        return FlowStarted(self.project, workspace, record, graph, start, self.consent)
 
 
 def begun_record(
     begun: Begun,
     workflow: Graph | str | os.PathLike[str],
     roles: Mapping[str, RoleConfiguration],
-) -> FlowPlace:
-    """Create the record folder of a new flow, and return the flow's folders. Blocks.
+) -> Graph:
+    """Create the record folder of a new flow, and return the flow's graph. Blocks.
 
     `roles` are the models, skills and tools chosen for roles.
     Raises: InvalidWorkflow if the workflow has errors; ConfigError if it cannot be read, if the
     record folder belongs to another flow, or if a reading, role or skill is unknown.
     """
-    workspace, record, project = begun.workspace, begun.record, begun.project
+    workspace, record = begun.workspace, begun.record
     if not workspace.is_dir():
         raise ConfigError(f"there is no folder {workspace}; name the workspace of the flow")
     require_writable(workspace, record)
     text, name = _text_of(workflow)
-    folder = project_folder(workspace, project)
+    folder = project_folder(workspace, begun.project)
     graph = drawn_graph(text, name, folder)
     require_session_ids(begun.flow, graph.roles)
     for role in roles:
@@ -117,7 +116,7 @@ def begun_record(
         library.by_name(node.required_readings, f"{name}, node {node.id!r}")
     write_record(begun.flow, record, text)
     write_record_file(record, graph.name, graph.summary)
-    return FlowPlace(workspace, record, project, graph)
+    return graph
 
 
 def place_of(state: FlowState) -> FlowPlace:
@@ -141,7 +140,7 @@ def place_of(state: FlowState) -> FlowPlace:
                 "DIR is where its workspace is now",
             )
     require_writable(workspace, record)
-    return FlowPlace(workspace, record, run.project_namespace, state.graph, state.former_record)
+    return FlowPlace(workspace, record, run.project_namespace, state.former_record)
 
 
 def shelf_of(state: FlowState) -> SkillShelf:
