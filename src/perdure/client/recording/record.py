@@ -213,7 +213,6 @@ class _Call:
         self._is_request_known = False
         self.is_over = False
         self.streamed = StreamedResponse(api)
-        self.status = 200
         self.body = bytearray()
         self._raw = bytearray()
         self.is_reading = False  # the response may close itself then
@@ -232,13 +231,17 @@ class _Call:
             return
         await self._finish(response_of(self._api, body), is_complete=True)
 
-    async def ended(self) -> None:
-        """Record the part of a streamed response that was read."""
-        if self.status >= _BAD:
-            await self.whole(self.status, bytes(self.body))
+    async def ended(self, response: Any) -> None:
+        """Record the part of the streamed `response` that was read."""
+        raw, self._raw = bytes(self._raw), bytearray()
+        if raw:  # decoded as the headers of `response` say
+            same: Any = type(response)(200, headers=response.headers, content=raw)
+            self.feed(same.content)
+        if response.status_code >= _BAD:
+            await self.whole(response.status_code, bytes(self.body))
         elif self.streamed.fields:
-            response = read_response(self._api, self.streamed.fields)
-            await self._finish(response, is_complete=self.streamed.is_complete)
+            found = read_response(self._api, self.streamed.fields)
+            await self._finish(found, is_complete=self.streamed.is_complete)
         elif self.streamed.error is not None:
             await self.fail(self.streamed.error)
         else:
@@ -273,24 +276,16 @@ class _Call:
         if len(self._raw) < _WHOLE_BYTES:
             self._raw += data
 
-    def decode(self, response: Any) -> None:
-        """Read the bytes that `feed_raw` buffered, decoded as the headers of `response` say."""
-        raw, self._raw = bytes(self._raw), bytearray()
-        if raw:
-            same: Any = type(response)(200, headers=response.headers, content=raw)
-            self.feed(same.content)
-
 
 def _record_sync(
     response: Any, call: _Call, told: Callable[[Coroutine[Any, Any, None]], None]
 ) -> None:
     """Record the bytes of `response` as the program reads them, and the end of the response."""
     decoded, as_sent, close = response.iter_bytes, response.iter_raw, response.close
-    call.status = response.status_code
 
     def end() -> None:
         if not call.is_over:
-            told(_ended(call, response))
+            told(call.ended(response))
 
     def close_recorded() -> None:
         close()
@@ -342,11 +337,10 @@ def _record_async(
 ) -> None:
     """Record the bytes of `response` as the program reads them, and the end of the response."""
     decoded, as_sent, close = response.aiter_bytes, response.aiter_raw, response.aclose
-    call.status = response.status_code
 
     async def end() -> None:
         if not call.is_over:
-            await told(_ended(call, response))
+            await told(call.ended(response))
 
     async def close_recorded() -> None:
         await close()
@@ -396,11 +390,6 @@ async def _aas_sent(
             yield data
     finally:
         await end()
-
-
-async def _ended(call: _Call, response: Any) -> None:
-    call.decode(response)
-    await call.ended()
 
 
 def _api_in(request: Any) -> Api | None:
