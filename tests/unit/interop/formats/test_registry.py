@@ -40,11 +40,12 @@ def test_repaired_line_without_a_record_is_reported_as_no_record() -> None:
 
 
 def test_first_header_line_counts_even_if_it_is_empty() -> None:
-    for name, header in (
-        ("amp", {"program": "amp", "thread": {}}),
-        ("goose", {"program": "goose", "table": "sessions", "row": {}}),
-        ("openhands", {"program": "openhands", "conversation": {}}),
-    ):
+    headers: dict[Format, Fields] = {
+        "amp": {"program": "amp", "thread": {}},
+        "goose": {"program": "goose", "table": "sessions", "row": {}},
+        "openhands": {"program": "openhands", "conversation": {}},
+    }
+    for name, header in headers.items():
         *_, kind = header
         lines = (encode(header), encode({**header, kind: {"id": "second"}}), b"")
         with case(name):
