@@ -50,15 +50,8 @@ ifneq ($(filter tests tests/% ./tests ./tests/% $(CURDIR)/tests%,$(subst ",,$(su
 PARTS := named
 endif
 
-# The parts whose files `make test` keeps in memory, if there is room for them and TMPDIR does not name
-# another place: the disk takes a third of the kernel's time. The other parts test paths, and tools must
-# not use /dev. `make test-all` uses the disk.
-IN_MEMORY := cluster postgres others conformance crash acceptance
-MEMORY = $(if $(TMPDIR),,$(shell df -Pk /dev/shm 2>/dev/null | awk '$$4 > 4000000 {print "/dev/shm"}'))
-
-# What the parts of a tier select, empty for all tests; and the folder for the files of IN_MEMORY.
+# What the parts of a tier select; empty for all tests.
 SELECT :=
-FILES :=
 
 # Three more at a time than there are cores to use: each waits for the disk, a server or a child process
 # two fifths of its time.
@@ -167,7 +160,7 @@ demo: $(if $(findstring --serve,$(ARGS)),$(INSTALLED),$(if $(findstring --cluste
 	@$(BIN)/perdure demo $(ARGS)
 
 test: $(INSTALLED)
-	@$(MAKE) $(SIDE_BY_SIDE) SELECT='-m "not all_only"' FILES=$(MEMORY) parts
+	@$(MAKE) $(SIDE_BY_SIDE) SELECT='-m "not all_only"' parts
 
 # Without what `make test` runs as well: make test-all ARGS="-m 'all_only or hypothesis'"
 test-all: $(INSTALLED)
@@ -186,7 +179,7 @@ parts: $(PARTS:%=part-%)
 	@test -e $(RAN) || { echo "no test ran: ARGS select none" >&2; exit 5; }
 
 $(PARTS:%=part-%): part-%: begun
-	$(if $(filter $*,$(IN_MEMORY)),$(FILES:%=TMPDIR=% ))$(BIN)/python -m pytest -q -p no:cacheprovider $(SELECT) $(PART_$*) $(ARGS) && touch $(RAN) || [ $$? -eq 5 ]
+	$(BIN)/python -m pytest -q -p no:cacheprovider $(SELECT) $(PART_$*) $(ARGS) && touch $(RAN) || [ $$? -eq 5 ]
 
 begun: $(INSTALLED)
 	@rm -f $(RAN)
