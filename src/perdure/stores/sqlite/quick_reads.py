@@ -2,7 +2,8 @@
 
 Completion runs at each key press, and opening a store costs three times the CPU time of this
 module, for threads, an event loop and keys. This module creates no file, waits for no lock and
-repairs nothing. If anything about the file is unusual, the caller must open the store instead.
+repairs nothing. If anything about the file is unusual, the caller must open the store instead. An
+open store has the reads of `FileReader` too.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast
 
 import apsw
 
@@ -33,44 +34,78 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _at_once(
-    read: Callable[Concatenate[Tables, str, P], T],
-) -> Callable[Concatenate[QuickReads, P], CoroutineType[Any, Any, T]]:
-    """Return the method that runs `read` in the calling thread."""
+class Handle(Protocol):
+    """What runs the reads."""
 
-    async def method(self: QuickReads, *args: P.args, **kwargs: P.kwargs) -> T:
-        return read(self.tables, self.namespace, *args, **kwargs)
+    async def read(
+        self, read: Callable[Concatenate[Tables, str, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Run `read` with the tables and the namespace."""
+        ...
+
+
+H = TypeVar("H", bound=Handle)
+
+
+def reading(
+    read: Callable[Concatenate[Tables, str, P], T],
+) -> Callable[Concatenate[FileReader[Any], P], CoroutineType[Any, Any, T]]:
+    """Return the method that runs `read` through the `handle` of its object."""
+
+    async def method(self: FileReader[Handle], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self.handle.read(read, *args, **kwargs)
 
     return method  # pyrefly: ignore[bad-return] # every `async def` returns one
 
 
-class QuickReads:
+class FileReader(Generic[H]):
+    """The reads of a store that need neither a key nor the time."""
+
+    def __init__(self, handle: H) -> None:
+        self.handle = handle
+
+    state = reading(reads.state)
+    entries = reading(reads.entries)
+    tail = reading(reads.tail)
+    entry = reading(reads.entry)
+    visible_ids = reading(reads.visible_ids)
+    branch = reading(reads.branch)
+    newest = reading(reads.newest)
+    context_window = reading(reads.context_window)
+    around = reading(reads.around)
+    tree = reading(reads.tree)
+    notes = reading(reads.notes)
+    open_questions = reading(reads.open_questions)
+    partial = reading(reads.partial)
+    resolve = reading(reads.resolve)
+    resolved = reading(reads.resolved)
+    find_entry = reading(reads.find_entry)
+    aliases = reading(reads.aliases)
+    find = reading(reads.find)
+    entries_named = reading(reads.entries_named)
+    sessions = reading(lists.sessions)
+    idle_sessions = reading(reads.idle_sessions)
+    open_of_all = reading(reads.open_of_all)
+    notes_of_all = reading(reads.notes_of_all)
+    feed = reading(reads.feed)
+    position = reading(reads.position)
+    blob = reading(reads.blob)
+
+
+class QuickReads(FileReader["QuickReads"]):
     """The `LogReader` of one namespace in one read transaction; no method waits."""
 
     def __init__(self, tables: Tables, namespace: str, marks: Marks | None = None) -> None:
+        super().__init__(self)
         self.tables = tables
         self.namespace = namespace
         self.marks = marks
 
-    state = _at_once(reads.state)
-    entries = _at_once(reads.entries)
-    tail = _at_once(reads.tail)
-    entry = _at_once(reads.entry)
-    visible_ids = _at_once(reads.visible_ids)
-    branch = _at_once(reads.branch)
-    context_window = _at_once(reads.context_window)
-    around = _at_once(reads.around)
-    tree = _at_once(reads.tree)
-    notes = _at_once(reads.notes)
-    open_questions = _at_once(reads.open_questions)
-    partial = _at_once(reads.partial)
-    resolve = _at_once(reads.resolve)
-    find_entry = _at_once(reads.find_entry)
-    aliases = _at_once(reads.aliases)
-    find = _at_once(reads.find)
-    sessions = _at_once(lists.sessions)
-    open_of_all = _at_once(reads.open_of_all)
-    notes_of_all = _at_once(reads.notes_of_all)
+    async def read(
+        self, read: Callable[Concatenate[Tables, str, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Run `read` in the calling thread."""
+        return read(self.tables, self.namespace, *args, **kwargs)
 
 
 def read_quickly(

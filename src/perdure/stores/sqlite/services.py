@@ -7,8 +7,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from types import CoroutineType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from perdure.errors import StoreFull, StoreReadOnly, StoreUnavailable, Unsupported
 from perdure.session.clock import Clock, RandomSource
@@ -143,24 +142,6 @@ class SqliteHandle:
         return await database.write(
             lambda tables: work(tables, namespace, *args, **kwargs), "normal"
         )
-
-
-class Served(Protocol):
-    """A store with a handle."""
-
-    @property
-    def handle(self) -> SqliteHandle: ...
-
-
-def reading(
-    read: Callable[Concatenate[Tables, str, P], T],
-) -> Callable[Concatenate[Any, P], CoroutineType[Any, Any, T]]:
-    """Return the method that runs `read` with the tables and the namespace of its store."""
-
-    async def method(self: Served, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self.handle.read(read, *args, **kwargs)
-
-    return method  # pyrefly: ignore[bad-return] # every `async def` returns one
 
 
 class SqliteSearch:

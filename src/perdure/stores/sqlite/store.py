@@ -34,16 +34,15 @@ from perdure.stores.protocol import (
 )
 from perdure.stores.sqlite import append, reads
 from perdure.stores.sqlite.database import attach, detach
-from perdure.stores.sqlite.log import lists
 from perdure.stores.sqlite.log.lists import open_turns
 from perdure.stores.sqlite.payload.contents import PackedContent, pack_contents
 from perdure.stores.sqlite.payload.requests import Request, shares_of
+from perdure.stores.sqlite.quick_reads import FileReader
 from perdure.stores.sqlite.services import (
     SqliteHandle,
     SqliteMaintenance,
     SqliteRetention,
     SqliteSearch,
-    reading,
 )
 from perdure.stores.wakeups import Changes
 
@@ -56,7 +55,7 @@ AT_ONCE_BYTES = 2**17
 """Commits larger than this are prepared on a thread; smaller ones cost less than the thread."""
 
 
-class SqliteStore:
+class SqliteStore(FileReader[SqliteHandle]):
     """The `SessionStore` of a namespace in an SQLite file."""
 
     capabilities = Capabilities(
@@ -65,13 +64,13 @@ class SqliteStore:
     marks = TRUSTED
 
     def __init__(self, handle: SqliteHandle) -> None:
+        super().__init__(handle)
         self.address = handle.address
         self.namespace = handle.namespace
         self.durability = handle.durability
         self.search = SqliteSearch(handle)
         self.retention = SqliteRetention(handle)
         self.maintenance = SqliteMaintenance(handle)
-        self.handle = handle
 
     @classmethod
     async def open(  # noqa: PLR0913 - each is an option of the store
@@ -166,42 +165,13 @@ class SqliteStore:
     async def put_partial(self, lease: Lease, seq: int, content: bytes) -> None:
         await self.handle.write_passing(append.put_partial, lease, seq, content)
 
-    state = reading(reads.state)
-    entries = reading(reads.entries)
-    tail = reading(reads.tail)
-    entry = reading(reads.entry)
-    visible_ids = reading(reads.visible_ids)
-    branch = reading(reads.branch)
-    newest = reading(reads.newest)
-    context_window = reading(reads.context_window)
-    around = reading(reads.around)
-    tree = reading(reads.tree)
-    notes = reading(reads.notes)
-    open_questions = reading(reads.open_questions)
-    partial = reading(reads.partial)
-    resolve = reading(reads.resolve)
-    resolved = reading(reads.resolved)
-    find_entry = reading(reads.find_entry)
-    aliases = reading(reads.aliases)
-    find = reading(reads.find)
-    entries_named = reading(reads.entries_named)
-    sessions = reading(lists.sessions)
-    idle_sessions = reading(reads.idle_sessions)
-
     async def open_turns(self) -> list[OpenTurn]:
         return await self.handle.read(open_turns, self.handle.clock.now_ms())
-
-    open_of_all = reading(reads.open_of_all)
-    notes_of_all = reading(reads.notes_of_all)
-    feed = reading(reads.feed)
-    position = reading(reads.position)
 
     def changes(self, stream: StreamId | None = None) -> Changes:
         changes = self.handle.database().watch(self.handle.namespace, stream)
         self.handle.watches.add(changes)
         return changes
-
-    blob = reading(reads.blob)
 
     async def info(self) -> StoreInfo:
         key = self.handle.opened.site.key
