@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -39,37 +39,6 @@ else:
     in_memory_store = Later("perdure.stores.in_memory.store")
 
 
-class SessionStorage(Protocol):
-    """The place where one session is read and written."""
-
-    @property
-    def store(self) -> SessionStore:
-        """Return the store of the session; for a draft, the store where it will be stored."""
-        ...
-
-    @property
-    def log(self) -> LogReader:
-        """Return the log that currently contains the session."""
-        ...
-
-    @property
-    def is_draft(self) -> bool:
-        """Return True if no entry of the session is stored yet."""
-        ...
-
-    async def commit(self, commit: Commit) -> CommitResult:
-        """Append `commit`, which writes to the session."""
-        ...
-
-    async def flush(self) -> None:
-        """Store all entries that are not stored yet."""
-        ...
-
-    def changes(self, stream: StreamId) -> AsyncIterator[None]:
-        """Yield at least once after every change of the session `stream`."""
-        ...
-
-
 class StoredSession:
     """A session that is in its store."""
 
@@ -79,12 +48,14 @@ class StoredSession:
         self.is_draft = False
 
     async def commit(self, commit: Commit) -> CommitResult:
+        """Append `commit`, which writes to the session."""
         return await self.store.commit(commit)
 
     async def flush(self) -> None:
         """Do nothing, because all entries are stored."""
 
     def changes(self, stream: StreamId) -> AsyncIterator[None]:
+        """Yield at least once after every change of the session `stream`."""
         return self.store.changes(stream)
 
 
@@ -178,6 +149,14 @@ class LazySession:
         self._version += 1
         for watch in tuple(self._watches):
             watch.wake()
+
+
+SessionStorage = StoredSession | LazySession
+"""The place where one session is read and written.
+
+`store` is the store of the session; for a draft, the store where it will be stored. `log` is the
+log that currently contains the session.
+"""
 
 
 def _needs_a_stored_log(commit: Commit, own: StreamId) -> bool:
