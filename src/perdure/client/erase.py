@@ -15,7 +15,8 @@ from perdure.client.processes import this_process
 from perdure.errors import InvalidEntry, SessionExists, SessionNotFound, Unsupported
 from perdure.session.entries import NewEntry
 from perdure.session.ids import EntryId, StreamId, entry_place
-from perdure.stores.protocol import EMPTY, StreamState
+from perdure.session.info import StreamHeader
+from perdure.stores.protocol import EMPTY, Commit, StreamState, Write
 from perdure.stores.retention.erase import Certificate, EraseRequest, EraseScope, ForkPolicy
 from perdure.stores.session_store import SessionStore, exists, is_erased
 
@@ -35,6 +36,25 @@ async def free_id(backend: SessionStore, stream: StreamId, *, is_reused: bool) -
     elif not backend.capabilities.erase and await is_erased(backend, stream):
         raise SessionExists(stream, is_erased=True)
     return 0
+
+
+async def existing_or_created(
+    backend: SessionStore, header: StreamHeader, entries: tuple[NewEntry, ...] = ()
+) -> StreamHeader:
+    """Return the header of the stream with the id of `header`; create the stream if there is none.
+
+    A new stream begins with `entries`. The id may be that of an erased stream.
+    """
+    above = 0
+    with suppress(SessionNotFound):
+        state = await backend.state(header.id)
+        if state.info.status != "erased":
+            return state.header
+        above = max(await free_id(backend, header.id, is_reused=True), header.created_at)
+    write = Write(stream=header.id, create=header, entries=entries, above_epoch=above)
+    with suppress(SessionExists):  # another process was first
+        await backend.commit(Commit(writes=(write,), at=header.created_at))
+    return header
 
 
 async def free_flow_ids(

@@ -13,7 +13,7 @@ from msgspec.structs import asdict
 
 from perdure.bounds.limits import require_within
 from perdure.client.clock import Outside
-from perdure.client.erase import erase_fact, free_id
+from perdure.client.erase import erase_fact, existing_or_created
 from perdure.client.lookup.identifiers import find_entry
 from perdure.client.session_fields import require_text
 from perdure.errors import (
@@ -41,7 +41,7 @@ from perdure.session.memory.kinds import (
     FactsReceived,
     memory_stream,
 )
-from perdure.stores.protocol import Commit, StreamState, Write
+from perdure.stores.protocol import StreamState
 from perdure.stores.session_store import SessionStore, append_to
 
 
@@ -387,18 +387,11 @@ async def require_stream(store: SessionStore, outside: Outside, subject: str | N
     """
     if not store.capabilities.erase:
         raise Unsupported("facts", store.address.partition(":")[0])
-    stream, above, at = memory_stream(subject), 0, outside.clock.now_ms()
-    with suppress(SessionNotFound):
-        state = await store.state(stream)
-        if state.info.status != "erased":
-            if (state.header.kind, state.header.subject) != ("memory", subject):
-                raise SessionExists(stream)
-            return stream
-        above = max(await free_id(store, stream, is_reused=True), at)
+    stream, at = memory_stream(subject), outside.clock.now_ms()
     header = StreamHeader(id=stream, created_at=at, kind="memory", subject=subject)
-    write = Write(stream=stream, create=header, above_epoch=above)
-    with suppress(SessionExists):
-        await store.commit(Commit(writes=(write,), at=at))
+    there = await existing_or_created(store, header)
+    if (there.kind, there.subject) != ("memory", subject):
+        raise SessionExists(stream)
     return stream
 
 

@@ -21,8 +21,8 @@ from typing import NamedTuple
 import msgspec
 
 from perdure.client.clock import Outside, absolute
-from perdure.client.erase import erase_session, free_id
-from perdure.errors import Erased, SessionExists, SessionNotFound, Unsupported, WrongArgument
+from perdure.client.erase import erase_session, existing_or_created
+from perdure.errors import Erased, SessionNotFound, Unsupported, WrongArgument
 from perdure.memory.knowledge import ENDINGS, KNOWLEDGE, MARKDOWN, MOST_BYTES, Passage, passages_of
 from perdure.memory.reports import ImportedFolder, Unread
 from perdure.secrets.pasted_keys import credentials_in
@@ -30,7 +30,6 @@ from perdure.session.codec import new_tree
 from perdure.session.entries import NewEntry, Sibling
 from perdure.session.ids import StreamId
 from perdure.session.info import SessionInfo, StreamHeader
-from perdure.stores.protocol import Commit, Write
 from perdure.stores.session_store import SessionStore
 
 _log = logging.getLogger(__name__)
@@ -203,12 +202,6 @@ async def _store_file(
     """Store `passages` as a session; return its id, which is computed from the file."""
     named = "\0".join((subject or "", str(root), file.path, file.digest))
     name = hashlib.blake2b(named.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
-    stream, above = StreamId(f"{_IDS}{name}"), 0
-    at = outside.clock.now_ms()
-    with suppress(SessionNotFound):
-        if (await store.state(stream)).info.status != "erased":
-            return stream
-        above = max(await free_id(store, stream, is_reused=True), at)
     described = {
         "folder": str(root),
         "path": file.path,
@@ -216,8 +209,8 @@ async def _store_file(
         "passages": len(passages),
     }
     header = StreamHeader(
-        id=stream,
-        created_at=at,
+        id=StreamId(f"{_IDS}{name}"),
+        created_at=outside.clock.now_ms(),
         origin=KNOWLEDGE,
         title=file.path[:200],
         metadata={KNOWLEDGE: described},
@@ -227,10 +220,7 @@ async def _store_file(
     for place, passage in enumerate(passages):
         new = new_tree(passage.entry_body(file.path))
         entries.append(msgspec.structs.replace(new, parent=Sibling(place - 1)) if place else new)
-    write = Write(stream=stream, create=header, entries=tuple(entries), above_epoch=above)
-    with suppress(SessionExists):  # another process was first
-        await store.commit(Commit(writes=(write,), at=at))
-    return stream
+    return (await existing_or_created(store, header, tuple(entries))).id
 
 
 def _passages(file: _Found) -> tuple[list[Passage], str | None]:
