@@ -129,11 +129,12 @@ def judge_call(
     try:
         if spec.needs_approval is not None and spec.needs_approval(_given(spec, args)) is False:
             return Ruling("run")
-        subject = _examined(spec, args, permissions)
+        given = _given(spec, args)  # again: `needs_approval` may have changed its arguments
+        subject = Subject("") if spec.examine is None else spec.examine(given, permissions)
     except PerdureError as error:
         reason = error.reason if isinstance(error, ToolError) else str(error)
         return Ruling("refuse", f"{spec.name}: {mask_secrets(reason)}", error_code=error.code)
-    return _decided(spec, subject, chosen, granted, bound or Bound())
+    return _decided(spec, spec.action, subject, chosen, granted, bound=bound or Bound())
 
 
 def _without_action(
@@ -154,15 +155,6 @@ def _without_action(
     return Ruling("ask", text, offered, choices=choices, bound=bound)
 
 
-def _examined(spec: ToolSpec, args: Mapping[str, object], permissions: Permissions) -> Subject:
-    """Return the subject of a call: what a person sees when asked for approval.
-
-    Raises: ToolError if the arguments are invalid or the policy never allows the call.
-    """
-    given = _given(spec, args)
-    return spec.examine(given, permissions) if spec.examine is not None else Subject("")
-
-
 def _given(spec: ToolSpec, args: Mapping[str, object]) -> Mapping[str, object]:
     """Return the arguments in the form that the tool receives. Raises: InvalidArguments."""
     given = effective_args(spec, args)
@@ -171,32 +163,33 @@ def _given(spec: ToolSpec, args: Mapping[str, object]) -> Mapping[str, object]:
 
 def _decided(
     spec: ToolSpec,
+    action: Action,
     subject: Subject,
     rules: RuleSet,
     granted: frozenset[str],
+    *,
     bound: Bound,
 ) -> Ruling:
-    action = spec.action
-    decision = "refuse" if action is None else rules.actions.get(action, "refuse")
-    if action is None or decision == "refuse":
+    decision = rules.actions.get(action, "refuse")
+    if decision == "refuse":
         reason = "nothing is changed, run or sent in this mode; say what you would do instead"
         return Ruling("refuse", f"{spec.name}: {reason}", error_code=ToolDenied.code)
     if _looks_for_dots(spec, rules) and bound.is_hidden:
         decision = "ask"
-    if (spec.is_gated or decision == "ask") and (problem := bound.problem) is not None:
+    if decision != "ask" and not spec.is_gated:
+        return Ruling("run")
+    if (problem := bound.problem) is not None:
         reason = mask_secrets(f"{spec.name}: {problem.reason}")
         return Ruling("refuse", reason, error_code=problem.code)
     grant = None if spec.is_gated else grant_of(spec.name, subject, bound)
-    if spec.is_gated or decision == "ask":
-        if grant is not None and rules.honours_grants and grant in granted:
-            return Ruling("run", bound=bound)
-        offered = grant if rules.honours_grants else None
-        preview = _preview(action, subject)
-        text = _question(spec, subject)
-        if bound.doubt is not None:
-            text = f"{text} {_showable(bound.doubt.text)}"
-        return Ruling("ask", text, offered, action=action, preview=preview, bound=bound)
-    return Ruling("run")
+    if grant is not None and rules.honours_grants and grant in granted:
+        return Ruling("run", bound=bound)
+    offered = grant if rules.honours_grants else None
+    preview = _preview(action, subject)
+    text = _question(spec, subject)
+    if bound.doubt is not None:
+        text = f"{text} {_showable(bound.doubt.text)}"
+    return Ruling("ask", text, offered, action=action, preview=preview, bound=bound)
 
 
 def grant_of(tool: str, subject: Subject, bound: Bound) -> str | None:
