@@ -52,7 +52,10 @@ def answer_of(
     model: str | None = None,
     usage: Usage | None = None,
 ) -> Message:
-    """Return a model's answer that consists of `parts`; the model is named `provider`:`model`."""
+    """Return a model's answer that consists of `parts`; the model is named `provider`:`model`.
+
+    A `usage` without tokens is left out.
+    """
     parts = tuple(parts)
     is_calling = any(isinstance(part, ToolCallPart) for part in parts)
     return Message(
@@ -60,7 +63,7 @@ def answer_of(
         parts,
         model=None if model is None else f"{provider}:{model}",
         stop_reason="tool_calls" if is_calling else "stop",
-        usage=usage,
+        usage=usage if usage is not None and usage.total_tokens else None,
     )
 
 

@@ -196,7 +196,8 @@ def _bodies_of(message: Fields, own: str) -> list[ItemBody]:
     if not parts:
         return []
     model = name_in(object_in(message, "modelInfo") or {}, "modelName")
-    usage = _usage(object_in(message, "tokenCount") or {})
+    counted = object_in(message, "tokenCount") or {}
+    usage = Usage(count_in(counted, "inputTokens"), count_in(counted, "outputTokens"))
     answer = answer_of(parts, provider=PROVIDER, model=model, usage=usage)
     result = None if name is None else _result(call_id, name, used)
     return [answer] if result is None else [answer, Message("tool", (result,))]
@@ -231,8 +232,3 @@ def _result(call_id: str, name: str, used: Fields) -> ToolResultPart | None:
     if text is None and not is_error:
         return None  # it was still running
     return ToolResultPart(call_id, text or status or "", is_error=is_error, name=name)
-
-
-def _usage(counted: Fields) -> Usage | None:
-    taken, given = count_in(counted, "inputTokens"), count_in(counted, "outputTokens")
-    return Usage(taken, given) if taken or given else None

@@ -166,14 +166,13 @@ def _shown(fields: Fields, media: Media) -> Part | None:
     return media.part(text_in(fields, "data"), name_in(fields, "mimeType"))
 
 
-def _usage(used: Fields) -> Usage | None:
-    usage = Usage(
+def _usage(used: Fields) -> Usage:
+    return Usage(
         input_tokens=count_in(used, "inputTokens"),
         output_tokens=count_in(used, "outputTokens"),
         cache_read_tokens=count_in(used, "cacheReadInputTokens"),
         cache_write_tokens=count_in(used, "cacheCreationInputTokens"),
     )
-    return usage if usage.total_tokens else None
 
 
 def _folder_of(thread: Fields) -> str | None:

@@ -186,8 +186,7 @@ def _answer(data: Fields, thought: str | None) -> Message | None:
     parts += map(_call, list_in(data, "toolRequests") or ())
     if not parts:
         return None
-    model, tokens = name_in(data, "model"), count_in(data, "outputTokens")
-    usage = Usage(output_tokens=tokens) if tokens else None
+    model, usage = name_in(data, "model"), Usage(output_tokens=count_in(data, "outputTokens"))
     return answer_of(parts, provider=PROVIDER, model=model, usage=usage)
 
 

@@ -228,7 +228,7 @@ class Reader(LineReader):
             said += [ThinkingPart(text)] if text else []
             content = parts_of(fields.get("content"), media, part_of) or ()
             said += [part for part in content if not isinstance(part, TextPart) or part.text]
-            usage = _usage(object_in(fields, "tokens"))
+            usage = _usage(object_in(fields, "tokens") or {})
         fresh: list[ToolResultPart] = []
         for number, each in enumerate(list_in(fields, "toolCalls") or ()):
             call = fields_of(each) or {}
@@ -319,17 +319,14 @@ def _thought(thought: Fields) -> str:
     return f"{subject}: {description}\n" if subject else description
 
 
-def _usage(tokens: Fields | None) -> Usage | None:
+def _usage(tokens: Fields) -> Usage:
     """Convert the token counts of a call to `Usage`.
 
     Gemini counts cached tokens as input, and excludes thoughts from output.
     """
-    if tokens is None:
-        return None
     cached = count_in(tokens, "cached")
-    usage = Usage(
+    return Usage(
         input_tokens=max(0, count_in(tokens, "input") - cached) + count_in(tokens, "tool"),
         output_tokens=count_in(tokens, "output") + count_in(tokens, "thoughts"),
         cache_read_tokens=cached,
     )
-    return usage if usage.total_tokens else None

@@ -95,7 +95,7 @@ def _body_of(kind: str, fields: Fields, media: Media) -> ItemBody | None:
         return Message("user", said)
     if kind != "assistant":
         return None
-    model, usage = name_in(fields, "model"), _usage(object_in(fields, "usageMetadata"))
+    model, usage = name_in(fields, "model"), _usage(object_in(fields, "usageMetadata") or {})
     return answer_of(said, provider=PROVIDER, model=model, usage=usage)
 
 
@@ -106,18 +106,15 @@ def _part(fields: Fields, media: Media) -> Part | None:
     return call_of(name_in(call, "id"), name_in(call, "name"), object_in(call, "args"))
 
 
-def _usage(counted: Fields | None) -> Usage | None:
+def _usage(counted: Fields) -> Usage:
     """Convert the token counts of a call to `Usage`.
 
     Qwen Code counts cached tokens as input, and excludes thoughts from output.
     """
-    if counted is None:
-        return None
     cached = count_in(counted, "cachedContentTokenCount")
-    usage = Usage(
+    return Usage(
         input_tokens=max(0, count_in(counted, "promptTokenCount") - cached),
         output_tokens=count_in(counted, "candidatesTokenCount")
         + count_in(counted, "thoughtsTokenCount"),
         cache_read_tokens=cached,
     )
-    return usage if usage.total_tokens else None
