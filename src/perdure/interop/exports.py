@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from perdure.codecs.fields import fields_of
 from perdure.codecs.operator import words as operator
 from perdure.errors import EntryNotFound, Erased
 from perdure.interop.bundle import bundle_of
 from perdure.interop.formats import markdown, native
 from perdure.interop.formats.bundles import cut_to, leaf_of, moved_to
 from perdure.interop.formats.conversation import conversation_of
-from perdure.interop.formats.items import IMPORT
+from perdure.interop.formats.items import described_source
 from perdure.interop.formats.native import Bundle
 from perdure.interop.formats.operator.writer import SourceFile, file_of
 from perdure.interop.formats.transcript import (
@@ -194,8 +193,7 @@ def _continued(bundle: Bundle, format: Literal["claude-code", "codex", "opencode
 
 def _operator_base(bundle: Bundle) -> SourceFile | None:
     """Return the Operator file that the session in `bundle` was read from, or None."""
-    described = fields_of((bundle.header.metadata or {}).get(IMPORT)) or {}
-    if described.get("format") != operator.FORMAT:
+    if described_source(bundle.header).get("format") != operator.FORMAT:
         return None
     notes = (entry for entry in bundle.entries if entry.kind == ImportSource.kind)
     originals = originals_of(notes, operator.FORMAT)

@@ -20,7 +20,6 @@ from typing import NotRequired, TypedDict
 import msgspec
 
 from perdure.bounds.limits import require_within
-from perdure.codecs.fields import fields_of
 from perdure.codecs.pi import words as pi_words
 from perdure.errors import (
     FormatError,
@@ -35,7 +34,13 @@ from perdure.interop.aliases import Traces, foreign_ids, traces_of
 from perdure.interop.append_items import Added, Base, ItemAppend, after_conflicts
 from perdure.interop.facts import import_facts
 from perdure.interop.formats import detection, native
-from perdure.interop.formats.items import IMPORT, Item, ParsedSource
+from perdure.interop.formats.items import (
+    IMPORT,
+    Item,
+    ParsedSource,
+    described_source,
+    is_of_source,
+)
 from perdure.interop.formats.logs import LogFile
 from perdure.interop.formats.registry import FORMATS
 from perdure.interop.formats.sources.content import Content, FileContent, Held, first_line, path_of
@@ -234,12 +239,7 @@ async def _import_once(store: SessionStore, work: _Work, clock: Clock) -> Import
 
 def _is_of(header: StreamHeader, parsed: ParsedSource) -> bool:
     """Return whether `header` is of a session, not a fork, with the format and id of `parsed`."""
-    described = fields_of((header.metadata or {}).get(IMPORT)) or {}
-    return (
-        header.fork is None
-        and described.get("format") == parsed.format
-        and described.get("session") == parsed.header.session
-    )
+    return header.fork is None and is_of_source(header, parsed)
 
 
 def _report(work: _Work, stream: StreamId, warning: str | None) -> ImportReport:
@@ -361,7 +361,7 @@ def _may_be_rewritten(state: StreamState, parsed: ParsedSource) -> bool:
     """
     if parsed.header.is_saved_whole:
         return True
-    imported = fields_of((state.header.metadata or {}).get(IMPORT)) or {}
+    imported = described_source(state.header)
     before, now = imported.get("version", 1), parsed.header.metadata.get("version", 1)
     if parsed.format != pi_words.FORMAT or not isinstance(before, int) or not isinstance(now, int):
         return False

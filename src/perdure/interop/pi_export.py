@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from perdure.codecs.fields import Fields, fields_of
+from perdure.codecs.fields import Fields
 from perdure.codecs.ids import HEADER_TITLE, written_id, written_ids
 from perdure.codecs.pi import records
 from perdure.codecs.pi.codec import PI
@@ -23,7 +23,7 @@ from perdure.codecs.shared_keys import ROOT
 from perdure.interop.aliases import foreign_ids, known_items
 from perdure.interop.bundle import blobs_of
 from perdure.interop.formats.bundles import models_in_force, standing_of
-from perdure.interop.formats.items import IMPORT
+from perdure.interop.formats.items import described_source
 from perdure.interop.formats.losses import HALF, MEDIUM, OUTSIDE, UNDONE, Losses, difference_text
 from perdure.interop.formats.native import Bundle
 from perdure.interop.formats.pi import migration, reader
@@ -34,7 +34,7 @@ from perdure.session.codec import ENTRY_NOTES, Body, Unknown, readable
 from perdure.session.entries import Entry
 from perdure.session.fold import labels_of, undone_of
 from perdure.session.ids import EntryId, StreamId, blob_hash, entry_id
-from perdure.session.info import StreamHeader, info_after, info_of
+from perdure.session.info import info_after, info_of
 from perdure.session.kinds import BranchSummary, Compaction, CustomMessage
 from perdure.session.media.inline import SCHEME
 from perdure.session.messages import MediaPart, Message, Part, ToolResultPart
@@ -126,7 +126,8 @@ class _Base(msgspec.Struct, frozen=True):
 
 def _original(session: _Session) -> _Base | None:
     """Return the pi file from which the session was imported, as the start of the exported file."""
-    if not _is_of_pi(session.state.header):
+    header = session.state.header
+    if header.fork is not None or described_source(header).get("format") != FORMAT:
         return None
     originals = originals_of((n for n in session.notes if n.kind == ImportSource.kind), FORMAT)
     content = content_of(originals, session.blobs)
@@ -174,11 +175,6 @@ def _passed_by(
             passed.add(entry)
             entry = parents.get(entry)
     return passed
-
-
-def _is_of_pi(header: StreamHeader) -> bool:
-    described = fields_of((header.metadata or {}).get(IMPORT)) or {}
-    return header.fork is None and described.get("format") == FORMAT
 
 
 def _new_file(session: _Session) -> _Base:

@@ -11,10 +11,9 @@ from pathlib import Path
 
 import msgspec
 
-from perdure.codecs.fields import fields_of
 from perdure.errors import Erased, FormatError, SessionNotFound
 from perdure.interop.formats import detection, native
-from perdure.interop.formats.items import IMPORT
+from perdure.interop.formats.items import is_of_source
 from perdure.interop.formats.logs import LogFile
 from perdure.interop.formats.sources.content import FileContent, first_line
 from perdure.interop.formats.sources.reader import Source
@@ -85,10 +84,7 @@ async def _made_of(store: SessionStore, stream: StreamId, source: Source) -> Rec
     """Return the session `stream` if `source` was imported to it or exported from it; else None."""
     parsed = source.parsed
     state = await store.state(stream)
-    header = state.header
-    described = fields_of((header.metadata or {}).get(IMPORT)) or {}
-    named = (described.get("format"), described.get("session"))
-    is_of = named == (parsed.format, parsed.header.session)
+    is_of = is_of_source(state.header, parsed)
     originals = originals_of(await store.notes(stream, (ImportSource.kind,)), parsed.format)
     relations = {relation_of(source.content, original) for original in originals}
     has_relation = bool(relations - {FileRelation.OTHER})

@@ -14,11 +14,13 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from perdure.codecs.fields import Fields, fields_of
 from perdure.codecs.shared_keys import with_field, with_meta
 from perdure.interop.formats.handover import Handover
 from perdure.session.codec import encode
 from perdure.session.entries import Lane
 from perdure.session.ids import EntryId
+from perdure.session.info import StreamHeader
 from perdure.session.kinds import OPAQUE, TreeBody
 from perdure.session.messages import MESSAGE, MESSAGE_VERSION, Message
 from perdure.session.notes import SOURCE_FIELD, SideBody, SourcePlace, source_of
@@ -85,6 +87,11 @@ class Item(msgspec.Struct, gc=False):
         return MESSAGE_VERSION if isinstance(self.body, Message) else 1
 
 
+def described_source(header: StreamHeader) -> Fields:
+    """Return the description of its source in the header of a session; empty if there is none."""
+    return fields_of((header.metadata or {}).get(IMPORT)) or {}
+
+
 def named_by_path(header: SourceHeader, path: Path) -> SourceHeader:
     """Return `header`; if it has no session id, set an id that is derived from `path`."""
     if header.session is not None:
@@ -140,6 +147,13 @@ class ParsedSource(msgspec.Struct, frozen=True):
     header_lines: tuple[int, ...]
     blank_lines: tuple[int, ...]
     warnings: tuple[str, ...]
+
+
+def is_of_source(header: StreamHeader, parsed: ParsedSource) -> bool:
+    """Return whether `header` is of a session with the format and the session id of `parsed`."""
+    described = described_source(header)
+    named = (described.get("format"), described.get("session"))
+    return named == (parsed.format, parsed.header.session)
 
 
 class Ids(Protocol):

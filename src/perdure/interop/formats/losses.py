@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
-from perdure.codecs.fields import fields_of
 from perdure.codecs.shared_keys import meta_of
-from perdure.interop.formats.items import IMPORT, REDACTED
+from perdure.interop.formats.items import IMPORT, REDACTED, described_source
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId
 from perdure.session.info import StreamHeader
@@ -122,10 +121,8 @@ class Losses:
             self.add("origin of the session")
         if header.origin == "subagent":
             self.add("mark of a subagent's session")
-        metadata = header.metadata or {}
-        described = fields_of(metadata.get(IMPORT)) or {}
-        names = [name for name in described if name not in _PLACE]
-        names += [name for name in metadata if name not in (IMPORT, REDACTED)]
+        names = [name for name in described_source(header) if name not in _PLACE]
+        names += [name for name in header.metadata or {} if name not in (IMPORT, REDACTED)]
         for name in names:
             self.add(f"session field {name!r}")
 
