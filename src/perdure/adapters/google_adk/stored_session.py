@@ -214,13 +214,17 @@ class StoredSession:
             marker = marker_of(session)
             fold = await self._current()  # another process may have created it anew
             expected = self._expected(fold, marker, session.last_update_time)
+            made = _at(entry_of(fields), fields["timestamp"])
             while True:
                 try:
-                    head = await self._append(expected, fields, user, app)
+                    head = await self._commit(made, expected, fields, user, app)
+                    break
                 except HeadConflict as conflict:
                     expected = await self._moved(expected, conflict)
-                else:
-                    break
+                except _UNFIT:
+                    if isinstance(made, perdure.Custom):
+                        raise
+                    made = opaque_entry(CUSTOM_TYPE, fields)
             mark(session, marker_at(self.created_at, head))
             session.last_update_time = fields["timestamp"]
 
@@ -253,17 +257,6 @@ class StoredSession:
         if created != str(self.created_at):  # deleted, and created again
             raise StaleSessionError(_STALE)
         return int(head)
-
-    async def _append(
-        self, expected: int, fields: Fields, user: ScopedState, app: ScopedState
-    ) -> int:
-        made = _at(entry_of(fields), fields["timestamp"])
-        try:
-            return await self._commit(made, expected, fields, user, app)
-        except _UNFIT:
-            if isinstance(made, perdure.Custom):
-                raise
-        return await self._commit(opaque_entry(CUSTOM_TYPE, fields), expected, fields, user, app)
 
     async def _commit(
         self, made: Entry, expected: int, fields: Fields, user: ScopedState, app: ScopedState
