@@ -58,7 +58,8 @@ class Traces:
     `parts` are the sequence numbers of the entries that store the beginning of the source, as it
     was imported before. `mover` is the last entry that moved the leaf (the current end of the
     conversation). `is_mover_imported` is True if an import wrote the entry `mover`. `with_usage`
-    are the messages with usage; `streams` are the streams of the entries. If `has_written_ids` is
+    are the messages with usage; `streams` are the streams of the entries. `opaque` are the entries
+    of lines that perdure could not read, by the digest of the line. If `has_written_ids` is
     True, the ids that pi files contain for the entries are recorded too. The session may also have
     been continued in files of other formats. `others` are the sequence numbers of the entries that
     store files of other formats. Entries from files of other formats count as added by perdure
@@ -83,7 +84,7 @@ class Traces:
         self._others = others
         self._places: dict[tuple[int, int, Lane], EntryId] = {}
         self._ordinals: dict[int, int] = {}
-        self._opaque: dict[bytes, list[EntryId]] = {}
+        self.opaque: dict[bytes, list[EntryId]] = {}
         self._remaining: dict[EntryId, None] = {}
         self._said: dict[EntryId, Signature] = {}
         self._own_messages: list[EntryId] = []
@@ -108,7 +109,7 @@ class Traces:
                 self._places[source.offset, ordinal, entry.lane] = entry.id
             return
         if entry.kind == OPAQUE:
-            self._opaque.setdefault(digest_of_opaque(entry.body), []).append(entry.id)
+            self.opaque.setdefault(digest_of_opaque(entry.body), []).append(entry.id)
             return
         self._remaining[entry.id] = None
         if source is None and entry.kind == MESSAGE:
@@ -137,7 +138,7 @@ class Traces:
         Matches that need the body of the item are left out. `ids` maps foreign ids to entries.
         """
         found: dict[int, EntryId] = {}
-        waiting = {digest: iter(entries) for digest, entries in self._opaque.items()}
+        waiting = {digest: iter(entries) for digest, entries in self.opaque.items()}
         for position, item in enumerate(items):
             entry = self._places.get((item.offset, item.ordinal, item.lane))
             if entry is None and waiting and item.kind == OPAQUE:
@@ -206,11 +207,6 @@ class Traces:
             if digest is not None and digest != _digest(item, known):
                 return False
         return not left
-
-    @property
-    def opaque(self) -> Mapping[bytes, Sequence[EntryId]]:
-        """The entries of lines that perdure could not read, by the digest of the line."""
-        return self._opaque
 
     @property
     def has_said(self) -> bool:

@@ -199,10 +199,6 @@ class _Work(msgspec.Struct, frozen=True):
     again: bool
     origin: StreamId | None = None
 
-    @property
-    def parse(self) -> ParsedSource:
-        return self.source.parsed
-
 
 async def _import_read(store: SessionStore, work: _Work, clock: Clock) -> ImportReport:
     pieces = work.source.content.length // work.piece_bytes
@@ -210,7 +206,7 @@ async def _import_read(store: SessionStore, work: _Work, clock: Clock) -> Import
 
 
 async def _import_once(store: SessionStore, work: _Work, clock: Clock) -> ImportReport:
-    parsed = work.parse
+    parsed = work.source.parsed
     first = await asyncio.to_thread(first_line, work.source.content)
     other: StreamId | None = None  # the first session that has an id of the file, and is not it
     erased: reports.Lost | None = None
@@ -243,11 +239,11 @@ def _is_of(header: StreamHeader, parsed: ParsedSource) -> bool:
 
 
 def _report(work: _Work, stream: StreamId, warning: str | None) -> ImportReport:
-    added, warnings = work.added, work.parse.warnings
+    added, warnings = work.added, work.source.parsed.warnings
     malformed = tuple(sorted(set(added.malformed)))
     return ImportReport(
         session=stream,
-        format=work.parse.format,
+        format=work.source.parsed.format,
         entries=added.entries,
         messages=added.messages,
         skipped=len(malformed),
@@ -267,7 +263,7 @@ async def _create(
     why_other: str | None,
     clock: Clock,
 ) -> ImportReport:
-    parsed, now = work.parse, clock.now_ms()
+    parsed, now = work.source.parsed, clock.now_ms()
     first_at = next((item.at for item in parsed.items if item.at is not None), now)
     created_at = parsed.header.created_at
     header = StreamHeader(
@@ -318,7 +314,7 @@ async def _update(
     store: SessionStore, work: _Work, state: StreamState, clock: Clock
 ) -> ImportReport | None:
     """Add the new items of `work`; return None if the session at `state` is a different session."""
-    stream, parsed = state.header.id, work.parse
+    stream, parsed = state.header.id, work.source.parsed
     is_of = _is_of(state.header, parsed)
     found = await store.notes(stream, (ImportSource.kind,))
     notes = [note for note in found if note.stream == stream]
@@ -412,7 +408,7 @@ async def _base(
     `grown` is the version of the file that the current file extends; `others` are the seqs of the
     parts of files of other formats.
     """
-    parsed, stream = work.parse, state.header.id
+    parsed, stream = work.source.parsed, state.header.id
     traces = await traces_of(
         store,
         state.header,
@@ -465,7 +461,7 @@ def _with_bodies(source: Source) -> Iterator[tuple[int, Item]]:
 def _nothing_new(work: _Work, stream: StreamId, relation: FileRelation) -> ImportReport:
     is_older = relation is FileRelation.OLDER
     warnings = ("more of this file was imported before; nothing was added",) if is_older else ()
-    return ImportReport(stream, work.parse.format, 0, 0, 0, (), warnings, is_new=False)
+    return ImportReport(stream, work.source.parsed.format, 0, 0, 0, (), warnings, is_new=False)
 
 
 def _may_advance(traces: Traces, parsed: ParsedSource, known: Mapping[int, EntryId]) -> bool:
