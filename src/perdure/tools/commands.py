@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
 
 MAX_WORDS = 256
 MAX_LENGTH = 32 * 1024
@@ -133,29 +134,7 @@ def _word_fits(word: str, pattern: str) -> bool:
     if word.startswith("-") and (not equals or not word.startswith(option + equals)):
         return False
     leads_up = len(_UP.findall(word)) > len(_UP.findall(pattern))
-    return not leads_up and _matches(word, pattern)
-
-
-def _matches(word: str, pattern: str) -> bool:
-    """Return True if `pattern` matches all of `word`.
-
-    Each ``*`` costs time linear in the length of `word`.
-    """
-    at = in_pattern = 0
-    star, resumed = -1, 0
-    while at < len(word):
-        if in_pattern < len(pattern) and pattern[in_pattern] == "*":
-            star, resumed = in_pattern, at
-            in_pattern += 1
-        elif in_pattern < len(pattern) and pattern[in_pattern] in ("?", word[at]):
-            at += 1
-            in_pattern += 1
-        elif star >= 0:
-            resumed += 1
-            at, in_pattern = resumed, star + 1
-        else:
-            return False
-    return all(c == "*" for c in pattern[in_pattern:])
+    return not leads_up and fnmatchcase(word, pattern.replace("[", "[[]"))  # a rule has no sets
 
 
 def _outside_quotes(line: str) -> str:
