@@ -6,7 +6,7 @@ Nothing is downloaded. The formats contain only data: reading a file never runs 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from hashlib import blake2b
+from hashlib import blake2b, file_digest
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +85,4 @@ def tokenizer_in(path: Path) -> Tokenizer:
 def digest_of(path: Path) -> str:
     """Return a digest of a file; it distinguishes vectors of different weights."""
     with path.open("rb") as file:
-        found = blake2b(digest_size=6)
-        while block := file.read(1 << 20):
-            found.update(block)
-    return found.hexdigest()
+        return file_digest(file, lambda: blake2b(digest_size=6)).hexdigest()
