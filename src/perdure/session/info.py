@@ -61,8 +61,7 @@ IDLE_ORIGINS = tuple(origin for origin in ORIGINS["all"] if origin != "import")
 TITLE_LENGTH = 60
 """Maximum length of the name of a session without a title.
 
-The name of a session without a title is the start of the first user message, without attached
-texts.
+The name of such a session is the start of its first user message, without attached texts.
 """
 
 _MASKED = 2_000
@@ -401,6 +400,12 @@ def can_end_as_idle(info: SessionInfo) -> bool:
     return is_session and info.status == "active" and info.turns > 0
 
 
+def newest_idle(infos: Iterable[SessionInfo], upto: int) -> list[StreamId]:
+    """Return the sessions that can end as idle, without activity after `upto`, newest first."""
+    idle = [(i.updated_at, i.id) for i in infos if can_end_as_idle(i) and i.updated_at <= upto]
+    return [stream for _, stream in sorted(idle, reverse=True)]
+
+
 class Sought(TypedDict, total=False):
     """Filters for a list of sessions; a filter that is None or empty selects all sessions.
 
@@ -454,6 +459,19 @@ def is_found(info: SessionInfo, cwd: str | None, query: str | None) -> bool:
         return False
     sought = (query or "").casefold()
     return not sought or sought in stored_name(info).casefold() or sought in info.id.casefold()
+
+
+def newest_found(
+    infos: Iterable[SessionInfo],
+    scope: SessionScope,
+    cwd: str | None,
+    query: str | None,
+    sought: Sought,
+) -> list[SessionInfo]:
+    """Return the sessions in `scope` that match, newest first."""
+    near = (i for i in infos if i.kind == "session" and i.origin in ORIGINS[scope])
+    found = [i for i in near if is_found(i, cwd, query) and is_sought(i, sought)]
+    return sorted(found, key=lambda info: (info.updated_at, info.id), reverse=True)
 
 
 def trim_title(title: str | None) -> str | None:

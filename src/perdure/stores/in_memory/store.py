@@ -26,13 +26,12 @@ from perdure.session.entries import Entry, Positioned
 from perdure.session.fold import ContextWindow, Placed
 from perdure.session.ids import EntryId, StreamId, blob_hash, seqs_between
 from perdure.session.info import (
-    ORIGINS,
     OpenTurn,
     SessionInfo,
     SessionScope,
     Sought,
-    is_found,
-    is_sought,
+    newest_found,
+    newest_idle,
 )
 from perdure.session.notes import Question
 from perdure.stores.access.call_lock import one_at_a_time
@@ -53,7 +52,6 @@ from perdure.stores.in_memory.streams import (
     branch_in,
     entry_in,
     find_entry,
-    idle_in,
     notes_in,
     open_in,
     resolve,
@@ -261,14 +259,11 @@ class MemoryStore:
         **sought: Unpack[Sought],
     ) -> list[SessionInfo]:
         infos = (held.state.info for held in self._handle.heap.streams.values())
-        listed = (i for i in infos if i.kind == "session" and i.origin in ORIGINS[scope])
-        near = (info for info in listed if is_found(info, cwd, query))
-        found = [info for info in near if is_sought(info, sought)]
-        found.sort(key=lambda info: (info.updated_at, info.id), reverse=True)
-        return found[:limit]
+        return newest_found(infos, scope, cwd, query, sought)[:limit]
 
     async def idle_sessions(self, upto: int) -> list[StreamId]:
-        return idle_in(self._handle.heap, upto)
+        infos = (held.state.info for held in self._handle.heap.streams.values())
+        return newest_idle(infos, upto)
 
     async def open_turns(self) -> list[OpenTurn]:
         now = self._handle.memory.clock.now_ms()

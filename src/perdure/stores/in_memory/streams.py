@@ -24,7 +24,6 @@ from perdure.session.fold import (
     undone_of,
 )
 from perdure.session.ids import EntryId, StreamId, entry_place, place_of
-from perdure.session.info import can_end_as_idle
 from perdure.session.memory.open_entries import OPEN_KINDS, unclosed
 from perdure.session.notes import CompactionUndone
 from perdure.stores.in_memory.vectors import HeldVectors
@@ -307,14 +306,6 @@ def notes_in(heap: Heap, held: HeldStream, kinds: Sequence[str]) -> list[Entry]:
 def open_in(held: HeldStream, kind: str) -> list[Entry]:
     """Return the entries of `kind` in the stream's own log that are still open, in order."""
     return unclosed((note for each in OPEN_KINDS for note in held.notes.get(each, ())), kind)
-
-
-def idle_in(heap: Heap, upto: int) -> list[StreamId]:
-    """Return the sessions that can end as idle, without activity after `upto`, newest first."""
-    infos = (held.state.info for held in heap.streams.values())
-    idle = (i for i in infos if can_end_as_idle(i) and i.updated_at <= upto)
-    found = sorted(((i.updated_at, i.id) for i in idle), reverse=True)
-    return [stream for _, stream in found]
 
 
 def resolve(heap: Heap, held: HeldStream, reference: str) -> EntryId:

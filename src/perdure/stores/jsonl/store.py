@@ -9,7 +9,7 @@ processes, and pi or Operator may use the same folder at the same time.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -29,14 +29,12 @@ from perdure.session.entries import Entry, Positioned
 from perdure.session.fold import ContextWindow, Placed
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import (
-    ORIGINS,
     OpenTurn,
     SessionInfo,
     SessionScope,
     Sought,
-    can_end_as_idle,
-    is_found,
-    is_sought,
+    newest_found,
+    newest_idle,
 )
 from perdure.session.memory.open_entries import OPEN_KINDS, unclosed
 from perdure.session.notes import Question
@@ -292,30 +290,20 @@ class JsonlStore:
         query: str | None = None,
         **sought: Unpack[Sought],
     ) -> list[SessionInfo]:
-        def work() -> list[SessionInfo]:
-            infos = {s.header.id: s.info for _, s in self._handle.shelf.standings()}.values()
-            listed = [i for i in infos if i.kind == "session" and i.origin in ORIGINS[scope]]
-            found = [
-                each for each in listed if is_found(each, cwd, query) and is_sought(each, sought)
-            ]
-            found.sort(key=lambda info: (info.updated_at, info.id), reverse=True)
-            return found[:limit]
-
-        return await self._handle.run(work)
+        return await self._handle.run(
+            lambda: newest_found(self._infos(), scope, cwd, query, sought)[:limit]
+        )
 
     async def idle_sessions(self, upto: int) -> list[StreamId]:
-        def work() -> list[StreamId]:
-            infos = {s.header.id: s.info for _, s in self._handle.shelf.standings()}.values()
-            idle = (i for i in infos if can_end_as_idle(i) and i.updated_at <= upto)
-            found = sorted((i.updated_at, i.id) for i in idle)
-            return [stream for _, stream in reversed(found)]
+        return await self._handle.run(lambda: newest_idle(self._infos(), upto))
 
-        return await self._handle.run(work)
+    def _infos(self) -> Iterable[SessionInfo]:
+        return {s.header.id: s.info for _, s in self._handle.shelf.standings()}.values()
 
     async def open_turns(self) -> list[OpenTurn]:
         def work() -> list[OpenTurn]:
             now, found = self._handle.clock.now_ms(), list[OpenTurn]()
-            for info in {s.header.id: s.info for _, s in self._handle.shelf.standings()}.values():
+            for info in self._infos():
                 if info.kind == "session" and info.open_turn is not None:
                     held = sidefiles.lease_of(self._handle.folder, info.id)
                     found.append(OpenTurn(info, holder_at(now, held.owner, held.until)))
