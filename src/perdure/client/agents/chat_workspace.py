@@ -17,13 +17,11 @@ from perdure.client.conversation.workspace import (
     moved_prompt,
     with_shown,
 )
-from perdure.engine.turns.lease import Claim
+from perdure.engine.turns.lease import led_by_other
 from perdure.engine.turns.session_turns import SessionTurns
 from perdure.errors import HeadConflict, WrongArgument
 from perdure.session.codec import new_side
 from perdure.session.notes import WorkspaceChanged
-from perdure.stores.access.lease_term import is_running
-from perdure.stores.protocol import Lease
 from perdure.stores.session_store import append_to
 
 Staged = Callable[[Workspace, str | None], SessionTurns]
@@ -94,7 +92,7 @@ class ChatWorkspace:
         while self._unrecorded:
             state = await environment.store.state(environment.stream)
             await self.follow(state.head)
-            if state.open_turn is not None or _is_held_elsewhere(state.lease, claim):
+            if state.open_turn is not None or led_by_other(claim, state) is not None:
                 self._adopt()
                 return
             change = self._change()
@@ -158,10 +156,3 @@ class ChatWorkspace:
 
     def _narrowed(self, place: Workspace) -> Workspace:
         return msgspec.structs.replace(place, scope=self._agent.permissions.scope)
-
-
-def _is_held_elsewhere(lease: Lease | None, claim: Claim) -> bool:
-    """Whether another process that is alive has the session's `lease`."""
-    if lease is None or lease.owner == claim.owner or claim.is_gone(lease.owner):
-        return False
-    return is_running(lease.until, claim.clock.now_ms())

@@ -20,6 +20,7 @@ from perdure.errors import LeaseHeld, StoreError
 from perdure.session.clock import Clock
 from perdure.session.ids import StreamId
 from perdure.stores.access.cancellation import finished
+from perdure.stores.access.lease_term import is_running
 from perdure.stores.protocol import Commit, CommitResult, Lease, LeaseRequest, StreamState, Write
 from perdure.stores.session_store import SessionStore
 
@@ -59,7 +60,7 @@ def led_by_other(claim: Claim, state: StreamState) -> LeaseHeld | None:
     lease = state.lease
     if lease is None or lease.owner == claim.owner or claim.is_gone(lease.owner):
         return None
-    if lease.until <= claim.clock.now_ms():
+    if not is_running(lease.until, claim.clock.now_ms()):
         return None
     return _lease_held(claim, lease.owner, lease.until)
 

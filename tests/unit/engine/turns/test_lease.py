@@ -8,15 +8,16 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from perdure.engine.turns.lease import Claim, leading, led_here
+from perdure.engine.turns.lease import Claim, leading, led_by_other, led_here
 from perdure.engine.turns.runner import StopRequest
 from perdure.errors import HeadConflict, LeaseHeld, LeaseLost
 from perdure.session.codec import new_side
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.notes import Label
+from perdure.stores.access.lease_term import LONGEST_LEASE_MS
 from perdure.stores.in_memory.store import MemoryStore
-from perdure.stores.protocol import Capabilities, Commit, CommitResult, Write
+from perdure.stores.protocol import Capabilities, Commit, CommitResult, Lease, Write
 from tests.fakes.chats import until
 from tests.fakes.clock import ManualClock, SeededRandom
 
@@ -81,6 +82,16 @@ async def test_lease_check_renews_an_expiring_lease_and_detects_a_lost_lease() -
         await mine.store.acquire_lease(S, "there", 60_000)
         with pytest.raises(LeaseLost):
             await leadership.ensure()
+
+
+@pytest.mark.parametrize(
+    ("until", "is_led"), [(0, False), (1, True), (LONGEST_LEASE_MS, True), (10**15, False)]
+)
+async def test_lease_with_an_impossible_term_counts_as_expired(until: int, is_led: bool) -> None:
+    mine = await claim()
+    lease = Lease(S, "there", 1, mine.clock.now_ms() + until)
+    state = msgspec.structs.replace(await mine.store.state(S), lease=lease)
+    assert (led_by_other(mine, state) is not None) == is_led
 
 
 class Plain(MemoryStore):
