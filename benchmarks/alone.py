@@ -40,7 +40,7 @@ _ACQUIRED, _RELEASED = (-1, b""), (-2, b"")
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """The times of one turn, and of its commits, other writes and model calls repeated alone.
+    """The times of one turn, and of its parts repeated alone: commits, other writes, model calls.
 
     The first commit acquires the lease and the last commit releases it, also when repeated.
 

@@ -5,9 +5,9 @@ waiting turns of one namespace delay a turn of another namespace by less than a 
 
 The workers are processes on a database server that only this benchmark uses. Their turns have no
 tools: a request is committed, queued, dequeued and answered by the scripted model. The raw driver
-commits as many bytes in as many transactions, with one connection per worker and one for the
-program. A delay is the time from the entry of the request to the first entry of the turn, by the
-clocks of their writers.
+commits the same number of bytes in the same number of transactions, with one connection per worker
+and one for the program. A delay is the time from the entry of the request to the first entry of the
+turn, by the clocks of their writers.
 """
 
 from __future__ import annotations

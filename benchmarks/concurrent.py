@@ -130,7 +130,7 @@ def jobs(run: Run, kind: str, where: Path | str, sessions: range, count: int) ->
 
 
 class Race(msgspec.Struct, frozen=True):
-    """The outcomes of a round: one raw process, several raw processes, as many store processes."""
+    """The outcomes of one raw process, of several, and of the same number of store processes."""
 
     alone: Together
     raw: Together

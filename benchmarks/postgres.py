@@ -61,7 +61,7 @@ async def measure(run: Run) -> list[Figure]:
 
 
 async def measure_search(run: Run) -> list[Figure]:
-    """Measure the queries of the benchmark ``search`` on a server with as many entries."""
+    """Measure the queries of the benchmark ``search`` in the same number of entries on a server."""
     with serving(is_quick=False) as server:
         address = server.new_database()
         try:

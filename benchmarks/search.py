@@ -45,7 +45,7 @@ REPEATS = 15
 
 
 class Query(msgspec.Struct, frozen=True):
-    """The query; `raw` is the same query for FTS5."""
+    """A query of the store; `raw` is the same query for FTS5."""
 
     name: str
     text: str
@@ -84,7 +84,7 @@ async def measure(run: Run) -> list[Figure]:
 
 
 async def searches(run: Run, store: SessionStore, claim: str) -> list[Figure]:
-    """Measure the same queries in as many entries of a store, without comparison with FTS5."""
+    """Measure the queries in a store with the same number of entries, without FTS5."""
     await _fill_by_session(store, run)
     began = time.perf_counter()
     await store.search.hits(SearchQuery(text="nothing"))
@@ -94,7 +94,7 @@ async def searches(run: Run, store: SessionStore, claim: str) -> list[Figure]:
 
 
 async def measure_jsonl(run: Run) -> list[Figure]:
-    """Measure the same queries in as many entries of session files, with warm and new handles."""
+    """Measure the queries in session files, with warm handles and with new ones."""
     root, claim = run.folder / "search-jsonl", "jsonl: search"
     store = await _opened_jsonl(root)
     figures = await searches(run, store, claim)

@@ -2,7 +2,7 @@
 
 The server is a separate process with perdure's API and SQLite; the watchers are sockets of this
 process. The delay of an event is the time from the return of the append to its arrival. Plain
-sockets that send as many bytes are measured in the same run.
+sockets that send the same number of bytes are measured in the same run.
 """
 
 from __future__ import annotations

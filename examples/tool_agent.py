@@ -3,10 +3,10 @@
 The agent plans a trip. The agent searches hotels and trains concurrently, and can book up to two
 nights without approval. For longer stays it asks: the question shows all arguments, and the answer
 is stored in the log. If you stop the program while it asks, or if its input ends, the question
-waits in the log and the next start asks again. The log
-contains every call with its outcome, and an interrupted booking is never repeated silently.
+waits in the log and the next start asks again. The log contains every call with its outcome, and an
+interrupted booking is never repeated silently.
 
-    python examples/tool_agent.py
+python examples/tool_agent.py
 
 The answers are a script, so it runs offline. For a real model delete ``models=SCRIPT`` and set
 $OPENAI_API_KEY (``pip install 'perdure[openai]'``).

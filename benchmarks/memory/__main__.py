@@ -3,9 +3,9 @@
 Each question of ``data`` is asked in a store with its conversation, or, with ``--together``, in one
 store with all conversations. Recall is compared with `store.search` for the words of the question,
 and with a reference implementation of its ranking. With ``--embedder``, questions are also recalled
-by meaning. ``--techniques`` disables each part of the ranking and shows its gain on each half;
-``--fit`` fits the weights on one half and evaluates them on the other. ``--synthetic N`` measures
-the times with N messages.
+by meaning. ``--techniques`` disables each part of the ranking and shows its gain on each half of
+the conversations. ``--fit`` fits the weights on one half and evaluates them on the other.
+``--synthetic N`` measures the times with N messages.
 """
 
 from __future__ import annotations

@@ -83,7 +83,10 @@ class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Listed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A row of ``conversations.json``. Weights fitted on one half are tested on the other."""
+    """A row of ``conversations.json``. Each conversation belongs to one half.
+
+    Weights fitted on the conversations of one half are tested on those of the other.
+    """
 
     name: str
     language: Language

@@ -1,8 +1,8 @@
 """The measures of recall.
 
-turn@10: the share of the evidence entries that are among the first ten hits. any@10: whether a
-session of the evidence is among the first ten sessions; mean@10: the share of the evidence sessions
-that are among the first ten. Sessions are ranked by their first hit.
+``turn@10`` is the share of the evidence entries that are among the first ten hits. ``any@10`` is 1
+if a session of the evidence is among the first ten sessions, otherwise 0. ``mean@10`` is the share
+of the evidence sessions that are among the first ten. Sessions are ranked by their first hit.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class Rankings:
                 self._memories[each.listed.name] = memory
 
     async def halves(self, techniques: Techniques, only: int | None = None) -> list[Means]:
-        """Return the means on half 1, half 2 and all, or only on the half `only`."""
+        """Return the means over half 1, half 2 and all conversations, or only over one half."""
         found = list[Outcome]()
         for each in self.conversations:
             if only in {None, each.listed.half}:
@@ -59,7 +59,7 @@ class Rankings:
 
 
 async def table_of_gains(rankings: Rankings) -> Table:
-    """Return a table of turn@10 without each technique."""
+    """Return a table of the measure turn@10 without each technique, and of the gains."""
     table = Table(title=f"{rankings.asking}: turn@10 without each technique, and what it gains")
     for column in ("without", "half 1", "half 2", "all", "gain half 1", "gain half 2"):
         table.add_column(column, justify="left" if column == "without" else "right")
@@ -80,7 +80,7 @@ async def table_of_gains(rankings: Rankings) -> Table:
 
 
 async def table_of_fits(rankings: Rankings) -> Table:
-    """Return a table of turn@10 of one half with weights fitted on the other half."""
+    """Fit weights on one half of the conversations; return a table of the other half's results."""
     table = Table(title=f"{rankings.asking}: turn@10 with weights fitted on one half")
     for column in ("fitted on", "reported on", "standard weights", "fitted weights", "weights"):
         table.add_column(column)

@@ -40,10 +40,11 @@ def retarget(folder: Path) -> None:
 
 @dataclass(frozen=True)
 class Row:
-    """A call answered with "always", the text of the grant, and other calls.
+    """A call that a person answered with "always", the texts of its grant, and other calls.
 
-    `same` are calls that the grant covers; `others` are calls that need approval, each with the
-    change of the folder before it. A text may contain {folder}.
+    `same` contains calls that the grant covers. `others` contains calls that need approval. Each of
+    these calls comes with a function that changes the folder before the call. A text may contain
+    {folder}.
     """
 
     tool: str

@@ -24,7 +24,7 @@ BEYOND = (9 * 10**18, -9 * 10**18, 10**30, -(10**30))
 
 
 def received(path: Path, *entries: dict[str, Any], created_at: int = AT) -> Path:
-    """Write a session about Ana as another perdure would send it; return its file."""
+    """Write an export of a session about Ana that contains `entries`; return its file."""
     stream = {"id": "sent", "created_at": created_at, "subject": "ana"}
     lines: list[dict[str, Any]] = [{"type": "perdure", "version": 1, "stream": stream}]
     for seq, entry in enumerate(entries):

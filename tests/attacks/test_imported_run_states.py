@@ -50,7 +50,7 @@ async def approved_state(agent: Agent[Any], *, always: bool) -> str:
 
 
 async def written(store: perdure.Store, text: str, folder: Path, id: str = "s") -> Path:
-    """Write a file of a session with the state `text`, as another user would."""
+    """Store a session with the run state `text`, and export it; return the file."""
     session = PerdureSession(id, store)
     await session.add_items([{"role": "user", "content": "Send it"}])
     stored = await store.open(session.stored_id)

@@ -73,7 +73,7 @@ class World:
         return "\n".join(answers).replace(fact, "FACT").replace(name, "NAME")
 
     async def state(self) -> object:
-        """What only bob may change."""
+        """Return the data that only bob may change."""
         store = self.server.store
         head = (await store.backend.state(StreamId(self.session))).head
         return head, await store.memory.facts(subject="bob", include_past=True)

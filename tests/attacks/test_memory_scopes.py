@@ -228,7 +228,7 @@ def session_of(place: Place) -> Write:
 
 
 class Question(NamedTuple):
-    """A call that asks for a scope, and the words that it returns."""
+    """A call that asks for one scope, and the words that it must return."""
 
     name: str
     place: Place

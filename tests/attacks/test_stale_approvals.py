@@ -43,8 +43,8 @@ ANY = Permissions(
 class Form:
     """A call, the content of the folder at the question, and the change before the call runs.
 
-    `effect` is the effect of the call: it returns True for a folder in which the call was done.
-    `is_doomed`: the change makes the call impossible, so it is refused instead of asked again.
+    `effect` returns True for a folder in which the call was done. `is_doomed`: the change makes the
+    call impossible, so it is refused instead of asked again.
     """
 
     tool: str

@@ -65,12 +65,12 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def orders(rounds: int) -> Iterable[Sequence[str]]:
-    """Return the order of the calls in each round: all orders, repeatedly."""
+    """Return the order of the calls for each round: all orders, then all again."""
     return itertools.islice(itertools.cycle(CHANCE.sample(ORDERS, len(ORDERS))), rounds)
 
 
 def expected(calls: Sequence[str]) -> list[str]:
-    """Return the expected stored messages: a follow-up without an open turn is rejected."""
+    """Return the messages that `calls` must store: no follow-up before the first send."""
     said = [f"{n} {call}" for n, call in enumerate(calls)]
     begun = calls.index("send")
     return [words for n, words in enumerate(said) if n >= begun or "follow_up" not in words]
@@ -163,7 +163,7 @@ async def test_messages_of_several_chats_of_one_session_are_stored_in_call_order
 
 
 def sizes_of_round() -> list[int]:
-    """Return message sizes of one round, below and above the limit for use of a thread."""
+    """Return message sizes in random order; some are large enough to use a thread."""
     return CHANCE.sample([1, 1, 70_000, 200_000, 1_200_000, 1, 200_000, 1, 1], 9)
 
 

@@ -1,7 +1,7 @@
 """``kill -9`` at every commit of the three example projects, run with the command line.
 
-Each command is a process that runs exactly what ``perdure`` runs. After a kill, another command
-follows, as a person would type it after checking. The result of the flow must not differ from a run
+Each command is a process that runs exactly what ``perdure`` runs. After a kill, the simulated
+person checks the result and runs another command. The result of the flow must not differ from a run
 without a kill.
 
 The commands before the killed one run only once: the test copies the folder in the state they left.
@@ -169,7 +169,7 @@ def test_kills_cover_all_commits_of_example(whole: dict[str, Whole], name: str) 
 
 
 def ends_as_it_would(commands: Commands, whole: Whole, name: str, *kills: Kill) -> None:
-    """Kill the example `name` at each of `kills`, and compare its end.
+    """Kill the example `name` at each of `kills`; check that it ends like the run without a kill.
 
     It runs in the same folder as the run without a kill, because the store contains its path.
     """

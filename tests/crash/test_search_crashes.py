@@ -75,7 +75,7 @@ async def fill_folder(folder: Path) -> None:
 
 
 class Scans:
-    """Cached hits of scans, because the session files are the same after most of the kills."""
+    """Stores the hits of each scan, because many kills leave the same session files."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[object, ...], list[Hit]] = {}

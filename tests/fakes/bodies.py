@@ -1,6 +1,6 @@
-"""Hypothesis strategies for everything a log can hold, drawn from the classes themselves.
+"""Hypothesis strategies for all bodies of a log, built from the declarations of their classes.
 
-A new kind, field or part is drawn as soon as it is declared.
+So a new kind, field or part is included as soon as it is declared.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _structs_of(kind: of.StructType) -> Strategy:
 
 
 def bodies_of(known: type[msgspec.Struct]) -> Strategy:
-    """Bodies of one class."""
+    """Return a strategy for the bodies of one class."""
     return _structs_of(cast("of.StructType", of.type_info(known)))
 
 

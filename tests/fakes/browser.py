@@ -37,7 +37,7 @@ _REPLACED = ("Inspected target navigated", "Cannot find context", "Execution con
 
 
 class Replaced(AssertionError):
-    """Another page replaced the page during the call."""
+    """Raised if another page replaced the page during the call."""
 
 
 class Page:

@@ -68,7 +68,7 @@ class Stage:
 
 
 def says(*steps: str | Step, **settings: Any) -> Reply:
-    """A reply made of texts and other steps."""
+    """A reply that consists of texts and other steps."""
     return Reply(steps=tuple(Say(s) if isinstance(s, str) else s for s in steps), **settings)
 
 

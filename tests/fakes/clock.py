@@ -51,7 +51,7 @@ class ManualClock:
                 awakening.set_result(None)
 
     def set_time_of_day(self, now_ms: int) -> None:
-        """Set the time of day, as an administrator would; durations do not change."""
+        """Set the time of day; the steady time does not change."""
         self._now_ms = now_ms
 
 

@@ -32,7 +32,10 @@ IMPROVEMENT = {"single-owner": "none", "review": "graph-based", "fan-out": "none
 
 
 class Stand(msgspec.Struct, frozen=True):
-    """The state of an example before the command `words`: a copy of its folder, and its counts."""
+    """The state of an example before the command `words`: a copy of its folder, and its counts.
+
+    `commits` and `writes` are the numbers since the previous kill.
+    """
 
     copy: Path
     words: tuple[str, ...] = RUN
@@ -45,10 +48,10 @@ class Stand(msgspec.Struct, frozen=True):
 
 
 class Person:
-    """Runs the example `name` in `folder`, starting from `stand` or else from the beginning.
+    """Runs the example `name` in `folder` on the command line, from `stand` or from the beginning.
 
-    `kills` happen one after the other. Each kill is counted from the previous kill, as are
-    `commits` and `writes`.
+    The `kills` happen one after the other. The `n` of a kill is counted from the previous kill, and
+    so are the numbers `commits` and `writes`.
     """
 
     def __init__(
@@ -101,7 +104,7 @@ class Person:
         return ended
 
     def _due(self) -> Kill | None:
-        """Return the next kill, with its count relative to the next command."""
+        """Return the next kill, with `n` counted from the start of the next command."""
         if not self.kills:
             return None
         kill = self.kills[0]

@@ -54,7 +54,11 @@ _CIPHER = "multipleciphers-"
 
 
 class FaultyVfs(apsw.VFS):
-    """The file layer below encryption. `plan` and `witness` may be replaced at any time."""
+    """A file layer for SQLite, below the encryption, that a test controls.
+
+    `plan` is called before each write, sync and truncation, `witness` with the bytes of each write.
+    A test may replace both at any time.
+    """
 
     def __init__(self) -> None:
         self.below = next(name for name in apsw.vfs_names() if not name.startswith(_CIPHER))

@@ -37,7 +37,7 @@ class Counted(tuple[T, ...]):
 
 
 def owing_in(state: FlowState) -> frozenset[str]:
-    """Return the nodes that worked and owe a handoff, computed from every node and edge."""
+    """Return the nodes that worked and still owe a handoff along one of their edges."""
     made = set(state.run.completed_handoffs)
     return frozenset(
         edge.source

@@ -111,7 +111,7 @@ def run_forked(work: Callable[..., None], *arguments: object) -> Ended:
 
 
 def take_streams() -> None:
-    """Make this forked process read and write the streams that it was given."""
+    """Replace `sys.stdin`, `sys.stdout` and `sys.stderr` by files on the descriptors 0, 1 and 2."""
     sys.stdin = TextIOWrapper(BufferedReader(FileIO(0, "r", closefd=False)), "utf-8")
     sys.stdout = TextIOWrapper(BufferedWriter(FileIO(1, "w", closefd=False)), "utf-8")
     sys.stderr = TextIOWrapper(BufferedWriter(FileIO(2, "w", closefd=False)), "utf-8")

@@ -149,7 +149,7 @@ def growth(work: Callable[[Any], object], made: Callable[[int], Any], length: in
 
 
 def _four_times(work: Callable[[Any], object], text: Any) -> None:
-    """Run `work` four times: linear work takes this time for a text that is four times as long."""
+    """Run `work` on `text` four times, to compare with one run on a text four times as long."""
     for _ in range(4):
         work(text)
 
@@ -158,7 +158,7 @@ def _four_times(work: Callable[[Any], object], text: Any) -> None:
 
 
 def _pumps(tree: Any, before: str) -> Iterator[tuple[str, str]]:
-    """Yield the prefix before each repetition, and a text that the repetition repeats."""
+    """For each repetition in the pattern, yield the text before it and a text that it repeats."""
     for op, value in tree:
         kind = str(op)
         if kind in _REPEATS:

@@ -55,7 +55,7 @@ MODEL = "scripted:test"
 
 @dataclass(frozen=True)
 class Bait:
-    """The files that a form tries to write; its claimed workspace. `trap` is an existing folder."""
+    """Two files that a form tries to write, and the folder that it claims as workspace, `trap`."""
 
     trap: Path
     written: Path

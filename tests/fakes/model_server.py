@@ -1,4 +1,4 @@
-"""A real HTTP server on the loopback that answers as models do, whatever the wire format.
+"""A real HTTP server on loopback that answers like the service of a model, in any wire format.
 
 The server runs in the event loop of the test on its own port. The server rejects the requests that
 the real service would reject (each format has its rules), records every request, and answers as

@@ -29,7 +29,10 @@ _WRITES = ("acquire_lease", "release_lease", "put_partial")
 
 
 class Kill(msgspec.Struct, frozen=True):
-    """The process kills itself before or after (`moment`) its `n`-th successful `thing`, from 1."""
+    """The point at which a process kills itself: before or after its `n`-th successful `thing`.
+
+    `n` counts from 1.
+    """
 
     n: int
     moment: Moment = "after"

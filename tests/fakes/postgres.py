@@ -86,7 +86,7 @@ class Engine(Protocol):
 
 
 class PostgresServer:
-    """A server, and databases on it that no other process uses."""
+    """A server, and databases on it that only this process uses."""
 
     def __init__(self, address: str, engine: Engine | None = None) -> None:
         self.address = address
@@ -153,7 +153,7 @@ class PostgresServer:
             db.execute(statement)
 
     def be_quick(self) -> None:
-        """Let the operating system decide when to write: no test cuts the power."""
+        """Turn off `fsync` and full page writes, because no test cuts the power."""
         with psycopg.connect(self.address, autocommit=True) as db:
             db.execute("ALTER SYSTEM SET fsync = off")
             db.execute("ALTER SYSTEM SET full_page_writes = off")

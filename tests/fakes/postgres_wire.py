@@ -32,7 +32,7 @@ _RESET = struct.pack("ii", 1, 0)
 
 
 class Cut(NamedTuple):
-    """Breaks a connection after `after` more messages of a side; later ones are not forwarded."""
+    """Where the proxy breaks a connection: after `after` more messages of `side`, by `how`."""
 
     side: Side
     after: int
@@ -54,11 +54,11 @@ class Proxy:
         self.released = asyncio.Event()
 
     def cut(self, cut: Cut) -> None:
-        """Break a connection at `cut`, counted from now on."""
+        """Break a connection at `cut`; its messages are counted from this call on."""
         self._cut = cut
 
     def end_cut(self) -> int | None:
-        """Cancel the cut; return None if the cut happened, else the number of missing messages."""
+        """Cancel the cut; return how many messages it still waited for, or None if it happened."""
         cut, self._cut = self._cut, None
         return None if cut is None else cut.after
 

@@ -1,7 +1,7 @@
 """Rules of providers for a list of messages: three validators that use no code of perdure.
 
-Each validator maps messages to the provider's format as the adapters do, then returns every broken
-rule. The rules come from the documentation and from the errors that the services return:
+Each validator converts messages to the provider's format like perdure's clients, then returns every
+broken rule. The rules come from the documentation and from the errors that the services return:
 
 - OpenAI chat completions: "An assistant message with 'tool_calls' must be followed by tool messages
   responding to each 'tool_call_id'"; "messages with role 'tool' must be a response to a preceding

@@ -1,9 +1,9 @@
 """Hypothesis strategies for logs with every kind of defect.
 
-Random trees with readable and unreadable entries of every kind. Calls and results are missing,
-repeated, out of order, or have ids and names that no provider accepts. Answers are interrupted.
-Compactions keep entries from any point. Some logs are forks. `random_logs` draws a `TreeLog`, so a
-test can use any leaf of it, and thus any prefix of the log.
+A log is a random tree of readable and unreadable entries of every kind. Calls and results can be
+missing, repeated or out of order, or have ids and names that no provider accepts. Answers can be
+interrupted. A compaction can name any entry, or a missing one, as the first that it keeps. Some
+logs are forks. `random_logs` generates a `TreeLog`, so a test can use any leaf of it.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ _unreadable = st.sampled_from(
 
 @st.composite
 def random_logs(draw: st.DrawFn, largest: int = 24) -> TreeLog:
-    """Draw a log of up to `largest` entries; some are forks of a log with its own history."""
+    """Generate a log of up to `largest` entries; some are forks of a log with its own history."""
     log = TreeLog("origin")
     _grow(draw, log, draw(st.integers(0, largest)))
     if draw(st.booleans()):

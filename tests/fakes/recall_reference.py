@@ -22,7 +22,7 @@ class SaidText(NamedTuple):
 
 
 def reference_scores(sessions: list[list[SaidText]], question: str, now: int) -> dict[str, float]:
-    """Return name -> score of each text that a word of `question` reaches."""
+    """Return the score of each text that the question finds, by the name of the text."""
     asked = question_of(question, now)
     texts = [(session, index) for session in sessions for index in range(len(session))]
     lengths = {said.name: len(terms(said.text)) for session in sessions for said in session}

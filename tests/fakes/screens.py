@@ -116,7 +116,8 @@ async def chatting(
 ) -> AsyncGenerator[Seen]:
     """Run a chat in `folder` for the duration of the block.
 
-    Only text that was typed during the start comes from `terminal`.
+    `terminal` is a file descriptor; the chat reads from it only text that was typed during the
+    start.
     """
     answering = answering_in(store, scenario, permissions)
     program = ChatProgram(answering, session, folder, drafts=drafts, terminal=terminal)

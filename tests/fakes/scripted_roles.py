@@ -151,7 +151,7 @@ async def begun(store: SessionStore, clock: ManualClock, graph: Graph, folder: P
 
 
 def ground(store: SessionStore, clock: ManualClock, folder: Path) -> FlowContext:
-    """Return the context of the flow as another process would."""
+    """Return the context of the flow, with a new journal, as in another process."""
 
     async def healthy() -> tuple[str, ...]:
         return ()

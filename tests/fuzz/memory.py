@@ -1,6 +1,6 @@
 """Memory use of an import.
 
-Of a file that is read in pieces, the longest line and the number of lines determine it.
+It depends on the longest line and on the number of lines of a file, which is read in pieces.
 
 Only Python allocations are counted, while the file is read into a store that stores nothing.
 """

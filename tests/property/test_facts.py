@@ -45,7 +45,7 @@ class Version(NamedTuple):
 
 @dataclass
 class Model:
-    """The facts that should remain: id -> subject and versions, oldest first."""
+    """The expected facts: id -> subject and versions, oldest first; and the erased texts."""
 
     facts: dict[EntryId, tuple[str | None, list[Version]]] = field(default_factory=dict)
     erased_texts: set[str] = field(default_factory=set)

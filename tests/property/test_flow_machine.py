@@ -119,7 +119,10 @@ class FlowWorld(FlowMachine):
             self.let_go()
 
     def done(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return the result of `work`. Raises: AssertionError; an earlier violation first."""
+        """Return the result of `work`.
+
+        Raises: the error of `work`; AssertionError if a rule was violated before.
+        """
         try:
             return self.loop.run_until_complete(asyncio.wait_for(work, LONGEST_S))
         except TimeoutError:

@@ -44,7 +44,7 @@ def assert_same(
 def followed(
     before: Conversation, leaf: EntryId | None, entry: Entry, window: ContextWindow
 ) -> Conversation:
-    """Return a follower's conversation after `entry`; a pinned entry needs a new one."""
+    """Extend the conversation by `entry` if possible; otherwise build it from `window`."""
     found = None
     is_next = entry.parent_id == leaf and entry.kind in LENGTHENING
     if is_next and entry.id not in window.pins:

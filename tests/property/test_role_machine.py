@@ -98,7 +98,7 @@ class ChanceModel:
 
 
 class RoleClock(HastyClock):
-    """A clock that wakes sleepers with longer waits later."""
+    """A clock whose longer sleeps end later, measured in rounds of the event loop."""
 
     async def sleep(self, seconds: float) -> None:
         """Let other tasks run."""

@@ -59,7 +59,7 @@ def fits(name: str, data: object) -> bool:
 
 
 def made_for(root: Schema, place: Schema) -> st.SearchStrategy[Any]:
-    """Return values that match `place`; rules beside its properties are ignored."""
+    """Return a strategy for values that match `place`; ignore rules beside its properties."""
     for key in ("anyOf", "oneOf"):
         if key in place and "properties" not in place:
             forms = cast("list[Schema]", place[key])
@@ -166,7 +166,7 @@ def changed(draw: st.DrawFn, documents: st.SearchStrategy[Any]) -> Any:
 
 
 def judged(name: str, data: object, faults: str | None) -> None:
-    """Compare the reader's error (None if there is none) with the schema called `name`."""
+    """Check that the schema `name` accepts `data` if and only if the reader reports no `faults`."""
     if faults is None:
         told = [error.message for error in checker_of(name).iter_errors(data)]
         assert not told, (told, data)

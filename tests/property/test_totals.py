@@ -93,7 +93,7 @@ def summed(entries: Sequence[Entry]) -> Spending:
 
 
 class Reader:
-    """A log as `carried` reads it."""
+    """A log in memory with the methods that `carried` calls."""
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         self._entries = entries

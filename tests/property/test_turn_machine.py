@@ -114,7 +114,7 @@ def happening(state: TurnState) -> st.SearchStrategy[Input]:
 
 
 def somebody_else(data: st.DataObject, state: TurnState) -> tuple[NewEntry, ...]:
-    """Entries that others can append during a turn: later messages, an answer."""
+    """Return entries that others can append during a turn: later messages, an answer."""
     said = data.draw(st.sampled_from([None, None, user("wait"), assistant("by others")]))
     new: list[NewEntry] = []
     if said is not None:
@@ -201,7 +201,7 @@ def test_any_log_prefix_can_be_recovered_and_finished(
 
 
 def the_plain_course(state: TurnState, log: TurnLog) -> tuple[TurnState, Input]:
-    """Finish the turn without further failures."""
+    """Return the state and the next input that lets the turn finish without further failures."""
     if state.phase is Phase.BACKOFF:
         return state, inputs.Waited()
     if state.phase is Phase.RUNNING:

@@ -24,7 +24,7 @@ from tests.fakes.tree_log import TreeLog
 
 
 def around(path: list[Placed], pins: frozenset[EntryId], reach: int) -> list[Placed]:
-    """Return the result of `around` as stores do."""
+    """Return the entries of `path` that are at most `reach` entries away from a pinned one."""
     on = [each.depth for each in path if each.entry.id in pins]
     return [each for each in path if any(abs(each.depth - depth) <= reach for depth in on)]
 

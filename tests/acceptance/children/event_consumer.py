@@ -24,7 +24,7 @@ SILENCE_S = 1.0
 
 
 def seen_before() -> list[dict[str, Any]]:
-    """Return the durable events that the last process had seen, except an entry seen in part."""
+    """Return the events that the previous process stored, up to the last complete entry."""
     if not FILE.exists():
         return []
     lines = FILE.read_text(encoding="utf-8").splitlines(keepends=True)
@@ -48,7 +48,7 @@ async def connect(after: int) -> AsyncIterator[dict[str, Any]]:
 
 
 async def follow(seen: list[dict[str, Any]], file: TextIO) -> None:
-    """Write each durable event after those `seen` into `file`, once."""
+    """Append the durable events after `seen` to `file`, until `TURNS` turns were completed."""
     done = sum(event["type"] == "session:turn_completed" for event in seen)
     follower = perdure.Follower(seen[-1]["sequenceNumber"] if seen else -1)
     broken = (httpx.TransportError, httpx.HTTPStatusError)

@@ -56,7 +56,7 @@ class Ended:
 class World:
     """A folder with a store in it, and commands that work on that store.
 
-    `extra` contains more variables of the environment; the value None removes a variable.
+    `extra` contains variables to add to the environment; the value None removes a variable.
     """
 
     folder: Path
@@ -95,7 +95,7 @@ class World:
         return ended
 
     def run_anew(self, *words: str, stdin: bytes = b"") -> Ended:
-        """Run ``perdure`` as the shell does, in a new interpreter."""
+        """Run the installed ``perdure`` in a new process."""
         done = subprocess.run(
             [PERDURE, *words],
             input=stdin,
@@ -133,13 +133,13 @@ class World:
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    """An empty world."""
+    """A world in an empty folder."""
     return World(tmp_path)
 
 
 @pytest.fixture(scope="module")
 def imported(tmp_path_factory: pytest.TempPathFactory) -> World:
-    """A world with the sample in it, shared by the tests of a module that only read."""
+    """A world with the imported sample session, shared by the read-only tests of a module."""
     shared = World(tmp_path_factory.mktemp("imported"))
     shared.ok("import", str(SAMPLE))
     return shared
@@ -147,6 +147,6 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 @pytest.fixture
 def sample(world: World) -> World:
-    """A world with the sample in it, for one test alone."""
+    """A world with the imported sample session, for one test."""
     world.ok("import", str(SAMPLE))
     return world

@@ -36,7 +36,7 @@ complete -C $argv[1]
 
 
 def asked(world: World, shell: str, *arguments: str) -> list[str]:
-    """The lines that `shell` prints when it is started with `arguments`."""
+    """Run `shell` with `arguments`; return the lines that it prints."""
     program = shutil.which(shell)
     if program is None:
         pytest.skip(f"{shell} is not installed")

@@ -451,7 +451,7 @@ SAMPLE_OF = 6
 
 
 def check(world: World, typed: str, code: int, told: str) -> None:
-    """Run a command line with a mistake, and read the answer."""
+    """Run the mistaken command line `typed`; check its exit code and its one-line message."""
     named = [re.sub(r"^S(?=$|/)", SAMPLE_ID, word) for word in shlex.split(typed)]
     words = [word.replace("LONG", LONG) for word in named]
     ended = world.run(*words)
@@ -464,7 +464,7 @@ def check(world: World, typed: str, code: int, told: str) -> None:
 
 @pytest.fixture
 def made(sample: World) -> World:
-    """A store with two sessions, files that are not stores, and an empty folder."""
+    """A world with two sessions, files that are not stores, and an empty folder."""
     sample.ok("sessions", "fork", SAMPLE_ID)
     (sample.folder / "file.txt").write_text("just text\n")
     (sample.folder / "empty").mkdir()

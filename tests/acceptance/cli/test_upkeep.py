@@ -54,7 +54,7 @@ def holds_plain_text(world: World) -> bool:
 
 @pytest.fixture
 def plain(sample: World) -> World:
-    """The sample in a plain store, on a system without a keyring."""
+    """A world with the sample in an unencrypted store, on a system without a keyring."""
     return replace(sample, extra=NO_KEYRING)
 
 

@@ -157,7 +157,7 @@ SHOWN = "[...document.querySelectorAll('#conversation .number')].map(e => e.text
 
 
 async def tree_of(store: MemoryStore, session: StreamId, folder: Path) -> tuple[Path, list[Entry]]:
-    """The page of `session`, and the entries of the branch that it shows."""
+    """Export `session` as a page; return its file, and the entries of the session's branch."""
     exported = await export_session(store, session, "html", ExportSelection())
     file = folder / "session.html"
     file.write_bytes(exported.content)

@@ -43,7 +43,7 @@ from tests.fakes.clock import START_MS
 
 
 class Held(msgspec.Struct, frozen=True):
-    """All of one session."""
+    """The stored content of one session: its header, info, leaf, entries and aliases."""
 
     header: StreamHeader
     info: SessionInfo
@@ -53,7 +53,7 @@ class Held(msgspec.Struct, frozen=True):
     aliases: dict[str, EntryId]
 
     def messages(self) -> Iterator[Message]:
-        """What was said."""
+        """Yield the messages of the session."""
         yield from (body for body in self.bodies if isinstance(body, Message))
 
     def parts(self, sort: type[Part]) -> Iterator[Part]:
@@ -81,7 +81,7 @@ Facts = Iterable[Hashable]
 
 
 def _said_by(session: Held, entry: EntryId | None) -> str:
-    """The words of an entry, or another property that identifies it."""
+    """Return the text of the entry, or the kind if it has no text, or "" without an entry."""
     body = session.body(entry)
     match body:
         case Message() | CustomMessage():
@@ -93,7 +93,7 @@ def _said_by(session: Held, entry: EntryId | None) -> str:
 
 
 def words_of(body: Message | CustomMessage) -> list[str]:
-    """The words in a message's parts: one message with several results equals several messages."""
+    """Return the texts in the parts of a message, then the names of the tools that it calls."""
     texts = [part.text for part in body.parts if isinstance(part, TextPart | ToolResultPart)]
     return [*texts, *(part.name for part in body.parts if isinstance(part, ToolCallPart))]
 
@@ -126,7 +126,7 @@ def _calls(session: Held) -> Facts:
 
 
 def _parallel_calls(session: Held) -> Facts:
-    """Calls that were made before any of them was answered, if all were answered in the end."""
+    """Yield the ids of calls that were made in parallel, if each of them has a result."""
     answered = {call_id for call_id, *_ in cast("Iterable[tuple[str]]", _results(session))}
     calls: list[str] = []
     for message in session.messages():
@@ -167,7 +167,7 @@ def _branches(session: Held) -> Facts:
 
 
 def _kept(session: Held) -> Facts:
-    """Summaries of compactions, and the words of the entries that each keeps."""
+    """Yield the summary of each compaction, and the texts of the messages that it keeps."""
     tree = {entry.id: entry for entry in session.entries if entry.lane == "tree"}
     for entry, body in zip(session.entries, session.bodies, strict=True):
         if not isinstance(body, Compaction):
@@ -212,7 +212,7 @@ def _branch_summaries(session: Held) -> Facts:
 
 
 def _returns(session: Held) -> Facts:
-    """The records that move back to an earlier entry, numbered."""
+    """Return the positions of the imported entries that move the leaf."""
     return [
         n
         for n, (entry, body) in enumerate(zip(session.entries, session.bodies, strict=True))
@@ -221,7 +221,7 @@ def _returns(session: Held) -> Facts:
 
 
 def _numbered(facts: Callable[[Held], Facts]) -> Callable[[Held], Facts]:
-    """The number of items, whatever they are."""
+    """Replace the facts by their numbers 0, 1, …, so that a comparison sees only their count."""
     return lambda session: list(range(len(list(facts(session)))))
 
 
@@ -251,7 +251,7 @@ def _meta(wanted: Callable[[str], bool]) -> Callable[[Held], Facts]:
 
 
 def _header(session: Held) -> Facts:
-    """The session's data from the program that recorded it."""
+    """Return the imported data about the session, except `format` and `session`."""
     described = fields_of((session.header.metadata or {}).get(IMPORT)) or {}
     return [
         (name, encode(value))

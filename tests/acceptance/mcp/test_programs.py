@@ -118,7 +118,7 @@ async def test_server_killed_in_a_call_leaves_an_unknown_outcome_for_the_policy(
 
 
 def _hangs(deeds: Path) -> int:
-    """The number of hanging calls: each program notes its pid when it starts, and when it hangs."""
+    """Count the calls that hang: a program writes its pid at its start and at each such call."""
     found = pids(deeds)
     return len(found) - len(set(found))
 

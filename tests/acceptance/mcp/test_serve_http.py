@@ -30,7 +30,7 @@ ACCEPT = {"Accept": "application/json, text/event-stream"}
 
 
 class World:
-    """A store with a session and a fact of bob, one session of ana, one of another namespace."""
+    """A store with data of bob, of ana and of another namespace, and tokens for its server."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -38,7 +38,7 @@ class World:
         self.tokens = TokenFile(folder / "tokens.json")
 
     async def fill(self) -> None:
-        """Write the sessions."""
+        """Create the sessions, and the fact about bob."""
         async with perdure.open(self.address) as store:
             bob = await store.create(title=f"Bob's {WORD}", id="bob", subject="bob")
             await bob.append(user(f"What is {WORD}?"), assistant(f"{WORD} is a spell."))
@@ -50,7 +50,7 @@ class World:
             await elsewhere.append(user(f"hotel {WORD} elsewhere"))
 
     def token(self, role: Role = "read", **limits: Any) -> str:
-        """A new token. `limits` are other fields of its record."""
+        """Create and return a token; `limits` are more fields of its record."""
         id = f"t{len(self.tokens.records())}"
         limits = {"namespace": "default", **limits}
         record = replace(TokenRecord(id=id, hash="", role=role, created_at=0), **limits)
@@ -60,7 +60,7 @@ class World:
     async def served(
         self, *options: str, port: int = 0
     ) -> AsyncGenerator[tuple[asyncio.subprocess.Process, str]]:
-        """The process of a server, and the address that it prints."""
+        """Run a server of the store; yield its process and the address that it prints."""
         words = ("mcp", "serve", "--http", "--port", str(port), "--store", self.address)
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "perdure", *words, *options),
@@ -100,7 +100,7 @@ async def tools_of(connected: Client) -> set[str]:
 
 
 async def everything(connected: Client) -> str:
-    """All answers to the questions about bob and about the other namespace."""
+    """Return the answers of all tools about bob and about the other namespace."""
     answers = [repr(await connected.list_resources())]
     for tool, arguments in (
         ("recall", {"question": f"what is {WORD}, which hotel?", "limit": 50}),

@@ -19,7 +19,7 @@ _BESIDE_TREE = ("label", "session_info")
 
 
 class Places:
-    """The entry for each record of a session's file. Labels and names are beside the tree."""
+    """Maps the records of a session's file to entries of the tree; labels and names have none."""
 
     def __init__(self, records: Mapping[str, Record], entries: Mapping[str, EntryId]) -> None:
         self.entries = entries
@@ -27,7 +27,7 @@ class Places:
 
     @classmethod
     async def of(cls, session: Session, records: Sequence[Record], own_file: Path | None) -> Places:
-        """Find the entries of `records`; perdure's lines in the session's `own_file` name them."""
+        """Find the entries of `records`: by the marks in `own_file`, or else by their ids."""
         marks = {} if own_file is None else _marks_in(own_file)
         entries: dict[str, EntryId] = {}
         for record in records:
@@ -40,7 +40,7 @@ class Places:
         return cls({record["id"]: record for record in records}, entries)
 
     def nearest(self, id: str | None) -> EntryId | None:
-        """Return the nearest entry of the conversation, from the record `id` towards its root."""
+        """Return the entry of the record `id`, or of its nearest ancestor that has an entry."""
         while id is not None and id in self._records and id not in self.entries:
             id = self._records[id]["parent"]
         return None if id is None else self.entries.get(id)
@@ -79,7 +79,7 @@ async def require_same_context(session: Session, seen: Mapping[str, Any], what: 
 
 
 def _marks_in(path: Path) -> dict[str, EntryId | None]:
-    """Map ids to the entries in perdure's lines; None for a line beside the tree."""
+    """Map the ids of perdure's records in the file to entries; None for one outside the tree."""
     marks: dict[str, EntryId | None] = {}
     for line in path.read_text("utf-8").split("\n")[1:-1]:
         record = json.loads(line)

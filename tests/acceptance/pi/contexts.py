@@ -101,7 +101,7 @@ def _result(call: str, text: str) -> Piece:
 
 
 def _settled(pieces: Iterator[Piece]) -> list[Piece]:
-    """Move the lost results of a round behind the existing results: either order is valid."""
+    """Move the lost results of a round behind its other results: both orders are valid."""
     settled: list[Piece] = []
     results: list[Piece] = []
     for piece in pieces:

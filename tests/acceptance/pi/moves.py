@@ -14,7 +14,7 @@ from perdure.session.messages import Message, TextPart
 
 
 async def move(session: Session, chance: random.Random) -> None:
-    """Do one action of a program on a session."""
+    """Change a session at random: move in its tree, or add something."""
     text = f"words {chance.getrandbits(20):x} é\u2028漢"
     said = [entry.id for entry in await session.path() if _may_be_cut(entry)]
     if said and chance.randrange(3) == 0:

@@ -18,7 +18,7 @@ BEGUN = (ThinkingDelta("hm"), TextDelta("so f"))
 
 
 async def kept(theatre: Theatre) -> bool:
-    """Advance the clock until parts are stored; return whether a part of the answer is."""
+    """Advance the clock by one storage interval; return whether a part of the answer is stored."""
     theatre.clock.advance(EVERY_S)
     return await theatre.memory.partial(StreamId("s")) is not None
 

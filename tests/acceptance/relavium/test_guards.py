@@ -31,7 +31,7 @@ SECRET = "sk-ant-" + "a1b2c3d4" * 5
 
 
 def asks_with(name: str, **args: object) -> Act:
-    """An answer that calls one tool with `args`."""
+    """An answer that calls the tool `name` with `args`."""
     return (ToolCallDelta(0, "c", name, json.dumps(args)), StreamEnd("tool_calls", USED))
 
 

@@ -27,7 +27,7 @@ async def look() -> str:
 
 
 def ends_of(types: list[str]) -> list[str]:
-    """The types among `types` that end a turn, or the stream."""
+    """Return the event types in `types` that end a turn or the stream."""
     return [type_ for type_ in types if type_ in ENDS]
 
 

@@ -93,12 +93,12 @@ def complete(record: dict[str, Any], name: str, outcome: str) -> None:
 
 
 async def is_running(theatre: Theatre) -> bool:
-    """Whether a tool was started."""
+    """Return whether the log contains the start of a tool."""
     return bool(await theatre.bodies(ToolStarted))
 
 
 async def begun(*names: str, **agent: Any) -> tuple[Theatre, Any, perdure.Turn]:
-    """A turn whose model calls `names`."""
+    """Begin a turn whose model calls the tools `names`."""
     theatre = Theatre(main=[asks(*names), words("done")])
     tools = [look, fail, linger, strike, gated()]
     chat = await theatre.chat(tools=tools, **agent)

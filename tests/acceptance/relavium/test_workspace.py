@@ -30,7 +30,7 @@ AGENT = Agent(
 
 
 class Shops:
-    """Two folders with the same file, and a store in a file."""
+    """Two folders with a file of the same name, and the address of a store."""
 
     def __init__(self, folder: Path) -> None:
         self.address = f"sqlite:///{folder / 'store.db'}"
@@ -51,7 +51,7 @@ def runtime(store: Store, players: Players, agent: Agent = AGENT) -> Runtime:
 
 
 async def seen(chat: Chat, players: Players) -> tuple[str, str | None]:
-    """The result of ``read_file`` in `chat`, and the system prompt of the request."""
+    """Let `chat` read the file; return the tool's result and the system prompt of the request."""
     await chat.send("read")
     request = players.requests[-1]
     (result,) = [part for part in request.messages[-1].parts if isinstance(part, ToolResultPart)]

@@ -36,7 +36,7 @@ pytestmark = pytest.mark.full_only
 
 
 class Days:
-    """A clock and a file that outlive the servers."""
+    """A clock and the folder of a store, which the servers of several days use."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -22,7 +22,7 @@ ENCRYPTED = "sqlite-encrypted"
 
 
 class Data(Protocol):
-    """One store's data, which can be opened several times."""
+    """The data of one store, which a test can open several times."""
 
     is_durable: bool
 
@@ -115,7 +115,7 @@ class PostgresData:
 
 
 class Setting(NamedTuple):
-    """The data to create a store: an unused path, the clock, random bytes, and a server."""
+    """What a new store needs: an unused path, the clock, random bytes, and a server."""
 
     path: Path
     clock: ManualClock

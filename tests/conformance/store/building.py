@@ -118,7 +118,7 @@ async def append(
 
 
 async def said_to_old_version(store: SessionStore, text: str, stream: StreamId = S) -> None:
-    """Append a user message as old versions did, which did not mask secrets in its beginning."""
+    """Append a message like an old version: the session's info does not mask its secrets."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(info, "mask_secrets", str)
         await append(store, stream, said(text))

@@ -47,7 +47,7 @@ STEPS = st.lists(
 
 
 class Namespace:
-    """A store that random steps change, and the scan that lists are compared with."""
+    """A store that random steps change; `check` compares its lists with a scan of all streams."""
 
     def __init__(self, store: SessionStore) -> None:
         self.store = store

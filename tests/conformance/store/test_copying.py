@@ -201,7 +201,7 @@ async def test_copy_reports_damage_during_the_transfer(backend: Backend) -> None
 
 
 async def erased_in(store: SessionStore) -> None:
-    """Erase two sessions of `filled`: one except the entries that its fork shares, one entirely."""
+    """Erase two sessions: one without a fork, and one whose shared entries its fork keeps."""
     await create(store, header("gone", title="secret"), said("secret", alias="x"))
     for name in ("gone", S):
         request = EraseRequest(

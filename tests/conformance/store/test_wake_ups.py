@@ -44,7 +44,7 @@ class Counter:
 
 
 async def counters(store: SessionStore, *streams: StreamId | None) -> list[Counter]:
-    """Return counters whose iterators have had their initial wake-ups."""
+    """Return a counter for each stream, after the initial wake-ups."""
     found = [Counter(store.changes(stream)) for stream in streams]
     await asyncio.sleep(QUIET_S)
     return found

@@ -10,7 +10,7 @@ from tests.fakes.mortal_flows import FlowPlan, finished
 
 
 def run(plan: FlowPlan) -> None:
-    """Run, and report each commit on standard output."""
+    """Run the plan, and report each commit on standard output."""
     asyncio.run(_run(plan))
 
 

@@ -26,7 +26,7 @@ SESSION = "s"
 
 
 async def live_once(path: Path) -> None:
-    """End a session twice, and once without an episode as older programs do; reopen the store."""
+    """End a session twice, append one more end without an episode, and open the store again."""
     acks = os.open(path.with_suffix(".acks"), os.O_WRONLY | os.O_CREAT)
     address = f"sqlite:///{path.with_suffix('.db')}"
     async with perdure.open(address) as store:

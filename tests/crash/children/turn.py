@@ -10,7 +10,7 @@ from tests.fakes.two_tools import Plan, finished
 
 
 def run(plan: Plan) -> None:
-    """Run, and report each commit on standard output."""
+    """Run the plan, and report each commit on standard output."""
     asyncio.run(_run(plan))
 
 

@@ -302,7 +302,7 @@ async def test_25_owner_is_asked_to_repair_invalid_workflow(
 
     @tool(effect="write")
     async def spoil() -> str:
-        """Write the file as a shell would."""
+        """Write an invalid workflow to the file."""
         (tmp_path / RECORD / "workflow.yaml").write_text(
             "workflow: {name: x, nodes: [], edges: []}"
         )

@@ -103,7 +103,7 @@ def lines_in(content: bytes) -> list[dict[str, Any]]:
 
 
 def records_in(content: bytes) -> dict[str, dict[str, Any]]:
-    """Map ids to records as the tool reads them, without perdure's key."""
+    """Return the records in `content` by id, each without its key `perdure`."""
     _, *records = lines_in(content)
     return {each["id"]: {k: v for k, v in each.items() if k != "perdure"} for each in records}
 

@@ -111,7 +111,7 @@ FILES: dict[str, list[Record]] = {"operator": OPERATOR, "pi": PI}
 
 
 def written(folder: Path, records: list[Record] | bytes, name: str = NAME) -> Path:
-    """Write a file to `folder` as an agent would write it."""
+    """Write a session file of another program to `folder`; return its path."""
     folder.mkdir(exist_ok=True)
     path = folder / name
     if not isinstance(records, bytes):

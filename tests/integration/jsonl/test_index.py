@@ -170,7 +170,7 @@ class Life:
         file_of(self._folder, stream).unlink()
 
     async def copied(self, _: JsonlStore, stream: StreamId) -> None:
-        """Replace the file by a copy with the same content, as a restore does."""
+        """Replace the file by a copy with the same content."""
         path = file_of(self._folder, stream)
         copy = path.with_suffix(".copy")
         shutil.copy(path, copy)

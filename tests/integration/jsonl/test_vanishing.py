@@ -112,7 +112,7 @@ async def fill(store: JsonlStore) -> None:
 
 
 async def each_moment(folder: Path, open_store: Opener, read: Reading, *, is_known: bool) -> None:
-    """Call `read` on a folder, and remove a session at each moment of the call.
+    """Call `read` once for each access to a session's file, and remove the file before that access.
 
     `is_known`: whether the reader has listed the sessions before.
     """

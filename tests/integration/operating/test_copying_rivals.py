@@ -34,7 +34,7 @@ async def fill(store: Store) -> None:
 
 
 def first(act: Callable[[], Awaitable[object]], real: Any) -> Any:
-    """Return `real`, changed so that its first call calls `act` before."""
+    """Return a function that calls `act` once, then `real`, and later only `real`."""
     was_called = False
 
     async def call(*arguments: Any, **named: Any) -> Any:

@@ -18,7 +18,7 @@ Database = psycopg.Connection[tuple[Any, ...]]
 
 
 class Open(Protocol):
-    """Opens another handle, which the fixture closes."""
+    """A function that opens another handle, which the fixture closes."""
 
     async def __call__(
         self, address: str | None = None, *, namespace: str = "default", clock: Clock | None = None

@@ -16,7 +16,7 @@ A_WHILE = Statement("SELECT pg_sleep(0.05)")
 
 
 async def opened(address: str, max_connections: int) -> Database:
-    """Return the object below the store that queries the server."""
+    """Open and return the object with which a store queries the server."""
     database = Database(route_of(address), "default", "normal")
     await database.open(max_connections)
     return database

@@ -54,7 +54,7 @@ async def quiet(store: PostgresStore) -> None:
 
 
 class Cuts:
-    """A handle through the proxy whose calls are cut, and a handle without the proxy."""
+    """Two handles: `far` goes through the proxy, which cuts its calls; `near` does not."""
 
     def __init__(self, proxy: Proxy, far: PostgresStore, near: PostgresStore) -> None:
         self.proxy = proxy

@@ -62,7 +62,7 @@ def keyed(writer: int, number: int) -> Commit:
 
 
 def each_went_on(done: list[int], before: list[int]) -> bool:
-    """Check that every writer made more commits."""
+    """Return whether every writer made at least five more commits."""
     return all(now >= was + 5 for now, was in zip(done, before, strict=True))
 
 
@@ -76,7 +76,7 @@ async def until(is_so: Callable[[], bool]) -> None:
 
 
 async def committed_at_last(store: PostgresStore, commit: Commit) -> CommitResult:
-    """Retry `commit` until the store is back."""
+    """Retry `commit` while the store is unavailable; return its result."""
     clock = SystemClock()
     until = clock.steady_s() + DEADLINE_S
     while True:

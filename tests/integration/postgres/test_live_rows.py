@@ -56,7 +56,7 @@ def rows(address: str) -> list[bytes]:
 
 
 def leave_row(address: str, age_s: int) -> None:
-    """Write a row as a process that died `age_s` ago would leave."""
+    """Insert a row of live events that is `age_s` seconds old, as if its process had died."""
     with psycopg.connect(address, autocommit=True) as db:
         db.execute(
             "INSERT INTO perdure.live_delta VALUES"

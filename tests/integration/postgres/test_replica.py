@@ -108,7 +108,7 @@ def _used_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Readers:
-    """The servers that ran a statement, by their logs since this object was created."""
+    """Finds the servers that ran a statement, in their logs since this object was created."""
 
     def __init__(self, servers: Replicated) -> None:
         self._servers = servers

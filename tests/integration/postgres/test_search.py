@@ -69,7 +69,7 @@ async def test_search_index_is_empty_before_the_first_search(
 async def test_search_finds_a_commit_that_took_its_position_early_and_ended_late(
     store: PostgresStore, address: str, db: Database
 ) -> None:
-    """The mark never passes a transaction that drew its position first and commits last."""
+    """The mark never passes a transaction that took its position first and commits last."""
     await filled(store)
     await create(store, "late")
     with psycopg.connect(address) as slow:
@@ -144,7 +144,7 @@ async def test_index_with_other_rules_is_rebuilt(store: PostgresStore, db: Datab
 
 
 def damage(said: list[Said]) -> None:
-    """Change a text and the first title, and remove other rows."""
+    """Change the time of a text and of the first title, and remove two other rows."""
     for number in (4, 0):
         said[number] = said[number]._replace(at=1)
     for number in (MANY + 1, 10):

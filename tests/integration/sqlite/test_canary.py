@@ -37,7 +37,7 @@ SPILL_BYTES = 8_000_000
 
 @dataclass
 class Seen:
-    """The bytes that were written, and the places of the word in them."""
+    """The names of the files that were written, and of those that the word was written to."""
 
     files: set[str] = field(default_factory=set[str])
     leaks: list[str] = field(default_factory=list[str])
@@ -59,7 +59,7 @@ FORMS = (
 
 @contextmanager
 def watched() -> Generator[Seen]:
-    """Every write of SQLite, captured below the encryption."""
+    """Yield a record of every write of SQLite, made below the encryption."""
     seen = Seen()
     with faulty_vfs() as layer:
         layer.witness = seen.look

@@ -115,7 +115,7 @@ class Steps:
         self.count += event["stmt_status"]["SQLITE_STMTSTATUS_VM_STEP"]
 
     async def of(self, read: Callable[[], Awaitable[object]]) -> int:
-        """Return the instructions of one call, including other work of the handle meanwhile."""
+        """Return the number of instructions during a call, including other work of the handle."""
         before = self.count
         await read()
         return self.count - before

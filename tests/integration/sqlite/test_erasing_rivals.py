@@ -34,7 +34,7 @@ async def test_delayed_step_of_a_removal_does_not_affect_the_next_erasure(
     go_on, seen = erase.go_on, list[Open]()
 
     async def going_on_twice(database: Database, durability: Durability, clock: Clock) -> None:
-        """Read the open erasures as another process would, and act on them late."""
+        """Record the open erasures in `seen`, then complete them."""
         seen[:] = seen or await database.read(open_erasures)
         await go_on(database, durability, clock)
 

@@ -25,7 +25,7 @@ Write = tuple[int, bytes | None]
 
 
 class Disk:
-    """The bytes of the files that are safe, and the bytes that were only written."""
+    """The files after a power cut: synced bytes are safe, later writes can be lost."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -35,7 +35,7 @@ class Disk:
         self._lock = threading.Lock()
 
     def plan(self, operation: Operation, name: str, offset: int) -> None:
-        """Process each file operation before it happens."""
+        """Record an operation; a sync makes the earlier writes of its file safe."""
         end = name.removeprefix(str(self._path))
         with self._lock:
             if operation == "write":
@@ -47,7 +47,7 @@ class Disk:
                     _apply(self._safe[end], write)
 
     def witness(self, name: str, data: bytes) -> None:
-        """Called before each write."""
+        """Record the bytes of a write."""
         with self._lock:
             self._written[name.removeprefix(str(self._path))].append((self._local.offset, data))
 

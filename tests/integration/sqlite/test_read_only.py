@@ -39,7 +39,7 @@ def forbid(path: Path) -> None:
 
 
 def as_reader(path: Path) -> list[str]:
-    """Return the result for a user without write permission."""
+    """Run the child as a user without write permission; return the result of each attempt."""
     child = subprocess.run(
         [sys.executable, str(CHILD), str(path)],
         capture_output=True,

@@ -174,7 +174,10 @@ async def test_rekey_of_a_store_that_is_open_in_the_same_process_is_rejected(pat
 
 
 def refused_while_held(path: Path, key: StoreKey | None) -> None:
-    """Check that a process with the open store is not disturbed by a rekey and can still write."""
+    """Check that a rekey fails while another process has the store open.
+
+    Afterwards, that process can still write.
+    """
     command = [sys.executable, str(HOLDER), str(path)]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, bufsize=1) as holder:
@@ -193,7 +196,7 @@ def refused_while_held(path: Path, key: StoreKey | None) -> None:
 
 
 def message_while_two_processes_hold(path: Path) -> tuple[str, list[int]]:
-    """Return the message of a rejected rekey, and the ids of the processes with the open store."""
+    """Return the error of a rekey while two processes have the store open, and their ids."""
     command, pipe = [sys.executable, str(HOLDER), str(path)], subprocess.PIPE
     with (
         subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, bufsize=1) as first,

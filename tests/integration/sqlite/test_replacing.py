@@ -37,7 +37,7 @@ async def say(path: Path, text: str) -> None:
 
 
 class Once:
-    """Lets another process replace the file at its first call."""
+    """A wrapper of a function: before its first call, another process changes the store's file."""
 
     def __init__(self, how: str, path: Path, real: Any) -> None:
         self._command = [sys.executable, str(CHILD), how, str(path)]

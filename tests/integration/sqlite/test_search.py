@@ -375,7 +375,7 @@ def positions(tables: Tables, seqs: tuple[int, int]) -> list[int]:
 
 
 def forget(path: Path, seqs: tuple[int, int]) -> None:
-    """Remove entries from the index as an erasure would, with the store's settings."""
+    """Remove entries from the index and overwrite their bytes, like an erasure."""
     with raw_database(path) as db:
         db.execute("PRAGMA secure_delete = ON")
         db.execute("BEGIN IMMEDIATE")

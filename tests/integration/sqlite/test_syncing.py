@@ -31,7 +31,7 @@ def layer() -> Iterator[FaultyVfs]:
 
 @pytest.fixture
 def synced(layer: FaultyVfs) -> list[str]:
-    """Return the ends of the names of files that were synced."""
+    """Return a list that collects the name endings of the files that are synced."""
     names: list[str] = []
 
     def plan(operation: Operation, name: str, _offset: int) -> None:
@@ -63,7 +63,7 @@ def test_new_store_is_synced_completely_before_it_is_renamed(
 
 
 def committed_elsewhere(path: Path) -> None:
-    """A commit of a process that did not sync it."""
+    """Commit through another connection, which does not sync the commit."""
     with raw_database(path) as other:
         other.execute("PRAGMA synchronous = NORMAL")
         other.execute("UPDATE namespace SET name = name")

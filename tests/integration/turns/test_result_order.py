@@ -61,7 +61,7 @@ async def stored_in_reverse(store: perdure.Store) -> perdure.Session:
 
 
 def as_results(text: str) -> list[list[str]]:
-    """Return the ids of calls in each line of an export, and "finally" for the answer."""
+    """For each line of an export with calls, return their ids; "finally" marks the answer."""
     found: list[list[str]] = []
     for line in text.splitlines():
         if '"tool_started"' in line or '"tool_finished"' in line:

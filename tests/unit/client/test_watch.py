@@ -60,7 +60,7 @@ def seqs(events: list[AnyEvent]) -> list[int]:
 
 
 def told(events: list[AnyEvent]) -> list[str]:
-    """Return durable events as type, live events as text, and snapshots as content."""
+    """Return durable events as their types, and live events and snapshots as their texts."""
     return [
         event.type
         if isinstance(event, Event)

@@ -71,7 +71,7 @@ def in_litestar(inner: Any) -> Any:
 
 
 def in_plain_asgi(inner: Any) -> Any:
-    """Return an application that passes on only the rest of the path, as many servers do."""
+    """Return an application that removes "/agents" from the path before it calls `inner`."""
 
     async def outer(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http":

@@ -112,7 +112,7 @@ async def test_next_context_without_agent_in_force_has_no_instructions(tmp_path:
 
 
 class Sum(msgspec.Struct):
-    """What an agent answers."""
+    """The type of an agent's answers."""
 
     total: int
     why: str = ""

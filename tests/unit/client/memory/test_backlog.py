@@ -24,7 +24,7 @@ async def sizes(store: Store) -> list[int]:
 
 
 class Counting(WordEmbedder):
-    """Counts concurrent calls."""
+    """An embedder that counts its concurrent calls."""
 
     running = most = 0
 

@@ -23,7 +23,7 @@ ANSWER = (
 
 
 class Fixed:
-    """Returns the facts that it was created with."""
+    """An extractor that returns the facts that it was created with."""
 
     def __init__(self, *found: ExtractedFact) -> None:
         self.found = found

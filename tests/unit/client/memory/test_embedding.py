@@ -81,7 +81,7 @@ async def test_vectors_of_other_embedders_are_removed_only_on_request() -> None:
 
 
 class Slow(WordEmbedder):
-    """Lets other tasks run before each answer."""
+    """An embedder that lets other tasks run before each answer."""
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         await asyncio.sleep(0.001)

@@ -35,7 +35,7 @@ def tool_done(id: str, *, succeeded: bool = True, name: str = "read_file") -> le
 
 
 def log_of(*bodies: object, at: int = 1) -> list[Said]:
-    """Return `bodies` in their logs, in this order."""
+    """Return `bodies` as entries of the flow's log or of the owner's log, in this order."""
     seqs = {FLOW: 0, OWNER: 0}
     said: list[Said] = []
     for step, body in enumerate(bodies):

@@ -78,7 +78,7 @@ async def other(wire: LiveWire) -> AsyncIterator[Process]:
 async def until_text(
     subscription: Subscription, text: str, before: list[Live] | None = None
 ) -> list[Live]:
-    """Return `before` and the new events of `subscription` when their texts equal `text`."""
+    """Return `before` and the new events of `subscription`, once their texts equal `text`."""
     got = list(before or ())
     async with asyncio.timeout(LIMIT_S):
         while text_of(got) != text:

@@ -25,7 +25,7 @@ from tests.unit.apps.server.flows.test_runs import runs_of
 
 
 class Left(Exception):
-    """The client has left."""
+    """Raised if the client has left."""
 
 
 class Line:

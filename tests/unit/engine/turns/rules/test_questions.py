@@ -16,7 +16,7 @@ from tests.fakes.turn_log import CONFIG, Course
 
 
 class Said(Ruling, frozen=True):
-    """A ruling."""
+    """A ruling with a default text."""
 
     text: str = "May it?"
 
