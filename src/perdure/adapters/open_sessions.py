@@ -69,10 +69,10 @@ async def create_newest(
     subject: str | None = None,
     reuse_erased: bool = False,
 ) -> None:
-    """Create a session, unless another process does, with the first of the endless `ids`.
+    """Create a session with the first usable id, unless another process creates it first.
 
-    Skips the id of an erased session, or, with `reuse_erased`, only an id whose entries a fork
-    shows.
+    `ids` is endless. The id of an erased session is skipped; with `reuse_erased`, it is skipped
+    only if a fork still shows entries of the erased session.
     """
     for id in ids:
         try:

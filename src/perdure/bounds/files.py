@@ -2,7 +2,7 @@
 
 A FIFO or a device is never opened for reading, because opening may block and reading may never end.
 Symbolic links are followed, because a person may name a link. For files of a store,
-``stores.regular`` rejects links.
+``stores.regular_files`` rejects links.
 """
 
 from __future__ import annotations

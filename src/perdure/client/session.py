@@ -274,8 +274,8 @@ class Session:
     async def left_by(self, compaction: EntryRef | None = None) -> compactions.LeftContext | None:
         """Return the entries that `compaction` (default: the current one) removed and retained.
 
-        Shape: None when no compaction is in effect. Raises: EntryNotFound if the entry does not
-        exist; InvalidEntry if it is not a compaction.
+        Shape: None if the branch has no compaction, or all of them were undone. Raises:
+        EntryNotFound if the entry does not exist; InvalidEntry if it is not a compaction.
         """
         return await contexts.left_by(self._reader, compaction)
 
@@ -374,7 +374,7 @@ class Session:
         return await self._writer.note(SessionInfoChanged(title=title_of(title)))
 
     async def uncompact(self, compaction: EntryRef | None = None) -> Entry | None:
-        """Undo `compaction` (default: the one in effect): its hidden entries return to the context.
+        """Undo `compaction` (default: the current one): its hidden entries return to the context.
 
         Shape: None when the compaction was already undone. Raises: EntryNotFound if the entry does
         not exist; InvalidEntry if there is no compaction to undo.

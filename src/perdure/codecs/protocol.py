@@ -47,10 +47,10 @@ class WriteContext(msgspec.Struct, frozen=True):
 
     `own` is the id of the first record of the entry. `first` returns the id of another entry's
     first record, and `last` the id of the record that is the parent for the entry's children.
-    `blob` returns the bytes for a media handle. `model` returns the model in effect at an entry.
-    `first`, `last`, `blob` and `model` return None if there is no result. `undone` are compactions
-    that were undone; `kept_over` are compactions in the part of a branch that a later compaction
-    keeps.
+    `blob` returns the bytes for a media handle. `model` returns the model that the branch uses at
+    an entry. `first`, `last`, `blob` and `model` return None if there is no result. `undone` are
+    compactions that were undone; `kept_over` are compactions in the part of a branch that a later
+    compaction keeps.
     """
 
     own: str

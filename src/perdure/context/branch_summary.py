@@ -28,7 +28,7 @@ SUMMARY_ENTERS_BELOW = 0.9
 
 
 class _Told(msgspec.Struct, frozen=True):
-    """A message of the branch, and whether it is a summary."""
+    """A message of the abandoned branch, and whether the message is a summary."""
 
     message: Message
     is_summary: bool = False

@@ -53,7 +53,7 @@ class Context(ShortRepr, frozen=True):
 
 
 class Trim(msgspec.Struct, frozen=True):
-    """The remaining messages, the number of omitted entries, and the remaining messages' tokens.
+    """The result of trimming a context: the remaining messages, their tokens, and what was omitted.
 
     `first` is the first message of the oldest remaining exchange, if older exchanges were omitted;
     `spared` counts the entries of the pinned messages that remain from omitted exchanges.
@@ -77,12 +77,12 @@ def build_context(
 ) -> Context:
     """Return the context of `window`.
 
-    `model` is the model to be called; by default the current model of the branch. Reasoning is
+    `model` is the model to be called; the default is the current model of the branch. Reasoning is
     never part of a context (`tool_pairs.repair_pairs` explains why), so it never reaches another
     provider. With `history` "text_only", only the questions and the answers of completed turns
     remain; the current turn keeps its tool calls. With a budget, whole exchanges are omitted,
-    oldest first, until the rest fits. The compaction's summary, pinned entries and the newest
-    exchange always remain. `max_messages` also omits whole exchanges; the summary and pinned
+    oldest first, until the remaining ones fit. The compaction's summary, pinned entries and the
+    newest exchange always remain. `max_messages` also omits whole exchanges; the summary and pinned
     messages do not count.
     Units: `budget_tokens` is in tokens, as estimated with `scale`.
     """

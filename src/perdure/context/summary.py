@@ -127,7 +127,7 @@ def _parts(text: str, size: int) -> Iterator[str]:
 
 
 def _without_middle(text: str, size: int) -> str:
-    """Return about `size` bytes of `text`: its beginning, a mark, and its end."""
+    """Return approximately `size` bytes of `text`: its beginning, a mark, and its end."""
     content = text.encode(errors="surrogatepass")
     if len(content) <= size:
         return text

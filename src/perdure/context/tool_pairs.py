@@ -127,7 +127,7 @@ NO_CALLS = Calls()
 
 
 class Paired(msgspec.Struct, frozen=True):
-    """Messages in the form of `repair_pairs`, and their calls."""
+    """Messages as `repair_pairs` returns them, and the state of their tool calls."""
 
     messages: tuple[ContextMessage, ...] = ()
     calls: Calls = Calls()
@@ -264,8 +264,9 @@ def _pieces_of_answer(message: Message, source: EntryId | None) -> Iterator[_Pie
 
 
 class _Answers(msgspec.Struct, frozen=True):
-    """`results` maps the position of an answer, and then the index of a call in it, to the result.
+    """The tool results in a list of messages, each assigned to the call that it answers.
 
+    `results` maps the position of an answer, and then the index of a call in it, to the result.
     `taken` are the positions of results that answer a call, or that repeat the result of a call.
     `answered` and `owed` are the ids of the calls, as in `Calls`.
     """

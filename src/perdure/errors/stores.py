@@ -158,7 +158,7 @@ class TurnOpen(StoreError):
 
 
 class IdempotencyMismatch(StoreError):
-    """The key was already used for another request."""
+    """The idempotency key was already used for another request."""
 
     code = "idempotency_mismatch"
 

@@ -318,7 +318,7 @@ class _Writer:
         return self._times.get(note, self._session.state.header.created_at)
 
     def _labels(self) -> list[tuple[EntryId, Fields]]:
-        """Return the side entry's id and the record of every new or changed label."""
+        """Return the new and changed labels: for each, the id of its side entry, and its record."""
         notes = [note for note in self._session.notes if note.kind == Label.kind]
         said = labels_of(note for note in notes if self._is_held(note))
         now = labels_of(notes)

@@ -48,7 +48,7 @@ async def restore(
 
     `subject`, if given, becomes the subject of the session. If the session was erased, nothing is
     imported unless `again` is set; with `again`, the session gets another id.
-    Units: each commit contains about `piece_bytes` bytes of the file.
+    Units: each commit contains approximately `piece_bytes` bytes of the file.
     Durable: the whole file is stored when the call returns. A session with turns is created by a
     separate commit, because turns need the lease of the session. After a crash between two commits,
     the same import continues.
@@ -63,7 +63,10 @@ async def restore(
 
 @dataclass(slots=True)
 class _SessionRestore:
-    """One import. The counts include all attempts, since a conflict starts a new attempt."""
+    """The import of one session.
+
+    A conflict starts a new attempt; the counts include all attempts.
+    """
 
     store: SessionStore
     log: LogFile

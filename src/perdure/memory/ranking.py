@@ -23,9 +23,9 @@ from perdure.stores.search.recall_plan import Ranked
 
 
 class Weights(NamedTuple):
-    """The weight of each reason; 0 switches a reason off.
+    """The weight of each reason for which a text is recalled; a weight of 0 switches a reason off.
 
-    With `neighbours` False, only the text itself counts. In a session with more than `TALK`
+    If `neighbours` is False, only the text itself counts. In a session with more than `TALK`
     speakers, the weight of a word that names one of them is multiplied by `names`. In a session
     with more than `TALK` speakers, `exchange` is added to `speaker` if the text directly before or
     after is from another speaker that the question names. `vector` is the weight of the meaning of

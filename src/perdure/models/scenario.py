@@ -92,7 +92,7 @@ Step = Say | Think | CallTools | Wait | Fail | Cut | Hang
 
 
 class When(msgspec.Struct, frozen=True):
-    """Conditions on a request; all given conditions must be true. Texts are compared without case.
+    """Conditions on a request; all given conditions must be true. Text comparisons ignore case.
 
     `nth` is the number of the answer (1 + the assistant messages in the request); `round` counts
     the same, but only from the newest user message on. `user_contains` refers to the newest user

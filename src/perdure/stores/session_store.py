@@ -121,10 +121,10 @@ class RetentionService(Protocol):
         rejects every commit, lease or fork with Erased, and its open turn can write nothing more. A
         backend without the capability ``erase`` instead removes sessions as a whole.
 
-        With the fork policy "keep", entries that a fork sees remain, with their labels. The
-        certificate lists the remaining entries and their forks. Erasing an erased session again
-        returns the earlier certificate if nothing is left to erase. A repeated erasure also erases
-        the kept entries that no fork needs any more.
+        With the fork policy "keep", the erasure keeps the entries that a fork sees, and their
+        labels. The certificate lists the remaining entries and their forks. Erasing an erased
+        session again returns the earlier certificate if nothing is left to erase. A repeated
+        erasure also erases the kept entries that no fork needs any more.
 
         Durable: the erasure is one operation. The intent of the erasure is committed before any
         data is removed. After a kill, either nothing was erased, or the next opening of the store

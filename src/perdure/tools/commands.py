@@ -6,8 +6,8 @@ shell are rejected.
 
 In a glob, ``*`` matches any number of characters within one argument, and ``?`` matches one
 character. ``**`` as the last word matches any number of further arguments, each like ``*``. A
-pattern in a glob rule never matches an option, or ``..`` in a path; a rule must contain the allowed
-options and the ``..`` itself. Only the glob ``**`` matches every command.
+pattern in a glob rule never matches an option, and never matches ``..`` in a path. To allow an
+option or ``..``, a rule has to contain it literally. Only the glob ``**`` matches every command.
 """
 
 from __future__ import annotations

@@ -210,7 +210,7 @@ def _bounded(run: ToolRun, limit_bytes: int) -> ToolRun:
 
 
 def few_lines(text: str, limit: int) -> str:
-    """Return `text` cut to about `limit` lines: the first 70 %, a note, and the last 30 %."""
+    """Return `text` cut to roughly `limit` lines: the first 70 %, a note, and the last 30 %."""
     if text.count("\n") < limit:
         return text
     lines = text.split("\n")

@@ -15,7 +15,7 @@ __all__ = ["MarkedYAMLError", "PlainYaml", "ReaderError", "YAMLError"]
 
 
 class _ShallowScanner(Scanner):
-    """The library's scanner with a limit for nested brackets: 2,000 need seconds of CPU time."""
+    """The YAML library's scanner with a limit for nested brackets: 2,000 take seconds of time."""
 
     def fetch_flow_collection_start(self, TokenClass: Any, to_push: str) -> None:  # noqa: N803 - the library's name
         library: Any = super()  # it is untyped

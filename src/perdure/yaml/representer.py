@@ -19,7 +19,7 @@ _BLOCK = re.compile(
 
 
 class PlainRepresenter(SafeRepresenter):
-    """The library's representer without anchors and aliases: it writes repeated values in full."""
+    """The YAML library's representer without anchors and aliases: repeated values stay whole."""
 
     def ignore_aliases(self, data: Any) -> bool:
         """Return True for any value, so that no alias is written."""

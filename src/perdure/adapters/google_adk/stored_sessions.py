@@ -269,7 +269,7 @@ def _made(metadata: Metadata, fold: StateFold, user: Fields, app: Fields) -> Ses
 
 
 def _described(id: str, metadata: Metadata) -> Metadata:
-    """Return the given metadata of the session `id`.
+    """Return `metadata`, the metadata of the session `id`, after checking it.
 
     Raises: WrongArgument if the session was not created for the ADK.
     """

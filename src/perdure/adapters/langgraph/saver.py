@@ -46,7 +46,10 @@ class AsyncSaver(BaseCheckpointSaver[Any]):
 
     @property
     def _threads(self) -> Threads:
-        """The threads, with this saver's serializer; savers of `with_allowlist` have another."""
+        """The threads, with this saver's serializer.
+
+        LangGraph's `with_allowlist` returns a copy of the saver with another serializer.
+        """
         if self._made.serde is not self.serde:
             self._made = Threads(self._loop.store, self.serde)
         return self._made

@@ -177,7 +177,7 @@ class PerdureStore(BaseStore):
 
 
 class _Batch:
-    """All operations in order, and the last change to each item."""
+    """The operations of one batch in their order, and the last change to each item."""
 
     def __init__(self, ops: Iterable[Op]) -> None:
         self.ops = list(ops)

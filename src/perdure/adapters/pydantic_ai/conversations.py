@@ -239,7 +239,7 @@ class Conversations:
         return None
 
     async def _sessions_with(self, entry_id: str) -> AsyncIterator[perdure.Session]:
-        """Yield sessions that may show an entry: first the cached and the storing one, then all."""
+        """Yield sessions that may show an entry: the cached one, the entry's own, then all."""
         home = self._homes.get(entry_id)
         session = None if home is None else await open_session(self._store, home)
         if session is not None:

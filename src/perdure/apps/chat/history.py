@@ -53,8 +53,8 @@ _DRAFT_DAYS = 30
 class Drafts:
     """The unsent texts of sessions in `place`, which is a store with its namespace.
 
-    Each text is a file in `folder` that only the user can read; the file name consists of a hash of
-    `place` and the session, and the process id `process`. Unsent texts of processes that have ended
+    Each text is a file in `folder` that only the user can read; the file name is a hash of `place`
+    and the session, followed by the process id `process`. Unsent texts of processes that have ended
     are offered in the next chat of the session. No error is raised if a file cannot be written or
     read: its text is lost.
     """

@@ -122,7 +122,7 @@ class Resumed:
 
 
 class AnswerOptions:
-    """Starts and resumes chats in one store, with the available models and one agent.
+    """The models, agents and permissions for chats in one store; starts and resumes these chats.
 
     `cast` contains the agent, and the agents that it may invoke, from the settings and the command
     line; None means the default agent.
@@ -271,7 +271,7 @@ class AnswerOptions:
         return agent
 
     async def permit(self, chat: Chat | None, typed: TypedPermissions) -> Chat | None:
-        """Change the permissions of `chat` and return it; if `chat` is None, of the next session.
+        """Change the permissions of `chat` (None: of the next session), and return the chat.
 
         Wider permissions are recorded as a grant. Raises: ConfigError if the permissions are wider
         and the agent is from a file; TurnOpen while a turn is open.
@@ -459,7 +459,7 @@ async def compact_session(
 
 
 async def kept_tokens(store: Store, session: str) -> int:
-    """Return about how many tokens at the session's end a compaction does not summarize."""
+    """Estimate how many tokens at the session's end a compaction does not summarize."""
     agent = _configured_cast(None).agent
     return (await _compaction_of(store, StreamId(session), agent)).keep_recent_tokens
 

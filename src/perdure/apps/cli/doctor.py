@@ -53,7 +53,7 @@ _MEANINGS: Mapping[Status, Meaning] = {"ok": "good", "warn": "warning", "fail": 
 
 
 class Check(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One check. `advice` describes how to fix the problem that the check found."""
+    """The result of one check. `advice` describes how to fix the problem that the check found."""
 
     name: str
     status: Status

@@ -81,7 +81,7 @@ def run(words: Sequence[str]) -> int:
 
 
 def command_line(words: Sequence[str]) -> Any:
-    """Return a parser that knows the command in `words`; if none, only all commands' names.
+    """Return a parser that knows the command in `words`, or else only the names of all commands.
 
     A process builds the parser only once, because building it takes longer than most commands.
     """

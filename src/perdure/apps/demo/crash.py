@@ -42,7 +42,7 @@ _KIND_CELLS = 14
 
 
 class Play(msgspec.Struct, frozen=True):
-    """The shared state of the steps: store, session, folder and stage.
+    """The state that all steps of the demonstration share: store, session, folder and stage.
 
     `address` is the address of `store`; it may contain a password.
     """

@@ -53,7 +53,7 @@ _LOCAL = frozenset({"jsonl", "memory", "sqlite"})
 
 
 class Shift(msgspec.Struct, frozen=True):
-    """The shared state of the steps: the stage, the store, and the workers by process id."""
+    """The state that all steps share: the stage, the store, and the workers by process id."""
 
     stage: Stage
     store: Store

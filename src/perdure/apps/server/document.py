@@ -92,7 +92,7 @@ def document_of(app: Litestar) -> dict[str, Any]:
 
 
 def _describe(operation: Operation, route: HTTPRoute, handler: HTTPRouteHandler) -> None:
-    """Add the headers and the error documents of the answers to `operation`."""
+    """Add to `operation` the headers of its requests and answers, and its error answers."""
     responses = operation.responses = dict(operation.responses or {})
     responses.pop("400", None)
     sent: list[Parameter | Reference] = []

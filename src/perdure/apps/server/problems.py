@@ -148,7 +148,7 @@ class HeadChanged(Problem):
 
 
 class Unchanged(Exception):
-    """The request has ``If-None-Match``, and the resource still has the entity tag `etag`."""
+    """Raised if a request has ``If-None-Match`` and the resource still has the same entity tag."""
 
     def __init__(self, etag: str) -> None:
         super().__init__("not changed")
@@ -156,7 +156,7 @@ class Unchanged(Exception):
 
 
 class Replayed(Exception):
-    """The answer to an earlier request with the same ``Idempotency-Key``."""
+    """Raised to return the answer to an earlier request with the same ``Idempotency-Key``."""
 
     def __init__(self, answer: Mapping[str, Any]) -> None:
         super().__init__("answered before")

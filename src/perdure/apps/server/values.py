@@ -264,7 +264,7 @@ class SessionValues(Value, frozen=True, kw_only=True):
 
 
 class UsageView(Value, frozen=True, kw_only=True):
-    """Usage of one group; if usage is requested by day, only on this `day`.
+    """The usage of one group of model calls; if usage is requested by day, only on this `day`.
 
     The cost does not include the `unpriced_calls`.
     """

@@ -26,7 +26,7 @@ V = TypeVar("V", bound=Value)
 
 
 def view_of(view: type[V], value: object, **own: object) -> V:
-    """Return a `view` with the fields `own`; the others are copied from `value` by their names."""
+    """Return a `view` with the fields `own`; all other fields are copied from `value` by name."""
     copied = {name: getattr(value, name) for name in view.__struct_fields__ if name not in own}
     return view(**copied, **own)
 

@@ -70,7 +70,7 @@ def lines_of(
     limit: int | None = None,
     depth: int | None = None,
 ) -> list[Line]:
-    """Return the lines of the tree: about `limit` at most, with as much detail as fits.
+    """Return the lines of the tree: at most `limit` if possible, with as much detail as fits.
 
     To save lines, steps inside turns are folded first, then whole turns, then side branches. Branch
     points, labels, compactions, ends of branches and the leaf stay visible, so there may be more
@@ -117,7 +117,7 @@ def _turn_ends(rows: Sequence[Row]) -> Iterator[EntryId]:
 
 
 def rows_of(roots: Sequence[TreeNode], leaf: EntryId | None) -> Iterator[Row]:
-    """Return every entry once; side branches come before the rest of the branch they leave."""
+    """Return every entry once; side branches come before the rows that continue their branch."""
     to_leaf = _path_to(roots, leaf)
     stack: list[tuple[TreeNode, int, bool]] = _siblings(roots, to_leaf, 0, is_root=True)
     while stack:

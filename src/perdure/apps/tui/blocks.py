@@ -50,7 +50,7 @@ class SaidBlock(Static):
 
 
 class RemarkBlock(Static):
-    """A remark."""
+    """The block of a `Remark`, which is a text that is not a message of the conversation."""
 
     def __init__(self, item: Remark) -> None:
         super().__init__(plain(item.text), markup=False)

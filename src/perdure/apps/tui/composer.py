@@ -23,7 +23,7 @@ TAB_CELLS = 8
 
 
 class TextMessage(Message):
-    """A message about `text`."""
+    """Base class of the messages between widgets that contain a `text`."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

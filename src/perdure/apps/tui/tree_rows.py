@@ -16,7 +16,7 @@ _SEARCHED_CELLS = 2_000
 
 
 class TreeState(msgspec.Struct, frozen=True):
-    """All rows of a tree. `shown` are visible rows inside runs, `closed` are folded branches."""
+    """All rows of a tree. `shown` rows are never in a run; `closed` are folded branches."""
 
     rows: tuple[Row, ...]
     shown: frozenset[EntryId] = frozenset()

@@ -101,10 +101,10 @@ class Runner(Protocol):
     async def lost_turn(
         self, turns: SessionTurns, signals: Signals, turn: int | None = None
     ) -> TurnState:
-        """Return the state of the session's open turn, after the turn has ended.
+        """Run or follow the session's open turn to its end, and return the state after its end.
 
-        `turn` is the seq of the turn, if it is known; the turn may have ended since. Raises: as
-        `SessionTurns.lost_turn`.
+        `turn` is the seq of the turn, if the caller knows it; this turn may already have ended.
+        Raises: the errors of `SessionTurns.lost_turn`.
         """
         ...
 

@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 
 
 class AbsentWorkers:
-    """Log one warning if turns of a runtime wait and no worker runs.
+    """Logs one warning if turns of a runtime wait and no worker runs.
 
     Each waiting turn checks once whether a worker runs. After the warning, waiting turns stop
     checking for workers until another turn has begun.

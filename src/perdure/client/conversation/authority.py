@@ -55,7 +55,9 @@ Withheld = Literal["imported", "unknown"]
 
 
 class Authority(msgspec.Struct, frozen=True):
-    """The parts of a session that are in force: only these can give permissions on this machine.
+    """Whether the agent and the newest turn of a session are in force on this machine.
+
+    Only an agent and a turn that are in force can give permissions.
 
     `bound` is the newest agent in the log of the session, whether it is in force or not.
 
@@ -76,7 +78,7 @@ class Authority(msgspec.Struct, frozen=True):
 
 
 async def authority_of(store: LogReader, session: StreamId) -> Authority:
-    """Return the entries of `session` that are in force on this machine.
+    """Return whether the agent and the newest turn of `session` are in force on this machine.
 
     Raises: SessionNotFound if the session does not exist; the errors of reading a log.
     """

@@ -164,7 +164,7 @@ async def undo_compaction(writer: SessionWriter, compaction: EntryRef | None) ->
 
 
 async def _compaction(reader: SessionReader) -> Entry | None:
-    """Return the compaction in effect."""
+    """Return the newest compaction of the branch that was not undone, or None."""
     window = await reader.log.context_window(reader.id, (await reader.look()).leaf, 1)
     return window.state.compaction
 

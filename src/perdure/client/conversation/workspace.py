@@ -60,11 +60,11 @@ class Workspace(msgspec.Struct, frozen=True, omit_defaults=True, metaclass=Named
     Without `working_dir`, a new session uses the current folder, and a resumed session keeps its
     folder. `git_ref` is the branch or commit checked out in the folder; None: read it from the
     repository. `active_file` and `selection` come from an editor; the file of a selection becomes
-    the active file. `scope` limits the paths of file tools (None: the agent's scope). All fields
-    except `scope`, and each of `variables`, replace ``{{ctx.name}}`` in the agent's instructions
-    and in the descriptions of its tools. A placeholder of `working_dir`, `git_ref`, `active_file`
-    or `selection` without a value is replaced by empty text. All values are stored in plain text
-    and must not contain secrets.
+    the active file. `scope` limits the paths of file tools (None: the agent's scope). In the
+    agent's instructions and in the descriptions of its tools, ``{{ctx.name}}`` is replaced by the
+    variable `name`, or by the field `name` (not `scope`). A placeholder of `working_dir`,
+    `git_ref`, `active_file` or `selection` without a value is replaced by empty text. All values
+    are stored in plain text and must not contain secrets.
     """
 
     __repr__ = short_repr

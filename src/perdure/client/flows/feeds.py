@@ -44,8 +44,8 @@ class Feeds:
     ) -> tuple[FeedPoint, tuple[FeedItem, ...]]:
         """Return the next point, and the items of `role` changed since `after` (None: all).
 
-        With `limit`, a read returns about `limit` items, because related items stay together.
-        The next read continues from the returned point.
+        With `limit`, a read returns approximately `limit` items, because related items stay
+        together. The next read continues from the returned point.
         Shape: an item replaces an earlier item with the same id.
         """
         point = FeedPoint(role) if after is None else after
@@ -130,7 +130,7 @@ class RoleFeed:
         return encode_point(self._point)
 
     async def read(self, limit: int | None = None) -> tuple[FeedItem, ...]:
-        """Return the items that are new or changed since the last read (about `limit`, if given).
+        """Return the items that are new or changed since the last read; roughly `limit` if given.
 
         Shape: the result is () if there are no new or changed items.
         Raises: WrongArgument when `limit` is less than 1.

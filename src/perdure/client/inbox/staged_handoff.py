@@ -23,7 +23,9 @@ from perdure.stores.session_store import SessionStore
 async def require_as_staged(
     store: SessionStore, journal: Journal, clock: Clock, node: str | None
 ) -> None:
-    """Reject the approval of `node`'s handoff if a file changed; `node` None: the only handoff.
+    """Reject the approval of a staged handoff if one of its files has changed.
+
+    `node` is the node of the handoff; None means the only handoff that waits.
 
     If a file changed, the handoff is staged again with the current content of its files, and a new
     question is asked. If the files are not on this machine, they are not compared, and the next

@@ -194,7 +194,7 @@ class TextVectors:
         return similarities.cosines(meaning, known)
 
     async def follow(self, model: VectorModel, most: int | None = None) -> int:
-        """Compute vectors for about `most` texts that have none; return the number of these texts.
+        """Compute missing vectors in batches until `most` texts are done; return how many are done.
 
         Durable: the vectors of each batch of texts are stored before the next batch begins.
         Raises: EmbedderUnavailable if the embedder fails; StoreReadOnly if the store is read-only;

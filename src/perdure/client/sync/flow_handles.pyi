@@ -41,7 +41,7 @@ class RoleFeed(Handle[AsyncRoleFeed]):
         """The position of this feed; any process can pass it to `Flow.feed` to continue from it."""
 
     def read(self, limit: int | None = None) -> tuple[FeedItem, ...]:
-        """Return the items that are new or changed since the last read (about `limit`, if given).
+        """Return the items that are new or changed since the last read; roughly `limit` if given.
 
         Shape: the result is () if there are no new or changed items.
         Raises: WrongArgument when `limit` is less than 1.

@@ -244,8 +244,8 @@ class Session(Handle[AsyncSession]):
     def left_by(self, compaction: EntryRef | None = None) -> compactions.LeftContext | None:
         """Return the entries that `compaction` (default: the current one) removed and retained.
 
-        Shape: None when no compaction is in effect. Raises: EntryNotFound if the entry does not
-        exist; InvalidEntry if it is not a compaction.
+        Shape: None if the branch has no compaction, or all of them were undone. Raises:
+        EntryNotFound if the entry does not exist; InvalidEntry if it is not a compaction.
         """
 
     @overload
@@ -321,7 +321,7 @@ class Session(Handle[AsyncSession]):
         """
 
     def uncompact(self, compaction: EntryRef | None = None) -> Entry | None:
-        """Undo `compaction` (default: the one in effect): its hidden entries return to the context.
+        """Undo `compaction` (default: the current one): its hidden entries return to the context.
 
         Shape: None when the compaction was already undone. Raises: EntryNotFound if the entry does
         not exist; InvalidEntry if there is no compaction to undo.

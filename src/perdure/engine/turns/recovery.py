@@ -98,7 +98,7 @@ class Recollection:
 
     @property
     def standing(self) -> IdleState | None:
-        """The state after the last turn, if no other writer has appended since; None if unknown."""
+        """The state after the last turn, if no other writer appended after it; None if unknown."""
         left, leaf = self.left, self.branch.leaf
         if left is None or left.finished is None or left.ends_session or leaf is None:
             return None

@@ -76,7 +76,7 @@ def parse(content: bytes, progress: Progress | None = None) -> ParsedSource:
 
 
 class _Text(msgspec.Struct, frozen=True):
-    """A line of the history as text.
+    """A line of Aider's history, decoded as text.
 
     `is_code` means that the line is in a code block that is closed.
     """

@@ -129,7 +129,7 @@ class LogFile:
         return native.move_entry(entry, stream, seq, _NewIds(self.header.id, stream, len(self)))
 
     def stretches(self, first: int, stream: StreamId, piece_bytes: int) -> Iterator[LogStretch]:
-        """Yield the entries from seq `first` on, in pieces of about `piece_bytes`.
+        """Yield the entries from seq `first` on, in pieces of approximately `piece_bytes`.
 
         The yielded entries belong to `stream`.
         """
@@ -161,7 +161,7 @@ class LogFile:
         return content
 
     def some(self, first: int, piece_bytes: int) -> int:
-        """Return how many entries from seq `first` on have about `piece_bytes`; at least one."""
+        """Return how many entries from seq `first` on have roughly `piece_bytes`; at least one."""
         size = count = 0
         while first + count < len(self) and (not count or size < piece_bytes):
             size += self._lengths[first + count]

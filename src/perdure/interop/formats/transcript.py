@@ -76,13 +76,13 @@ _TOLD = frozenset(
 
 
 class Said(msgspec.Struct, frozen=True, tag="text"):
-    """Text."""
+    """A text of a message."""
 
     text: str
 
 
 class Thought(msgspec.Struct, frozen=True, omit_defaults=True, tag="thinking"):
-    """Reasoning."""
+    """Reasoning of a model."""
 
     text: str
     is_redacted: bool = False

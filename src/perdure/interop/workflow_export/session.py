@@ -120,7 +120,7 @@ def _nodes(turns: list[BranchTurn], agent: str) -> list[AgentNode]:
 
 
 def _last_binding(bundle: Bundle) -> SessionStarted | AgentBound | None:
-    """Return the last body that gave the session an agent, with the session's newest workspace.
+    """Return the last body that gave the session an agent, changed to the newest workspace.
 
     Return None if no entry gave the session an agent.
     """

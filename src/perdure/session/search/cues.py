@@ -47,7 +47,7 @@ _NAMES_TIME = frozenset([*" ".join(_TIME_WORDS.values()).split(), *map(str, _YEA
 
 
 class Cue(IntFlag):
-    """Cues of a text, as flags."""
+    """Flags that say whether a text asks a question or names a time."""
 
     ASKS = 1
     """The text ends with a question mark."""

@@ -84,7 +84,7 @@ def _word(operator: str) -> Phrase:
 
 
 class _Reader:
-    """Reads phrases and operators one by one."""
+    """Combines the phrases and operators of a query, which are added one by one."""
 
     def __init__(self, text: str) -> None:
         self._text = text

@@ -396,7 +396,7 @@ class CommitLines:
         return last if last is None or is_tools else written_id(id_)
 
     def _model_at(self, seq: int | None) -> str | None:
-        """Return the model in effect at entry `seq`; an earlier commit may have set the model."""
+        """Return the model that was last set on the path to `seq`, even by an earlier commit."""
         entries, first = self.admission.entries, self._state.head + 1
         while seq is not None and seq >= first and entries[seq - first].kind != ModelChange.kind:
             parent = entries[seq - first].parent_id

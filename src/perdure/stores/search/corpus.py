@@ -1,9 +1,9 @@
 """The texts of a namespace in the order of their sessions, kept in memory between recalls.
 
-A corpus contains numbers: for each text the session, place, time, length, cues and neighbours. The
-corpus contains words only of texts that are not yet in a part of the index. The parts of an index
-never change, so only new parts are read. After a text was removed from the index, all index parts
-are read again.
+A corpus contains numbers: for each text the session, place, time, length, cues and neighbours. For
+each text that is not yet in a part of the index, the corpus also contains the words. The parts of
+an index never change, so only new parts are read. After a text was removed from the index, all
+index parts are read again.
 """
 
 from __future__ import annotations

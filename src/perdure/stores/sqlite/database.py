@@ -61,7 +61,7 @@ T = TypeVar("T")
 
 
 class Database:
-    """The threads and connections of one file."""
+    """The threads and connections with which this process uses one database file."""
 
     def __init__(self, site: Site, random: RandomSource) -> None:
         self.site = site

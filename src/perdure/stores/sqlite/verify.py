@@ -257,7 +257,7 @@ def _commits(tables: Tables, stream: int) -> list[StoredCommit]:
 
 
 class _Shape:
-    """Recomputed runs, depths, counts, inherited states and info of a stream."""
+    """Recomputes values of a stream from its entries, and compares them with the stored values."""
 
     def __init__(
         self, tables: Tables, stream: Stream, report: Callable[[int | None, str], None]

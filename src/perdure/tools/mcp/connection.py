@@ -50,7 +50,7 @@ _BROKEN = "Server returned an error response"
 
 
 class Connection:
-    """A connection to a server. The connection is reopened if necessary.
+    """A connection to an MCP server. The connection is reopened if necessary.
 
     `secrets` are the secrets sent to the server.
     """
@@ -172,7 +172,7 @@ class Connection:
 
 
 class _Link:
-    """One connection; its own task keeps it open until it is closed or lost."""
+    """One connection to a server; its own task keeps it open until it is closed or lost."""
 
     def __init__(self, transports: _Transports) -> None:
         self.transports = transports
@@ -214,7 +214,7 @@ class _Link:
 
 
 class _Transports:
-    """Opens the transport to one server with the library.
+    """Opens the transport to one MCP server with the library ``mcp``.
 
     Raises: ImportError if ``mcp`` is missing.
     """

@@ -26,7 +26,7 @@ def stop_at_long_line(stop: Callable[[], object]) -> None:
 
 
 class LineTooLong(ValueError):
-    """Raised for a line that exceeds the limit."""
+    """Raised for a line of a server's program that is longer than the limit."""
 
 
 class _Decoder(codecs.IncrementalDecoder):

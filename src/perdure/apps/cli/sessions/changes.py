@@ -335,8 +335,8 @@ async def told_compaction(
 ) -> Told:
     """Return JSON data and text on the compaction `made`; `before` is the earlier size in tokens.
 
-    The newest tokens, about `kept` of them, are never summarized. If `kept` is None, all messages
-    before the role's current node are summarized.
+    The newest tokens, approximately `kept` of them, are never summarized. If `kept` is None, all
+    messages before the role's current node are summarized.
     """
     after = (await handle.context()).tokens
     if made is not None and isinstance(body := body_of(made), Compaction):

@@ -147,7 +147,7 @@ def difference_lines(
     *,
     limit: int | None = None,
 ) -> Iterator[str]:
-    """Format `found` in lines of at most `width` cells, with about `limit` entries per branch."""
+    """Format `found` in lines of at most `width` cells, with roughly `limit` entries per branch."""
     first, second = (_name(leaf, own) for leaf in leaves)
     if found.is_none:
         yield f"{first} and {second} end the same branch of {_entries(found.shared)}."

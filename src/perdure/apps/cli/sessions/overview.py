@@ -53,7 +53,7 @@ async def _forks_only(opened: Store, wanted: RowFilter, named: str) -> RowFilter
 
 
 class ListFilters(msgspec.Struct, frozen=True):
-    """The options that select sessions."""
+    """The options of ``perdure sessions list`` that select sessions."""
 
     query: Annotated[
         str | None,

@@ -34,7 +34,7 @@ _CALLS = 100
 
 
 class Selection(msgspec.Struct, frozen=True):
-    """The options that select entries."""
+    """The options of ``perdure sessions read`` that select entries."""
 
     last: Annotated[
         int | None,

@@ -41,7 +41,7 @@ ROLES: tuple[SearchRole, ...] = get_args(SearchRole)
 
 
 class SearchFilters(msgspec.Struct, frozen=True):
-    """The options that select entries."""
+    """The options of ``perdure sessions search`` that select entries."""
 
     role: Annotated[
         list[str] | None, typer.Option(metavar="ROLE", help=f"Only {', '.join(ROLES)}.")

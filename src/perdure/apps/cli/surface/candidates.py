@@ -68,7 +68,7 @@ class StoreLookup:
         )
 
     def sessions(self, typed: str) -> Completion:
-        """Return sessions whose id begins with `typed`; if none, those with it in the title or id.
+        """Return sessions whose id begins with `typed`, or else whose title or id contains it.
 
         The newest session comes first. If no session matches, file names are completed.
         """

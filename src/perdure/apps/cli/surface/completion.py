@@ -43,7 +43,7 @@ class Lookup(Protocol):
     """Looks up candidates in the store and on this machine."""
 
     def sessions(self, typed: str) -> Completion:
-        """Return sessions whose id begins with `typed`; if none, those with it in the title or id.
+        """Return sessions whose id begins with `typed`, or else whose title or id contains it.
 
         The newest session comes first.
         """

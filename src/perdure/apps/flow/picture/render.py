@@ -145,7 +145,7 @@ NodeStanding = Literal["pending", "active", "awaiting human", "backward", "compl
 
 
 class Look(NamedTuple):
-    """How a node is drawn: its symbol, its symbol in ASCII, its colour, and its shade in files."""
+    """How a node is drawn: its symbol, its symbol in ASCII, its colour, and its colour in files."""
 
     symbol: str
     ascii: str

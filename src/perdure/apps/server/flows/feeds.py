@@ -19,7 +19,9 @@ from perdure.session.ledger import TurnStarted
 async def read_feed(
     store: Store, flow: StreamId, role: str, after: str | None, limit: int
 ) -> FeedPage:
-    """Read about `limit` items of `role` after the cursor `after`; related items stay together.
+    """Read approximately `limit` items of the feed of `role` after the cursor `after`.
+
+    A turn and the claim with which it begins stay on one page.
 
     Raises: WrongArgument if the cursor is from another feed.
     """

@@ -189,7 +189,7 @@ def deliverable(state: FlowState, id: str) -> tuple[str, ...]:
 
 
 def _delivery(state: FlowState, id: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the handoffs that node `id` receives when it begins, and those that it withdraws."""
+    """Return the handoffs that node `id` receives when it begins, and those it withdraws."""
     delivered = deliverable(state, id)
     superseded = tuple(
         key

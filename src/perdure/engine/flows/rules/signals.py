@@ -42,7 +42,7 @@ artifact_path: PATH OF THE FILE YOU WROTE
 
 
 class Handover(msgspec.Struct, frozen=True):
-    """Hand artifacts over to neighboring nodes.
+    """The signal that hands artifacts over to neighboring nodes.
 
     Shape: `targets` has at least one target, with the names as the agent wrote them.
     """
@@ -57,13 +57,13 @@ class Plain(msgspec.Struct, frozen=True):
 
 
 class MetaAnalysisComplete(msgspec.Struct, frozen=True):
-    """A role has reviewed the flow; `findings` is the file with its findings."""
+    """The signal that a role has reviewed the flow; `findings` is the file with its findings."""
 
     findings: str
 
 
 class FeedbackComplete(msgspec.Struct, frozen=True):
-    """The feedback is written to `artifact`."""
+    """The signal that the feedback is written to the file `artifact`."""
 
     artifact: str
 

@@ -17,7 +17,7 @@ EVERY_BYTES = 2048
 
 
 class PartialStorage:
-    """Stores the received part of an answer: `put` saves the current result of `arrived`."""
+    """Stores the received part of an answer: calls `put` with the bytes that `arrived` returns."""
 
     def __init__(
         self,

@@ -24,7 +24,7 @@ class Bounds(msgspec.Struct, frozen=True):
     """Limits of how much of a source is in memory at the same time.
 
     Units: bytes of the source. A source of up to `whole_bytes` is read at once and becomes one
-    commit; for a longer source, each commit contains about `piece_bytes`.
+    commit; for a longer source, each commit contains approximately `piece_bytes`.
     """
 
     whole_bytes: int = 2 * 1024 * 1024

@@ -19,7 +19,7 @@ from perdure.session.search.query import Phrase, Sought
 
 
 class Asked:
-    """A query with its filters.
+    """A search query with its filters, and the keys to look up in an index part.
 
     Each filter is a group of keys, and a text must have one key of every group.
     """
@@ -37,7 +37,10 @@ class Asked:
 
 
 class PartAnswer:
-    """The answer of a part with `size` texts to a query, given its data for keys and prefixes.
+    """Finds the texts of an index part that may match a query.
+
+    `size` is the number of texts in the part. `kept` and `begun` are the part's data for the keys
+    and for the prefixes of the query.
 
     `texts` are the numbers of possible matches, ascending.
     """

@@ -375,7 +375,7 @@ class _StreamCheck:
 
 
 class _Shape:
-    """Recomputed runs, depths, counts, inherited states and info of a stream."""
+    """Recomputes values of a stream from its entries, and compares them with the stored values."""
 
     def __init__(
         self, check: _Check, stream: Stream, far: dict[EntryId, Node], report: Report

@@ -45,7 +45,7 @@ _PAGE_SIZES = frozenset(2**power for power in range(9, 17))
 
 
 class Salvage:
-    """Rows by table, as tuples of the columns that the ``migrations`` define.
+    """The readable rows of a damaged file, by table; the ``migrations`` define their columns.
 
     Shape: a row that is in the file twice is included twice.
     """
