@@ -285,7 +285,7 @@ class Conversation:
             if each.id == asked.id:
                 question = await in_full(self.answering.store.backend, each)
                 return list(approval_lines(question, limit=None))
-        return list(approval_lines(asked, limit=None))
+        return list(approval_lines(asked.question, limit=None))
 
 
 def is_command(word: str) -> bool:

@@ -177,23 +177,23 @@ class LineChat:
 
         Raises: NeedsAnswer when stdin has ended.
         """
-        chat = self._conversation.chat
+        chat, choices = self._conversation.chat, asked.question.choices
         assert chat is not None
         self._conversation.remark(*question_lines(asked))
         if self._editor is not None:
             self._editor.drop_typed()
         while True:
-            prompt = safe(f"{' / '.join(asked.choices)}? ")
+            prompt = safe(f"{' / '.join(choices)}? ")
             if self._is_shown and self._editor is None:
                 show(prompt, end="", is_flushed=True)
             line = await self._answer_line(prompt)
             if line is None:
-                raise NeedsAnswer(asked.id, asked.choices, chat.id, asked.question_text)
+                raise NeedsAnswer(asked.id, choices, chat.id, asked.question_text)
             typed, _, rest = line.strip().partition(" ")
             choice = typed.lower()
-            if choice not in asked.choices:
+            if choice not in choices:
                 choice = SHORT_ANSWERS.get(choice, typed)
-            if choice in asked.choices:
+            if choice in choices:
                 return Given(choice, rest.strip() or None)
             await self._explain(asked, choice)
 
@@ -290,7 +290,7 @@ class LineChat:
 
     async def _explain(self, asked: Asked, said: str) -> None:
         """Print `asked` in full if `said` is `SHOW`; otherwise print the valid answers."""
-        if said == SHOW and asked.arguments is not None:
+        if said == SHOW and asked.question.arguments is not None:
             self._conversation.remark(*await self._conversation.whole_question(asked))
         else:
             self._conversation.remark(*answer_lines(asked, said))

@@ -20,13 +20,12 @@ from perdure.apps.wiring import AGENT
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.chat import Chat
 from perdure.client.agents.delegation.questions import asked_below
-from perdure.client.reads import OpenQuestion
 from perdure.client.store import Store
 from perdure.errors import AlreadyAnswered, QuestionClosed
 from perdure.events.projection import events_of
 from perdure.events.types import AnyEvent, Event
 from perdure.session.ids import entry_place
-from perdure.session.notes import PROGRAM, Answer
+from perdure.session.notes import PROGRAM, Answer, Question
 from perdure.stores.wakeups import change
 from perdure.tools.builtin.delegation import INVOKE_AGENT
 from perdure.tools.paths.floors import is_hidden
@@ -49,23 +48,16 @@ class Asked(msgspec.Struct, frozen=True):
     """
 
     id: str
-    text: str
-    choices: tuple[str, ...]
+    question: Question
     asker: str | None = None
-    arguments: dict[str, object] | None = None
-    bound: dict[str, str] | None = None
-    diff: str | None = None
-    grant: str | None = None
-    action: str | None = None
-    preview: str | None = None
     hint: str | None = None
 
     @property
     def question_text(self) -> str:
         """The question as it is displayed."""
         if self.asker is None:
-            return self.text
-        return f"{self.asker} (session {entry_place(self.id)[0]}) asks: {self.text}"
+            return self.question.text
+        return f"{self.asker} (session {entry_place(self.id)[0]}) asks: {self.question.text}"
 
 
 class Given(msgspec.Struct, frozen=True):
@@ -98,7 +90,7 @@ class QuestionLoop:
         Raises: NeedsAnswer if there is no person to ask.
         """
         if self._ask is None:
-            raise NeedsAnswer(asked.id, asked.choices, self._chat.id, asked.question_text)
+            raise NeedsAnswer(asked.id, asked.question.choices, self._chat.id, asked.question_text)
         if _is_edit(asked, self._chat.agent):
             asked = msgspec.structs.replace(asked, hint=EDITS_HINT)
         async with self._turn:
@@ -134,7 +126,7 @@ class QuestionLoop:
                 if waiting.id not in seen:
                     seen.add(waiting.id)
                     await self._tell(waiting.id)
-                    await self.ask(_to_asked(waiting, each.asker))
+                    await self.ask(Asked(waiting.id, waiting.question, each.asker))
             await change(changes, self._store.backend.address)
 
     async def _tell(self, question: str) -> None:
@@ -159,7 +151,7 @@ class QuestionLoop:
 async def pending_questions(chat: Chat) -> tuple[Asked, ...]:
     """Return the open questions of turns in the chat's session, not those of invoked agents."""
     asked = await chat.session.questions()
-    return tuple(_to_asked(each) for each in asked if each.question.topic != PROGRAM)
+    return tuple(Asked(each.id, each.question) for each in asked if each.question.topic != PROGRAM)
 
 
 def question_in(event: AnyEvent) -> Asked | None:
@@ -168,23 +160,23 @@ def question_in(event: AnyEvent) -> Asked | None:
         return None
     if event.payload["topic"] == PROGRAM:
         return None
-    return msgspec.convert({**event.payload, "id": event.payload["entryId"]}, Asked)
+    return Asked(str(event.payload["entryId"]), msgspec.convert(event.payload, Question))
 
 
 def question_lines(asked: Asked) -> Iterator[str]:
     """Return the lines that show `asked` in a line-by-line chat."""
     yield asked.question_text
-    yield from approval_lines(asked)
+    yield from approval_lines(asked.question)
     if asked.hint is not None:
         yield f"  {asked.hint}"
 
 
 def answer_lines(asked: Asked, said: str) -> Iterator[str]:
     """Return lines with the valid answers to `asked`; the person typed `said`, which is invalid."""
-    if said == "always" and "allow" in asked.choices:
+    if said == "always" and "allow" in asked.question.choices:
         yield NO_ALWAYS
-    more = f", or {SHOW} to see all of it" if asked.arguments is not None else ""
-    yield f"answer {', '.join(asked.choices)}{more}"
+    more = f", or {SHOW} to see all of it" if asked.question.arguments is not None else ""
+    yield f"answer {', '.join(asked.question.choices)}{more}"
 
 
 async def cancel_tasks(tasks: Iterable[asyncio.Future[Any]]) -> None:
@@ -196,15 +188,11 @@ async def cancel_tasks(tasks: Iterable[asyncio.Future[Any]]) -> None:
         await asyncio.wait(waiting)
 
 
-def _to_asked(waiting: OpenQuestion, asker: str | None = None) -> Asked:
-    shown = msgspec.structs.asdict(waiting.question)
-    return msgspec.convert({**shown, "id": waiting.id, "asker": asker}, Asked)
-
-
 def _is_edit(asked: Asked, agent: Agent) -> bool:
     """Return whether the mode ``accept-edits`` would make the question of `agent` unnecessary.
 
     The permissions of an invoked agent, and of an agent from a file, are not extended in a chat.
     """
     is_own = asked.asker is None and agent.id == AGENT and agent.permissions.approval == "ask"
-    return is_own and asked.action == "fs_write" and not is_hidden(Path(asked.preview or "").parts)
+    is_write = asked.question.action == "fs_write"
+    return is_own and is_write and not is_hidden(Path(asked.question.preview or "").parts)

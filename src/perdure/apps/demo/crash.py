@@ -164,7 +164,7 @@ async def resume(play: Play, head: int) -> None:
 
 async def _answer(play: Play, asked: Asked) -> None:
     """Check whether the side effect happened, and answer the question as a person would."""
-    play.stage.say(asked.text)
+    play.stage.say(asked.question.text)
     count = lines_in(play.notebook)
     choice, found = ("done", "has the line") if count else ("retry", "does not have the line")
     play.stage.say(f"{NOTEBOOK} {found}, so the answer is: {choice}")

@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Protocol, cast
+from typing import cast
 
 from perdure.secrets.mask import MASK
+from perdure.session.notes import Question
 from perdure.session.printable import reveal
 from perdure.tools.diff import diff_of
 
@@ -29,26 +30,7 @@ MORE = "    ["
 FEW_LINES = 12
 
 
-class Approval(Protocol):
-    """The parts of a question that are displayed."""
-
-    @property
-    def arguments(self) -> Mapping[str, object] | None: ...
-
-    @property
-    def bound(self) -> Mapping[str, str] | None: ...
-
-    @property
-    def diff(self) -> str | None: ...
-
-    @property
-    def grant(self) -> str | None: ...
-
-    @property
-    def choices(self) -> tuple[str, ...]: ...
-
-
-def approval_lines(asked: Approval, *, limit: int | None = FEW_LINES) -> Iterator[str]:
+def approval_lines(asked: Question, *, limit: int | None = FEW_LINES) -> Iterator[str]:
     """Format the question `asked`, with at most `limit` lines for each argument and for the diff.
 
     With `limit` None, nothing is left out: hashes are complete, and a text is shown even if the

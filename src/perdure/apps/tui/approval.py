@@ -62,10 +62,10 @@ class Approval(Vertical, can_focus=True):
         self._read_whole = read_whole
         self._rows = rows
         self._given: asyncio.Future[Given] = asyncio.get_running_loop().create_future()
-        self._lines = list(approval_lines(asked))
+        self._lines = list(approval_lines(asked.question))
         self._length = 0
         self._hints = [] if asked.hint is None else [asked.hint]
-        self._answers = dict(_answer_keys(asked.choices))
+        self._answers = dict(_answer_keys(asked.question.choices))
         self.ready_at = 0.0
         self._timer: Timer | None = None
 
@@ -107,7 +107,8 @@ class Approval(Vertical, can_focus=True):
         wrapped = len(chop_cells(self._asked.question_text, room)) - 1
         rows = max(self._rows() - _OTHER_ROWS - wrapped, _LEAST_ROWS)
         # The line about "always" is the last one. It stays visible, unless it is very long.
-        has_always = self._asked.grant is not None and "always" in self._asked.choices
+        question = self._asked.question
+        has_always = question.grant is not None and "always" in question.choices
         pinned = facts_content(self._lines[-1:] if has_always else (), room)
         height = pinned.plain.count("\n") + 1
         is_pinned = has_always and height <= max(rows // 2, _LEAST_ROWS)
@@ -153,7 +154,7 @@ class Approval(Vertical, can_focus=True):
             return
         found = self._answers.get(event.key)
         if found is None or not self.has_focus:
-            if event.key == "a" and self.has_focus and "allow" in self._asked.choices:
+            if event.key == "a" and self.has_focus and "allow" in self._asked.question.choices:
                 self._hints = [NO_ALWAYS, *filter(None, (self._asked.hint,))]
                 self._draw()
             return
@@ -184,12 +185,12 @@ class Approval(Vertical, can_focus=True):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Return False for keys that do nothing for this question."""
         if action == "note":
-            return "deny" in self._asked.choices
+            return "deny" in self._asked.question.choices
         if action == "leave_note":  # without a note, Escape stops the turn
             return self.is_mounted and self.query_one("#note").display
         if action == "scroll":
             return self.is_mounted and self.query_one("#facts").max_scroll_y > 0
-        return self._asked.arguments is not None if action == "show_all" else True
+        return self._asked.question.arguments is not None if action == "show_all" else True
 
     def action_note(self) -> None:
         """Open the field for a note to the model."""
