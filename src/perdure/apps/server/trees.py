@@ -15,6 +15,7 @@ from perdure.session.fold import undone_of
 from perdure.session.ids import EntryId
 from perdure.session.kinds import MESSAGE, Compaction
 from perdure.session.notes import CompactionUndone
+from perdure.session.tree import branch_to
 
 _TEXT = 200
 """Maximum number of characters of an entry's text."""
@@ -99,13 +100,8 @@ def _compaction(
 
 def _branch_of(entries: Sequence[Entry], leaf: EntryId | None) -> frozenset[str]:
     """Return the ids of the `entries` that are on the path to `leaf`."""
-    parents: dict[str, EntryId | None] = {entry.id: entry.parent_id for entry in entries}
-    found: set[str] = set()
-    at = leaf
-    while at is not None and at in parents:
-        found.add(at)
-        at = parents[at]
-    return frozenset(found)
+    by_id = {entry.id: entry for entry in entries}
+    return frozenset(entry.id for entry in branch_to(leaf, by_id))
 
 
 def _row(

@@ -179,14 +179,14 @@ def _cut_at(rows: Sequence[Row], depth: int | None) -> list[Line]:
     for row in rows:
         is_deep = row.depth > depth
         if hidden and (not is_deep or (row.starts and row.depth == depth + 1)):
-            lines.append(_fold(hidden, is_branch=True))
+            lines.append(fold_of(hidden, is_branch=True))
             hidden = []
         if is_deep and not (row.starts and row.depth == depth + 1):
             hidden.append(row)
         else:
             lines.append(row)
     if hidden:
-        lines.append(_fold(hidden, is_branch=True))
+        lines.append(fold_of(hidden, is_branch=True))
     return lines
 
 
@@ -208,10 +208,11 @@ def fold_runs(lines: Iterable[Line], shown: frozenset[EntryId]) -> list[Line]:
 
 
 def _count_line(hidden: Sequence[Row]) -> list[Line]:
-    return list(hidden) if len(hidden) < _WORTH_FOLDING else [_fold(hidden)]
+    return list(hidden) if len(hidden) < _WORTH_FOLDING else [fold_of(hidden)]
 
 
-def _fold(hidden: Sequence[Row], *, is_branch: bool = False) -> Fold:
+def fold_of(hidden: Sequence[Row], *, is_branch: bool = False) -> Fold:
+    """Return the line that takes the place of the rows `hidden`, with the counts of their roles."""
     kinds: Mapping[str, int] = Counter(who_of(row.entry)[0] for row in hidden)
     ordered = sorted(kinds.items(), key=lambda item: (-item[1], item[0]))
     depth = min(row.depth for row in hidden)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from perdure.apps.terminal.outline import Fold, Line, Row, fold_runs, rows_of
+from perdure.apps.terminal.outline import Line, Row, fold_of, fold_runs, rows_of
 from perdure.apps.terminal.previews import preview_of, who_of
 from perdure.session.ids import EntryId
 from perdure.session.tree import TreeNode
@@ -65,10 +64,8 @@ def _without_closed(state: TreeState) -> Iterator[Visible]:
         if row.entry.id in state.closed:
             end = _branch_end(rows, at - 1)
             if end > at:
-                kinds = Counter(who_of(each.entry)[0] for each in rows[at:end])
-                counts = tuple(sorted(kinds.items(), key=lambda item: (-item[1], item[0])))
                 hidden = tuple(each.entry.id for each in rows[at:end])
-                yield Visible(Fold(row.depth, end - at, counts, is_branch=True), hidden)
+                yield Visible(fold_of(rows[at:end], is_branch=True), hidden)
             at = end
 
 
