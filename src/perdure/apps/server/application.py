@@ -92,19 +92,13 @@ AnySend = Callable[[AnyScope], Awaitable[None]]
 """The types of ASGI, in the form that all frameworks accept."""
 
 
-class Access(NamedTuple):
-    """The parts of access control: the tokens, the codes of the console, and the rate limits."""
-
-    tokens: TokenFile
-    codes: SignIn
-    rates: Rates
-
-
 class Services(NamedTuple):
     """The objects that the routes of one server use."""
 
     runtime: Runtime
-    access: Access
+    tokens: TokenFile
+    codes: SignIn
+    rates: Rates
     callers: Callers
     conversations: Conversations
     runs: FlowRuns
@@ -125,29 +119,12 @@ class Server:
     application that does not forward the lifespan, the work starts with the first request.
     """
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        access: Access,
-        hosts: Sequence[str],
-        runs: FlowRuns,
-        memory: Memory,
-    ) -> None:
-        store = runtime.host.store
+    def __init__(self, services: Services, hosts: Sequence[str]) -> None:
         self._background: asyncio.Task[None] | None = None
-        self._services = Services(
-            runtime,
-            access,
-            Callers(store, access.tokens, access.rates),
-            Conversations(runtime),
-            runs,
-            memory,
-            Readiness(store),
-            Locks(),
-        )
+        self._services = services
         self._routes = _routes()
-        shared = Origins(self._serve, access.tokens)
-        self._guarded = Requests(Guard(shared, hosts), store.outside.random)
+        shared = Origins(self._serve, services.tokens)
+        self._guarded = Requests(Guard(shared, hosts), services.store.outside.random)
 
     async def __call__(self, scope: AnyScope, receive: AnyReceive, send: AnySend) -> None:
         """Serve one connection."""
@@ -220,11 +197,21 @@ def app(
     turns, sends messages that are due, ends idle sessions, and closes expired questions. The caller
     of this function closes the runtime and its store, after the application has ended.
     """
-    outside = runtime.host.store.outside
-    codes = signing_in or sign_in_of(runtime.host.store, tokens)
-    access = Access(tokens, codes, Rates(limits, outside.clock.steady_s))
-    memory = runtime.host.store.memory.with_embedder(embedder or _embedder_of(runtime))
-    return Server(runtime, access, hosts, FlowRuns(runtime, projects), memory)
+    store = runtime.host.store
+    rates = Rates(limits, store.outside.clock.steady_s)
+    services = Services(
+        runtime,
+        tokens,
+        signing_in or sign_in_of(store, tokens),
+        rates,
+        Callers(store, tokens, rates),
+        Conversations(runtime),
+        FlowRuns(runtime, projects),
+        store.memory.with_embedder(embedder or _embedder_of(runtime)),
+        Readiness(store),
+        Locks(),
+    )
+    return Server(services, hosts)
 
 
 def _embedder_of(runtime: Runtime) -> Embedder | EmbedderName | None:
@@ -291,9 +278,9 @@ def _dependencies() -> dict[str, Provide]:
         "memory": _provided(lambda services: services.memory),
         "rows": Provide(selected_rows),
         "runs": _provided(lambda services: services.runs),
-        "rates": _provided(lambda services: services.access.rates),
+        "rates": _provided(lambda services: services.rates),
         "conversations": _provided(lambda services: services.conversations),
-        "signing_in": _provided(lambda services: services.access.codes),
+        "signing_in": _provided(lambda services: services.codes),
     }
 
 
