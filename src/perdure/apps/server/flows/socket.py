@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Awaitable, Callable
 from typing import Protocol, cast
 
 import msgspec
@@ -207,8 +208,7 @@ class FlowSocket:
             await self._socket.send_text(messages.written(message))
 
 
-class _Send(Protocol):
-    async def __call__(self, message: messages.ServerMessage) -> None: ...
+_Send = Callable[[messages.ServerMessage], Awaitable[None]]
 
 
 class _Followed:

@@ -156,7 +156,7 @@ Deciding = (
     | FeedbackChoice
     | Changing
 )
-ClientMessage = Following | StartFlow | StartTakeover | StartGreenfield | StartUpdate | Deciding
+ClientMessage = Following | Starting | Deciding
 
 
 class FromServer(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
