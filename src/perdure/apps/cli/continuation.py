@@ -17,7 +17,7 @@ import typer
 from perdure.apps.cli.exits import PathExists
 from perdure.apps.cli.histories import folder_of
 from perdure.apps.cli.options import SessionArgument
-from perdure.apps.cli.store_options import CommonOptions, opened_session
+from perdure.apps.cli.store_options import CommonOptions
 from perdure.apps.cli.transfer import LeafOption, write_whole
 from perdure.apps.terminal.output import remark, show, show_json
 from perdure.apps.terminal.text import safe
@@ -79,8 +79,7 @@ async def continue_in(
         3  session or entry not found
         4  another file is in its place
     """
-    async with common.existing_store() as opened:
-        handle = await opened_session(opened, session)
+    async with common.opened_session(session) as (opened, handle):
         at = None if leaf is None else await handle.find(leaf)
         handed = await _hand_over(opened.backend, handle.id, program, at, folder or _place(program))
     command = handed.shell_command

@@ -93,6 +93,15 @@ class CommonOptions(msgspec.Struct, frozen=True):
         """
         return _telling_elsewhere(existing_address(self.store), self.namespace)
 
+    @asynccontextmanager
+    async def opened_session(self, named: str) -> AsyncGenerator[tuple[Store, Session]]:
+        """Open the store, which must exist, and the session that `named` identifies in it.
+
+        Raises: the errors of `existing_store` and of the function `opened_session`.
+        """
+        async with self.existing_store() as opened:
+            yield opened, await opened_session(opened, named)
+
     def show(self, data: object, lines: str | Iterable[str]) -> None:
         """Write a result: `data` as JSON, or `lines` as text. Raises: OutputClosed."""
         show_result(data, lines, as_json=self.as_json)

@@ -16,7 +16,6 @@ from perdure.apps.cli.store_options import (
     CommonOptions,
     named_folder,
     named_session,
-    opened_session,
     require_known,
 )
 from perdure.apps.session_rows import RowFilter, with_all_forks
@@ -230,8 +229,7 @@ async def export(  # noqa: PLR0913 - each is an option of the command
         await _export_many(common, many, folder, format, selection, is_forced=is_forced)
         return
     _check_output(output, store_address(common.store), named, is_forced=is_forced)
-    async with common.existing_store() as opened:
-        handle = await opened_session(opened, session)
+    async with common.opened_session(session) as (opened, handle):
         at = None if leaf is None else await handle.find(leaf)
         selection = options.selection(at, sorts, has_all_branches=has_all_branches)
         exported = await export_session(opened.backend, handle.id, format, selection)

@@ -6,7 +6,7 @@ Nothing is overwritten: each command appends to the log and prints what it appen
 from __future__ import annotations
 
 import importlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,7 +21,7 @@ from perdure.apps.cli.options import (
     only_text,
     stored_path,
 )
-from perdure.apps.cli.store_options import CommonOptions, opened_session, require_folder
+from perdure.apps.cli.store_options import CommonOptions, require_folder
 from perdure.apps.terminal.advice import nothing_to_compact
 from perdure.apps.terminal.output import count_of
 from perdure.apps.terminal.previews import entry_name, preview_of
@@ -35,19 +35,6 @@ if TYPE_CHECKING:
     from perdure.context.compaction import LeftContext
 
 _PREVIEW_CELLS = 60
-
-Told = tuple[Mapping[str, object], str]
-"""The result of a command: JSON data without the session's id, and a sentence."""
-
-Work = Callable[[Session, Store], Awaitable[Told]]
-
-
-async def _change(session: str, work: Work, common: CommonOptions) -> None:
-    """Run `work` on the named session and print the result."""
-    async with common.existing_store() as opened:
-        handle = await opened_session(opened, session)
-        data, sentence = await work(handle, opened)
-    common.show({"session": handle.id, **data}, sentence)
 
 
 def _focus(text: str | None) -> str | None:
@@ -92,7 +79,7 @@ async def branch(
     if not is_summarised and (focus is not None or model is not None):
         raise UsageMistake("--focus and --model are about the summary: add --summarize")
 
-    async def work(handle: Session, opened: Store) -> Told:
+    async with common.opened_session(session) as (opened, handle):
         target = None if entry == ROOT else await handle.find(entry)
         if is_summarised:
             talking = importlib.import_module("perdure.apps.chat.session")
@@ -101,11 +88,12 @@ async def branch(
         else:
             moved = await handle.branch(target)
         await handle.info()
-        verb = "now continues" if moved else "already continues"
-        data = {"leaf": handle.leaf, "moved": moved is not None}
-        return data, f"{handle.id} {verb} from {await _place(handle)}."
-
-    await _change(session, work, common)
+        place = await _place(handle)
+    verb = "now continues" if moved else "already continues"
+    common.show(
+        {"session": handle.id, "leaf": handle.leaf, "moved": moved is not None},
+        f"{handle.id} {verb} from {place}.",
+    )
 
 
 async def _place(handle: Session) -> str:
@@ -156,18 +144,15 @@ async def fork(
         )
     if cwd is not None:
         require_folder(cwd)
-
-    async def work(origin: Session, _: Store) -> Told:
+    async with common.opened_session(session) as (_, origin):
         place_at = None if chosen is None else await origin.find(chosen)
         made = await origin.fork(place_at, title=title, cwd=cwd)
         shared = count_of((await made.info()).messages, "message")
         place = await _place(made)
-        return (
-            {"session": made.id, "parent": origin.id, "leaf": made.leaf},
-            f"{made.id} shares {shared} with {origin.id} and continues from {place}.",
-        )
-
-    await _change(session, work, common)
+    common.show(
+        {"session": made.id, "parent": origin.id, "leaf": made.leaf},
+        f"{made.id} shares {shared} with {origin.id} and continues from {place}.",
+    )
 
 
 async def label(
@@ -195,21 +180,18 @@ async def label(
             f"{ROOT!r} is the place before the first entry, and only an entry can have a name: "
             f"`perdure sessions tree {session}` lists them"
         )
-
-    async def work(handle: Session, _: Store) -> Told:
+    async with common.opened_session(session) as (_, handle):
         found = await handle.find(entry)
         before = (await handle.labels()).get(found)
         about = (await handle.label(found, text)).about
         now = None if about is None else (await handle.labels()).get(about)
-        if now:
-            sentence = f"{about} is now called {now!r}."
-        elif before:
-            sentence = f"{about} is no longer called {before!r}: add that text to call it so again."
-        else:
-            sentence = f"{about} has no label; add a text after the entry to give it one."
-        return {"entry_id": about, "label": now}, sentence
-
-    await _change(session, work, common)
+    if now:
+        sentence = f"{about} is now called {now!r}."
+    elif before:
+        sentence = f"{about} is no longer called {before!r}: add that text to call it so again."
+    else:
+        sentence = f"{about} has no label; add a text after the entry to give it one."
+    common.show({"session": handle.id, "entry_id": about, "label": now}, sentence)
 
 
 async def rename(
@@ -228,16 +210,11 @@ async def rename(
     Examples:
         perdure sessions rename 01jd "Trip to Lisbon"
     """
-
-    async def work(handle: Session, _: Store) -> Told:
+    async with common.opened_session(session) as (_, handle):
         await handle.rename(title)
         now = (await handle.info()).title
-        sentence = (
-            f"{handle.id} is now called {now!r}." if now else f"{handle.id} has no title now."
-        )
-        return {"title": now}, sentence
-
-    await _change(session, work, common)
+    sentence = f"{handle.id} is now called {now!r}." if now else f"{handle.id} has no title now."
+    common.show({"session": handle.id, "title": now}, sentence)
 
 
 async def pin(session: SessionArgument, entry: EntryArgument, *, common: CommonOptions) -> None:
@@ -266,19 +243,16 @@ async def unpin(session: SessionArgument, entry: EntryArgument, *, common: Commo
 async def _pin(session: str, entry: str, common: CommonOptions, *, is_pinned: bool) -> None:
     if entry == ROOT:
         raise UsageMistake(f"{ROOT!r} is the place before the first entry, and says nothing to pin")
-
-    async def work(handle: Session, _: Store) -> Told:
+    async with common.opened_session(session) as (_, handle):
         found = await handle.find(entry)
         if not is_pinned and found not in await handle.pins():
             raise UsageMistake(f"{found} is not pinned")
         noted = await (handle.pin(found) if is_pinned else handle.unpin(found))
         tokens = (await handle.context()).tokens
-        verb = "stays in the context" if is_pinned else "may leave the context"
-        sent = f"about {count_of(tokens, 'token')} are sent"
-        data = {"entry_id": noted.about, "is_pinned": is_pinned, "tokens": tokens}
-        return data, f"{noted.about} {verb}: {sent}."
-
-    await _change(session, work, common)
+    verb = "stays in the context" if is_pinned else "may leave the context"
+    sent = f"about {count_of(tokens, 'token')} are sent"
+    data = {"entry_id": noted.about, "is_pinned": is_pinned, "tokens": tokens}
+    common.show({"session": handle.id, **data}, f"{noted.about} {verb}: {sent}.")
 
 
 async def compact(
@@ -301,19 +275,17 @@ async def compact(
         1  the model did not answer
         4  a turn is running in the session
     """
-
-    async def work(handle: Session, opened: Store) -> Told:
+    async with common.opened_session(session) as (opened, handle):
         # Imported lazily: loading models takes longer than the other commands take to run.
         talking = importlib.import_module("perdure.apps.chat.session")
         before = (await handle.context()).tokens
         made = await _compacted_role(opened, handle, model, focus)
+        kept: int | None = None
         if made is None:
             made = (await talking.compact_session(opened, handle.id, model, focus),)
-            kept: int = await talking.kept_tokens(opened, handle.id)
-            return await told_compaction(handle, made[0], before, kept)
-        return await told_compaction(handle, made[0], before)
-
-    await _change(session, work, common)
+            kept = await talking.kept_tokens(opened, handle.id)
+        data, sentence = await told_compaction(handle, made[0], before, kept)
+    common.show({"session": handle.id, **data}, sentence)
 
 
 async def _compacted_role(
@@ -332,7 +304,7 @@ async def _compacted_role(
 
 async def told_compaction(
     handle: Session, made: Entry | None, before: int, kept: int | None = None
-) -> Told:
+) -> tuple[Mapping[str, object], str]:
     """Return JSON data and text on the compaction `made`; `before` is the earlier size in tokens.
 
     The newest tokens, approximately `kept` of them, are never summarized. If `kept` is None, all
@@ -377,15 +349,12 @@ async def uncompact(session: SessionArgument, *, common: CommonOptions) -> None:
     Exit codes:
         2  there is no compaction to undo
     """
-
-    async def work(handle: Session, _: Store) -> Told:
+    async with common.opened_session(session) as (_, handle):
         undone = await handle.uncompact()
         tokens = (await handle.context()).tokens
-        about = None if undone is None else undone.about
-        sentence = f"{about} hides nothing now: about {count_of(tokens, 'token')} are sent."
-        return {"undone": about, "tokens": tokens}, sentence
-
-    await _change(session, work, common)
+    about = None if undone is None else undone.about
+    sentence = f"{about} hides nothing now: about {count_of(tokens, 'token')} are sent."
+    common.show({"session": handle.id, "undone": about, "tokens": tokens}, sentence)
 
 
 async def abandon(session: SessionArgument, *, common: CommonOptions) -> None:
@@ -400,13 +369,10 @@ async def abandon(session: SessionArgument, *, common: CommonOptions) -> None:
     Exit codes:
         4  the process that runs the turn is alive
     """
-
-    async def work(handle: Session, _: Store) -> Told:
+    async with common.opened_session(session) as (_, handle):
         was_open = await handle.abandon_turn()
-        sentence = f"The turn of {handle.id} is given up." if was_open else "No turn was open."
-        return {"abandoned": was_open}, sentence
-
-    await _change(session, work, common)
+    sentence = f"The turn of {handle.id} is given up." if was_open else "No turn was open."
+    common.show({"session": handle.id, "abandoned": was_open}, sentence)
 
 
 async def end(
@@ -428,10 +394,8 @@ async def end(
     Exit codes:
         4  a turn is running in the session
     """
-
-    async def work(handle: Session, _: Store) -> Told:
+    async with common.opened_session(session) as (_, handle):
         ended = await handle.end(reason)
-        sentence = f"{handle.id} {'is' if ended else 'was'} ended{'' if ended else ' already'}."
-        return {"status": "ended", "changed": ended is not None}, sentence
-
-    await _change(session, work, common)
+    sentence = f"{handle.id} {'is' if ended else 'was'} ended{'' if ended else ' already'}."
+    data = {"session": handle.id, "status": "ended", "changed": ended is not None}
+    common.show(data, sentence)

@@ -54,8 +54,7 @@ async def diff(
         perdure sessions diff 01jd 12 20 --json
         perdure sessions diff 01jd 01kf  # with the fork 01kf
     """
-    async with common.existing_store() as opened:
-        handle = await opened_session(opened, session)
+    async with common.opened_session(session) as (opened, handle):
         paths = [await _path(opened, handle, leaf) for leaf in (first, second)]
     found = difference(*paths)
     leaves = [path[-1].id if path else None for path in paths]

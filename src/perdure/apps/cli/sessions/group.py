@@ -12,7 +12,7 @@ import typer
 
 from perdure.apps import session_rows
 from perdure.apps.cli.options import MOST, SessionArgument
-from perdure.apps.cli.store_options import CommonOptions, opened_session
+from perdure.apps.cli.store_options import CommonOptions
 from perdure.apps.cli.surface.groups import Group
 from perdure.apps.terminal.outline import Line, Row, draw, lines_of
 from perdure.apps.terminal.output import out_style, show, show_encoded, show_lines, width
@@ -92,9 +92,8 @@ async def show_session(session: SessionArgument, *, common: CommonOptions) -> No
     Exit codes:
         3  session not found, or the file was not imported
     """
-    async with common.existing_store() as opened:
+    async with common.opened_session(session) as (opened, handle):
         most = None if common.as_json else reports.MOST_READ
-        handle = await opened_session(opened, session)
         with session_costs.prices_in_force() as prices:
             calls = await opened.usage("model", session=handle.id, prices=prices)
         spent = session_costs.sum_of(calls)
@@ -135,8 +134,7 @@ async def show_tree(
         perdure sessions tree 01jd
         perdure sessions tree 01jd --all  # every entry
     """
-    async with common.existing_store() as opened:
-        handle = await opened_session(opened, session)
+    async with common.opened_session(session) as (opened, handle):
         last = None if is_all or common.as_json else limit * _READ_PER_LINE
         entries = await handle.tree_entries(last)
         roots = tree_of(entries, await handle.labels())
@@ -192,8 +190,7 @@ async def show_context(
         perdure sessions context 01jd
         perdure sessions context 01jd --budget 8000  # what would be left out
     """
-    async with common.existing_store() as opened:
-        handle = await opened_session(opened, session)
+    async with common.opened_session(session) as (opened, handle):
         context = await handle.context(budget)
         report = await reports.report_of(handle, opened.backend, 1)
         last = await last_turn.last_turn_of(opened.backend, handle.id)

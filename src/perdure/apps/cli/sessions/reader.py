@@ -10,7 +10,7 @@ import typer
 
 from perdure.apps.cli.exits import UsageMistake
 from perdure.apps.cli.options import MOST
-from perdure.apps.cli.store_options import CommonOptions, opened_session
+from perdure.apps.cli.store_options import CommonOptions
 from perdure.apps.terminal.output import out_style, show, show_json
 from perdure.client.session import Session
 from perdure.events.wire import wire
@@ -97,8 +97,7 @@ async def read(
         3  session or entry not found
     """
     selection.check(entry)
-    async with common.existing_store() as opened:
-        handle = await opened_session(opened, session)
+    async with common.opened_session(session) as (opened, handle):
         found = await _entries(handle, entry, selection)
         is_result = bool(found) and role_of(found[0]) == "tool"
         before = await handle.path(found[0].id, last=_CALLS, kind=MESSAGE) if is_result else []
