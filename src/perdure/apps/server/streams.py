@@ -6,9 +6,9 @@ A slow client that missed live events of an open call gets a snapshot of the cal
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -18,6 +18,8 @@ from perdure.client.watch import Watch
 from perdure.events.types import AnyEvent, Event, LiveEvent
 from perdure.events.wire import wire
 from perdure.session.ids import StreamId
+
+T = TypeVar("T")
 
 HEARTBEAT_S = 15.0
 CHECK_S = 1.0
@@ -86,23 +88,32 @@ async def _beating(watch: Watch, is_valid: Callable[[], bool]) -> AsyncGenerator
 
     Ends approximately `CHECK_S` seconds, or less, after `is_valid` begins to return False.
     """
-    following: asyncio.Task[AnyEvent] | None = None
     now = asyncio.get_running_loop().time
     checked = spoken = now()
-    try:
-        while True:
-            following = following or asyncio.ensure_future(anext(watch))
-            await asyncio.wait((following,), timeout=min(CHECK_S, HEARTBEAT_S))
+    pausing = with_pauses(watch, lambda: min(CHECK_S, HEARTBEAT_S))
+    async with aclosing(watch), aclosing(pausing) as events:
+        async for event in events:
             if now() - checked >= CHECK_S:
                 if not is_valid():
                     return
                 checked = now()
+            if event is not None or now() - spoken >= HEARTBEAT_S:
+                spoken = now()
+                yield event
+
+
+async def with_pauses(
+    items: AsyncIterator[T], pause_s: Callable[[], float | None]
+) -> AsyncGenerator[T | None]:
+    """Yield `items`; yield None after each `pause_s()` seconds without an item (None: never)."""
+    following: asyncio.Future[T] | None = None
+    try:
+        while True:
+            following = following or asyncio.ensure_future(anext(items))
+            await asyncio.wait((following,), timeout=pause_s())
             if not following.done():
-                if now() - spoken >= HEARTBEAT_S:
-                    spoken = now()
-                    yield None
+                yield None
                 continue
-            spoken = now()
             done, following = following, None
             try:
                 yield done.result()
@@ -112,7 +123,6 @@ async def _beating(watch: Watch, is_valid: Callable[[], bool]) -> AsyncGenerator
         if following is not None:
             following.cancel()
             await asyncio.wait((following,))
-        await watch.aclose()
 
 
 def _whole(event: AnyEvent) -> Mapping[str, object]:

@@ -21,6 +21,7 @@ from perdure.apps.server.flows.inputs import role_for
 from perdure.apps.server.flows.runs import FlowRuns
 from perdure.apps.server.flows.states import shown, summaries
 from perdure.apps.server.problems import known
+from perdure.apps.server.streams import with_pauses
 from perdure.client.flows.flow import Flow
 from perdure.client.watch import Watch
 from perdure.errors import QuestionNotFound
@@ -225,27 +226,16 @@ class _Followed:
 
     async def follow(self, watch: Watch) -> None:
         """Send the events of `watch` that belong to the flow, and the state changes they cause."""
-        following = asyncio.ensure_future(anext(watch))
         is_due = False
-        try:
-            while True:
-                await asyncio.wait((following,), timeout=QUIET_S if is_due else None)
-                if not following.done():
+        pausing = with_pauses(watch, lambda: QUIET_S if is_due else None)
+        async with contextlib.aclosing(pausing) as events:
+            async for event in events:
+                if event is None:
                     await self.send_changes()
                     is_due = False
-                    continue
-                try:
-                    event = following.result()
-                except StopAsyncIteration:  # the store was closed
-                    return
-                following = asyncio.ensure_future(anext(watch))
-                role = _role_in(self._flow, event.stream)
-                if role is not None:
+                elif (role := _role_in(self._flow, event.stream)) is not None:
                     await self._tell(event, role)
                     is_due = is_due or isinstance(event, Event)
-        finally:
-            following.cancel()
-            await asyncio.wait((following,))
 
     async def send_changes(self) -> None:
         """Send the state, and the items of the feeds that the client has not received yet."""
