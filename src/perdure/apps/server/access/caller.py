@@ -209,8 +209,9 @@ class Caller:
             detail = f"this needs a token with the role {role!r}, yours has {self.principal.role!r}"
             raise Problem(403, "role_missing", detail)
 
-    def require_all(self) -> None:
-        """Raises: Problem 403 if the caller may not see every session of the caller's namespace."""
+    def require_all(self, role: Role = "read") -> None:
+        """Raises: Problem 403 without the rights of `role`, or without sight of every session."""
+        self.require(role)
         if not self.sees_all:
             raise Problem(403, "token_restricted", "this covers sessions that yours may not see")
 

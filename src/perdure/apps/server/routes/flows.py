@@ -58,8 +58,7 @@ async def start_flow(caller: TheCaller, runs: TheRuns, data: JSONBody[NewFlow]) 
     The roles of the flow work as the operating system user of the server, so the caller needs the
     role admin.
     """
-    caller.require("admin")
-    caller.require_all()
+    caller.require_all("admin")
     flow = await runs.start(data)
     return await shown(await runs.ensure(flow.id), runs)
 
@@ -199,8 +198,7 @@ async def _flow(caller: TheCaller, runs: FlowRuns, id: str, role: Role = "read")
     Raises: Problem 403 if the rights of the caller are not sufficient; FlowNotFound if no flow has
     this id.
     """
-    caller.require(role)
-    caller.require_all()
+    caller.require_all(role)
     await runs.flows.state(id)
     return runs.flows.look(StreamId(id))
 

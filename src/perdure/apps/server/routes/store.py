@@ -51,8 +51,7 @@ async def show_store(caller: TheCaller) -> StoreView:
 @get("/store/maintenance")
 async def show_maintenance(caller: TheCaller) -> MaintenanceView:
     """Show the backups of the store and the retention rules of the namespace."""
-    caller.require("admin")
-    caller.require_all()
+    caller.require_all("admin")
     return MaintenanceView(
         backups=await _backups(caller.store), retention=await _retention(caller.store)
     )
@@ -79,8 +78,7 @@ async def _retention(store: Store) -> RetentionView | None:
 @post("/store/verify", status_code=200)
 async def verify_store(caller: TheCaller) -> VerifiedView:
     """Check every hash of the store."""
-    caller.require("admin")
-    caller.require_all()
+    caller.require_all("admin")
     found = await caller.store.verify()
     problems = [cast("dict[str, Any]", wire(problem)) for problem in found.problems]
     return view_of(VerifiedView, found, problems=problems)
@@ -89,8 +87,7 @@ async def verify_store(caller: TheCaller) -> VerifiedView:
 @get("/cluster")
 async def show_cluster(caller: TheCaller) -> ClusterView:
     """Show the workers that serve the namespace, and its queues."""
-    caller.require("admin")
-    caller.require_all()
+    caller.require_all("admin")
     backend = caller.store.backend
     if not isinstance(backend, SharedStore):
         return ClusterView(is_shared=False, workers=[], queues=[], counts={})
