@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Protocol, get_args
+from typing import Any, Protocol, get_args
 
 import msgspec
 
@@ -329,9 +329,7 @@ class SlashCommands:
                 now = (await chat.session.context(1)).thinking_level or chat.agent.thinking_level
             self._place.remark(f"the thinking level is {now or 'off'}")
             return
-        chosen = next((each for each in get_args(ThinkingLevel) if each == level), None)
-        if chosen is None:
-            raise WrongArgument(_not_one_of(level, "thinking level", get_args(ThinkingLevel)))
+        chosen = _one_of(level, "thinking level", get_args(ThinkingLevel))
         if chat is None:
             answering.agent = msgspec.structs.replace(answering.agent, thinking_level=chosen)
         else:
@@ -372,9 +370,7 @@ class SlashCommands:
         if not mode:
             place.remark(*permission_lines(agent.permissions))
             return
-        chosen = next((each for each in get_args(ApprovalMode) if each == mode), None)
-        if chosen is None:
-            raise WrongArgument(_not_one_of(mode, "approval mode", get_args(ApprovalMode)))
+        chosen = _one_of(mode, "approval mode", get_args(ApprovalMode))
         await self._permit(TypedPermissions(approve=chosen))
 
     async def _allow(self, line: str) -> None:
@@ -441,8 +437,11 @@ def _require(rest: str, told: str) -> None:
         raise WrongArgument(told)
 
 
-def _not_one_of(given: str, what: str, known: Sequence[str]) -> str:
-    return f"{given!r} is no {what}: write one of {', '.join(known)}"
+def _one_of(given: str, what: str, known: Sequence[Any]) -> Any:
+    """Return the one of `known` that is `given`. Raises: WrongArgument if there is none."""
+    if given not in known:
+        raise WrongArgument(f"{given!r} is no {what}: write one of {', '.join(known)}")
+    return given
 
 
 def _resume_words(rest: str) -> tuple[str, str | None]:
