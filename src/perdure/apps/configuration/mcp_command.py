@@ -29,9 +29,6 @@ from perdure.apps.settings.servers import SETTINGS, Known, known_servers, server
 from perdure.apps.terminal.output import (
     count_of,
     out_style,
-    show,
-    show_json,
-    show_lines,
     show_result,
     width,
 )
@@ -95,13 +92,10 @@ def list_servers(*, as_json: JsonOption = False) -> None:
     configuration = Configuration(Path(), os.environ, is_lenient=True)
     known = known_servers(configuration, agents_here(Path(), os.environ))
     faulty = configuration.faulty_servers
-    if as_json:
-        show_json([*map(_row, known), *map(_faulty_row, faulty)])
-    elif known or faulty:
-        show_lines(_table(known) if known else ())
-        show_lines(_faults(faulty))
-    else:
-        show("No MCP servers here; docs/guides/mcp.md says how to add one.")
+    lines = [*(_table(known) if known else ()), *_faults(faulty)]
+    none = "No MCP servers here; docs/guides/mcp.md says how to add one."
+    data = [*map(_row, known), *map(_faulty_row, faulty)]
+    show_result(data, lines or none, as_json=as_json)
 
 
 @mcp.command("serve")

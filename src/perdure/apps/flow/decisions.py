@@ -15,7 +15,6 @@ from perdure.apps.cli.options import only_text
 from perdure.apps.cli.store_options import CommonOptions
 from perdure.apps.flow.flow_access import opened_flow
 from perdure.apps.flow.options import ByOption, FlowArgument, person
-from perdure.apps.terminal.output import show, show_json
 from perdure.client.flows.flow import Flow
 from perdure.client.flows.role_setup import no_tool
 from perdure.errors import ConfigError
@@ -30,11 +29,9 @@ async def _decide(common: CommonOptions, flow: str, decide: Decide, told: str) -
     """Open the flow, record a person's decision with `decide`, and print `told`."""
     async with opened_flow(common, flow) as (_, handle):
         state = await decide(handle)
-    if common.as_json:
-        show_json({"flow": handle.id, "status": state.run.status})
-    else:
-        hint = f"; if no process runs the flow, `perdure flow resume {handle.id}` continues it"
-        show(told if state.run.status == "completed" else told + hint)
+    hint = f"; if no process runs the flow, `perdure flow resume {handle.id}` continues it"
+    text = told if state.run.status == "completed" else told + hint
+    common.show({"flow": handle.id, "status": state.run.status}, text)
 
 
 async def reply(

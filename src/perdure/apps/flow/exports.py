@@ -13,7 +13,7 @@ from perdure.apps.cli.options import YesOption, named_path
 from perdure.apps.cli.store_options import CommonOptions
 from perdure.apps.flow.flow_access import flows_of
 from perdure.apps.flow.options import ByOption, FlowArgument, person
-from perdure.apps.terminal.output import count_of, remark, show, show_json
+from perdure.apps.terminal.output import count_of, remark
 from perdure.apps.terminal.text import safe
 from perdure.engine.flows.documents.document_flow import workflow_text_of
 from perdure.interop.a_society.exports import export_flow
@@ -59,11 +59,8 @@ async def export(
     _write(output, files, is_forced=is_forced)
     for told in exported.left_out:
         remark(f"not exported: {safe(told)}")
-    if common.as_json:
-        told = {"flow": id, "format": format, "folder": str(output), "files": sorted(files)}
-        show_json(told)
-    else:
-        show(f"wrote {count_of(len(files), 'file')} to {output}")
+    data = {"flow": id, "format": format, "folder": str(output), "files": sorted(files)}
+    common.show(data, f"wrote {count_of(len(files), 'file')} to {output}")
 
 
 def _write(folder: Path, files: dict[str, bytes], *, is_forced: bool) -> None:
@@ -111,15 +108,13 @@ async def delete(
             _confirm(f"flow {id} and {folder}" if is_with_record else f"flow {id}")
         record = "remove" if is_with_record else "keep"
         gone = await flows.delete(id, record=record, by=person(by))
-    if common.as_json:
-        left = gone.record if gone.is_record_left else None
-        show_json({"flow": id, "sessions": len(gone.sessions), "record_left": left})
-        return
-    show(f"deleted {id} and {count_of(len(gone.sessions), 'session')}")
+    left = gone.record if gone.is_record_left else None
+    lines = [f"deleted {id} and {count_of(len(gone.sessions), 'session')}"]
     if gone.is_record_left:
-        show(f"its record folder is left: {safe(str(gone.record))}")
+        lines.append(f"its record folder is left: {safe(str(gone.record))}")
     elif is_with_record:
-        show(f"and its record folder: {safe(str(gone.record))}")
+        lines.append(f"and its record folder: {safe(str(gone.record))}")
+    common.show({"flow": id, "sessions": len(gone.sessions), "record_left": left}, lines)
 
 
 def _confirm(what: str) -> None:
