@@ -75,8 +75,8 @@ class RecalledPart(Value, frozen=True, kw_only=True):
     kind: Literal["fact", "said", "knowledge", "episode"]
     entry_id: str
     text: str | None
-    words: list[str]
-    why: list[str]
+    words: tuple[str, ...]
+    why: tuple[str, ...]
     score: float | None
 
 

@@ -321,9 +321,4 @@ def _level(configured: str | None) -> str | None:
 def _recalled(memory: LastTurn | None) -> list[RecalledPart]:
     if memory is None:
         return []
-    return [
-        view_of(
-            RecalledPart, piece, entry_id=piece.id, words=list(piece.words), why=list(piece.why)
-        )
-        for piece in memory.recalled
-    ]
+    return [view_of(RecalledPart, piece, entry_id=piece.id) for piece in memory.recalled]

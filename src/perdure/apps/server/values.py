@@ -233,7 +233,7 @@ class HitView(Value, frozen=True, kw_only=True):
     role: str
     at: str
     snippet: str
-    marks: list[tuple[int, int]]
+    marks: tuple[tuple[int, int], ...]
     score: float
     is_on_branch: bool
 
@@ -308,7 +308,7 @@ class FactView(Value, frozen=True, kw_only=True):
     text: str
     subject: str | None
     agent: str | None
-    sources: list[str]
+    sources: tuple[str, ...]
     said_by: str
     valid_from: str | None
     valid_to: str | None
@@ -350,7 +350,7 @@ class RecalledView(Value, frozen=True, kw_only=True):
     at: str
     author: str | None
     why: dict[str, Any]
-    sources: list[str]
+    sources: tuple[str, ...]
 
 
 class Recollection(Value, frozen=True, kw_only=True):
@@ -404,7 +404,7 @@ class QueueView(Value, frozen=True, kw_only=True):
     scheduled: int
     running: int
     oldest_s: float | None
-    served_by: list[str]
+    served_by: tuple[str, ...]
 
 
 class ClusterView(Value, frozen=True, kw_only=True):

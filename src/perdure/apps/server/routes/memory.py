@@ -72,7 +72,6 @@ async def recall(
                 session=hit.session_id,
                 at=time_of(hit.at),
                 why=wire(hit.why),
-                sources=list(hit.sources),
             )
             for hit in found
         ],
@@ -209,7 +208,6 @@ def _fact(fact: Fact) -> FactView:
     return view_of(
         FactView,
         fact,
-        sources=list(fact.sources),
         valid_from=time_or_none(fact.valid_from),
         valid_to=time_or_none(fact.valid_to),
         at=time_of(fact.at),

@@ -81,7 +81,6 @@ async def search(  # noqa: PLR0913 - each is a filter of its own
                 name=names[hit.stream],
                 entry_id=hit.entry,
                 at=time_of(hit.at),
-                marks=list(hit.marks),
             )
             for hit in seen
         ]

@@ -96,7 +96,7 @@ async def show_cluster(caller: TheCaller) -> ClusterView:
     return ClusterView(
         is_shared=True,
         workers=[_worker_view(each) for each in found.workers if namespace in each.namespaces],
-        queues=[view_of(QueueView, each, served_by=list(each.served_by)) for each in found.queues],
+        queues=[view_of(QueueView, each) for each in found.queues],
         counts=dict(found.counts),
     )
 
