@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping, Sequence
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple, cast
 
 from litestar import Litestar, Request, Response, Router, get
 from litestar.di import NamedDependency, Provide
 from litestar.enums import OpenAPIMediaType
+from litestar.handlers import BaseRouteHandler
 from litestar.middleware import DefineMiddleware
 from litestar.types import Receive, Scope, Send
 
@@ -66,19 +68,10 @@ from perdure.models.embedders.protocol import Embedder, EmbedderName
 _log = logging.getLogger(__name__)
 
 _API = (
-    *sessions.ROUTES,
-    *messages.ROUTES,
-    *events.ROUTES,
-    *inbox.ROUTES,
-    *flow_socket.ROUTES,
-    *flows.ROUTES,
-    *branches.ROUTES,
-    *turns.ROUTES,
-    *records.ROUTES,
-    *memory_routes.ROUTES,
-    *store.ROUTES,
-    *sign_in.ROUTES,
+    *(sessions, messages, events, inbox, flow_socket, flows, branches, turns),
+    *(records, memory_routes, store, sign_in),
 )
+"""The modules of the routes below ``/v1``."""
 
 IDLE_CHECK_S = 30.0
 _SERVICES = "perdure_services"
@@ -237,11 +230,11 @@ def _routes() -> Litestar:
         [
             Router(
                 "/v1",
-                route_handlers=[*_API, openapi],
+                route_handlers=[*_handlers_in(_API), openapi],
                 dependencies=_dependencies(),
                 request_class=ApiRequest,
             ),
-            *console.ROUTES,
+            *_handlers_in((console,)),
             mcp.mcp_route(_mcp_served),
             healthz,
             readyz,
@@ -256,6 +249,12 @@ def _routes() -> Litestar:
         request_max_body_size=MAX_BODY_BYTES,
         logging_config=None,
     )
+
+
+def _handlers_in(modules: Iterable[ModuleType]) -> Iterator[BaseRouteHandler]:
+    """Yield the routes that `modules` define."""
+    for module in modules:
+        yield from (each for each in vars(module).values() if isinstance(each, BaseRouteHandler))
 
 
 def _services(scope: Scope) -> Services:

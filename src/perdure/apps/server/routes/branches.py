@@ -166,17 +166,3 @@ async def _messages(session: Session, entries: Sequence[Entry]) -> list[MessageV
         for entry in entries
         if entry.kind == MESSAGE and (message := entry.message) is not None
     ]
-
-
-ROUTES = (
-    show_tree,
-    compare_branches,
-    move_branch,
-    fork_session,
-    label_entry,
-    pin_entry,
-    unpin_entry,
-    compact_session,
-    show_removed,
-    undo_compaction,
-)

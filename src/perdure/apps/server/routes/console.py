@@ -116,6 +116,3 @@ def _file(request: Request[Any, Any, Any], name: str, caching: str) -> Response[
     is_script = name.endswith(_SCRIPTS)
     kind = "text/javascript" if is_script else mimetypes.guess_type(name)[0] or "text/plain"
     return Response(content, media_type=kind, headers=headers)
-
-
-ROUTES = (show_console, show_widget, show_file)

@@ -205,6 +205,3 @@ async def _close(socket: AnySocket, error: Exception) -> None:
     found = known(error)
     reason = mask_secrets(f"{found.code}: {found}").encode()[:_MOST_REASON]
     await socket.close(CLOSED + found.status, reason.decode(errors="ignore"))
-
-
-ROUTES = (watch_session, watch_all, follow_session, follow_all)

@@ -59,6 +59,3 @@ async def _serve(socket: WebSocket[Any, Any, State], runs: FlowRuns) -> None:
     finally:
         serving.cancel()
         await asyncio.wait((serving,))
-
-
-ROUTES = (serve_flows,)

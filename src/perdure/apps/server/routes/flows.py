@@ -109,6 +109,15 @@ async def configure_role(
     return await _role(flow, runs, caller.store, role)
 
 
+@get("/flows/{flow_id:str}/handoffs/{node:str}")
+async def show_handoff(
+    caller: TheCaller, runs: TheRuns, flow_id: FlowId, node: FromPath[str]
+) -> Page[HandedFile]:
+    """Show the files of a handoff that waits for approval, with diffs; empty if none waits."""
+    state = await (await _flow(caller, runs, flow_id)).state()
+    return Page(items=await staged_files(caller.store.backend, state, node))
+
+
 @post("/flows/{flow_id:str}/roles/{role:str}/compact", status_code=200)
 async def compact_role(
     caller: TheCaller,
@@ -121,15 +130,6 @@ async def compact_role(
     flow = await _flow(caller, runs, flow_id, "write")
     made = await (await runs.flows.open(flow.id)).compact(role, data.focus)
     return None if made is None else entry_view(made)
-
-
-@get("/flows/{flow_id:str}/handoffs/{node:str}")
-async def show_handoff(
-    caller: TheCaller, runs: TheRuns, flow_id: FlowId, node: FromPath[str]
-) -> Page[HandedFile]:
-    """Show the files of a handoff that waits for approval, with diffs; empty if none waits."""
-    state = await (await _flow(caller, runs, flow_id)).state()
-    return Page(items=await staged_files(caller.store.backend, state, node))
 
 
 @post("/flows/{flow_id:str}/resume", status_code=200)
@@ -222,21 +222,3 @@ async def _role(flow: Flow, runs: FlowRuns, store: Store, role: str) -> RoleView
         context_tokens=tokens,
         context_window=runs.window(model),
     )
-
-
-ROUTES = (
-    list_flows,
-    list_projects,
-    start_flow,
-    show_flow,
-    show_feed,
-    show_role,
-    show_handoff,
-    configure_role,
-    compact_role,
-    resume_flow,
-    reply_to_node,
-    stop_turn,
-    change_consent,
-    delete_flow,
-)

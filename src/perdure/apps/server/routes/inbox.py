@@ -113,6 +113,3 @@ def _view(question: OpenQuestion) -> QuestionView:
         at=time_of(question.at),
         question=shown,
     )
-
-
-ROUTES = (list_questions, show_question, answer_question)

@@ -213,6 +213,3 @@ def _fact(fact: Fact) -> FactView:
         at=time_of(fact.at),
         history=[version.text for version in fact.history],
     )
-
-
-ROUTES = (recall, list_facts, remember, correct, forget, list_episodes)

@@ -36,6 +36,3 @@ async def send_message(
     sent = await conversations.send(caller, data)
     status = 201 if sent.is_new else 200 if sent.status == "started" else 202
     return Response(sent, status_code=status)
-
-
-ROUTES = (send_message,)

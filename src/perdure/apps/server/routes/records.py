@@ -87,6 +87,32 @@ async def search(  # noqa: PLR0913 - each is a filter of its own
     )
 
 
+@get("/session-values")
+async def list_session_values(caller: TheCaller, conversations: TheConversations) -> SessionValues:
+    """List the values by which the sessions that the caller sees can be filtered.
+
+    The listed agents are those of this server and of the newest sessions.
+    """
+    own = caller.principal
+    newest = RowFilter(
+        scope="all",
+        subject=own.subject,
+        agents=frozenset(() if own.agent is None else (own.agent,)),
+    )
+    rows = await newest_rows(caller.store, newest, _NEWEST)
+    agents = {row.agent for row in rows if row.agent}
+    infos = [row.info for row in rows]
+    if own.agent is None:
+        agents |= set(conversations.runtime.host.agents)
+        infos = await caller.store.recent(None, scope="all", subject=own.subject)
+    return SessionValues(
+        agents=sorted(agents),
+        subjects=sorted({info.subject for info in infos if info.subject}),
+        sources=sorted({info.source for info in infos if info.source}),
+        folders=sorted({info.cwd for info in infos if info.cwd}),
+    )
+
+
 @get("/tool-calls")
 async def list_tool_calls(
     caller: TheCaller,
@@ -204,32 +230,3 @@ async def _selected(
     looked = msgspec.structs.replace(wanted, among=None if among is None else frozenset(among))
     rows = await newest_rows(store, looked, None, has_agents=False)
     return {row.info.id for row in rows}
-
-
-@get("/session-values")
-async def list_session_values(caller: TheCaller, conversations: TheConversations) -> SessionValues:
-    """List the values by which the sessions that the caller sees can be filtered.
-
-    The listed agents are those of this server and of the newest sessions.
-    """
-    own = caller.principal
-    newest = RowFilter(
-        scope="all",
-        subject=own.subject,
-        agents=frozenset(() if own.agent is None else (own.agent,)),
-    )
-    rows = await newest_rows(caller.store, newest, _NEWEST)
-    agents = {row.agent for row in rows if row.agent}
-    infos = [row.info for row in rows]
-    if own.agent is None:
-        agents |= set(conversations.runtime.host.agents)
-        infos = await caller.store.recent(None, scope="all", subject=own.subject)
-    return SessionValues(
-        agents=sorted(agents),
-        subjects=sorted({info.subject for info in infos if info.subject}),
-        sources=sorted({info.source for info in infos if info.source}),
-        folders=sorted({info.cwd for info in infos if info.cwd}),
-    )
-
-
-ROUTES = (search, list_session_values, list_tool_calls, show_usage, show_activity, list_edits)

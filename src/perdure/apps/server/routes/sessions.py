@@ -274,16 +274,3 @@ async def erase_session(
             raise
         raise Problem(409, error.code, "forks share entries of it; nothing was erased") from None
     return ErasedView(certificate=cast("dict[str, Any]", wire(certificate)))
-
-
-ROUTES = (
-    list_sessions,
-    create_session,
-    show_session,
-    rename_session,
-    erase_session,
-    list_messages,
-    list_entries,
-    show_context,
-    export_session,
-)

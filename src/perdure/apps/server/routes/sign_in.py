@@ -61,6 +61,3 @@ def _cookie(request: Request[Any, Any, State], value: str, age_s: int) -> Cookie
         samesite="strict",
         secure=is_secure,
     )
-
-
-ROUTES = (sign_in, sign_out, show_caller)

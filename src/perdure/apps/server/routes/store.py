@@ -48,6 +48,23 @@ async def show_store(caller: TheCaller) -> StoreView:
     return view_of(StoreView, await caller.store.info())
 
 
+@get("/cluster")
+async def show_cluster(caller: TheCaller) -> ClusterView:
+    """Show the workers that serve the namespace, and its queues."""
+    caller.require_all("admin")
+    backend = caller.store.backend
+    if not isinstance(backend, SharedStore):
+        return ClusterView(is_shared=False, workers=[], queues=[], counts={})
+    found = await cluster_status(backend, caller.store.outside.clock)
+    namespace = backend.namespace
+    return ClusterView(
+        is_shared=True,
+        workers=[_worker_view(each) for each in found.workers if namespace in each.namespaces],
+        queues=[view_of(QueueView, each) for each in found.queues],
+        counts=dict(found.counts),
+    )
+
+
 @get("/store/maintenance")
 async def show_maintenance(caller: TheCaller) -> MaintenanceView:
     """Show the backups of the store and the retention rules of the namespace."""
@@ -82,23 +99,6 @@ async def verify_store(caller: TheCaller) -> VerifiedView:
     found = await caller.store.verify()
     problems = [cast("dict[str, Any]", wire(problem)) for problem in found.problems]
     return view_of(VerifiedView, found, problems=problems)
-
-
-@get("/cluster")
-async def show_cluster(caller: TheCaller) -> ClusterView:
-    """Show the workers that serve the namespace, and its queues."""
-    caller.require_all("admin")
-    backend = caller.store.backend
-    if not isinstance(backend, SharedStore):
-        return ClusterView(is_shared=False, workers=[], queues=[], counts={})
-    found = await cluster_status(backend, caller.store.outside.clock)
-    namespace = backend.namespace
-    return ClusterView(
-        is_shared=True,
-        workers=[_worker_view(each) for each in found.workers if namespace in each.namespaces],
-        queues=[view_of(QueueView, each) for each in found.queues],
-        counts=dict(found.counts),
-    )
 
 
 def _worker_view(worker: WorkerInfo) -> WorkerView:
@@ -139,6 +139,3 @@ async def show_content(
             data = await caller.store.content(handle)
             return Response(data, media_type=kind, headers=headers)
     raise Problem(404, "content_not_found", f"entry {entry!r} holds no content {digest!r}")
-
-
-ROUTES = (show_store, show_cluster, show_maintenance, verify_store, list_agents, show_content)

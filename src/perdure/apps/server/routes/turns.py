@@ -130,14 +130,3 @@ async def resume_session(
     else:
         await conversations.continue_turn(session_id)
     return await shown(caller, await caller.session(session_id))
-
-
-ROUTES = (
-    list_turns,
-    steer_turn,
-    add_follow_up,
-    abort_turn,
-    cancel_turn,
-    end_session,
-    resume_session,
-)
