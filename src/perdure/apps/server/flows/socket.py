@@ -204,12 +204,12 @@ class FlowSocket:
             task.cancel()
             await asyncio.wait((task,))
 
-    async def _send(self, message: messages.ServerMessage) -> None:
+    async def _send(self, message: messages.FromServer) -> None:
         async with self._sending:
             await self._socket.send_text(messages.written(message))
 
 
-_Send = Callable[[messages.ServerMessage], Awaitable[None]]
+_Send = Callable[[messages.FromServer], Awaitable[None]]
 
 
 class _Followed:
@@ -285,7 +285,7 @@ def _failed(error: Exception, id: str | None) -> messages.Failed:
     return messages.Failed(code=found.code, message=mask_secrets(str(found)), id=id)
 
 
-def _of_session(event: Event, role: str) -> messages.ServerMessage | None:
+def _of_session(event: Event, role: str) -> messages.FromServer | None:
     """Return the message to the client about a role's event; None if only the feed shows it."""
     match event.type:
         case "agent:model_called":

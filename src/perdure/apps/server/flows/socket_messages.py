@@ -243,19 +243,6 @@ class Failed(FromServer, frozen=True, tag="error", kw_only=True):
     id: str | None = None
 
 
-ServerMessage = (
-    FlowSummaries
-    | FeedReplay
-    | FlowStateMessage
-    | OperatorEvent
-    | RequestSent
-    | ReceivingResponse
-    | OutputText
-    | ResponseEnd
-    | InputText
-    | Failed
-)
-
 _decoder = msgspec.json.Decoder(ClientMessage)
 
 
@@ -264,6 +251,6 @@ def read(data: str) -> ClientMessage:
     return _decoder.decode(data)
 
 
-def written(message: ServerMessage) -> str:
+def written(message: FromServer) -> str:
     """Return `message` as JSON."""
     return msgspec.json.encode(message).decode()
