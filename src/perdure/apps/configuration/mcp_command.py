@@ -16,13 +16,7 @@ from perdure.apps.cli.store_options import CommonOptions
 from perdure.apps.mcp_server import server as mcp_server
 from perdure.apps.mcp_server.history import Scope
 from perdure.apps.server_commands import mcp as mcp_http
-from perdure.apps.server_commands.endpoint import (
-    CertificateOption,
-    HostNameOption,
-    KeyOption,
-    ProxyOption,
-    Wanted,
-)
+from perdure.apps.server_commands.endpoint import EndpointOptions, Wanted
 from perdure.apps.settings.agents import agents_here
 from perdure.apps.settings.layers import Configuration, FaultyServer
 from perdure.apps.settings.servers import SETTINGS, Known, known_servers, server_named
@@ -108,10 +102,7 @@ async def serve(  # noqa: PLR0913 - each is an option of its own
     http: HttpOption = False,
     host: HostOption = None,
     port: PortOption = None,
-    host_name: HostNameOption = None,
-    behind_proxy: ProxyOption = False,
-    tls_certificate: CertificateOption = None,
-    tls_key: KeyOption = None,
+    endpoint: EndpointOptions,
     common: CommonOptions,
 ) -> None:
     """Serve the sessions and the memory of a store to MCP clients.
@@ -132,14 +123,7 @@ async def serve(  # noqa: PLR0913 - each is an option of its own
     Exit codes:
         2  options that exclude each other, an unsafe or used address, or a missing extra
     """
-    wanted = Wanted(
-        host or "127.0.0.1",
-        mcp_http.PORT if port is None else port,
-        tuple(host_name or ()),
-        tls_certificate,
-        tls_key,
-        is_proxied=behind_proxy,
-    )
+    wanted = endpoint.wanted(host or "127.0.0.1", mcp_http.PORT if port is None else port)
     await embedding.require_embedder(embedder)
     if not http:
         if wanted != Wanted(port=mcp_http.PORT) or host is not None or port is not None:

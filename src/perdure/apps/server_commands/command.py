@@ -16,10 +16,7 @@ from perdure.apps.chat.permissions import TypedPermissions
 from perdure.apps.cli.options import EmbedderOption
 from perdure.apps.cli.store_options import CommonOptions
 from perdure.apps.server_commands.endpoint import (
-    CertificateOption,
-    HostNameOption,
-    KeyOption,
-    ProxyOption,
+    EndpointOptions,
     Wanted,
     listen,
     run,
@@ -68,10 +65,7 @@ async def serve(  # noqa: PLR0913 - each is an option of its own
     port: Annotated[
         int, typer.Option(min=0, max=65_535, help="The port to listen on; 0 selects a free port.")
     ] = PORT,
-    host_name: HostNameOption = None,
-    behind_proxy: ProxyOption = False,
-    tls_certificate: CertificateOption = None,
-    tls_key: KeyOption = None,
+    endpoint: EndpointOptions,
     projects: ProjectsOption = None,
     idle_minutes: Annotated[
         float,
@@ -97,15 +91,7 @@ async def serve(  # noqa: PLR0913 - each is an option of its own
     Exit codes:
         2  the extra "server" is not installed, or the address is not safe or not free
     """
-    wanted = Wanted(
-        host,
-        port,
-        tuple(host_name or ()),
-        tls_certificate,
-        tls_key,
-        is_proxied=behind_proxy,
-        drain_s=drain_seconds,
-    )
+    wanted = endpoint.wanted(host, port, drain_seconds)
     wanted.check()
     require_server()
     await embedding.require_embedder(embedder)

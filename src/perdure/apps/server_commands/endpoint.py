@@ -19,20 +19,6 @@ from perdure.errors.advice import install_of
 
 LOOPBACK = frozenset(("127.0.0.1", "localhost", "::1"))
 
-HostNameOption = Annotated[
-    list[str] | None,
-    typer.Option("--host-name", metavar="NAME", help="A host name of the server."),
-]
-ProxyOption = Annotated[
-    bool, typer.Option("--behind-proxy", help="A proxy on this machine or network adds TLS.")
-]
-CertificateOption = Annotated[
-    Path | None, typer.Option("--tls-certificate", metavar="FILE", help="Certificate chain.")
-]
-KeyOption = Annotated[
-    Path | None, typer.Option("--tls-key", metavar="FILE", help="Its private key.")
-]
-
 
 class Draining(Protocol):
     """An ASGI application that can be told to drain before its process ends."""
@@ -86,6 +72,33 @@ class Wanted(msgspec.Struct, frozen=True):
             return f"https://{self.names[0]}"
         scheme = "http" if self.certificate is None else "https"
         return f"{scheme}://{self.hosts[0] if self.hosts else '127.0.0.1'}:{port}"
+
+
+class EndpointOptions(msgspec.Struct, frozen=True):
+    """The options about the host names of a server and its encryption."""
+
+    host_name: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="A host name of the server.")
+    ] = None
+    behind_proxy: Annotated[
+        bool, typer.Option("--behind-proxy", help="A proxy on this machine or network adds TLS.")
+    ] = False
+    tls_certificate: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Certificate chain.")
+    ] = None
+    tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="Its private key.")] = None
+
+    def wanted(self, host: str, port: int, drain_s: float = 0.0) -> Wanted:
+        """Return the endpoint at `host` and `port` that the options describe."""
+        return Wanted(
+            host,
+            port,
+            tuple(self.host_name or ()),
+            self.tls_certificate,
+            self.tls_key,
+            self.behind_proxy,
+            drain_s,
+        )
 
 
 def server_module(name: str) -> Any:
