@@ -12,9 +12,8 @@ from perdure.apps.cli.options import ModelOption, ScenarioOption
 from perdure.apps.cli.sessions.changes import FocusOption, told_compaction
 from perdure.apps.cli.store_options import CommonOptions
 from perdure.apps.flow.flow_access import flows_of
-from perdure.apps.flow.options import FlowArgument, WorkspaceOption
+from perdure.apps.flow.options import ActingOptions, FlowArgument, WorkspaceOption
 from perdure.apps.flow.run import resumed_flow
-from perdure.apps.flow.run_settings import typed_settings
 from perdure.apps.wiring import scenario_in
 from perdure.client.store import Store
 from perdure.errors import FlowNotFound
@@ -49,7 +48,7 @@ async def compact(
         1  the model did not answer
         4  the role is at work, or has not worked yet
     """
-    typed = typed_settings(model, scenario, None, None)
+    typed = ActingOptions(model=model, scenario=scenario).typed()
 
     async with common.existing_store() as opened:
         async with flows_of(opened) as flows:
@@ -80,7 +79,7 @@ async def role_compacted(
     role = next((role for role, known in state.sessions.items() if known == session), None)
     if role is None:
         return None
-    typed = typed_settings(model, None, None, None)
+    typed = ActingOptions(model=model).typed()
     async with resumed_flow(store, state, typed, None, is_for_one_call=True) as found:
         return (await found.compact(role, focus, model=model),)
 

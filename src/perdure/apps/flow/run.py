@@ -15,16 +15,12 @@ import typer
 
 from perdure.apps.cli.exits import DONE, FAILED, PathNotFound, UsageMistake
 from perdure.apps.cli.options import (
-    ModelOption,
-    ScenarioOption,
-    model_names,
     named_path,
     stored_path,
 )
 from perdure.apps.cli.store_options import CommonOptions
 from perdure.apps.flow.documents.agents import recast
 from perdure.apps.flow.documents.start import (
-    Given,
     InputsOption,
     Prepared,
     output_data,
@@ -34,12 +30,10 @@ from perdure.apps.flow.documents.start import (
 from perdure.apps.flow.files import graph_in
 from perdure.apps.flow.flow_access import flows_of
 from perdure.apps.flow.options import (
+    ActingOptions,
     FlowArgument,
     ProjectOption,
-    RoleCommandsOption,
-    RoleDomainsOption,
-    WaitOption,
-    WatchOption,
+    Shown,
     WorkspaceOption,
     person,
 )
@@ -61,7 +55,6 @@ from perdure.apps.flow.run_settings import (
     new_settings,
     resumed_settings,
     scenario_folder,
-    typed_settings,
 )
 from perdure.apps.flow.views import graph_fault_lines, graph_faults
 from perdure.apps.terminal.output import out_style, remark, show, show_json, show_lines
@@ -76,79 +69,62 @@ from perdure.models.catalogue import ECHO
 from perdure.session.flows.kinds import ConsentMode, RunSettings
 from perdure.session.flows.run import FlowState, RoleConfiguration
 
-ConsentOption = Annotated[
-    ConsentMode,
-    typer.Option(
-        metavar="MODE",
-        help="The permission of roles to act without asking: no-, partial-, full-access.",
-    ),
-]
 
-ConfiguringOption = Annotated[
-    str,
-    typer.Option(
-        "--configure",
-        metavar="WHO",
-        help=(
-            "Who chooses the model and skills of roles: given (agents and "
-            "files), ask (you), auto (a model, then you); or separately: "
-            "model=auto,skills=ask."
-        ),
-    ),
-]
+class StartOptions(msgspec.Struct, frozen=True):
+    """The options of a new flow. `configuring` and `roles` apply only to flows of roles."""
 
-RolesOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--role",
-        metavar="WORDS",
-        help='The model and skills of a role: "ROLE model=NAME skills=A,B".',
-    ),
-]
-
-OfferedOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--offer",
-        metavar="MODEL",
-        callback=model_names,
-        help="A model that you can choose for a role.",
-    ),
-]
-
-RecordOption = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="DIR",
-        parser=stored_path,
-        help="The record folder; default: .perdure/records/ID in the workspace.",
-    ),
-]
-
-
-async def begin(  # noqa: PLR0913 - each is an option of the command
-    file: Annotated[Path, typer.Argument(metavar="FILE", parser=named_path, help="The workflow.")],
-    *,
     workspace: Annotated[
         Path,
         typer.Option(metavar="DIR", parser=stored_path, help="The folder in which the roles work."),
-    ] = Path(),
-    record: RecordOption = None,
-    project: ProjectOption = None,
+    ] = Path()
+    record: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            parser=stored_path,
+            help="The record folder; default: .perdure/records/ID in the workspace.",
+        ),
+    ] = None
+    project: ProjectOption = None
     id: Annotated[
         str | None, typer.Option("--id", metavar="ID", help="The flow's id; default: a new one.")
-    ] = None,
-    consent: ConsentOption = "no-access",
-    configuring: ConfiguringOption = "given",
-    roles: RolesOption = None,
-    offered: OfferedOption = None,
-    model: ModelOption = None,
-    scenario: ScenarioOption = None,
-    commands: RoleCommandsOption = None,
-    domains: RoleDomainsOption = None,
+    ] = None
+    consent: Annotated[
+        ConsentMode,
+        typer.Option(
+            metavar="MODE",
+            help="The permission of roles to act without asking: no-, partial-, full-access.",
+        ),
+    ] = "no-access"
+    configuring: Annotated[
+        str,
+        typer.Option(
+            "--configure",
+            metavar="WHO",
+            help=(
+                "Who chooses the model and skills of roles: given (agents and "
+                "files), ask (you), auto (a model, then you); or separately: "
+                "model=auto,skills=ask."
+            ),
+        ),
+    ] = "given"
+    roles: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--role",
+            metavar="WORDS",
+            help='The model and skills of a role: "ROLE model=NAME skills=A,B".',
+        ),
+    ] = None
+
+
+async def begin(
+    file: Annotated[Path, typer.Argument(metavar="FILE", parser=named_path, help="The workflow.")],
+    *,
+    start: StartOptions,
+    acting: ActingOptions,
     inputs: InputsOption = None,
-    is_watching: WatchOption = False,
-    is_waiting: WaitOption = False,
+    shown: Shown,
     common: CommonOptions,
 ) -> int:
     """Begin a flow and run it until it is done or waits for you.
@@ -172,22 +148,40 @@ async def begin(  # noqa: PLR0913 - each is an option of the command
     """
     if not file.is_file():
         raise PathNotFound(str(file))
-    typed = typed_settings(model, scenario, commands, domains, offered)
-    settings = new_settings(typed, os.environ)
-    said = Given(
-        workspace,
-        acting_of(settings, os.environ),
-        inputs or (),
-        record,
-        project,
-        id,
-        consent,
-        configuring_in(configuring),
-        roles or (),
-        settings,
-    )
-    shown = Shown(is_watching=is_watching, is_waiting=is_waiting, as_json=common.as_json)
-    return await _start_and_run(common, file, said, shown)
+    settings = new_settings(acting.typed(), os.environ)
+    acted, configuring = acting_of(settings, os.environ), configuring_in(start.configuring)
+    document = await asyncio.to_thread(document_in, file)
+    if document is not None:
+        if is_choosing(configuring) or start.roles or acted.offered:
+            raise UsageMistake("a workflow document says itself what its agents work with")
+        workspace, given = start.workspace, inputs or ()
+        ready = await asyncio.to_thread(prepare, document, workspace, given, acted, settings)
+    else:
+        if inputs:
+            raise UsageMistake("a workflow of roles takes no --input; a workflow document does")
+        ready = await asyncio.to_thread(_prepare_roles, file, start, acted, settings)
+    chosen = roles_in(start.roles or ())
+    _require_providers(ready.acting, chosen)
+    if document is None:
+        _remark_script(ready.acting, start.record)
+    async with (
+        common.writable_store() as opened,
+        flows_of(opened, ready.acting, is_run=True) as flows,
+    ):
+        flow = await flows.start(
+            ready.workflow,
+            workspace=start.workspace,
+            project=start.project,
+            id=start.id,
+            record_folder=None if start.record is None else start.record.absolute(),
+            consent=start.consent,
+            inputs=ready.inputs,
+            configuring=configuring,
+            roles=chosen,
+            settings=ready.settings,
+        )
+        remark(f"flow {safe(flow.id)}")
+        return await run_and_show(opened, flow, shown, as_json=common.as_json)
 
 
 ECHOES = (
@@ -196,51 +190,14 @@ ECHOES = (
 )
 
 
-class Shown(msgspec.Struct, frozen=True, kw_only=True):
-    """How a running flow is displayed, and whether the command waits for people's answers."""
-
-    is_watching: bool
-    is_waiting: bool
-    as_json: bool
-
-
-async def _start_and_run(common: CommonOptions, file: Path, said: Given, shown: Shown) -> int:
-    """Start a flow of the workflow in `file`, run it, and return the exit code."""
-    document = await asyncio.to_thread(document_in, file)
-    if document is not None and (
-        is_choosing(said.configuring) or said.roles or said.acting.offered
-    ):
-        raise UsageMistake("a workflow document says itself what its agents work with")
-    if document is None and said.inputs:
-        raise UsageMistake("a workflow of roles takes no --input; a workflow document does")
-    if document is not None:
-        ready = await asyncio.to_thread(prepare, document, said)
-    else:
-        ready = await asyncio.to_thread(_prepare_roles, file, said)
-    acting, chosen = ready.acting, roles_in(said.roles)
-    _require_providers(acting, chosen)
-    if document is None and acting.scenario is None and acting.model == ECHO:
-        remark(ECHOES)
-    if document is None and said.record is None and acting.scenario is not None:
-        folder = scenario_folder(acting.scenario)
-        if folder is not None:
-            told = f"the scenario writes into {safe(folder)}/, which is not the record folder"
-            remark(f"{told}; to hand those files over, add --record {safe(folder)}")
-    async with common.writable_store() as opened, flows_of(opened, acting, is_run=True) as flows:
-        flow = await flows.start(
-            ready.workflow,
-            workspace=said.workspace,
-            project=said.project,
-            id=said.id,
-            record_folder=None if said.record is None else said.record.absolute(),
-            consent=said.consent,
-            inputs=ready.inputs,
-            configuring=said.configuring,
-            roles=chosen,
-            settings=ready.settings,
-        )
-        remark(f"flow {safe(flow.id)}")
-        return await run_and_show(opened, flow, shown)
+def _remark_script(acting: RoleOptions, record: Path | None) -> None:
+    """Print a remark if the scripted model stops the flow, or writes outside of `record`."""
+    if acting.scenario is None:
+        if acting.model == ECHO:
+            remark(ECHOES)
+    elif record is None and (folder := scenario_folder(acting.scenario)) is not None:
+        told = f"the scenario writes into {safe(folder)}/, which is not the record folder"
+        remark(f"{told}; to hand those files over, add --record {safe(folder)}")
 
 
 def _require_providers(acting: RoleOptions, chosen: Mapping[str, RoleConfiguration]) -> None:
@@ -250,27 +207,23 @@ def _require_providers(acting: RoleOptions, chosen: Mapping[str, RoleConfigurati
         require_providers((acting.model, *acting.offered, *of_roles))
 
 
-def _prepare_roles(file: Path, said: Given) -> Prepared:
+def _prepare_roles(
+    file: Path, start: StartOptions, acting: RoleOptions, settings: RunSettings
+) -> Prepared:
     """Read a workflow of roles from `file`, and choose the model of its roles. Blocks."""
-    graph, acting = graph_in(file, said.workspace, said.project), said.acting
-    used = acting.model
+    graph, used = graph_in(file, start.workspace, start.project), acting.model
     if acting.scenario is None:
         used = model_of_roles(acting.model, acting.offered)
     acting = msgspec.structs.replace(acting, roles=roles_of(graph), model=used)
-    return Prepared(file, acting, msgspec.structs.replace(said.settings, model=used))
+    return Prepared(file, acting, msgspec.structs.replace(settings, model=used))
 
 
-async def resume(  # noqa: PLR0913 - each is an option of the command
+async def resume(
     flow: FlowArgument,
     *,
     workspace: WorkspaceOption = None,
-    offered: OfferedOption = None,
-    model: ModelOption = None,
-    scenario: ScenarioOption = None,
-    commands: RoleCommandsOption = None,
-    domains: RoleDomainsOption = None,
-    is_watching: WatchOption = False,
-    is_waiting: WaitOption = False,
+    acting: ActingOptions,
+    shown: Shown,
     common: CommonOptions,
 ) -> int:
     """Continue a flow with the settings of `flow run`, until it is done or waits for you.
@@ -291,14 +244,12 @@ async def resume(  # noqa: PLR0913 - each is an option of the command
         1  it waits for a person
         4  its files are not on this machine: name them with --workspace
     """
-    typed = typed_settings(model, scenario, commands, domains, offered)
-    shown = Shown(is_watching=is_watching, is_waiting=is_waiting, as_json=common.as_json)
-
+    typed = acting.typed()
     async with common.existing_store() as opened:
         async with flows_of(opened) as flows:
             state = await flows.state(await opened.find(flow, only="flow"))
         async with resumed_flow(opened, state, typed, workspace) as found:
-            return await run_and_show(opened, found, shown)
+            return await run_and_show(opened, found, shown, as_json=common.as_json)
 
 
 @asynccontextmanager
@@ -343,21 +294,21 @@ async def resumed_flow(
         yield await flows.open(state.run.flow_id, workspace=workspace, settings=kept)
 
 
-async def run_and_show(store: Store, flow: Flow, shown: Shown) -> int:
+async def run_and_show(store: Store, flow: Flow, shown: Shown, *, as_json: bool) -> int:
     """Run `flow`, display its progress, and return the exit code."""
     running = asyncio.ensure_future(flow.run(until_completed=shown.is_waiting))
-    is_drawn = shown.is_watching and not shown.as_json and sys.stdout.isatty()
+    is_drawn = shown.is_watching and not as_json and sys.stdout.isatty()
     beside = [asyncio.ensure_future(_wait_until_blocked(store, flow))]
     stays = is_drawn or shown.is_waiting
     ends = (running,) if stays else (running, *beside)
     if shown.is_waiting and not shown.is_watching:
-        beside.append(asyncio.ensure_future(_announce_waits(store, flow, as_json=shown.as_json)))
+        beside.append(asyncio.ensure_future(_announce_waits(store, flow, as_json=as_json)))
     try:
         if shown.is_watching:
             await watch_flow(
                 store,
                 flow,
-                as_json=shown.as_json,
+                as_json=as_json,
                 is_ended=lambda: any(each.done() for each in ends),
             )
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
@@ -371,7 +322,7 @@ async def run_and_show(store: Store, flow: Flow, shown: Shown) -> int:
             each.cancel()
             with suppress(asyncio.CancelledError, Exception):
                 await each
-    return await _show_end(store, flow, is_drawn=is_drawn, as_json=shown.as_json)
+    return await _show_end(store, flow, is_drawn=is_drawn, as_json=as_json)
 
 
 async def _show_end(store: Store, flow: Flow, *, is_drawn: bool, as_json: bool) -> int:

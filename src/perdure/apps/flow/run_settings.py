@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 import msgspec
 
 from perdure.apps.chat.permissions import TypedPermissions, permissions_of
-from perdure.apps.cli.exits import UsageMistake
 from perdure.apps.flow.roles import RoleOptions, role_agent
 from perdure.apps.settings.document import commands_and_hosts
 from perdure.apps.settings.layers import Configuration
@@ -30,27 +29,6 @@ from perdure.tools.commands import ANY_COMMAND
 from perdure.tools.permissions import Permissions
 
 replace = msgspec.structs.replace
-
-
-def typed_settings(
-    model: str | None,
-    scenario: Path | None,
-    commands: Sequence[str] | None,
-    domains: Sequence[str] | None,
-    offered: Sequence[str] | None = None,
-) -> RunSettings:
-    """Return the settings from a command line; the path of the scenario is made absolute.
-
-    Raises: UsageMistake if the command line names both a model and a scenario.
-    """
-    if model is not None and scenario is not None:
-        raise UsageMistake(
-            f"--model {model} and --scenario {scenario} both say who answers for the roles: "
-            "leave out one of them"
-        )
-    path = None if scenario is None else str(scenario.absolute())
-    given = (tuple(each or ()) for each in (commands, domains, offered))
-    return RunSettings(model, path, *given)
 
 
 def new_settings(typed: RunSettings, environment: Mapping[str, str]) -> RunSettings:

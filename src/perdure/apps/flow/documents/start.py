@@ -19,7 +19,7 @@ from perdure.client.flows.documents.start import runnable_agents
 from perdure.engine.flows.documents.input_check import from_texts, untold
 from perdure.engine.flows.documents.structure import in_order
 from perdure.errors import InvalidWorkflow
-from perdure.session.flows.kinds import Configuring, ConsentMode, Dimension, RunSettings
+from perdure.session.flows.kinds import RunSettings
 from perdure.session.flows.run import FlowState
 from perdure.workflow.reader import LocatedWorkflow
 
@@ -27,24 +27,6 @@ InputsOption = Annotated[
     list[str] | None,
     typer.Option("--input", metavar="NAME=VALUE", help="An input of a workflow document."),
 ]
-
-
-class Given(msgspec.Struct, frozen=True):
-    """The command line that starts a new flow.
-
-    `configuring` and `roles` apply only to flows of roles; `settings` are stored for `resume`.
-    """
-
-    workspace: Path
-    acting: RoleOptions
-    inputs: Sequence[str] = ()
-    record: Path | None = None
-    project: str | None = None
-    id: str | None = None
-    consent: ConsentMode = "no-access"
-    configuring: Mapping[Dimension, Configuring] = {}
-    roles: Sequence[str] = ()
-    settings: RunSettings = RunSettings()
 
 
 class Prepared(msgspec.Struct, frozen=True):
@@ -56,19 +38,25 @@ class Prepared(msgspec.Struct, frozen=True):
     inputs: Mapping[str, object] = {}
 
 
-def prepare(found: LocatedWorkflow, given: Given) -> Prepared:
-    """Validate the document `found` before its flow is created. Blocks.
+def prepare(
+    found: LocatedWorkflow,
+    workspace: Path,
+    given: Sequence[str],
+    acting: RoleOptions,
+    settings: RunSettings,
+) -> Prepared:
+    """Validate the document `found` and the inputs `given` to its new flow. Blocks.
 
     Raises: InvalidWorkflow, which lists every error; ConfigError if an agent file cannot be used;
     UsageMistake if an input is invalid.
     """
-    inputs = from_texts(found.workflow, named_values(given.inputs, "--input"))
-    cast = cast_of(found, given.acting)
-    runnable_agents(cast.located, {agent.id: agent for agent in cast.agents}, given.workspace)
+    inputs = from_texts(found.workflow, named_values(given, "--input"))
+    cast = cast_of(found, acting)
+    runnable_agents(cast.located, {agent.id: agent for agent in cast.agents}, workspace)
     for each in cast.remarks:
         remark(each)
-    acting = msgspec.structs.replace(given.acting, agents=cast.agents)
-    return Prepared(cast.located, acting, given.settings, inputs)
+    acting = msgspec.structs.replace(acting, agents=cast.agents)
+    return Prepared(cast.located, acting, settings, inputs)
 
 
 def faults_in(found: LocatedWorkflow, workspace: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
