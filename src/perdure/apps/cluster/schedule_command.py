@@ -13,8 +13,8 @@ from perdure.apps.cli.moments import coming_moment
 from perdure.apps.cli.options import SessionArgument, only_text
 from perdure.apps.cli.store_options import CommonOptions, named_session
 from perdure.apps.server_commands.command import configured
-from perdure.apps.terminal.output import local_time, out_style, width
-from perdure.apps.terminal.text import Column, one_line, safe, table
+from perdure.apps.terminal.output import local_time, plain_table
+from perdure.apps.terminal.text import one_line, safe
 from perdure.client.agents.runtime import Runtime
 from perdure.client.cluster.requirements import requirement_for
 from perdure.client.cluster.scheduler import missing_for
@@ -191,14 +191,12 @@ def _data(message: ScheduledMessage, agent: str) -> dict[str, object]:
 def _lines(found: list[tuple[ScheduledMessage, str]], now: int) -> list[str]:
     if not found:
         return ["Nothing is scheduled."]
-    rows = [
-        (
-            local_time(each.due_at) + (" (overdue)" if each.due_at <= now else ""),
-            each.id,
-            safe(agent),
-            safe(one_line(each.message.text, 60)),
-        )
+    return plain_table(
+        {
+            "due": local_time(each.due_at) + (" (overdue)" if each.due_at <= now else ""),
+            "id": each.id,
+            "agent": safe(agent),
+            "message": safe(one_line(each.message.text, 60)),
+        }
         for each, agent in found
-    ]
-    names = ("due", "id", "agent", "message")
-    return list(table([Column(name) for name in names], rows, width(), out_style()))
+    )

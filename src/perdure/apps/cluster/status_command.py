@@ -8,8 +8,8 @@ import msgspec
 
 from perdure.apps.cli.store_options import CommonOptions
 from perdure.apps.cli.surface.groups import Group
-from perdure.apps.terminal.output import out_style, width
-from perdure.apps.terminal.text import Column, safe, table
+from perdure.apps.terminal.output import plain_table
+from perdure.apps.terminal.text import safe
 from perdure.client.cluster.runner import cluster_of
 from perdure.client.cluster.status import cluster_status
 from perdure.stores.cluster.limits import LimitInfo
@@ -58,59 +58,50 @@ def _lines(found: ClusterStatus, limits: Sequence[LimitInfo]) -> list[str]:
 
 
 def _table_of_workers(workers: tuple[WorkerInfo, ...]) -> list[str]:
-    names = ("id", "state", "running", "slots", "up", "silent", "version", "agents", "process")
-    rows = [
-        (
-            each.id,
-            each.state,
-            str(each.running),
-            str(each.slots),
-            _duration(each.up_s),
-            f"{each.silent_s:.1f} s",
-            safe(each.version),
-            safe(", ".join(each.agents)),
-            safe(each.owner),
-        )
+    return plain_table(
+        {
+            "id": each.id,
+            "state": each.state,
+            "running": str(each.running),
+            "slots": str(each.slots),
+            "up": _duration(each.up_s),
+            "silent": f"{each.silent_s:.1f} s",
+            "version": safe(each.version),
+            "agents": safe(", ".join(each.agents)),
+            "process": safe(each.owner),
+        }
         for each in workers
-    ]
-    return list(table([Column(name) for name in names], rows, width(), out_style()))
+    )
 
 
 def _table_of_queues(queues: tuple[QueueInfo, ...]) -> list[str]:
-    names = ("agent", "waiting", "oldest", "running", "scheduled", "workers")
-    rows = [
-        (
-            safe(each.agent),
-            str(each.waiting),
-            "" if each.oldest_s is None else _duration(each.oldest_s),
-            str(each.running),
-            str(each.scheduled),
-            _served(each),
-        )
+    return plain_table(
+        {
+            "agent": safe(each.agent),
+            "waiting": str(each.waiting),
+            "oldest": "" if each.oldest_s is None else _duration(each.oldest_s),
+            "running": str(each.running),
+            "scheduled": str(each.scheduled),
+            "workers": _served(each),
+        }
         for each in queues
-    ]
-    return list(table([Column(name) for name in names], rows, width(), out_style()))
+    )
 
 
 def _table_of_limits(limits: Sequence[LimitInfo]) -> list[str]:
-    names = (
-        *("subject", "turns at once", "running", "wait", "oldest"),
-        *("requests per min", "next in", "may wait"),
-    )
-    rows = [
-        (
-            safe(each.limit.subject),
-            _number(each.limit.turns),
-            "" if each.limit.turns is None else str(each.running),
-            "" if each.limit.turns is None else str(each.held),
-            "" if each.oldest_s is None else _duration(each.oldest_s),
-            _number(each.limit.per_minute),
-            "" if each.limit.per_minute is None else _duration(each.next_request_s),
-            _number(each.limit.waiting),
-        )
+    return plain_table(
+        {
+            "subject": safe(each.limit.subject),
+            "turns at once": _number(each.limit.turns),
+            "running": "" if each.limit.turns is None else str(each.running),
+            "wait": "" if each.limit.turns is None else str(each.held),
+            "oldest": "" if each.oldest_s is None else _duration(each.oldest_s),
+            "requests per min": _number(each.limit.per_minute),
+            "next in": "" if each.limit.per_minute is None else _duration(each.next_request_s),
+            "may wait": _number(each.limit.waiting),
+        }
         for each in limits
-    ]
-    return list(table([Column(name) for name in names], rows, width(), out_style()))
+    )
 
 
 def _number(limit: int | None) -> str:

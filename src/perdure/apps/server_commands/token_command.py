@@ -15,8 +15,8 @@ from perdure.apps.cli.store_options import CommonOptions
 from perdure.apps.server.access.tokens import PREFIX, Role, TokenRecord
 from perdure.apps.server.access.visitors import KEY, SIGNED, token_id_of
 from perdure.apps.server_commands.token_location import tokens_of
-from perdure.apps.terminal.output import local_time, out_style, remark, width
-from perdure.apps.terminal.text import Column, safe, table
+from perdure.apps.terminal.output import local_time, plain_table, remark
+from perdure.apps.terminal.text import safe
 from perdure.client.clock import system_random
 from perdure.client.lookup.identifiers import find_id
 
@@ -177,20 +177,18 @@ def _shown(id: str) -> str:
 
 
 def _table(records: list[TokenRecord], now: int) -> list[str]:
-    names = ("id", "role", "state", "person", "agent", "created", "name")
-    rows = [
-        (
-            each.id,
-            "visitor" if each.origins else each.role,
-            _state(each, now),
-            safe(each.subject or ""),
-            safe(each.agent or ""),
-            local_time(each.created_at),
-            safe(each.name),
-        )
+    return plain_table(
+        {
+            "id": each.id,
+            "role": "visitor" if each.origins else each.role,
+            "state": _state(each, now),
+            "person": safe(each.subject or ""),
+            "agent": safe(each.agent or ""),
+            "created": local_time(each.created_at),
+            "name": safe(each.name),
+        }
         for each in records
-    ]
-    return list(table([Column(name) for name in names], rows, width(), out_style()))
+    )
 
 
 def _state(record: TokenRecord, now: int) -> str:

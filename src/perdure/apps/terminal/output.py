@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, TextIO
 
@@ -18,7 +18,7 @@ import msgspec
 
 from perdure.apps.terminal.advice import message_of
 from perdure.apps.terminal.style import CODES, Style, style_for
-from perdure.apps.terminal.text import safe, whole, wrap
+from perdure.apps.terminal.text import Column, safe, table, whole, wrap
 from perdure.errors import PerdureError
 from perdure.secrets.mask import mask_secrets, masked_value
 from perdure.session.clock import minute, moment_of
@@ -113,6 +113,13 @@ def show_lines(lines: Iterable[str]) -> None:
     """
     for line in lines:
         show(line)
+
+
+def plain_table(rows: Iterable[Mapping[str, str]]) -> list[str]:
+    """Return `rows`, each of which maps the titles of the columns to its cells, as a table."""
+    cells = list(rows)
+    columns = [Column(title) for title in cells[0]]
+    return list(table(columns, [list(row.values()) for row in cells], width(), out_style()))
 
 
 def show_result(data: object, lines: str | Iterable[str], *, as_json: bool) -> None:
