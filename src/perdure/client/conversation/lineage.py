@@ -91,12 +91,9 @@ async def children_of(store: LogReader, parent: StreamId, last: int | None = Non
     else:
         calls = await store.entries(parent, max(state.head - last, EMPTY))
     for entry in calls:
-        if entry.kind != ToolStarted.kind:
-            continue
-        body = body_of(entry)
-        if not isinstance(body, ToolStarted) or entry.stream != parent:
-            continue
-        if body.tool != INVOKE_AGENT:
+        is_own_call = entry.kind == ToolStarted.kind and entry.stream == parent
+        body = body_of(entry) if is_own_call else None
+        if not isinstance(body, ToolStarted) or body.tool != INVOKE_AGENT:
             continue
         child = child_id(parent, created_at, body.idempotency_key)
         try:
