@@ -72,6 +72,7 @@ LOG_FILES = ("-wal", "-shm")
 
 _MAGIC = b"SQLite format 3\0"
 _HEADER_BYTES = 100
+_USES_LOG = bytes((2, 2))
 _ANY_WRITE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 _NO_DATABASE = "it is not an SQLite database, nor one that perdure encrypted"
 _UNREADABLE = "this user may not read it; check the owner and permissions of file and folder"
@@ -149,8 +150,19 @@ def open_site(
     """
     site = locate_site(path, key=key, is_copied=is_copied)
     site.wait.shorten(lock_timeout_s)
-    prepare(site, seed())
+    if not _is_current(site):
+        prepare(site, seed())
     return site
+
+
+def _is_current(site: Site) -> bool:
+    """Return whether the header shows the newest schema and write-ahead logging, and no log exists.
+
+    Then there is nothing to prepare. Each connection checks the schema itself.
+    """
+    header = _header(site.path)
+    version = int.from_bytes(header[60:64], "big")
+    return header[18:20] == _USES_LOG and version == latest_version() and not _is_in_use(site.path)
 
 
 def prepare(site: Site, seed: bytes, *, is_draft: bool = False) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from contextlib import closing
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import cast
 
@@ -61,6 +61,7 @@ def check_schema(db: Connection, path: Path) -> int:
     return version
 
 
+@lru_cache(maxsize=1)  # each connection of a process reads the same schema
 def digest_of(objects: frozenset[Row]) -> str:
     """Return a digest of a schema, independent of the order of its rows."""
     digest = hashlib.blake2b(digest_size=16)

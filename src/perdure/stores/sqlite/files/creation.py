@@ -63,8 +63,9 @@ def _check_no_log(path: Path) -> None:
 
 
 def _create(path: Path, seed: Callable[[], bytes], key: StoreKey | None) -> None:
-    for left in path.parent.glob(f"{_escape_glob(path.name)}-new-*"):  # left by a killed process
-        left.unlink(missing_ok=True)
+    for each in path.parent.iterdir():
+        if each.name.startswith(f"{path.name}-new-"):  # left by a killed process
+            each.unlink(missing_ok=True)
     draft = path.with_name(f"{path.name}-new-{os.getpid()}")
     try:
         file = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, stat.S_IRUSR | stat.S_IWUSR)
@@ -87,7 +88,3 @@ def _name(draft: Path, path: Path) -> None:
             if error.errno not in _NO_LINKS or path.exists():
                 raise
             draft.rename(path)
-
-
-def _escape_glob(name: str) -> str:
-    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)
