@@ -23,7 +23,7 @@ def test_every_command_prints_the_output_in_the_readme() -> None:
         assert agrees(exchange.output, real), f"line {exchange.line}, {exchange.command}:\n{shown}"
 
 
-def test_readme_opens_with_the_two_commands() -> None:
+def test_first_commands_in_the_readme_are_make_demo_and_make_test() -> None:
     commands = [exchange.command for exchange in exchanges(TEXT)]
     assert commands[:2] == ["make demo", "make test"]
     assert "failed" not in "\n".join(list(exchanges(TEXT))[1].output)
@@ -36,7 +36,7 @@ def test_readme_check_ignores_output_that_varies() -> None:
     assert unchanging("01m7xr2cwdk2ej17gj533vfqcm in 1.2 s") == "<id> in <seconds> s"
 
 
-def test_extras_of_install_lines_exist() -> None:
+def test_every_extra_in_an_install_command_of_the_documents_exists() -> None:
     project = tomllib.loads((README.parent / "pyproject.toml").read_text(encoding="utf-8"))
     known = project["project"]["optional-dependencies"].keys()
     pages = [README, *README.parent.glob("docs/**/*.md")]

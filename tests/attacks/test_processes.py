@@ -43,7 +43,9 @@ async def test_program_runs_in_the_working_directory(tmp_path: Path) -> None:
     assert run.output.text == f"[exit code 0]\n{place}"
 
 
-async def test_9_28_config_only_arguments_are_dropped(tmp_path: Path) -> None:
+async def test_9_28_tool_arguments_that_only_the_configuration_can_set_are_dropped(
+    tmp_path: Path,
+) -> None:
     run = await tools(tmp_path).run(
         run_command, command="env", env={"LD_PRELOAD": "x"}, cwd="/", timeout=9, shell=True
     )

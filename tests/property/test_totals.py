@@ -105,7 +105,7 @@ class Reader:
 
 
 @given(st.data())
-async def test_totals_equal_sum_of_ledger(
+async def test_spending_of_a_session_equals_the_sum_over_the_model_calls_in_its_log(
     data: st.DataObject,
 ) -> None:
     log = TurnLog()

@@ -218,7 +218,7 @@ def the_plain_course(state: TurnState, log: TurnLog) -> tuple[TurnState, Input]:
     return state, inputs.Woken()
 
 
-def test_every_turn_phase_has_rules_for_aborted_and_lost_turns() -> None:
+def test_every_phase_of_an_open_turn_handles_abort_and_process_death() -> None:
     begins = {phase for phase, kind in RULES if kind is inputs.Begin}
     assert begins == {Phase.IDLE, Phase.FINISHED}
     open_phases = set(Phase) - begins

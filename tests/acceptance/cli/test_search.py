@@ -236,7 +236,9 @@ def test_search_without_words_filters_branches_tools_and_summaries(imported: Wor
     assert len(listed(imported, "--role", "summary")) > 0
 
 
-def test_empty_list_of_a_namespace_reports_how_many_sessions_default_has(imported: World) -> None:
+def test_empty_list_of_a_namespace_reports_the_sessions_of_the_default_namespace(
+    imported: World,
+) -> None:
     there = World(imported.folder, {"PERDURE_NAMESPACE": "shop"})
 
     empty = there.ok("sessions", "list").out

@@ -165,7 +165,7 @@ async def test_mcp_call_needs_approval_of_its_exact_arguments(deeds: Path) -> No
 
 
 @pytest.mark.all_only
-async def test_read_only_hint_has_effect_only_from_a_trusted_server(deeds: Path) -> None:
+async def test_read_only_annotation_has_effect_only_from_a_trusted_server(deeds: Path) -> None:
     for trusts in (False, True):
         stage = Stage(call("add", '{"a": 1, "b": 1}'), says("done"))
         me = agent(local(deeds, trusts_annotations=trusts), approval="plan")

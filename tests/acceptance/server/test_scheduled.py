@@ -90,7 +90,7 @@ async def test_message_that_needs_a_command_is_sent_once_the_settings_allow_it(
     assert "overdue" not in world.ok("doctor").out
 
 
-async def test_rights_recorded_in_a_session_do_not_widen_those_of_serve(world: World) -> None:
+async def test_permissions_recorded_in_a_session_do_not_extend_those_of_serve(world: World) -> None:
     """A turn that serve continues runs no command that the settings of serve do not allow."""
     session = begun(world, "--allow-command", "touch made")
     call = '/tool run_command {"command": "touch made"}'

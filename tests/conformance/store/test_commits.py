@@ -51,7 +51,9 @@ async def test_commit_with_a_matching_expected_head_is_appended(
     assert texts(await store.entries(S)) == ["a", "b"]
 
 
-async def test_wrong_expected_head_raises_with_current_head(store: SessionStore) -> None:
+async def test_error_for_a_wrong_expected_head_contains_the_current_head(
+    store: SessionStore,
+) -> None:
     await create(store, S, said("a"), said("b"))
 
     with pytest.raises(HeadConflict) as refused:

@@ -156,7 +156,9 @@ async def test_copied_entry_loses_its_position_in_the_imported_file(store: Sessi
     assert copy.body == b'{"role":"user","parts":[],"later":1.50}'
 
 
-async def test_fork_and_origin_continue_independently(store: SessionStore) -> None:
+async def test_entries_and_labels_added_to_a_fork_or_its_origin_are_not_in_the_other(
+    store: SessionStore,
+) -> None:
     await grown(store)
     await fork(store, S, "f")
     await append(store, S, said("in s"), labelled("late", EntryId("s/0")))

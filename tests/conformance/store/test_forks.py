@@ -82,7 +82,9 @@ async def test_fork_copies_no_entry_and_continues_from_its_fork_point(
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-async def test_fork_and_origin_continue_independently(store: SessionStore, scope: Scope) -> None:
+async def test_entries_added_to_a_fork_or_its_origin_are_not_in_the_other_tree(
+    store: SessionStore, scope: Scope
+) -> None:
     await grown(store)
     await fork(store, S, "f", scope=scope)
 
@@ -164,7 +166,7 @@ async def test_empty_session_can_be_forked(store: SessionStore, scope: Scope) ->
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-async def test_labels_are_inherited_up_to_the_fork_and_not_after(
+async def test_fork_has_labels_set_before_the_fork_but_none_that_its_origin_sets_later(
     store: SessionStore, scope: Scope
 ) -> None:
     await grown(store)
@@ -308,7 +310,9 @@ async def test_foreign_id_of_a_fork_takes_precedence_over_the_same_id_of_its_ori
 # ---------------------------------------------------------------- info
 
 
-async def test_fork_inherits_names_and_counts(store: SessionStore) -> None:
+async def test_fork_inherits_title_folder_and_message_count_of_its_origin(
+    store: SessionStore,
+) -> None:
     await create(store, header("s", title="Trip", cwd="/p"), said("where to"), labelled("x", None))
 
     await fork(store, S, "f", replied("the sea"))

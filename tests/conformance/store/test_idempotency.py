@@ -115,7 +115,9 @@ async def test_idempotency_key_of_a_refused_commit_can_be_reused(store: SessionS
     assert texts(entries) == ["c"]
 
 
-async def test_commits_with_different_idempotency_keys_are_independent(store: SessionStore) -> None:
+async def test_commits_with_different_idempotency_keys_are_all_appended(
+    store: SessionStore,
+) -> None:
     await create(store)
 
     await append(store, S, said("a"), key="k")

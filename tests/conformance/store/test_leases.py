@@ -45,7 +45,7 @@ async def test_free_lease_is_taken_with_epoch_one(store: SessionStore, clock: Ma
     assert (await store.state(S)).epoch == 1
 
 
-async def test_state_has_lease_until_release(store: SessionStore) -> None:
+async def test_stream_state_contains_the_lease_until_its_release(store: SessionStore) -> None:
     await create(store)
     assert (await store.state(S)).lease is None
     lease = await store.acquire_lease(S, "ana", TTL_MS)

@@ -30,7 +30,7 @@ from tests.fakes.clock import ManualClock
 
 @pytest.mark.full_only
 @pytest.mark.hypothesis
-def test_lists_and_counts_match_a_scan(backend: Backend) -> None:
+def test_session_lists_and_counts_match_a_scan_after_random_steps(backend: Backend) -> None:
     @settings(max_examples=max(5, settings().max_examples // 8), deadline=None)
     @given(STEPS)
     def any_steps(steps: list[tuple[str, int]]) -> None:
@@ -39,7 +39,9 @@ def test_lists_and_counts_match_a_scan(backend: Backend) -> None:
     any_steps()
 
 
-async def test_lists_and_counts_are_correct_after_each_step(backend: Backend) -> None:
+async def test_session_lists_and_counts_match_a_scan_after_each_kind_of_step(
+    backend: Backend,
+) -> None:
     acts = "create create ask say move ask close fork flow end ask withdraw reopen name erase"
     steps = [(act, number) for number, act in enumerate(acts.split())]
     await carried_out(backend, [*steps, ("create", 7), ("remove", 5), ("say", 1)])

@@ -416,7 +416,9 @@ async def test_namespace_shows_no_data_of_another_namespace(data: Data) -> None:
     assert await ours.position() == (await ours.feed(0))[-1].position
 
 
-async def test_streams_with_the_same_id_in_two_namespaces_are_independent(data: Data) -> None:
+async def test_streams_with_the_same_id_in_two_namespaces_have_separate_logs_and_leases(
+    data: Data,
+) -> None:
     ours, theirs = await data.open("ours"), await data.open("theirs")
     for store, word in ((ours, "o"), (theirs, "t")):
         await create(store, S, said(word), labelled(word, Sibling(0)))

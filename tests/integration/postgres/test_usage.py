@@ -29,7 +29,7 @@ def kept_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("kept_at_once")
-async def test_counts_are_exact_after_each_step_and_each_read(open_store: Open) -> None:
+async def test_usage_counts_are_exact_after_each_step_and_each_read(open_store: Open) -> None:
     namespace = Namespace(await open_store())
     for number, act in enumerate(STEPS.split()):
         await namespace.step(act, number * 3)
@@ -61,7 +61,7 @@ async def test_reading_counts_during_an_erasure_stores_no_count_from_before_it(
 
 
 @pytest.mark.usefixtures("kept_at_once")
-async def test_counts_are_exact_while_handles_append_read_and_erase(open_store: Open) -> None:
+async def test_usage_counts_are_exact_while_handles_append_read_and_erase(open_store: Open) -> None:
     stores = [await open_store() for _ in range(3)]
     for number in range(6):
         await create(stores[0], f"s{number}", said("a"))
@@ -83,7 +83,7 @@ async def test_counts_are_exact_while_handles_append_read_and_erase(open_store: 
 
 
 @pytest.mark.usefixtures("kept_at_once")
-async def test_counts_and_index_are_exact_while_a_commit_holds_an_old_mark(
+async def test_usage_counts_and_index_are_exact_while_a_commit_holds_an_old_position(
     open_store: Open, db: Database, address: str
 ) -> None:
     store = await open_store()

@@ -105,7 +105,7 @@ async def looks(store: Store, session: Session, size: int) -> dict[str, Act]:
 
 
 @pytest.mark.parametrize("has_worked", [False, True])
-async def test_views_of_long_session_read_same_rows_at_any_length(
+async def test_views_of_a_session_read_equally_many_rows_at_any_length(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_worked: bool
 ) -> None:
     counts = Counts(monkeypatch)
@@ -219,7 +219,7 @@ def counting(reads: list[str], name: str, backend: object) -> Callable[..., obje
     return counted
 
 
-async def test_views_of_long_session_need_same_memory_at_any_length(tmp_path: Path) -> None:
+async def test_views_of_a_session_need_about_the_same_memory_at_any_length(tmp_path: Path) -> None:
     peaks: dict[str, list[int]] = {}
     for size in SIZES:
         async with perdure.open(f"sqlite:///{tmp_path}/{size}.db", durability="normal") as store:

@@ -169,7 +169,7 @@ async def test_concurrent_indexing_and_writing_stays_consistent(open_store: Open
     assert (await other.maintenance.verify()).problems == ()
 
 
-async def test_index_with_other_rules_is_rebuilt(open_store: Opener, path: Path) -> None:
+async def test_search_index_of_another_version_is_rebuilt(open_store: Opener, path: Path) -> None:
     store = await open_store()
     await filled(store)
     expected = await search(store, "word number7")

@@ -15,5 +15,5 @@ def test_nearest_name_without_a_similar_one_is_none() -> None:
     assert nearest_name("xyz", ("model", "agent")) is None
 
 
-def test_install_hint_of_an_extra_has_a_package_form_and_a_clone_form() -> None:
+def test_install_advice_for_an_extra_shows_the_package_and_the_clone_form() -> None:
     assert install_of("pg") == "pip install 'perdure[pg]' (from a clone: '.[pg]')"

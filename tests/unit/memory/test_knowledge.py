@@ -42,7 +42,9 @@ def test_passages_of_plain_text_have_no_headings() -> None:
 
 
 @given(st.text(alphabet="# a\n`~é", max_size=4_000), st.booleans())
-def test_no_word_is_lost_and_passages_are_limited(text: str, is_markdown: bool) -> None:
+def test_passages_contain_the_whole_text_and_have_a_limited_length(
+    text: str, is_markdown: bool
+) -> None:
     found = passages_of(text, is_markdown=is_markdown)
     assert all(0 < len(each.text) <= 1_200 for each in found)
     assert re.sub(r"\s", "", "".join(each.text for each in found)) == re.sub(r"\s", "", text)

@@ -61,7 +61,9 @@ def test_time_of_a_statement_affects_its_rank_but_does_not_make_it_a_hit() -> No
 
 
 @pytest.mark.parametrize("sums", [PlainSums, arrays.ArraySums])
-def test_ranking_reports_same_sizes_with_and_without_numpy(sums: type[PlainSums]) -> None:
+def test_ranking_counts_texts_sessions_and_words_the_same_with_and_without_numpy(
+    sums: type[PlainSums],
+) -> None:
     texts = [SaidText("a", None, "the hotel", START_MS), SaidText("b", None, "so", START_MS)]
     corpus, _ = corpus_of([texts, [SaidText("c", None, "hotel hotel", START_MS)]])
     asked = question_of("Which hotel?", START_MS)

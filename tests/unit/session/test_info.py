@@ -170,7 +170,7 @@ def test_unreadable_user_message_counts_as_activity() -> None:
     assert (info.messages, info.name, info.updated_at) == (1, "", 2000)
 
 
-def test_fork_inherits_names_but_counts_own_turns() -> None:
+def test_fork_inherits_title_and_folder_but_counts_only_its_own_turns() -> None:
     origin = info_with(
         new_side(TurnStarted(1, "a")),
         new_tree(user("Hi")),

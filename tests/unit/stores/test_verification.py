@@ -364,7 +364,7 @@ def test_list_data_of_erased_or_forked_entries_is_not_checked() -> None:
     assert list(info_faults(kept_with(erased, status="erased"), info_of(erased))) == []
 
 
-def test_check_reports_progress_and_its_end_once() -> None:
+def test_verification_reports_every_second_step_and_its_end_once() -> None:
     told: list[tuple[int, int]] = []
     steps = Steps(lambda done, total: told.append((done, total)), 5, every=2)
     for _ in range(6):  # one was added meanwhile
@@ -374,7 +374,7 @@ def test_check_reports_progress_and_its_end_once() -> None:
     assert told == [(2, 5), (4, 5), (5, 5)]
 
 
-def test_empty_check_reports_no_progress() -> None:
+def test_verification_of_nothing_reports_no_progress() -> None:
     told: list[tuple[int, int]] = []
     steps = Steps(lambda done, total: told.append((done, total)), 0, every=1)
     steps.add()

@@ -70,7 +70,9 @@ def test_tool_without_an_action_runs_without_approval() -> None:
         ("auto", ["run", "run", "run", "run"]),
     ],
 )
-def test_each_approval_mode_has_its_rules(approval: ApprovalMode, decisions: list[str]) -> None:
+def test_each_approval_mode_gives_the_expected_decision_for_each_action(
+    approval: ApprovalMode, decisions: list[str]
+) -> None:
     actions: list[Action] = ["fs_write", "process", "egress", "os"]
     found = [judge_call(spec_of(a), {"what": "x"}, mode(approval)).decision for a in actions]
     assert found == decisions

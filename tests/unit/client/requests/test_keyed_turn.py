@@ -134,7 +134,7 @@ async def test_idempotency_key_of_another_message_is_refused(store: Store) -> No
     assert await asked(store, chat.id) == ["Count."]
 
 
-async def test_same_message_key_in_another_session_is_independent(store: Store) -> None:
+async def test_same_idempotency_key_in_two_sessions_sends_two_messages(store: Store) -> None:
     async with Runtime(store, [AGENT], models=ScriptedModel(["One."])) as runtime:
         first, second = await runtime.start("local"), await runtime.start("local")
         assert (await first.send("Count.", idempotency_key="k")).text == "One."

@@ -161,7 +161,7 @@ def test_finished_turn_ends_session_if_its_agent_requests_that() -> None:
     assert course.log.kinds[-2:] == ["turn_finished", "session_ended"]
 
 
-def test_invalid_transition_is_rejected() -> None:
+def test_input_that_is_impossible_in_the_current_turn_phase_is_rejected() -> None:
     with pytest.raises(InvalidTransition, match="Waited is not possible"):
         step(empty_state(), inputs.Waited(), CONFIG, 0)
     with pytest.raises(InvalidTransition):

@@ -46,7 +46,7 @@ async def test_context_window_can_be_set_and_proxy_needs_no_key() -> None:
     await client.aclose()
 
 
-async def test_connect_timeout_is_independent_of_stream_idle_timeout() -> None:
+async def test_connect_timeout_is_not_changed_by_the_stream_idle_timeout() -> None:
     async with google_server() as server:
         client = GoogleGenerative(
             base_url=server.url, api_key=KEY, connect_timeout_s=3.0, stream_idle_timeout_s=500.0

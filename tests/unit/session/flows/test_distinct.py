@@ -15,7 +15,7 @@ def test_added_string_is_found_once_and_in_order() -> None:
     assert msgspec.json.encode(grown) == b'["x","y"]'
 
 
-def test_extensions_of_the_same_strings_are_independent() -> None:
+def test_two_extensions_of_the_same_strings_do_not_affect_each_other() -> None:
     one = Distinct(("x",))
     left, right = one.plus("l"), one.plus("r")
     found = [[item in each for item in ("x", "l", "r")] for each in (one, left, right)]

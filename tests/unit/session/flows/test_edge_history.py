@@ -27,12 +27,12 @@ def test_adding_no_items_returns_the_same_edge_history() -> None:
     assert after(before) is before
 
 
-def test_history_keeps_order_of_edges_and_of_their_handoffs() -> None:
+def test_edge_history_keeps_the_order_of_edges_and_of_their_artifacts() -> None:
     both = after(after(after({}, "x"), "y", key="b=>c"), "z")
     assert [*both.items()] == [("a=>b", ("x", "z")), ("b=>c", ("y",))]
 
 
-def test_edge_histories_with_a_common_origin_are_independent() -> None:
+def test_two_additions_to_one_edge_history_do_not_affect_each_other() -> None:
     one = after({}, "x", "y")
     left, right = after(one, "l"), after(one, "r", "l")
     assert (one, left, right) == (

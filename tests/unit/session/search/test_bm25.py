@@ -31,7 +31,7 @@ def test_newest_of_equal_entries_comes_first() -> None:
     assert order(*(Candidate(number, (1,), 7) for number in (2, 9, -1, 4))) == [9, 4, 2, -1]
 
 
-def test_score_is_independent_of_order() -> None:
+def test_ranking_does_not_depend_on_the_order_of_candidates() -> None:
     candidates = [Candidate(number, (number % 3, 1), number % 5 + 1) for number in range(1, 30)]
 
     assert rank(candidates) == rank(candidates[::-1])

@@ -35,7 +35,7 @@ def test_unknown_command_with_a_task_word_suggests_the_command() -> None:
         ("No such command 'backup'.", "sessions"),
     ],
 )
-def test_mistake_without_a_task_word_gets_no_hint(message: str, group: str) -> None:
+def test_mistake_without_a_task_word_suggests_no_command(message: str, group: str) -> None:
     assert task_hint(message, group) is None
 
 
@@ -65,7 +65,7 @@ def test_invalid_choice_suggests_a_choice_with_the_same_beginning_or_spelling() 
         assert remedy_for(said.format(repr(typed)), "continue-in") is None
 
 
-def test_hint_for_an_option_requires_its_command_and_the_whole_option_name() -> None:
+def test_remedy_for_an_option_requires_its_command_and_the_whole_option_name() -> None:
     told = remedy_for("unknown option --to (Possible options: --json, --store)", "store copy")
     assert told == "unknown option --to; TARGET has no option: `perdure store copy TARGET`"
     assert remedy_for("unknown option --tokens", "store copy") is None

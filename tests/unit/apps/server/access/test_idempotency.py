@@ -47,7 +47,7 @@ async def test_idempotency_key_with_another_body_is_refused(tmp_path: Path) -> N
         assert (await said_in(server, first.json()["sessionId"]))[0] == "hi"
 
 
-async def test_same_idempotency_key_of_another_token_is_independent(tmp_path: Path) -> None:
+async def test_same_idempotency_key_of_two_tokens_starts_two_sessions(tmp_path: Path) -> None:
     async with served(tmp_path, ["one", "two"]) as server:
         other = await server.client("write")
         sent = [
