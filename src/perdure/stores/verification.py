@@ -16,7 +16,7 @@ import msgspec
 from perdure.secrets.mask import MASK, mask_secrets
 from perdure.session.codec import readable
 from perdure.session.entries import Entry
-from perdure.session.ids import EntryId, StreamId, blob_hash
+from perdure.session.ids import MOST_SEQ, EntryId, StreamId, blob_hash
 from perdure.session.info import SessionInfo, erasure_in, is_command
 from perdure.session.ledger import TurnFinished, TurnStarted
 from perdure.session.messages import MESSAGE
@@ -99,7 +99,7 @@ def stream_problems(
             yield from check.entry_problems(row)
         yield from _commit_problems(stream, before, commit, own)
         before = commit.hash
-    for row in rows.rest():
+    for row in rows.up_to(MOST_SEQ):
         yield Problem(stream, row.entry.seq, "it belongs to no commit")
         yield from check.entry_problems(row)
     if before != state.hash:
@@ -139,12 +139,6 @@ class _Rows:
     def up_to(self, last: int) -> Iterator[StoredEntry]:
         """Yield the next rows whose seq is at most `last`, in order."""
         while self._next is not None and self._next.entry.seq <= last:
-            row, self._next = self._next, next(self._rows, None)
-            yield row
-
-    def rest(self) -> Iterator[StoredEntry]:
-        """Yield all remaining rows."""
-        while self._next is not None:
             row, self._next = self._next, next(self._rows, None)
             yield row
 

@@ -261,10 +261,7 @@ def resolved(tables: Tables, namespace: str, stream: StreamId, reference: str) -
 def resolve(tables: Tables, namespace: str, stream: StreamId, reference: str) -> EntryId:
     """Return the id of the entry whose full id or foreign id is `reference`."""
     number, head = _standing(tables, namespace, stream)
-    found = branches.entry_seen(tables, number, head, reference)
-    if found is not None:
-        return found.id
-    exact = _with_alias(tables, number, head, reference)
+    exact = _exact(tables, number, head, reference)
     if exact is None:
         raise EntryNotFound(reference, stream)
     return exact
@@ -273,13 +270,10 @@ def resolve(tables: Tables, namespace: str, stream: StreamId, reference: str) ->
 def find_entry(tables: Tables, namespace: str, stream: StreamId, prefix: str) -> EntryId:
     """Resolve an id, a bare seq, a foreign id, or a unique prefix of an id."""
     number, head = _standing(tables, namespace, stream)
-    found = branches.entry_seen(tables, number, head, prefix)
-    if found is not None:
-        return found.id
     seq = number_of(prefix)
     if seq is not None and seq <= head:
         return entry_id(stream, seq)
-    exact = _with_alias(tables, number, head, prefix)
+    exact = _exact(tables, number, head, prefix)
     if exact is not None:
         return exact
     near: dict[str, EntryId] = {}
@@ -315,10 +309,14 @@ def _node(tables: Tables, stream: int, head: int, reference: EntryId) -> Node:
     return node
 
 
-def _with_alias(tables: Tables, number: int, head: int, alias: str) -> EntryId | None:
-    if not alias or not is_utf8(alias):
+def _exact(tables: Tables, number: int, head: int, reference: str) -> EntryId | None:
+    """Return the visible entry whose full id or foreign id is `reference`."""
+    found = branches.entry_seen(tables, number, head, reference)
+    if found is not None:
+        return found.id
+    if not reference or not is_utf8(reference):
         return None
-    return _foreign_ids(tables, number, head, _ALIAS, alias).get(alias)
+    return _foreign_ids(tables, number, head, _ALIAS, reference).get(reference)
 
 
 def _foreign_ids(
