@@ -14,7 +14,7 @@ from perdure.session.info import redact
 from perdure.session.memory.kinds import FACT_KINDS
 from perdure.session.notes import KEPT_WHEN_ERASED
 from perdure.stores.in_memory.append import append
-from perdure.stores.in_memory.streams import Heap, HeldStream, held_in, notes_in, tree_in
+from perdure.stores.in_memory.streams import Heap, HeldStream, held_in, notes_in, own_notes, tree_in
 from perdure.stores.protocol import EMPTY, Commit
 from perdure.stores.retention import copies
 from perdure.stores.retention.cascade import StreamErasure, VisibleEntries
@@ -53,9 +53,9 @@ def erase(
     takes = [each for each in found if _is_worth_it(heap, each)]
     if not takes and request.is_of_session and (done := request.answered_by(earlier)):
         return done
-    facts = [note for held in heap.streams.values() for note in _own(held, FACT_KINDS)]
+    facts = [note for held in heap.streams.values() for note in own_notes(held, FACT_KINDS)]
     takes += fact_erasures(takes, facts)
-    told = (_own(heap.streams[each.stream], copies.TELLING) for each in takes)
+    told = (own_notes(heap.streams[each.stream], copies.TELLING) for each in takes)
     outside = [copy for notes in told for copy in copies.outside(notes)]
     bodies: list[bytes] = []
     sessions, counts = _erase_streams(heap, takes, request, random, bodies)
@@ -111,11 +111,6 @@ def _rows(held: HeldStream, taking: StreamErasure) -> Iterator[StoredEntry]:
 
 def _is_left(row: StoredEntry) -> bool:
     return row.salt is not None and row.entry.kind not in KEPT_WHEN_ERASED
-
-
-def _own(held: HeldStream, kinds: Sequence[str]) -> list[Entry]:
-    found = (note for kind in kinds for note in held.notes.get(kind, ()))
-    return sorted(found, key=lambda note: note.seq)
 
 
 def _erase_streams(

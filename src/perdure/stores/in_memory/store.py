@@ -54,6 +54,7 @@ from perdure.stores.in_memory.streams import (
     find_entry,
     notes_in,
     open_in,
+    own_notes,
     resolve,
     tree_entry_in,
     tree_in,
@@ -283,10 +284,8 @@ class MemoryStore:
         found: list[Entry] = []
         heap, wanted = self._handle.heap.streams, set(kinds)
         for stream in heap if streams is None else heap.keys() & streams:
-            notes = heap[stream].notes
-            if not wanted.isdisjoint(notes):  # few of thousands of streams have any
-                own = [entry for kind in wanted for entry in notes.get(kind, ())]
-                found += sorted(own, key=lambda entry: entry.seq)
+            if not wanted.isdisjoint(heap[stream].notes):  # few of thousands of streams have any
+                found += own_notes(heap[stream], wanted)
         return found
 
     async def feed(self, after: int, limit: int = 1000) -> list[Positioned]:

@@ -8,7 +8,7 @@ branch, so the cost of a context depends only on the returned entries. This modu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import NamedTuple
@@ -298,9 +298,14 @@ def notes_in(heap: Heap, held: HeldStream, kinds: Sequence[str]) -> list[Entry]:
     """Return the side entries of `kinds` the stream sees, in order."""
     parts: list[list[Entry]] = []
     for near, upto in lineage(heap, held):
-        own = [entry for kind in set(kinds) for entry in near.notes.get(kind, ())]
-        parts.append(sorted((e for e in own if e.seq <= upto), key=lambda e: e.seq))
+        parts.append([note for note in own_notes(near, kinds) if note.seq <= upto])
     return [entry for part in reversed(parts) for entry in part]
+
+
+def own_notes(held: HeldStream, kinds: Iterable[str]) -> list[Entry]:
+    """Return the side entries of some `kinds` in the stream's own log, in order."""
+    found = (note for kind in set(kinds) for note in held.notes.get(kind, ()))
+    return sorted(found, key=lambda note: note.seq)
 
 
 def open_in(held: HeldStream, kind: str) -> list[Entry]:
