@@ -292,13 +292,16 @@ def _model_finished(state: TurnState, entry: Entry, body: ModelFinished) -> Turn
     is_summary = call is not None and call.purpose == "summary"
     is_answer = call is not None and not is_summary and body.error is None
     tokens = usage.total_tokens if is_answer and usage.total_tokens else state.context_tokens
+    provider, parked = None if call is None else provider_of(call.model), state.parked
+    if provider is not None and body.parked_until is not None:
+        parked = {**parked, provider: body.parked_until}
     state = msgspec.structs.replace(
         state,
         phase=Phase.READY,
         usage=state.usage + usage,
         spent=state.spent.plus(body.usage),
-        parked=_parked_by(state.parked, call, body),
-        renewed=state.renewed | _renewed_by(call, body),
+        parked=parked,
+        renewed=state.renewed | _one(provider if body.is_renewed else None),
         said_nothing=is_answer,
         context_tokens=tokens,
         owes_answer=state.owes_answer and not is_answer,
@@ -319,18 +322,6 @@ def _model_finished(state: TurnState, entry: Entry, body: ModelFinished) -> Turn
 def provider_of(model: str) -> str:
     """Return the part of ``provider:name`` before the colon."""
     return model.partition(":")[0]
-
-
-def _parked_by(
-    parked: Mapping[str, int], call: OpenCall | None, body: ModelFinished
-) -> Mapping[str, int]:
-    if body.parked_until is None or call is None:
-        return parked
-    return {**parked, provider_of(call.model): body.parked_until}
-
-
-def _renewed_by(call: OpenCall | None, body: ModelFinished) -> frozenset[str]:
-    return _one(provider_of(call.model) if body.is_renewed and call is not None else None)
 
 
 def _budget_noted(state: TurnState, entry: Entry, body: BudgetNoted) -> TurnState:
