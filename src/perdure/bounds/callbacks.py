@@ -62,7 +62,10 @@ def run_plain_callback(callback: Callable[..., T], *arguments: object) -> T:
 
 
 async def run_callback(callback: Callable[..., Any], *arguments: object) -> Any:
-    """Call `callback`, which is a plain or an async function. Raises: as `run_guarded`."""
+    """Call `callback`, which is a plain or an async function.
+
+    Raises: the errors of `run_guarded`.
+    """
 
     async def work() -> Any:
         given: object = callback(*arguments)

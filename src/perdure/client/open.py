@@ -153,7 +153,7 @@ def open_copied(address: str, *, namespace: str, lock_timeout_s: float) -> Store
     """Open the store at `address` to copy its sessions.
 
     A store with the last schema before the first release is also opened, read-only. The store is
-    not trusted (see `open`). Raises: as `open`.
+    not trusted (see `open`). Raises: the errors of `open`.
     """
     outside = Outside(SystemClock(), system_random)
     opener = partial(connect_store, address, namespace, "full", outside, is_copied=True)
@@ -217,7 +217,7 @@ async def connect_store(
 
     With `is_copied`, a store with the last schema before the first release is also opened,
     read-only.
-    Raises: as `open`.
+    Raises: the errors of `open`.
     """
     running_loop()
     _check_namespace(namespace)

@@ -179,7 +179,7 @@ class Session:
         """Return the entries of `tree` as a list in log order; those of a fork's origin come first.
 
         With `last`, only the newest entries of all branches are returned; if the leaf is not among
-        them, the newest entries of its branch are added. Raises: as `tree`.
+        them, the newest entries of its branch are added. Raises: the errors of `tree`.
         """
         return await self._reader.tree_entries(last)
 
@@ -361,7 +361,7 @@ class Session:
     async def unpin(self, entry: EntryRef) -> Entry:
         """Remove the pin of `entry`: a compaction can hide it again.
 
-        Raises: as `pin`.
+        Raises: the errors of `pin`.
         """
         return await self._writer.note(Pin(is_pinned=False), await self._reader.in_tree(entry))
 
@@ -466,7 +466,7 @@ class Session:
     ) -> Entry:
         """Continue from `entry` (None: before the root), with a summary of the abandoned branch.
 
-        `expected_leaf` and `idempotency_key` work as in `branch`. Raises: as `branch`.
+        `expected_leaf` and `idempotency_key` work as in `branch`. Raises: the errors of `branch`.
         """
         writer, key = self._writer, idempotency_key
         moved = await branches.branch(writer, entry, summary, expected_leaf, key)

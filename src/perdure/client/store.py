@@ -536,7 +536,7 @@ class Store:
         return self._tallies[1]
 
     async def index(self, on_progress: Callable[[int, int], None] | None = None) -> None:
-        """Update the index of `search`, as the next search would. Raises: as `reindex`."""
+        """Update the index before the next search does. Raises: the errors of `reindex`."""
         await self.backend.search.index(on_progress)
 
     async def reindex(self, on_progress: Callable[[int, int], None] | None = None) -> int:
@@ -638,7 +638,10 @@ class Store:
 
 
 async def opened(store: Store, id: StreamId) -> tuple[Session, StreamState]:
-    """Return the session with the complete id `id`, and its state. Raises: as `Store.open`."""
+    """Return the session with the complete id `id`, and its state.
+
+    Raises: the errors of `Store.open`.
+    """
     state = await identifiers.state_of(store.backend, id)
     if state.info.status == "erased":
         raise Erased(id)

@@ -89,7 +89,7 @@ def plan_compaction(
     scale: float = 1.0,
     around: float = 0.0,
 ) -> CompactionPlan | None:
-    """Plan a compaction of `window` that keeps about the newest `keep_recent_tokens`.
+    """Plan a compaction of `window` that keeps approximately the newest `keep_recent_tokens`.
 
     Returns None if there are no new messages since the last compaction, or if no message would
     leave the context. If `keep_recent_tokens` is 0, no message is retained.

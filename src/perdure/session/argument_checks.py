@@ -333,7 +333,11 @@ def takes_all_declared(known: C) -> C:
 
 
 def takes_all_declared_but(*leaving: str) -> Callable[[C], C]:
-    """Like `takes_all_declared`, but skip parameters in `leaving`; the methods check these."""
+    """Return a decorator that checks all parameters of a class's methods, except `leaving`.
+
+    `takes_declared` checks the parameters of the constructor and of all public methods. The methods
+    check the parameters `leaving` themselves.
+    """
 
     def guarded(known: C) -> C:
         for name, value in list(vars(known).items()):

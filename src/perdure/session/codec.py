@@ -123,7 +123,7 @@ def body_of(entry: Entry) -> Body:
 
 
 def readable(entry: Entry) -> Body:
-    """Like `body_of`, but return an `Unknown` if the body is damaged or has a newer version."""
+    """Return the body of `entry`; if it is damaged, unknown or of a newer version, an `Unknown`."""
     try:
         return body_of(entry)
     except (CorruptLog, UnsupportedVersion):

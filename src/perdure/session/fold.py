@@ -151,7 +151,7 @@ def labels_of(entries: Iterable[Entry]) -> dict[EntryId, str]:
 
 
 def label_notes_of(entries: Iterable[Entry]) -> dict[EntryId, tuple[EntryId, str]]:
-    """Like `labels_of`, but return each label with the id of the entry that set it."""
+    """Map each labelled entry to its newest label and to the id of the entry that set the label."""
     labels: dict[EntryId, tuple[EntryId, str]] = {}
     for entry in entries:
         if entry.kind != Label.kind or entry.about is None:

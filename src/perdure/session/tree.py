@@ -213,7 +213,7 @@ def branch_to(leaf: EntryId | None, by_id: Mapping[EntryId, Entry]) -> list[Entr
 
 
 def tree_of(entries: Sequence[Entry], labels: Mapping[EntryId, str]) -> tuple[TreeNode, ...]:
-    """Return the tree entries among `entries` as nested nodes, like `nodes_of`."""
+    """Return the roots of the tree that the tree entries among `entries` form, as nested nodes."""
     nodes = _nodes_from_end(entries, labels)
     return nodes_of(index_of(entries), labels) if nodes is None else nodes
 

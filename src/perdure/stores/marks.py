@@ -151,7 +151,7 @@ class Marks:
         return msgspec.structs.replace(commit, writes=writes)
 
     async def mark(self, commit: Commit) -> Commit:
-        """Like `with_marks`, but compute the marks of a large `commit` in a thread."""
+        """Return the result of `with_marks`; for a large `commit`, it is computed in a thread."""
         sizes = [len(new.body) for write in commit.writes for new in write.entries]
         if sum(sizes) < _LARGE_BYTES:
             return self.with_marks(commit)

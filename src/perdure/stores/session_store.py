@@ -96,7 +96,7 @@ class SearchService(Protocol):
         ...
 
     async def index(self, on_progress: OnProgress | None = None) -> None:
-        """Update the index, as the next search would.
+        """Update the index now instead of at the next search.
 
         Raises: StoreReadOnly, StoreFull, StoreUnavailable. Searches still work after an error of
         `index`.

@@ -105,7 +105,7 @@ def _copied(value: Any) -> Any:
 
 
 def jsonable(state: Mapping[str, Any]) -> Fields:
-    """Return `state` as JSON data; convert values that are not JSON to text, as the ADK does."""
+    """Return `state` as JSON data; values that are not JSON become text, as in the ADK."""
     try:
         return cast("Fields", to_jsonable_python(dict(state)))
     except (PydanticSerializationError, ValueError):

@@ -185,7 +185,7 @@ async def _append_copy(session: perdure.Session, event: Event, alias: str) -> No
 
 
 def event_from(memory: MemoryEntry) -> Event:
-    """Return a memory that a program wrote as an event."""
+    """Return an event that contains `memory`, which a program wrote."""
     fields: Fields = {
         "id": memory.id or "",
         "author": memory.author or "user",

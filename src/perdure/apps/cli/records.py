@@ -90,7 +90,7 @@ class UsageFilters(msgspec.Struct, frozen=True):
         """Return a function that calls ``store.usage`` with these filters.
 
         `since` is the default of ``--since``.
-        Raises: as `named_session` and `named_folder`.
+        Raises: the errors of `named_session` and `named_folder`.
         """
         return partial(
             store.usage,

@@ -198,7 +198,7 @@ async def opened_session(store: Store, named: str) -> Session:
 async def named_session(store: Store, named: str) -> StreamId:
     """Return the id of the session that `named` identifies, as in `opened_session`.
 
-    Raises: as `opened_session`.
+    Raises: the errors of `opened_session`.
     """
     if "/" not in named:
         try:

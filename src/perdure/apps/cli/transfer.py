@@ -424,7 +424,7 @@ def _replaced(counts: Mapping[str, int]) -> str:
 
 
 def write_whole(file: Path, content: bytes, *, is_forced: bool) -> None:
-    """Write `content` to `file`, like `write_file`.
+    """Write `content` to `file` with `write_file`.
 
     Raises: PathExists if `file` exists; PathNotFound if the folder of the file does not exist.
     """

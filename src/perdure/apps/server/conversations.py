@@ -118,7 +118,8 @@ class Conversations:
     async def chat(self, session: str, agent: str | None = None) -> Chat:
         """Return the chat of `session`, and resume the session if it is not open.
 
-        If the session has an interrupted turn, the turn continues. Raises: as `Runtime.resume`.
+        If the session has an interrupted turn, the turn continues.
+        Raises: the errors of `Runtime.resume`.
         """
         chat = self._chats.get(session)
         if chat is None or chat.status == "closed" or agent is not None:

@@ -290,7 +290,7 @@ class Chat(Generic[OutputT]):
         """Continue from `entry` (None: before the root), as `Session.branch` does.
 
         With `with_summary`, the model summarises abandoned messages; `focus` is as in `compact`.
-        Shape: None if `entry` is already the leaf. Raises: like `compact` and `Session.branch`.
+        Shape: None if `entry` is the leaf. Raises: the errors of `compact` and `Session.branch`.
         """
         _require_idle(self, self._host, "branch")
         if not with_summary:

@@ -137,7 +137,10 @@ class SessionWriter:
     async def append(
         self, items: Sequence[Item], options: AppendOptions, key: str | None = None
     ) -> Appended:
-        """Append `items` under the idempotency key `key`. Raises: as `Session.append_many`."""
+        """Append `items` under the idempotency key `key`.
+
+        Raises: the errors of `Session.append_many`.
+        """
         try:
             return await self._append(items, options, key)
         except InvalidParent:
@@ -230,7 +233,10 @@ class SessionWriter:
             await role_sessions.require_no_role(self.store, clock, state.header, action)
 
     async def prepared(self, items: Sequence[Item], options: AppendOptions) -> PreparedWrite:
-        """Return the write that appends `items` to the session. Raises: as `append_many`."""
+        """Return the write that appends `items` to the session.
+
+        Raises: the errors of `append_many`.
+        """
         if not isinstance(items, Sequence) or isinstance(items, str):  # pyright: ignore[reportUnnecessaryIsInstance] - a checker would have told
             kind = type(items).__name__
             raise WrongArgument(f"append_many takes a list of messages, not {kind}")
@@ -276,7 +282,7 @@ async def commit_sessions(
     writes: Sequence[tuple[SessionWriter, Sequence[Item], AppendOptions]],
     key: str | None,
 ) -> CommittedSessions:
-    """Append to several sessions of `store` in one commit. Raises: as `Store.commit`."""
+    """Append to several sessions of `store` in one commit. Raises: the errors of `Store.commit`."""
     if not writes:
         raise WrongArgument("there is nothing to commit: give a session", argument="writes")
     if len(writes) > 1 and not store.capabilities.multi_stream_commit:

@@ -44,7 +44,7 @@ async def branch(
     """Continue from `entry`, optionally with the summary `told` of the abandoned branch.
 
     Shape: None if `entry` is already the leaf and no summary is given.
-    Raises: as `Session.branch`.
+    Raises: the errors of `Session.branch`.
     """
     reader, hooks = writer.reader, writer.hooks
     state = await reader.look()
@@ -77,7 +77,7 @@ async def fork(
 ) -> tuple[StreamState, Mapping[EntryId, EntryId]]:
     """Create the fork with the header `own`; return its state, and a map of entries to copies.
 
-    Raises: as `Session.fork`.
+    Raises: the errors of `Session.fork`.
     """
     writer.require_session("a fork")
     reader, store, hooks = writer.reader, writer.store, writer.hooks

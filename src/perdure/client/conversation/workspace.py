@@ -136,7 +136,7 @@ def merge_workspace(kept: Workspace, given: Workspace) -> Workspace:
     """Return the workspace `kept` with the changes in `given`.
 
     Each omitted value stays as in `kept`: folder, variables, file, selection and scope.
-    Raises: as `usable`.
+    Raises: the errors of `usable`.
     """
     given = usable(given)
     folder = given.working_dir or kept.working_dir
@@ -275,7 +275,7 @@ def usable(given: Workspace) -> Workspace:
 def detect_workspace(workspace: Workspace | None) -> Workspace:
     """Return `workspace` with an absolute directory and its git reference.
 
-    Raises: as `usable`.
+    Raises: the errors of `usable`.
     """
     place = usable(workspace or Workspace())
     return in_folder(place, place.working_dir or ".")

@@ -147,7 +147,7 @@ class Flow:
     ) -> FlowState:
         """Discard the staged handoff of `node`; the node then waits for a reply.
 
-        Raises: as `approve`.
+        Raises: the errors of `approve`.
         """
         return await self._decide(lambda state: people.decline(state, by, node, note))
 
@@ -272,7 +272,7 @@ class Flow:
         """Watch the flow's own events after seq `after` (default: all), and continue with new ones.
 
         The messages of the flow's roles are in the events of the roles' sessions.
-        Raises: as `Session.watch`.
+        Raises: the errors of `Session.watch`.
         """
         amount("after", after, least=EMPTY)
         return watch_session(StoredSession(self._store.backend), self._store.bus, self.id, after)

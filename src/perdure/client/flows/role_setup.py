@@ -50,7 +50,7 @@ class Equipment:
         return agent_for(self.agents, role)
 
     def required_agent(self, role: str) -> Agent:
-        """Like `agent`, but create the default agent of the base role if there is no agent.
+        """Return the agent of a role instance, or else the default agent of its base role.
 
         Raises: ConfigError if the program has no agent for the role.
         """

@@ -107,7 +107,7 @@ async def _settled(
 ) -> Entry:
     """Return the entry of the earlier answer, if that answer is the same.
 
-    Raises: as `answer_question`.
+    Raises: the errors of `answer_question`.
     """
     log = [(entry, body_of(entry)) for entry in await store.entries(journal.flow)]
     settled = settled_by(await journal.state(), question, log)

@@ -72,7 +72,10 @@ class ModelExtractor:
 async def capture(
     store: SessionStore, outside: Outside, episode: Episode, extractor: Extractor
 ) -> list[Fact]:
-    """Store the facts that `extractor` finds in `episode`. Raises: as `Memory.capture`."""
+    """Store the facts that `extractor` finds in `episode`.
+
+    Raises: the errors of `Memory.capture`.
+    """
     stored: list[Fact] = []
     for new in await found_facts(store, episode, extractor):
         key = f"capture:{hashlib.sha256(f'{episode.id} {new.text}'.encode()).hexdigest()}"
@@ -90,7 +93,7 @@ async def found_facts(
 ) -> list[FactRemembered]:
     """Return the facts that `extractor` finds in `episode`, except facts that are already known.
 
-    Raises: as `Memory.capture`.
+    Raises: the errors of `Memory.capture`.
     """
     entries = [
         entry

@@ -37,7 +37,10 @@ _line = msgspec.json.Decoder(_Line)
 async def import_lines(
     store: SessionStore, outside: Outside, file: Path, *, subject: str | None, agent: str | None
 ) -> ImportedFacts:
-    """Store the facts in `file` that are not stored yet. Raises: as `Memory.import_facts`."""
+    """Store the facts in `file` that are not stored yet.
+
+    Raises: the errors of `Memory.import_facts`.
+    """
     content = await asyncio.to_thread(_content_of, file)
     added = known = 0
     problems: list[UnreadLine] = []

@@ -67,10 +67,10 @@ async def remember(
     key: str | None = None,
     expected_head: int | None = None,
 ) -> Fact:
-    """Append the fact `new` to the memory stream of its subject. Raises: as `Memory.remember`.
+    """Append the fact `new` to the memory stream of its subject.
 
-    With `expected_head`, append only if the head of the stream is still `expected_head`. Raises:
-    HeadConflict.
+    With `expected_head`, append only if the head of the stream is still `expected_head`.
+    Raises: HeadConflict if the head differs from `expected_head`; the errors of `Memory.remember`.
     """
     body, stream = await _checked_fact(store, outside, new, subject)
     at = outside.clock.now_ms()
@@ -90,7 +90,7 @@ async def remember_once(
 ) -> Fact:
     """Store the fact `new`, unless the same fact is already stored for its subject.
 
-    Raises: as `Memory.remember`.
+    Raises: the errors of `Memory.remember`.
     """
     body, stream = await _checked_fact(store, outside, new, subject)
     async with _order_of(store, stream):
@@ -200,14 +200,14 @@ async def _add_sources(
 
 
 async def fact_entry(store: SessionStore, new: FactRemembered) -> NewEntry:
-    """Return the entry that stores `new`. Raises: as `Memory.remember`."""
+    """Return the entry that stores `new`. Raises: the errors of `Memory.remember`."""
     return new_side((await _with_sources(store, new))[0])
 
 
 async def correct(
     store: SessionStore, outside: Outside, fact: EntryId, new: FactRemembered, key: str | None
 ) -> Fact:
-    """Append a newer version of `fact`. Raises: as `Memory.correct`."""
+    """Append a newer version of `fact`. Raises: the errors of `Memory.correct`."""
     _check(new)
     given = [source.entry.id for source in await _require_sources(store, new.sources)]
     while True:

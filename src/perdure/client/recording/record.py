@@ -195,7 +195,7 @@ class Recording:
             await asyncio.to_thread(self._portal.call, work)
 
     async def _told_async(self, work: Coroutine[Any, Any, None]) -> None:
-        """Like `_told`; the end of a call is recorded even if the call is cancelled repeatedly."""
+        """Run the recording coroutine `work` to its end, even if cancelled; log its errors."""
         try:
             await finished(self._call_async(work))
         except Exception as error:  # noqa: BLE001 - see above

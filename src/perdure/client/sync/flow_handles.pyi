@@ -126,7 +126,7 @@ class Flow(Handle[AsyncFlow]):
     ) -> FlowState:
         """Discard the staged handoff of `node`; the node then waits for a reply.
 
-        Raises: as `approve`.
+        Raises: the errors of `approve`.
         """
 
     def consent(
@@ -194,7 +194,7 @@ class Flow(Handle[AsyncFlow]):
         """Watch the flow's own events after seq `after` (default: all), and continue with new ones.
 
         The messages of the flow's roles are in the events of the roles' sessions.
-        Raises: as `Session.watch`.
+        Raises: the errors of `Session.watch`.
         """
 
 class Flows(Handle[AsyncFlows]):

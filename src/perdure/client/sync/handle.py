@@ -160,7 +160,7 @@ def _iter(self: Handle[Any]) -> Iterator[Any]:
 
 
 def _result(self: Handle[Any], timeout_s: float | None = None) -> Any:
-    """Wait until the turn has ended, and return its reply, as ``await`` does for the async turn.
+    """Wait until the turn has ended, and return its reply.
 
     Raises: WrongArgument; TimeoutError after `timeout_s` seconds. After a timeout, the turn
     continues; call `abort` to end it.

@@ -166,7 +166,7 @@ class Session(Handle[AsyncSession]):
         """Return the entries of `tree` as a list in log order; those of a fork's origin come first.
 
         With `last`, only the newest entries of all branches are returned; if the leaf is not among
-        them, the newest entries of its branch are added. Raises: as `tree`.
+        them, the newest entries of its branch are added. Raises: the errors of `tree`.
         """
 
     def messages(self, last: int | None = None) -> list[Message]:
@@ -311,7 +311,7 @@ class Session(Handle[AsyncSession]):
     def unpin(self, entry: EntryRef) -> Entry:
         """Remove the pin of `entry`: a compaction can hide it again.
 
-        Raises: as `pin`.
+        Raises: the errors of `pin`.
         """
 
     def rename(self, title: str | None) -> Entry:
@@ -401,7 +401,7 @@ class Session(Handle[AsyncSession]):
     ) -> Entry:
         """Continue from `entry` (None: before the root), with a summary of the abandoned branch.
 
-        `expected_leaf` and `idempotency_key` work as in `branch`. Raises: as `branch`.
+        `expected_leaf` and `idempotency_key` work as in `branch`. Raises: the errors of `branch`.
         """
 
     def fork(
@@ -780,7 +780,7 @@ class Store(Handle[AsyncStore]):
         """
 
     def index(self, on_progress: Callable[[int, int], None] | None = None) -> None:
-        """Update the index of `search`, as the next search would. Raises: as `reindex`."""
+        """Update the index before the next search does. Raises: the errors of `reindex`."""
 
     def reindex(self, on_progress: Callable[[int, int], None] | None = None) -> int:
         """Rebuild the index of `search` from the log; return the number of searchable texts.
@@ -1253,7 +1253,7 @@ class Chat(Handle[AsyncChat[OutputT]], Generic[OutputT]):
         """Continue from `entry` (None: before the root), as `Session.branch` does.
 
         With `with_summary`, the model summarises abandoned messages; `focus` is as in `compact`.
-        Shape: None if `entry` is already the leaf. Raises: like `compact` and `Session.branch`.
+        Shape: None if `entry` is the leaf. Raises: the errors of `compact` and `Session.branch`.
         """
 
 class Runtime(Handle[AsyncRuntime]):

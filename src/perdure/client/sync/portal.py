@@ -53,7 +53,7 @@ class Portal:
             raise
 
     def run(self, function: Callable[[], T]) -> T:
-        """Call `function` inside the loop and return its result. Raises: as `call`."""
+        """Call `function` inside the loop and return its result. Raises: the errors of `call`."""
 
         async def work() -> T:
             return function()
@@ -63,7 +63,7 @@ class Portal:
     def iterate(self, iterable: AsyncIterable[T]) -> Iterator[T]:
         """Yield the items of `iterable`; each item is fetched when it is needed.
 
-        Raises: as `call`.
+        Raises: the errors of `call`.
         """
         iterator = self.run(lambda: aiter(iterable))
         try:

@@ -18,7 +18,7 @@ def with_debts(state: FlowState) -> FlowState:
 
 
 def with_debts_of(state: FlowState, nodes: Iterable[str]) -> FlowState:
-    """Like `with_debts`, but recompute only `nodes`, whose work or handoffs changed."""
+    """Return `state`; of `nodes`, which have changed, recompute which ones still owe a handoff."""
     return _with_debts(state, state.owing_ids, nodes)
 
 

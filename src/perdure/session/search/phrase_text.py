@@ -18,7 +18,10 @@ def join_terms(terms: Sequence[str]) -> str:
 
 
 def counts_in_joined(text: str, sought: Sought) -> tuple[int, ...] | None:
-    """Like ``matches.counts_in``, but for words that `join_terms` has joined."""
+    """Return the count of each of ``sought.phrases`` in `text`, which `join_terms` has made.
+
+    The result is None if `text` does not match.
+    """
     return counts_by(sought, lambda phrase: _count(text, phrase))
 
 

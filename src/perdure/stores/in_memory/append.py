@@ -63,7 +63,7 @@ def append(
     check: Check = lambda _: None,
     now: int = 0,
 ) -> CommitResult:
-    """Append `commit` as ``SessionStore.commit`` promises; on an error nothing changes.
+    """Append `commit` with the guarantees of ``SessionStore.commit``; an error changes nothing.
 
     Calls `check` last, with the entries of all writes.
     Units: `now` is Unix milliseconds.

@@ -83,7 +83,7 @@ class SearchFilters(msgspec.Struct, frozen=True):
     async def query(self, store: Store, text: str, limit: int) -> SearchQuery | None:
         """Return the query for `text` with the filters; None if no session matches them.
 
-        Raises: as `SearchFilters.sessions`.
+        Raises: the errors of `SearchFilters.sessions`.
         """
         sessions = await self.sessions(store)
         if sessions is not None and not sessions:

@@ -89,7 +89,7 @@ class Authentication(AbstractAuthenticationMiddleware):
         self._callers_of = callers_of
 
     async def authenticate_request(self, connection: AnyConnection) -> AuthenticationResult:
-        """Return the caller. Raises: as `Callers.authenticate`."""
+        """Return the caller. Raises: the errors of `Callers.authenticate`."""
         return await self._callers_of(connection.scope).authenticate(connection)
 
 
@@ -262,7 +262,10 @@ class Caller:
         return await at_head(self.store, session, guarded.head)
 
     async def claim(self, session: Session, *, is_repeatable: bool = False) -> None:
-        """Record the key of the request in `session`. Raises: as `KeyedRequest.claim`."""
+        """Record the key of the request in `session`.
+
+        Raises: the errors of `KeyedRequest.claim`.
+        """
         if self.keyed is not None:
             await self.keyed.claim(session, is_repeatable=is_repeatable)
 

@@ -119,7 +119,7 @@ def is_compaction_due(state: TurnState, config: TurnConfig) -> bool:
 
 
 def start_tools(scribe: Scribe, config: TurnConfig) -> None:
-    """Start the pending tool calls that are allowed; answer the others or ask about them."""
+    """Start the allowed pending tool calls; refuse the other calls, or ask a person about them."""
     if scribe.state.phase is Phase.RUNNING:
         start_beside(scribe, config)
         return
@@ -136,7 +136,7 @@ def start_tools(scribe: Scribe, config: TurnConfig) -> None:
 
 
 def has_begun(scribe: Scribe, call: ToolCallPart, ruling: Ruling, config: TurnConfig) -> bool:
-    """Start `call` or ask about it, as `ruling` says; return False if the call was refused."""
+    """Start `call`, refuse it, or ask a person, as `ruling` says; return False after a refusal."""
     if ruling.decision == "refuse":
         code, text = ruling.error_code or ToolDenied.code, ruling.text
         malformed = malformed_arguments(call)

@@ -165,7 +165,7 @@ class _Writer:
         return entry.id in self._in_base
 
     def _labels(self) -> list[tuple[Entry, Fields]]:
-        """Return the side entry and the record of every new or changed label."""
+        """Return the new and changed labels: for each, its side entry and its record."""
         notes = [entry for entry in self._bundle.entries if entry.kind == Label.kind]
         said = labels_of(note for note in notes if self._is_of_base(note))
         newest = {note.about: note for note in notes if note.about is not None}

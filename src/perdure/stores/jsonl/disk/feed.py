@@ -198,7 +198,7 @@ class Feed:
                 raise StoreFull(str(self.path))
 
     def extend_soon(self, stream: StreamId, head: int, path: Path) -> None:
-        """Assign positions to entries that were just written, as `extend` does.
+        """Call `extend` for entries that were just written, unless the feed is locked.
 
         The call does nothing if another process holds the feed's lock; then the next reader assigns
         the positions.

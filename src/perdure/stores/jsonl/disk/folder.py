@@ -259,7 +259,7 @@ class Folder:
     def hold_lock(
         self, kind: str, name: str, *, is_shared: bool = False, wait_s: float | None = None
     ) -> AbstractContextManager[None]:
-        """Acquire the lock of that kind and name, as `FolderLocks.hold_lock` does."""
+        """Acquire the lock of that kind and name with `FolderLocks.hold_lock`."""
         return self.locks.hold_lock(
             f"{kind}-{file_name_of(name)}", is_shared=is_shared, wait_s=wait_s
         )

@@ -1,8 +1,9 @@
 """Read every readable record of a folder's files, even if their first line is lost.
 
-Files are indexed as usual, so the entry of an unreadable line keeps its seq. If the first line is
-not a header, this module reads a copy of the file that starts with a header made from the file's
-name. This module does not interpret the records: ``stores.maintenance.repair`` does.
+Files are indexed in the same way as in an undamaged folder, so the entry of an unreadable line
+keeps its seq. If the first line is not a header, this module reads a copy of the file that starts
+with a header made from the file's name. This module does not interpret the records:
+``stores.maintenance.repair`` does.
 """
 
 from __future__ import annotations
