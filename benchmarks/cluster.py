@@ -230,7 +230,7 @@ class _Load:
 
 
 class Delay(msgspec.Struct, frozen=True):
-    """How long a turn waited for its start.
+    """The time that a turn waited for its start.
 
     Units: `asked_at` is Unix milliseconds.
     """

@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def compare(framework: str, turns: int, rounds: int) -> None:
-    """Measure both sessions, one after the other, and print their rows."""
+    """Measure our session and the framework's own, one after the other, and print their rows."""
     meters = {whose: Meter() for whose in ("ours", "theirs", "memory")}
     for _ in range(rounds):
         for whose, meter in meters.items():

@@ -27,7 +27,7 @@ Act = Callable[[], Awaitable[object]]
 
 
 class Operation(msgspec.Struct, frozen=True):
-    """Something to measure. `limit`: the maximum exponent; `is_once`: it cannot be repeated."""
+    """An operation to measure. `limit`: the maximum exponent; `is_once`: it cannot be repeated."""
 
     name: str
     act: Act

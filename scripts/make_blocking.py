@@ -110,7 +110,7 @@ class Resolved(ast.NodeTransformer):
 
 
 class Text:
-    """Collects the lines of the file and the imports that they need."""
+    """The lines of the file, and the imports that they need."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []

@@ -28,7 +28,7 @@ EMPTY = ("sessions", "sessions/nothing", "flows", "inbox", "memory?tab=facts", "
 
 
 class Studio:
-    """Takes screenshots and writes them into `folder`."""
+    """The folder for the pictures, and the browser that takes them."""
 
     def __init__(self, folder: Path, chromium: str) -> None:
         self._folder = folder

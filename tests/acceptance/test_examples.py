@@ -41,7 +41,7 @@ SERVES = re.compile(r"Uvicorn running on (http://127\.0\.0\.1:\d+)")
 
 
 class StopFollowing(Exception):
-    """Ends the endless loop of the guide."""
+    """Raised to end the endless loop of the guide."""
 
 
 def start(folder: Path, *command: str | Path) -> subprocess.Popen[str]:

@@ -28,7 +28,7 @@ ESCAPES = {"\\n": "\n", "\\r": "\r", "\\t": "\t", "\\0": "\0", "\\\\": "\\"}
 
 
 def read(line: str) -> str:
-    """A line of the corpus as the command it stands for."""
+    """Return the command that a line of the corpus stands for."""
     for written, meant in (("\\x1b", "\x1b"), ("\\x0b", "\x0b"), ("\\x0c", "\x0c")):
         line = line.replace(written, meant)
     for written, meant in (("\\x85", "\x85"), ("\\x07", "\x07"), ("\\u2028", "\u2028")):

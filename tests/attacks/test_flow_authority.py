@@ -152,7 +152,7 @@ async def check_continued(store: Store) -> None:
 
 
 async def begin(store: Store, work: Path, mode: ConsentMode, *more: SideBody) -> None:
-    """Write a flow as an attacker does: its only node runs, and it has a record folder."""
+    """Write an attacker's flow: its only node runs, and it has a record folder."""
     (work / "record" / ".flow").write_text("f")
     session = StreamId("f__developer")
     started = FlowStarted("p", str(work), str(work / "record"), SOLO, ("build",), mode)

@@ -66,7 +66,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def link(name: str, target: str) -> Callable[[Path], None]:
-    """Replace `name` in the workspace by a link to `target`, which is relative to the world."""
+    """Replace `name` in the workspace by a link to `target`, a path from the world's folder."""
 
     def prepare(world: Path) -> None:
         place = world / "work" / name

@@ -29,7 +29,7 @@ OF_RICH = re.compile(r"\x1b\[(?:\?25[lh]|\d*[AKJ]|[\d;]*m)|\r")
 
 
 class Terminal:
-    """Standard streams as a pseudo-terminal, and the text written to it."""
+    """A pseudo-terminal in place of the standard streams, and the text written to it."""
 
     def __init__(self) -> None:
         self._master, slave = pty.openpty()

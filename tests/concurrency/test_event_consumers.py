@@ -33,11 +33,11 @@ DEADLINE_S = 120.0
 
 
 class Cut(ConnectionError):
-    """The connection of a consumer is lost."""
+    """Raised when the connection of a consumer is lost."""
 
 
 class Consumer:
-    """Applies events over a connection that loses some and breaks often."""
+    """A consumer of events over a connection that loses some events and breaks often."""
 
     def __init__(self, store: Store, seed: int, cuts: int) -> None:
         self._store = store

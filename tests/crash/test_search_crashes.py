@@ -75,7 +75,7 @@ async def fill_folder(folder: Path) -> None:
 
 
 class Scans:
-    """Stores the hits of each scan, because many kills leave the same session files."""
+    """A cache of the hits of each scan, because many kills leave the same session files."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[object, ...], list[Hit]] = {}

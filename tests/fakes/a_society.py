@@ -40,7 +40,7 @@ workflow:
 
 
 def trip_workspace(root: Path) -> Path:
-    """Write an A-Society workspace that was started elsewhere to `root`; return its flow folder.
+    """Write an A-Society workspace from another place to `root`; return its flow folder.
 
     The flow's curator has asked a person, whose reply is queued. Paths in the workspace are
     relative to the repository.

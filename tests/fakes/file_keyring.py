@@ -14,7 +14,7 @@ from keyring.errors import KeyringLocked, PasswordDeleteError
 
 
 class FileKeyring(KeyringBackend):
-    """Passwords by service and user."""
+    """A keyring in a JSON file: passwords by service and user."""
 
     priority = 1  # pyright: ignore[reportAssignmentType] - the package reads it from the class
 

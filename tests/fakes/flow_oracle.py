@@ -33,7 +33,7 @@ class Told(msgspec.Struct, frozen=True):
 
 
 class FlowOracle:
-    """Follows one flow.
+    """A check of the log of one flow, entry by entry.
 
     `told` contains, by role instance, the expected content of the messages of its claims.
     `questions` contains the open questions: by node, by role during the improvement, and under ""

@@ -24,7 +24,7 @@ class Looks:
 
 @contextmanager
 def meanwhile(path: Path, number: int, act: Callable[[], object]) -> Generator[Looks]:
-    """Call `act` right before the access to `path` with this `number`, counted from 1."""
+    """Call `act` right before the access number `number` to `path`; the first one has number 1."""
     looks = Looks()
 
     def looking(real: Callable[..., Any]) -> Callable[..., Any]:

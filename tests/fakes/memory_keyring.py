@@ -11,7 +11,7 @@ from keyring.errors import PasswordDeleteError
 
 
 class MemoryKeyring(KeyringBackend):
-    """Passwords by service and user."""
+    """A keyring in memory: passwords by service and user."""
 
     priority = 1  # pyright: ignore[reportAssignmentType] - the package reads it from the class
 

@@ -211,7 +211,7 @@ PATIENT_S = 600.0
 
 
 class HttpMaker(Protocol):
-    """Makes a client of the server at `url`."""
+    """A function that makes a client of the server at `url`."""
 
     def __call__(self, *, base_url: str, api_key: str, stream_idle_timeout_s: float) -> WireClient:
         """The client."""
@@ -219,7 +219,7 @@ class HttpMaker(Protocol):
 
 
 class HttpBackendMaker(Protocol):
-    """Starts a server and creates its client, with a `stream_idle_timeout_s`."""
+    """A function that starts a server and creates its client."""
 
     def __call__(
         self, stream_idle_timeout_s: float = PATIENT_S

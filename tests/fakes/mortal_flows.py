@@ -45,7 +45,7 @@ class FlowPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Counted(MortalStore):
-    """Reports each finished commit on a file descriptor."""
+    """A store that reports each finished commit on a file descriptor."""
 
     def __init__(self, store: SessionStore, reaper: Reaper, told: int | None) -> None:
         super().__init__(store, reaper, None)

@@ -40,7 +40,7 @@ class Cut(NamedTuple):
 
 
 class Proxy:
-    """Forwards all connections, and breaks the first connection that reaches a cut.
+    """A proxy for all connections that breaks the first connection that reaches a cut.
 
     A Sync after a message with `marker` waits until `released` is set.
     """

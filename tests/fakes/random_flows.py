@@ -111,7 +111,7 @@ class HastyClock(ManualClock):
 
 
 class AtOnce(ThreadPoolExecutor):
-    """Runs thread work immediately in the caller, so that the same seed gives the same run."""
+    """An executor that runs work in the caller, so that the same seed gives the same run."""
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Run `fn` now; return a future with its result or its exception."""

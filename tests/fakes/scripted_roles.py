@@ -54,7 +54,7 @@ class ScriptedRoles:
         self._clock = clock
 
     async def session(self, state: FlowState, role: str) -> StreamId:
-        """A stream of its own."""
+        """Return the stream of the role; create it if it is missing."""
         if role not in self.script:
             raise ConfigError(f"role {role!r} has no agent")
         id = StreamId(f"{state.run.flow_id}__{role}")

@@ -268,7 +268,7 @@ Tool = Operator | Pi
 
 
 def tool(dialect: str, path: Path, seed: int = 0) -> Tool:
-    """Open the session in `path` with the tool of that dialect."""
+    """Open the session in `path` as pi or as Operator, depending on `dialect`."""
     return Pi(path, seed) if dialect == "pi" else Operator(path, seed)
 
 

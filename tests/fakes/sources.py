@@ -96,7 +96,7 @@ async def imported(
     format: FormatName = "auto",
     bounds: Bounds = BOUNDS,
 ) -> ImportReport:
-    """`source`, imported."""
+    """Import `source` into `store`; return the report."""
     return await import_source(
         store,
         source,

@@ -15,7 +15,7 @@ S = StreamId("s")
 
 
 async def create(store: SessionStore, stream: StreamId = S) -> None:
-    """An empty stream."""
+    """Create an empty stream."""
     header = StreamHeader(stream, START_MS)
     await store.commit(Commit(writes=(Write(stream=stream, create=header),), at=START_MS))
 
@@ -27,7 +27,7 @@ async def say(store: SessionStore, *texts: str, stream: StreamId = S) -> list[En
 
 
 async def append(store: SessionStore, *entries: NewEntry, stream: StreamId = S) -> list[Entry]:
-    """Entries in one commit."""
+    """Append `entries` in one commit; return them as they are stored."""
     write = Write(stream=stream, entries=entries)
     committed = await store.commit(Commit(writes=(write,), at=START_MS))
     return list(committed.entries[0])

@@ -27,7 +27,7 @@ def tool_call_of(tool: str, working_dir: Path | None = None, /, **args: object) 
 
 
 class Tools:
-    """Runs tools in one working directory, with permissions and secrets."""
+    """A runner of tools in one working directory, with permissions and secrets."""
 
     def __init__(
         self,

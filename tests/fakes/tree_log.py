@@ -1,4 +1,4 @@
-"""A log in a list: tree entries as a store would append them, and their context windows."""
+"""A log of tree entries in memory, with their ids and parents, and its context windows."""
 
 from __future__ import annotations
 

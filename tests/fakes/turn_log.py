@@ -1,4 +1,4 @@
-"""An in-memory log of one stream, as a store would contain it, for tests of the turn machine."""
+"""A log of one stream in memory, for tests of the turn machine."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def empty_state() -> TurnState:
 
 
 class TurnLog:
-    """Entries in order, and the end of each commit."""
+    """A log in memory: its entries in order, and the end of each commit."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
@@ -90,5 +90,5 @@ class Course:
         return self.state
 
     def others_append(self, body: SideBody, about: EntryId | None = None) -> None:
-        """Another writer appends a side entry."""
+        """Append a side entry as another writer."""
         self.state = fold(self.state, self.log.append([new_side(body, about)]))

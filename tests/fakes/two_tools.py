@@ -38,7 +38,7 @@ Moment = Literal[
 
 
 class Death(msgspec.Struct, frozen=True):
-    """The point at which the process kills itself: the `n`-th (from 1) moment of this kind."""
+    """The point at which the process kills itself: the `n`-th moment of this kind, from 1 on."""
 
     moment: Moment = "never"
     n: int = 1

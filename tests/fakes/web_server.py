@@ -31,7 +31,7 @@ class Response(msgspec.Struct, frozen=True):
 
 
 class WebServer:
-    """HTTP/1.1, one request a connection. `asked` contains the requests in order."""
+    """A server for HTTP/1.1, one request per connection. `asked` contains the requests in order."""
 
     def __init__(self, answer: Callable[[Request], Response]) -> None:
         self._answer = answer

@@ -27,7 +27,7 @@ _GIVEN_UP = ("workers_died", GIVEN_UP[0])
 
 
 class Findings(msgspec.Struct):
-    """Counts, and a sentence for each violated goal."""
+    """The results of a check: counts, and a sentence for each violated goal."""
 
     acknowledged: int = 0
     turns: int = 0

@@ -37,7 +37,7 @@ class Sent(msgspec.Struct):
 
 
 class Load:
-    """Sends one message after the other in each of `SENDERS` sessions until it is closed."""
+    """A load of messages, one after the other in each of `SENDERS` sessions until it is closed."""
 
     def __init__(self, store: Store, seed: int) -> None:
         self._store = store

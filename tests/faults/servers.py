@@ -111,7 +111,7 @@ class Servers:
         self._until("SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'", "1")
 
     def restart(self) -> None:
-        """Restart the primary as an administrator does; connections are closed immediately."""
+        """Restart the primary; its connections are closed immediately."""
         self._control(self.primary, "stop", "-m", "fast")
         self._start(self.primary)
 

@@ -46,7 +46,7 @@ class Held(msgspec.Struct, frozen=True):
 
 
 class Watcher:
-    """Looks at the database. The watcher reconnects after an interruption of the server."""
+    """An observer of the database, which reconnects after an interruption of the server."""
 
     def __init__(self, address: str) -> None:
         self._address = address

@@ -30,7 +30,7 @@ PATIENCE_S = 180
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended."""
+    """The end of a command: its exit code, and its texts on stdout and stderr."""
 
     code: int
     out: str

@@ -1,4 +1,4 @@
-"""``perdure chat --session``: the agent from ``--agent FILE`` stays in force."""
+"""``perdure chat --session``: the session keeps the agent from ``--agent FILE``."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def tab(chromium: str) -> Generator[Page]:
 
 @pytest.fixture
 def page(tab: Page) -> Page:
-    """The tab in its first state, with a wide window, the light colour scheme and no complaint."""
+    """The tab with a wide window, the light colour scheme and no recorded events."""
     tab.events.clear()
     tab.sized(1280, 900)
     return tab

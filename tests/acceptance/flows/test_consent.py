@@ -1,4 +1,4 @@
-"""Consent and what `flow resume` remembers, with the installed command and real processes."""
+"""The consent of flows, and the settings that `flow resume` keeps, with real processes."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class Held(msgspec.Struct, frozen=True):
 
 
 async def held(store: SessionStore, stream: StreamId) -> Held:
-    """The session `stream`."""
+    """Read the session `stream`."""
     state = await store.state(stream)
     entries = tuple(await store.entries(stream))
     bodies = tuple(map(body_of, entries))
@@ -99,7 +99,7 @@ def words_of(body: Message | CustomMessage) -> list[str]:
 
 
 def _path(session: Held, leaf: EntryId | None) -> tuple[str, ...]:
-    """The messages from the root to `leaf`, without entries that contain no message."""
+    """Return the texts of the messages on the path from the root to `leaf`."""
     tree = {entry.id: entry for entry in session.entries if entry.lane == "tree"}
     bodies = (session.body(e.id) for e in branch_to(leaf, tree) if e.kind == "message")
     texts = (text for body in bodies if isinstance(body, Message) for text in words_of(body))
@@ -281,7 +281,7 @@ def _ends(session: Held) -> Facts:
 
 
 def _models(session: Held) -> Facts:
-    """The model that each answer names, or otherwise the model its branch was changed to."""
+    """Yield the model that each answer names, or else the current model of its branch."""
     in_force: dict[EntryId | None, str] = {}
     for entry, body in zip(session.entries, session.bodies, strict=True):
         if entry.lane == "tree" and entry.parent_id in in_force:

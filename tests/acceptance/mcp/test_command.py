@@ -1,4 +1,4 @@
-"""``perdure mcp``: servers of the settings, with the installed command."""
+"""``perdure mcp``: the configured servers, listed and tested by the installed command."""
 
 from __future__ import annotations
 

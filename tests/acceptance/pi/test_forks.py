@@ -1,4 +1,4 @@
-"""Forks of sessions, made by pi and by perdure, with their origin and their labels."""
+"""Forks of sessions, made by pi and by perdure: their origin and their labels."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from tests.fakes.players import Theatre, asks, words
 
 
 async def records(theatre: Theatre) -> list[dict[str, Any]]:
-    """The record of each tool call, as the documented log gives it."""
+    """Build the record of each tool call from the entries of the log."""
     entries = {entry.id: entry for entry in await theatre.entries()}
     found: list[dict[str, Any]] = []
     for entry in entries.values():

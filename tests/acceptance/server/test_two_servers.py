@@ -25,7 +25,7 @@ pytestmark = pytest.mark.full_only
 
 
 class Balancer:
-    """Gives each connection to the next server; skips servers that cannot be reached."""
+    """A proxy that gives each connection to the next server, and skips unreachable servers."""
 
     def __init__(self, ports: list[int]) -> None:
         self._ports: Iterator[int] = cycle(ports)
@@ -67,7 +67,7 @@ async def balanced(addresses: list[str]) -> AsyncGenerator[str]:
 
 
 class Watcher:
-    """Reads the durable events of a session from one server."""
+    """A reader of the durable events of a session at one server."""
 
     def __init__(self, url: str, headers: dict[str, str]) -> None:
         self.seqs: list[int] = []

@@ -2,10 +2,13 @@
 
 faulty_program.py ADDRESS FAULT
 
-FAULT is: left_open (the store is never closed, the loop ends), stopped_loop (the loop is stopped
-and closed in the midst of a turn), cancelled (appends are cancelled), cut (connections are cut, or
-the server is killed, while turns run; a line on stdin says when that is over), closed_early (the
-store is closed while calls run).
+FAULT is one of these:
+    left_open     the store is never closed, and the event loop ends
+    stopped_loop  the event loop is stopped and closed in the middle of a turn
+    cancelled     appends are cancelled
+    cut           connections are cut, or the server is killed, while turns run;
+                  a line on stdin says when the fault is over
+    closed_early  the store is closed while calls run
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ async def fill(builder: AnswerBuilder, stream: AsyncIterator[Delta]) -> Message:
 
 
 def closing(client: ModelClient, request: ModelRequest) -> aclosing[Any]:
-    """Close the stream at the end of the block, as the runner does."""
+    """Close the stream at the end of the block."""
     return aclosing(cast("Any", client.stream(request)))
 
 

@@ -62,7 +62,7 @@ TTL_MS = 10_000
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """Gives the same commands to a store, through two handles, and to the model."""
+    """A machine that gives the same commands to a store, through two handles, and to the model."""
 
     def __init__(self, backend: Backend) -> None:
         super().__init__()

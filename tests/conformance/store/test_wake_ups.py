@@ -19,7 +19,7 @@ ROUNDS = 5
 
 
 class Counter:
-    """Counts the wake-ups of an iterator."""
+    """A counter of the wake-ups of an iterator."""
 
     def __init__(self, changes: AsyncIterator[None]) -> None:
         self.count = 0

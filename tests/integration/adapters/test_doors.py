@@ -76,7 +76,7 @@ async def with_langgraph(store: perdure.Store, question: str) -> list[str]:
 
 
 class AdkModel(BaseLlm):
-    """Gives one answer."""
+    """A model that gives one answer."""
 
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False

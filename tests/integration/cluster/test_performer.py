@@ -94,7 +94,7 @@ class HeldWatch:
 async def performing(
     store: Store, watch: HeldWatch, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncGenerator[tuple[asyncio.Task[str], asyncio.Event]]:
-    """Continue an open turn as a worker does; yield its task, and an event that ends its tool."""
+    """Continue an open turn like a worker; yield its task, and an event that ends its tool."""
     release = asyncio.Event()
 
     async def hold() -> str:
@@ -241,7 +241,7 @@ async def test_worker_job_cancelled_repeatedly_leaves_no_task(
 
 
 class BeatenRunner(EmbeddedRunner):
-    """Runs turns, but before its first turn another process starts a turn and leaves it open."""
+    """A runner; before its first turn, another process starts a turn and leaves it open."""
 
     def __init__(self, other: Chat, request: int | None, release: asyncio.Event) -> None:
         self._other: Chat | None = other

@@ -118,7 +118,7 @@ async def files_of(store: Store) -> dict[str, bytes]:
 
 
 async def asked_and_died(store: Store, flow: Flow) -> None:
-    """Run `flow` until a role asks for consent, then leave it as a killed process does."""
+    """Run `flow` until a role asks for consent, then cancel the run in the middle of its turn."""
     running = asyncio.ensure_future(flow.run())
     async for _ in store.backend.changes():
         if [q for q in await store.questions() if q.question.topic == "approval"]:

@@ -77,7 +77,7 @@ async def faults_of_index(store: JsonlStore) -> list[str]:
 
 
 class Life:
-    """A folder that perdure and a tool change alternately, at random."""
+    """A folder that perdure and pi or Operator change alternately, at random."""
 
     def __init__(self, folder: Path, dialect: DialectName, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -147,7 +147,7 @@ class Life:
         agent.say("user", self.text())
 
     async def slipped_in(self, store: JsonlStore, stream: StreamId) -> None:
-        """Let the tool write after perdure has read the file and before perdure writes to it."""
+        """Let pi or Operator write between perdure's read of the file and its write."""
         path = file_of(self._folder, stream)
         before = path.stat().st_size
         await append(store, stream, said(self.text()))

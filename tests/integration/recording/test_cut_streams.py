@@ -22,7 +22,7 @@ FINISHED = threading.Event()
 
 
 class Provider(BaseHTTPRequestHandler):
-    """Streams "one two " and then hangs or fails, as the last message requests."""
+    """A server that streams "one two " and then hangs or fails, as the last message requests."""
 
     def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers["content-length"])))

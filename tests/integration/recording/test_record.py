@@ -124,7 +124,7 @@ def response_events() -> Iterator[object]:
 
 
 class Provider(BaseHTTPRequestHandler):
-    """Answers all three APIs; a request with the text "fail" fails."""
+    """A server for all three APIs; a request with the text "fail" fails."""
 
     protocol_version = "HTTP/1.1"
     whole: ClassVar[dict[str, object]] = {

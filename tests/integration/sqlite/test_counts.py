@@ -106,7 +106,7 @@ async def test_verify_finds_an_index_that_hides_a_session(open_store: Opener, pa
 
 
 class Steps:
-    """Counts the instructions of SQLite's virtual machine in every opened connection."""
+    """A counter of the instructions of SQLite's virtual machine in every opened connection."""
 
     def __init__(self) -> None:
         self.count = 0

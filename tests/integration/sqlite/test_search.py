@@ -244,7 +244,7 @@ async def test_search_works_on_full_disk(open_store: Opener) -> None:
 async def indexed(
     open_store: Opener, path: Path, *alterations: Alteration, count: int = MANY
 ) -> SqliteStore:
-    """A store whose index was changed directly in the file."""
+    """Fill a store, apply `alterations` to the index in its file, and open it again."""
     store = await open_store()
     await filled(store, count)
     await search(store, "word")

@@ -158,7 +158,7 @@ async def test_partial_command_is_completed_and_complete_command_is_sent(
 
 
 def press_at_once(seen: Seen, *keys: str) -> None:
-    """Press keys without a pause, as a fast typist or a script does."""
+    """Press keys without a pause between them."""
     for key in keys:
         seen.program.post_message(events.Key(key, key if len(key) == 1 else None))
 

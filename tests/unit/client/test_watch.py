@@ -72,7 +72,7 @@ def told(events: list[AnyEvent]) -> list[str]:
 
 
 class Engine:
-    """Writes a turn as the engine does: intents, live events, outcomes, in that order."""
+    """A writer of turns in the order of the engine: intents, live events, outcomes."""
 
     def __init__(self, store: Store, memory: MemoryStore, lease: Lease) -> None:
         self._store = store

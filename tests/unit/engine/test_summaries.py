@@ -19,7 +19,7 @@ from tests.fakes.chats import MODEL, Stage, says
 
 
 def under(stage: Stage) -> tuple[Environment, Terms]:
-    """Return environment and terms of the session's turns."""
+    """Return the environment and the terms of the turns of a session."""
     agent = Agent("helper", model=MODEL)
     turns = stage.runtime().host.running(StreamId("s"), agent, Workspace(), prompt=None)
     return turns.environment, turns.terms

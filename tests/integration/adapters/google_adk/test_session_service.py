@@ -375,7 +375,7 @@ async def test_state_is_complete_after_session_creation_is_killed(
 
 
 class Model(BaseLlm):
-    """Calls a tool once, then answers."""
+    """A model that calls a tool once, then answers."""
 
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False

@@ -2,7 +2,7 @@
 
 replace.py move PATH   move ``new.db`` from the same folder into its place
 replace.py rekey PATH  encrypt it
-replace.py hold PATH   lock it for half a second, as the last closing handle does; print "ready"
+replace.py hold PATH   lock it for half a second; print "ready"
 """
 
 from __future__ import annotations

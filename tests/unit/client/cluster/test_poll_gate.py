@@ -24,7 +24,7 @@ def gate(ask: Callable[[Collection[str]], list[str]]) -> Generator[threading.Eve
 
 
 def waits(event: threading.Event, queue: str) -> threading.Event:
-    """Wait for `event` as a queue thread does; return an event that is set after the wait."""
+    """Wait for `event` in a thread of `queue`; return an event that is set after the wait."""
     over = threading.Event()
 
     def wait() -> None:

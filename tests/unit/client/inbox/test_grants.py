@@ -36,7 +36,7 @@ ROLES = ("owner", "developer", "reviewer")
 
 
 def writing(folder: Path) -> FlowStage:
-    """Return rules: every role writes a file before it hands over."""
+    """Return a stage whose roles write a file before they hand over."""
     return FlowStage(
         folder,
         *hands("Node `owner-intake`", "record", "plan.md", "a", "b"),

@@ -149,7 +149,7 @@ async def test_same_fact_remembered_concurrently_is_stored_once(store: Store) ->
 
 
 class CountingStore(MemoryStore):
-    """Counts the reads of notes, and the commits rejected because the head had moved."""
+    """A store that counts reads of notes, and commits rejected because the head had moved."""
 
     reads = conflicts = 0
 

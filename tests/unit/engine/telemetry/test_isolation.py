@@ -22,7 +22,7 @@ from tests.fakes.telemetry import always
 
 
 class Broken:
-    """Raises an error at every call."""
+    """An object that raises an error at every call."""
 
     def __getattr__(self, name: str) -> Any:
         def broken(*_: object, **__: object) -> object:

@@ -26,7 +26,7 @@ S = StreamId("s")
 
 
 class Together:
-    """Writes one note to another stream when the turn begins, and one when it ends."""
+    """A participant that writes a note to another stream at the start and end of a turn."""
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage

@@ -1,4 +1,4 @@
-"""A session as a workflow, as `docs/workflow-format.md` says."""
+"""Sessions exported as workflows match `docs/workflow-format.md`."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class Process:
         return subscription
 
     async def end(self, of: int = 1, stream: StreamId = S) -> None:
-        """End the call as the runner does, around the commit of its outcome."""
+        """Flush the live events of the call, then close it."""
         await self.bus.settle(stream, of)
         self.bus.close_call(stream, of)
 

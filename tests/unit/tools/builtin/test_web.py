@@ -23,7 +23,7 @@ SEARCH = Permissions(search_endpoint="https://search.example.com/search?language
 
 
 class Web:
-    """Records requests and always returns the same answer."""
+    """A web client that records requests and always returns the same answer."""
 
     def __init__(self, answer: HttpResponse | None = None) -> None:
         self.asked: list[HttpRequest] = []

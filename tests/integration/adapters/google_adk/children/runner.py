@@ -34,7 +34,7 @@ KINDS = ("perdure", "sqlite")
 
 
 class Model(BaseLlm):
-    """Calls a tool once, then answers."""
+    """A model that calls a tool once, then answers."""
 
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False

@@ -25,7 +25,7 @@ IDS = ("c0", "c1", "c2")
 
 
 class Model(BaseLlm):
-    """Calls a tool three times at once, then answers; records its requests."""
+    """A model that calls a tool three times at once, then answers; it records its requests."""
 
     asked: list[list[types.Content]] = Field(default_factory=list)
 
