@@ -21,6 +21,7 @@ QUERIES = (
     *("foo_bar", "x* tide", 'a NOT "tide moon"', "👍 OR 店", "x" * 70, "tide tides moon"),
 )
 
+BATCHES = 18
 FILTERED = (
     SearchQuery(text=""),
     SearchQuery(text="", is_on_branch=True),
@@ -30,14 +31,18 @@ FILTERED = (
 )
 
 
-async def check_it_finds_what_memory_finds(store: SessionStore, seed: int, step: int = 1) -> None:
+async def check_it_finds_what_memory_finds(
+    store: SessionStore, seed: int, step: int = 1, batch: int = 30
+) -> None:
     """Write the same log into `store` and into memory, and run the same queries on both.
 
-    For each filter, only every `step`th query runs, beginning with a different query.
+    For each filter, only every `step`th query runs, beginning with a different query. The log has
+    `BATCHES` commits of `batch` entries.
     """
     plain = MemoryStore(clock=ManualClock(), random=SeededRandom(1))
     for each in (plain, store):
-        await _write(each, random.Random(seed), has_forks=store.capabilities.pointer_fork)
+        has_forks = store.capabilities.pointer_fork
+        await _write(each, random.Random(seed), batch, has_forks=has_forks)
     limits = [10, *(5_000 for _ in FILTERED[1:])]
     for number, (limit, filtered) in enumerate(zip(limits, FILTERED, strict=True)):
         for text in QUERIES[number % step :: step]:
@@ -47,7 +52,9 @@ async def check_it_finds_what_memory_finds(store: SessionStore, seed: int, step:
     assert (await store.maintenance.verify()).problems == ()
 
 
-async def _write(store: SessionStore, chance: random.Random, *, has_forks: bool) -> None:
+async def _write(
+    store: SessionStore, chance: random.Random, batch: int, *, has_forks: bool
+) -> None:
     def text() -> str:
         return " ".join(chance.choices(WORDS, k=chance.randint(1, 6)))
 
@@ -56,9 +63,9 @@ async def _write(store: SessionStore, chance: random.Random, *, has_forks: bool)
     names = ["s0", "s1", "s2"]
     if has_forks:
         names.append(await fork(store, StreamId("s0"), "f"))
-    for at in range(0, 540, 30):
+    for at in range(0, BATCHES * 30, 30):
         stream = StreamId(chance.choice(names))
-        new = [new_tree(user(text()), at=at + n) for n in range(29)]
-        new[chance.randrange(29)] = new_tree(user(text()), None, at=at)
+        new = [new_tree(user(text()), at=at + n) for n in range(batch - 1)]
+        new[chance.randrange(batch - 1)] = new_tree(user(text()), None, at=at)
         entries = await append(store, stream, *new)
         await append(store, stream, labelled(text(), chance.choice(entries).id))
