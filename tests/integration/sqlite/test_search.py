@@ -33,6 +33,7 @@ from perdure.stores.sqlite.store import SqliteStore
 from tests.fakes.faulty_vfs import failing_from, faulty_vfs
 from tests.fakes.parts import rewrite_texts, with_text, without_text
 from tests.fakes.raw_database import raw_database
+from tests.fakes.samples import case
 from tests.fakes.streams import S, append, create
 from tests.integration.sqlite.conftest import Opener
 
@@ -249,6 +250,13 @@ async def indexed(
     await filled(store, count)
     await search(store, "word")
     assert (await store.maintenance.verify()).problems == ()
+    return await altered(open_store, path, store, *alterations)
+
+
+async def altered(
+    open_store: Opener, path: Path, store: SqliteStore, *alterations: Alteration
+) -> SqliteStore:
+    """Close `store`, change its index directly in the file, and open the store again."""
     await store.close()
     with raw_database(path) as db:
         for each in alterations:
@@ -264,9 +272,9 @@ OTHER = "INSERT INTO search_loose VALUES (1, 8, 8, 2, '@8 #s2 #ruser', ' word  n
 REORDERED = "UPDATE search_loose SET said = ' number7  word ' WHERE n = 8"
 
 
-@pytest.mark.parametrize(
-    ("alterations", "seqs"),
-    [
+async def test_verify_reports_entry_that_differs_in_index(open_store: Opener, path: Path) -> None:
+    store = await indexed(open_store, path)
+    differing: list[tuple[list[str], list[int | None]]] = [
         ([TAKEN], [7]),
         ([REORDERED], [7]),
         ([TAKEN, OTHER], [7]),
@@ -274,49 +282,44 @@ REORDERED = "UPDATE search_loose SET said = ' number7  word ' WHERE n = 8"
         (["DELETE FROM search_loose WHERE n IN (8, 10)"], [7, 9]),
         (["UPDATE search_mark SET entry = entry - 1"], [399]),
         (["INSERT INTO search_loose VALUES (1, 8000, 1, 1, '', 'x')"], [None]),
-    ],
-)
-async def test_verify_reports_entry_that_differs_in_index(
-    open_store: Opener, path: Path, alterations: list[str], seqs: list[int | None]
-) -> None:
-    store = await indexed(open_store, path, *alterations)
+    ]
+    for alterations, seqs in differing:
+        with case(alterations):
+            store = await altered(open_store, path, store, *alterations)
 
-    problems = (await store.maintenance.verify()).problems
+            problems = (await store.maintenance.verify()).problems
 
-    assert [problem.seq for problem in problems] == seqs
-    assert all("Store.reindex" in problem.problem for problem in problems)
-    assert {problem.stream for problem in problems} <= {S, None}
-    await store.search.reindex()
-    assert (await store.maintenance.verify()).problems == ()
-    assert len(await search(store, "word")) == MANY
+            assert [problem.seq for problem in problems] == seqs
+            assert all("Store.reindex" in problem.problem for problem in problems)
+            assert {problem.stream for problem in problems} <= {S, None}
+            await store.search.reindex()
+            assert (await store.maintenance.verify()).problems == ()
+            assert len(await search(store, "word")) == MANY
 
 
-@pytest.mark.parametrize(
-    ("alterations", "seqs"),
-    [
-        ([without_text(7)], range(7, MOST_LOOSE)),
-        ([with_text(7, at=2)], [7]),
-        ([with_text(7, codes=b"\x01\x02")], [7]),
-        (["UPDATE search_text SET n = n + 1"], range(MOST_LOOSE)),
-        (["UPDATE search_text SET said = zeroblob(1)"], range(MOST_LOOSE)),
-        (["DELETE FROM search_page WHERE part = 1 AND first > 'number3'"], range(MOST_LOOSE)),
-        (["DELETE FROM search_part"], range(MOST_LOOSE)),
-    ],
-)
 async def test_verify_reports_entries_of_differing_index_part(
-    open_store: Opener,
-    path: Path,
-    alterations: list[Alteration],
-    seqs: Sequence[int],
+    open_store: Opener, path: Path
 ) -> None:
-    store = await indexed(open_store, path, *alterations, count=MOST_LOOSE)
+    store = await indexed(open_store, path, count=MOST_LOOSE)
+    differing: list[tuple[Alteration, Sequence[int]]] = [
+        (without_text(7), range(7, MOST_LOOSE)),
+        (with_text(7, at=2), [7]),
+        (with_text(7, codes=b"\x01\x02"), [7]),
+        ("UPDATE search_text SET n = n + 1", range(MOST_LOOSE)),
+        ("UPDATE search_text SET said = zeroblob(1)", range(MOST_LOOSE)),
+        ("DELETE FROM search_page WHERE first > 'number3'", range(MOST_LOOSE)),
+        ("DELETE FROM search_part", range(MOST_LOOSE)),
+    ]
+    for number, (alteration, seqs) in enumerate(differing):
+        with case((number, alteration)):
+            store = await altered(open_store, path, store, alteration)
 
-    problems = (await store.maintenance.verify()).problems
+            problems = (await store.maintenance.verify()).problems
 
-    assert sorted(problem.seq or 0 for problem in problems) == list(seqs)
-    await store.search.reindex()
-    assert (await store.maintenance.verify()).problems == ()
-    assert len(await search(store, "word")) == MOST_LOOSE
+            assert sorted(problem.seq or 0 for problem in problems) == list(seqs)
+            await store.search.reindex()
+            assert (await store.maintenance.verify()).problems == ()
+            assert len(await search(store, "word")) == MOST_LOOSE
 
 
 async def test_erasure_empties_an_index_that_has_a_wrong_position(
