@@ -92,7 +92,7 @@ def bound_ruling(
     *,
     bound: Bound | None,
 ) -> Ruling:
-    """Decide like `judge_call`; return ``examine`` if `bound` is None but may be needed."""
+    """Return the decision of `judge_call`, or ``examine`` if `bound` is None but may be needed."""
     if bound is not None:
         return judge_call(spec, call.args, permissions, granted, rules, bound=bound)
     if spec.action is None and spec.bind is not None:

@@ -29,7 +29,7 @@ KeyArgument = Annotated[
 
 @config.callback()
 def config_itself() -> None:
-    """Show the settings in force, and where they come from.
+    """Show the effective settings, and where they come from.
 
     Settings are read from your file, the project's file and the environment; options on the command
     line override all of them. A project's file can only set a namespace and restrict your

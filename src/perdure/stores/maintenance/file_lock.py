@@ -49,7 +49,7 @@ def alone_at(place: Path) -> Generator[None]:
 def in_turn(folder: Path) -> Generator[None]:
     """Lock `folder` during the block; wait while another process holds it.
 
-    The call waits for the lock and raises errors as `hold` does.
+    `hold` defines how long the call waits and which errors it raises.
     """
     with _open_folder(folder) as descriptor:
         hold(descriptor, folder)

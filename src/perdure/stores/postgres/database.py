@@ -142,7 +142,7 @@ class _PooledConnection(AsyncConnection[Row]):
         savepoint_name: str | None = None,
         force_rollback: bool = False,  # noqa: FBT001, FBT002 - as psycopg declares it
     ) -> AsyncGenerator[AsyncTransaction]:
-        """Open a transaction as psycopg does, but raise an error if a commit is impossible."""
+        """Open a transaction of psycopg; raise an error if its commit is impossible."""
         async with super().transaction(savepoint_name, force_rollback) as made:
             yield made
             if self.pgconn.transaction_status != TransactionStatus.INTRANS:

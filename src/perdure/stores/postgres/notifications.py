@@ -63,10 +63,9 @@ WHERE b.namespace = %s AND b.n > 0 AND b.n > %s
 
 
 class _Notice(msgspec.Struct, array_like=True):
-    """A notification.
+    """A notification that streams have new entries; a `streams` of None means any stream.
 
-    A `streams` of None means any stream. `of` is the namespace, and `by` is the handle that sent
-    the notification.
+    `of` is the namespace, and `by` is the handle that sent the notification.
     """
 
     of: str

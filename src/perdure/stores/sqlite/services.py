@@ -105,7 +105,7 @@ class SqliteHandle:
     async def write(
         self, work: Callable[Concatenate[Tables, str, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Run `work` like `read`, in a transaction of the writer, at the store's durability."""
+        """Run `work` in a transaction on the writer's thread, at the store's durability."""
         database, namespace = self.database(), self.namespace
         return await database.write(
             lambda tables: work(tables, namespace, *args, **kwargs), self.durability
@@ -114,7 +114,7 @@ class SqliteHandle:
     async def write_whole(
         self, work: Callable[Concatenate[Tables, str, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Run `work` like `write`; if it raises an error, roll back what it has written."""
+        """Run `work` with `write`; if `work` raises an error, roll back what it has written."""
         database, namespace = self.database(), self.namespace
         return await database.write(
             lambda tables: work(tables, namespace, *args, **kwargs),

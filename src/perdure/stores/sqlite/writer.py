@@ -105,7 +105,7 @@ class Answer(Generic[T]):
 
 
 class _Job(msgspec.Struct, eq=False, gc=False):
-    """A caller's request.
+    """A caller's request to run `work` in a transaction.
 
     `is_composite` means that the job can be rejected after it changed data.
     """

@@ -82,7 +82,7 @@ class Search:
             on_progress(self._passed, self._total)
 
     def hits(self) -> list[Hit]:
-        """Return the hits, as ``SearchService.hits`` does."""
+        """Return the hits with the guarantees of ``SearchService.hits``."""
         branches = _Branches(self._shelf)
         return hits_among(self._fits, self._query, self._sought, branches.has)
 
