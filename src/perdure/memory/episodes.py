@@ -1,4 +1,4 @@
-"""Episodes: the parts of a session, each from the start or an earlier end up to the next end.
+"""Episodes: the parts of a session; each begins after the previous one.
 
 `EpisodeFold` counts the entries of an episode; `episodes_in` returns recorded episodes. No I/O.
 """
@@ -41,7 +41,7 @@ _SUMMARY = b'"summary"'
 
 
 class Episode(ShortRepr, frozen=True, kw_only=True):
-    """A part of a session, from its start or an earlier end up to the next end.
+    """A part of a session, which begins at the session's start or after the previous episode.
 
     Shape: `id` is the id of the episode's last entry; for a closed session, this is the
     ``session_ended`` entry. The history of the episode consists of the entries `first` to `last` in
