@@ -71,7 +71,7 @@ def test_any_budget_leaves_valid_nonempty_context(log: TreeLog, budget: int, sca
 
 
 @given(random_logs(), st.integers(0, 500))
-def test_text_only_history_is_valid_too(log: TreeLog, budget: int) -> None:
+def test_text_only_history_is_valid_for_every_provider(log: TreeLog, budget: int) -> None:
     for leaf in log.by_id:
         window = log.window(leaf)
         for limit in (None, budget):

@@ -131,7 +131,9 @@ def clone(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_clean_clone_exits_with_0(clone: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_of_a_clean_clone_exits_with_0(
+    clone: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert check_documents.main([str(clone)]) == 0
     assert capsys.readouterr().out == ""
 

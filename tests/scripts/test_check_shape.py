@@ -314,7 +314,9 @@ def clone(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_clean_clone_exits_with_0(clone: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_of_a_clean_clone_exits_with_0(
+    clone: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (clone / "ignored.md").write_text(INDEX, encoding="utf-8")
     (clone / "picture.png").write_bytes(b"\x89PNG\xff")
     assert check_shape.main([str(clone)]) == 0

@@ -45,7 +45,7 @@ def test_every_command_and_option_is_in_both_documents() -> None:
             assert parameter.spellings[0] in page
 
 
-def test_page_is_self_contained_and_its_links_have_targets() -> None:
+def test_command_page_loads_nothing_and_its_links_have_targets() -> None:
     links = Links()
     links.feed(docs.page(PROGRAM))
     assert links.loaded == set()
@@ -53,7 +53,7 @@ def test_page_is_self_contained_and_its_links_have_targets() -> None:
     assert not re.search(r"url\(|@import|https?://", docs.STYLE.read_text(encoding="utf-8"))
 
 
-def test_links_of_the_markdown_have_targets() -> None:
+def test_links_of_the_command_markdown_have_targets() -> None:
     markdown = docs.markdown(PROGRAM)
     targets = set(re.findall(r"\]\(#([^)]+)\)", markdown))
     assert targets <= set(re.findall(r'<a id="([^"]+)">', markdown))

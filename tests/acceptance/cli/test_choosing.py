@@ -89,7 +89,7 @@ def test_error_for_an_ambiguous_title_lists_the_matching_session_ids(world: Worl
 # ---------------------------------------------------------------- diff
 
 
-def test_two_branches_are_compared(imported: World) -> None:
+def test_diff_command_shows_shared_and_own_entries_of_two_branches(imported: World) -> None:
     found = imported.ok("sessions", "diff", "0196", "16", "21", "--json").json
     assert found["session"] == SAMPLE_ID
     assert found["parting"] == f"{SAMPLE_ID}/9"

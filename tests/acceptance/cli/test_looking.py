@@ -43,7 +43,7 @@ def nodes(tree: Any) -> Iterator[dict[str, Any]]:
         stack += node["children"]
 
 
-def test_list_has_a_row_for_each_session(imported: World) -> None:
+def test_sessions_list_has_a_row_for_each_session(imported: World) -> None:
     (row,) = imported.ok("sessions", "list", "--json").json
     assert set(row) == LIST_KEYS
     assert (row["id"], row["title"]) == (SAMPLE_ID, "The tide table that lost an hour")
@@ -57,7 +57,7 @@ def test_list_has_a_row_for_each_session(imported: World) -> None:
     assert "The tide table that lost an hour" in text
 
 
-def test_list_can_be_limited_and_searched(imported: World) -> None:
+def test_sessions_list_can_be_limited_and_searched(imported: World) -> None:
     assert len(imported.ok("sessions", "list", "--query", "TIDE", "--json").json) == 1
     assert imported.ok("sessions", "list", "--query", "nothing", "--json").json == []
     assert len(imported.ok("sessions", "list", "--limit", "0", "--json").json) == 1
@@ -66,7 +66,7 @@ def test_list_can_be_limited_and_searched(imported: World) -> None:
     assert len(imported.ok("sessions", "list", "--cwd", "/home/mira/tidepool", "--json").json) == 1
 
 
-def test_list_can_be_filtered_by_program_agent_model_and_time(imported: World) -> None:
+def test_sessions_list_can_be_filtered_by_program_agent_model_and_time(imported: World) -> None:
     def found(*options: str) -> int:
         return len(imported.ok("sessions", "list", "--json", *options).json)
 
@@ -86,7 +86,9 @@ def test_list_can_be_filtered_by_program_agent_model_and_time(imported: World) -
     assert "yesterday, 7d" in ended.err
 
 
-def test_list_with_hide_ended_omits_ended_sessions_until_their_next_use(sample: World) -> None:
+def test_sessions_list_with_hide_ended_omits_ended_sessions_until_their_next_use(
+    sample: World,
+) -> None:
     def listed(*options: str) -> list[str]:
         rows = sample.ok("sessions", "list", "--json", "--hide-ended", *options).json
         return [row["title"] for row in rows]
@@ -104,7 +106,7 @@ def test_list_with_hide_ended_omits_ended_sessions_until_their_next_use(sample: 
     assert listed("--source", "perdure") == ["one", "two"]
 
 
-def test_list_and_search_with_the_source_perdure_return_only_sessions_of_perdure(
+def test_option_source_perdure_selects_only_sessions_of_perdure(
     sample: World,
 ) -> None:
     sample.ok("chat", "-m", "scripted:echo", "-p", "hello from here")
@@ -114,7 +116,7 @@ def test_list_and_search_with_the_source_perdure_return_only_sessions_of_perdure
     assert {hit["session"] for hit in hits} == {row["id"]}
 
 
-def test_list_error_contains_the_unknown_program_or_unmatched_folder(imported: World) -> None:
+def test_unknown_program_or_folder_in_a_filter_is_an_error(imported: World) -> None:
     for command in (("list",), ("search", "tide"), ("erase", "--dry-run")):
         wrong = imported.run("sessions", *command, "--source", "cladue")
         assert wrong.code == 2
@@ -200,7 +202,7 @@ def test_erasure_dry_run_lists_sessions_not_erased_because_of_forks(sample: Worl
     assert f"{SAMPLE_ID}: not erased" in sample.run(*wanted, "--yes").err
 
 
-def test_list_page_begins_after_the_given_session(world: World) -> None:
+def test_sessions_list_page_begins_after_the_given_session(world: World) -> None:
     for text in ("one", "two", "three"):
         world.ok("chat", "-p", text)
     page = world.ok("sessions", "list", "--limit", "2")

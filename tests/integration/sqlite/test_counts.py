@@ -155,7 +155,7 @@ def reads(store: Store, runtime: perdure.Runtime) -> dict[str, Callable[[], Awai
     }
 
 
-async def test_reads_take_the_same_steps_at_any_number_of_sessions(
+async def test_reads_take_at_most_a_tenth_more_steps_with_sixteen_times_the_sessions(
     tmp_path: Path, steps: Steps
 ) -> None:
     found: list[dict[str, int]] = []
@@ -195,7 +195,7 @@ def _header(stream: str, cwd: str | None = None) -> StreamHeader:
     return StreamHeader(StreamId(stream), START_MS, cwd=cwd)
 
 
-async def test_append_updates_counts_once_every_64_positions(
+async def test_append_updates_the_stored_counts_once_every_64_positions(
     open_store: Opener, path: Path
 ) -> None:
     store = await open_store()

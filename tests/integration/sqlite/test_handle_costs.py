@@ -1,4 +1,4 @@
-"""Calls through public handles run the same statements and decode as many bodies at any length."""
+"""The statements and decoded bodies of public calls are equally many at any log length."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def newest(store: perdure.Store) -> list[Message]:
     return await (await store.open("s")).messages(last=NEWEST)
 
 
-async def test_append_runs_same_few_statements_at_any_length(
+async def test_append_runs_the_same_few_statements_at_any_log_length(
     tmp_path: Path, statements: Statements
 ) -> None:
     found: list[list[str]] = []
@@ -83,7 +83,7 @@ async def test_append_runs_same_few_statements_at_any_length(
     assert len(few) <= MOST_OF_APPEND, few
 
 
-async def test_opening_and_reading_newest_messages_runs_few_statements_at_any_length(
+async def test_reading_the_newest_messages_runs_the_same_few_statements_at_any_log_length(
     tmp_path: Path, statements: Statements
 ) -> None:
     found: list[list[str]] = []

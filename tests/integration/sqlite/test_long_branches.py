@@ -127,7 +127,7 @@ async def test_views_of_a_session_read_equally_many_rows_at_any_length(
 
 
 @pytest.mark.parametrize("pinned", ["none", "shown", "hidden"])
-async def test_turn_with_two_tools_costs_same_at_any_length(
+async def test_later_turn_reads_no_rows_and_needs_about_the_same_memory_at_any_length(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pinned: str
 ) -> None:
     counts = Counts(monkeypatch)

@@ -43,11 +43,11 @@ PICTURE = MediaPart("image/png", "media://sha256-" + "0" * 64, 10)
         (Message("tool", (ToolResultPart("id", "1234", media=(PICTURE, PICTURE)),)), 2_401),
     ],
 )
-def test_estimate_is_a_quarter_of_the_bytes_rounded_up(message: Message, tokens: int) -> None:
+def test_token_estimate_is_a_quarter_of_the_bytes_rounded_up(message: Message, tokens: int) -> None:
     assert estimate_tokens(message) == tokens
 
 
-def test_estimate_is_scaled_before_rounding() -> None:
+def test_token_estimate_is_scaled_before_rounding() -> None:
     assert estimate_tokens(user("1234567890"), 1.5) == 4
 
 

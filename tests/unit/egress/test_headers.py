@@ -25,7 +25,7 @@ def test_reserved_and_invalid_headers_are_dropped() -> None:
 
 
 @pytest.mark.parametrize("value", ["a\r\nHost: x", "a\nb", "a\0b", "a\x7f", "é", "x" * 9000])
-def test_value_with_line_break_is_dropped(value: str) -> None:
+def test_header_value_with_a_line_break_is_dropped(value: str) -> None:
     assert sendable({"X-A": value}) == {}
 
 

@@ -78,7 +78,7 @@ def test_unknown_kinds_are_not_documented() -> None:
     assert sorted(described) == sorted(KINDS)
 
 
-def test_every_choice_of_a_field_is_listed() -> None:
+def test_log_format_document_lists_every_choice_of_a_field() -> None:
     for kind, choices in [
         ("message", messages.Role),
         ("message", messages.StopReason),
@@ -133,12 +133,12 @@ def test_kind_is_documented_with_event_payloads() -> None:
                         assert set(event.payload) - {"entryId", "parentId", "about"} <= known
 
 
-def test_every_live_event_is_listed() -> None:
+def test_log_format_document_lists_every_live_event() -> None:
     live = section("Events that are not in the log")
     assert names_in(live) >= {*get_args(LiveType), SNAPSHOT, "log:entry"}
 
 
-def test_every_part_is_listed_with_its_fields() -> None:
+def test_log_format_document_lists_every_message_part_with_its_fields() -> None:
     table = section("Parts")
     for part in get_args(Part):
         tag = part.__struct_config__.tag
@@ -180,7 +180,7 @@ def test_line_fields_are_in_documented_order() -> None:
         assert -1 not in places
 
 
-def test_chain_is_computed_as_described() -> None:
+def test_hash_chain_is_computed_as_the_log_format_document_says() -> None:
     def hashed(person: bytes, content: bytes) -> bytes:
         return hashlib.blake2b(content, digest_size=32, person=person).digest()
 
@@ -205,7 +205,7 @@ def test_chain_is_computed_as_described() -> None:
         assert word in section("The chain")
 
 
-def test_blob_is_named_as_described() -> None:
+def test_blob_is_named_by_its_sha256_as_the_log_format_document_says() -> None:
     assert blob_hash(b"x") == "sha256-" + hashlib.sha256(b"x").hexdigest()
 
 

@@ -233,7 +233,7 @@ def test_file_opened_as_directory_is_rejected(root: Path) -> None:
         pass
 
 
-def test_missing_root_is_an_error(tmp_path: Path) -> None:
+def test_missing_root_folder_of_a_jail_raises_an_error(tmp_path: Path) -> None:
     with pytest.raises(ToolError, match="No such file"), Jail(tmp_path / "no", "tool").file("x"):
         pass
 
@@ -438,7 +438,7 @@ def test_names_similar_to_blocked_names_are_readable(tmp_path: Path, path: str) 
     assert read(tmp_path, path) == b"text"
 
 
-def test_root_can_have_any_name(tmp_path: Path) -> None:
+def test_root_folder_of_a_jail_can_have_any_name(tmp_path: Path) -> None:
     root = tmp_path / ".perdure" / "work"
     root.mkdir(parents=True)
     (root / "file.txt").write_bytes(b"text")

@@ -11,7 +11,7 @@ from tests.fakes.samples import case
 from tests.fakes.served import Served, served
 
 
-async def test_list_is_paged_and_filtered(tmp_path: Path) -> None:
+async def test_session_list_is_paged_and_filtered(tmp_path: Path) -> None:
     async with served(tmp_path) as server:
         for n in range(5):
             new = {"id": f"s{n}", "title": f"Trip {n}", "subject": "ana" if n % 2 else "bob"}
@@ -32,7 +32,7 @@ async def test_list_is_paged_and_filtered(tmp_path: Path) -> None:
         assert (taken.status_code, taken.json()["code"]) == (409, "session_exists")
 
 
-async def test_list_is_filtered_by_state_and_time(tmp_path: Path) -> None:
+async def test_session_list_is_filtered_by_state_and_time(tmp_path: Path) -> None:
     asks = perdure.assistant(perdure.tool_call("c1", "refund", {"number": 1, "reason": "late"}))
     agent = perdure.Agent("desk", model="scripted:desk", tools=[refund])
     async with served(tmp_path, [asks, "hello"], agents=[agent]) as server:
