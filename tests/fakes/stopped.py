@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-SCRIPT = Path(__file__).parents[1] / "concurrency" / "children" / "stopped_holder.py"
+from tests.concurrency.children.stopped_holder import hold
+from tests.fakes.forked import forked
 
 
 @contextmanager
 def stopped_holder(*arguments: object) -> Generator[int]:
     """Yield the pid of a stopped process that holds the lock `arguments`; kill it at the end."""
-    command = [sys.executable, str(SCRIPT), *map(str, arguments)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "held\n"
-            while state_of(process.pid) != "T":
-                time.sleep(0.005)
-            yield process.pid
-        finally:
-            process.kill()
+    with forked(hold, *map(str, arguments)) as process:
+        word, _, pid = process.line().decode().strip().partition(" ")
+        assert word == "held"
+        while state_of(int(pid)) != "T":
+            time.sleep(0.005)
+        yield int(pid)
 
 
 def state_of(pid: int) -> str:

@@ -1,9 +1,9 @@
-"""A process that takes a lock, prints "held", and stops as if by SIGSTOP.
+"""A process that takes a lock, prints "held" and its id, and stops as if by SIGSTOP.
 
-stopped_holder.py folder FOLDER KIND NAME   the lock of that kind and name of a folder of sessions
-stopped_holder.py sqlite FILE MODE          a transaction of that mode: IMMEDIATE or EXCLUSIVE
-stopped_holder.py postgres ADDRESS SQL      a transaction in which SQL was run
-stopped_holder.py file FILE                 the lock of a file, or of a folder
+hold("folder", FOLDER, KIND, NAME)   the lock of that kind and name of a folder of sessions
+hold("sqlite", FILE, MODE)           a transaction of that mode: IMMEDIATE or EXCLUSIVE
+hold("postgres", ADDRESS, SQL)       a transaction in which SQL was run
+hold("file", FILE)                   the lock of a file, or of a folder
 """
 
 from __future__ import annotations
@@ -11,11 +11,8 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
-import sys
 from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 import apsw
 import psycopg
@@ -24,7 +21,7 @@ from perdure.stores.jsonl.disk.folder import Folder
 
 
 def stop() -> None:
-    os.write(1, b"held\n")
+    os.write(1, f"held {os.getpid()}\n".encode())
     os.kill(os.getpid(), signal.SIGSTOP)
 
 
@@ -46,6 +43,3 @@ def hold(what: str, where: str, *how: str) -> None:
         file = os.open(where, os.O_RDONLY)
         fcntl.flock(file, fcntl.LOCK_EX)
         stop()
-
-
-hold(*sys.argv[1:])
