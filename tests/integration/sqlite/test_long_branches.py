@@ -25,6 +25,9 @@ from perdure.stores.sqlite.rows import Tables
 from perdure.tools.decorator import tool
 
 SIZES = (2_000, 12_000)
+COUNTED = (2_000, 6_000)
+"""Sizes of sessions whose costs must be equal; memory is compared with a tolerance."""
+
 Act = Callable[[], Awaitable[object]]
 
 
@@ -110,7 +113,7 @@ async def test_views_of_a_session_read_equally_many_rows_at_any_length(
 ) -> None:
     counts = Counts(monkeypatch)
     found: dict[str, list[tuple[int, int]]] = {}
-    for size in SIZES:
+    for size in COUNTED:
         async with perdure.open(f"sqlite:///{tmp_path}/{size}.db", durability="normal") as store:
             session = await long_session(store, size)
             if has_worked:
@@ -121,7 +124,7 @@ async def test_views_of_a_session_read_equally_many_rows_at_any_length(
                 found.setdefault(name, []).append(await counts.of(look))
     for name, (small, large) in found.items():
         assert small == large, name
-        assert max(large) < SIZES[0] * 3, name
+        assert max(large) < COUNTED[0] * 3, name
     assert max(found["context"][0]) < 800
     assert max(found["labels"][0]) < 10
 
@@ -163,7 +166,7 @@ async def test_context_with_old_pins_reads_only_the_pins_and_the_end_at_any_leng
 ) -> None:
     counts = Counts(monkeypatch)
     found: list[list[tuple[int, int]]] = []
-    for size in SIZES:
+    for size in COUNTED:
         async with perdure.open(f"sqlite:///{tmp_path}/{size}.db", durability="normal") as store:
             session = await store.create()
             call, result = assistant(tool_call("far", "read", {})), tool_result("far", "it is red")
