@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import importlib
 import os
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Mapping
 from pathlib import Path
 from typing import Any, Self, TextIO, cast
 
@@ -366,11 +366,7 @@ class _Reading:
         return getattr(self._stream, "last_context", None)
 
     async def receive(self) -> Any:
-        try:
-            return await self._stream.receive()
-        except BaseException:
-            self._over.set()
-            raise
+        return await self._next(self._stream.receive())
 
     async def aclose(self) -> None:
         self._over.set()
@@ -380,8 +376,11 @@ class _Reading:
         return self
 
     async def __anext__(self) -> Any:
+        return await self._next(self._stream.__anext__())
+
+    async def _next(self, message: Awaitable[Any]) -> Any:
         try:
-            return await self._stream.__anext__()
+            return await message
         except BaseException:
             self._over.set()
             raise

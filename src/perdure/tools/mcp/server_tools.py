@@ -7,7 +7,7 @@ import base64
 import binascii
 import hashlib
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, cast
 
@@ -85,6 +85,8 @@ def _spec(connection: Connection, name: str, tool: Any, left: list[int]) -> Tool
     policy: UnknownPolicy = server.on_unknown or POLICY_BY_EFFECT[effect]
     if server.on_unknown is None and hints is not None and hints.idempotent_hint is True:
         policy = "retry"
+    # An approval is valid only for the server's configuration.
+    bound = Bound({"server": server.name, "configuration": hash_of(_canonical.encode(server))})
     return ToolSpec(
         name=name,
         description=str(tool.description or tool.title or tool.name)[:MAX_DESCRIPTION],
@@ -94,8 +96,8 @@ def _spec(connection: Connection, name: str, tool: Any, left: list[int]) -> Tool
         on_unknown=policy,
         timeout_s=server.timeout_s,
         action=None if is_reading else "egress" if server.is_remote else "process",
-        examine=_examine(server, str(tool.name)),
-        bind=_bind(server),
+        examine=partial(_examine, server, str(tool.name)),
+        bind=lambda _: bound,
         arguments=partial(_checked, name, schema),
         is_outside=True,
     )
@@ -110,24 +112,10 @@ def _checked(
     return args
 
 
-def _examine(
-    server: McpServer, tool: str
-) -> Callable[[Mapping[str, object], Permissions], Subject]:
-    def examine(args: Mapping[str, object], permissions: Permissions) -> Subject:
-        shown = f"{server.name}: {tool} {_canonical.encode(dict(args)).decode()}"
-        return Subject(shown, shown)
-
-    return examine
-
-
-def _bind(server: McpServer) -> Callable[[ToolCall], Bound]:
-    """Return the `bind` function: an approval is valid only for the server's configuration."""
-    facts = {"server": server.name, "configuration": hash_of(_canonical.encode(server))}
-
-    def bind(call: ToolCall) -> Bound:
-        return Bound(facts)
-
-    return bind
+def _examine(server: McpServer, tool: str, args: Mapping[str, object], _: Permissions) -> Subject:
+    """Describe a call to a person who approves it."""
+    shown = f"{server.name}: {tool} {_canonical.encode(dict(args)).decode()}"
+    return Subject(shown, shown)
 
 
 def _run(connection: Connection, name: str, tool: str, schema: Mapping[str, Any]) -> Run:
