@@ -104,9 +104,12 @@ class Reader(LineReader):
         kind, record.fields = _unwrap_line(record.fields)
         if kind == "session_meta" and self._meta is None:
             self._take_header(record.line, record.fields)
-        elif kind is not None:
-            record.at = record.at if record.at is not None else self._at
+            return
+        record.at = record.at if record.at is not None else self._at
+        if kind in _LINES:
             _LINES[kind](self, record)
+        elif kind is not None:
+            self.note(record, kind)
 
     def take_plain(self, fields: Fields, number: int, offset: int, length: int) -> bool:
         """Fast path: add a message in its envelope; return False for other records."""
@@ -191,14 +194,6 @@ def _spawning(header: Fields) -> str | None:
 
 
 # -- lines
-
-
-def _second_header(reader: Reader, record: Record) -> None:
-    reader.note(record, "session_meta")
-
-
-def _state(reader: Reader, record: Record) -> None:
-    reader.note(record, "state")
 
 
 def _unknown(reader: Reader, record: Record) -> None:
@@ -317,8 +312,6 @@ _EVENTS: dict[str, Callable[[Reader, Record], bool]] = {
 }
 
 _LINES: dict[str, Callable[[Reader, Record], None]] = {
-    "session_meta": _second_header,
-    "state": _state,
     "response_item": _response_item,
     "event_msg": _event,
     "turn_context": _turn_context,
