@@ -87,6 +87,8 @@ async def test_long_session_reads_only_the_shown_entries(store: Store, tmp_path:
         await seen.until(lambda: len(transcript.children) == 2 * PAGE)
         await seen.until(lambda: "message 880\n" in seen.transcript)
         await seen.until(lambda: transcript.scroll_y > 0)
+        await seen.idle()
+        assert len(transcript.children) == 2 * PAGE
 
 
 GROUP = 7

@@ -182,7 +182,7 @@ class Transcript(VerticalScroll, can_focus=True):
 
     async def action_earlier(self) -> None:
         """Scroll to the top, and read earlier entries."""
-        self.scroll_home(animate=False)
+        self.scroll_home(animate=False, immediate=True)
         await self.read_earlier()
 
     # ------------------------------------------------------------ folding
