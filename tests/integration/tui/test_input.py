@@ -12,6 +12,7 @@ from perdure import user
 from perdure.apps.chat.history import Drafts
 from perdure.apps.tui.blocks import SentBlock
 from perdure.apps.tui.composer import Composer
+from perdure.apps.tui.gauge import KeyFooter
 from perdure.client.store import Store
 from perdure.session.codec import body_of
 from perdure.session.memory.kinds import ContextRecalled
@@ -454,3 +455,16 @@ async def test_message_sent_just_after_its_turn_ended_is_answered(
         await seen.shows("you wrote “sea.py:")
         await seen.idle()
     assert [text.count("print('sea')") for text in await said(store)] == [0, 1]
+
+
+async def test_footer_replaces_its_keys_only_if_they_change(store: Store, tmp_path: Path) -> None:
+    async with chatting(store, tmp_path) as seen:
+        await seen.until(lambda: "Send" in seen.screen)
+        footer = seen.program.query_one(KeyFooter)
+        keys = list(footer.children)
+        await footer.recompose()
+        assert list(footer.children) == keys
+        seen.program.set_focus(None)
+        await seen.until(lambda: "Send" not in seen.screen and "Help" in seen.screen)
+        seen.program.set_focus(seen.program.input.composer)
+        await seen.until(lambda: "Send" in seen.screen)

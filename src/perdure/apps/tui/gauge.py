@@ -1,12 +1,14 @@
-"""The line that shows the model, the cost, the tokens and the used share of the context."""
+"""The last lines: the model, the cost, the tokens and the used share of the context; the keys."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import msgspec
+from textual.screen import Screen
 from textual.timer import Timer
-from textual.widgets import Static
+from textual.widgets import Footer, Static
+from textual.widgets._footer import FooterKey  # no public name; a Footer consists of them
 
 from perdure.apps.terminal.costs import rounded_dollars
 from perdure.apps.terminal.text import one_line
@@ -145,3 +147,33 @@ class Gauge(Static):
     def on_resize(self) -> None:
         """Fit the line to the new width."""
         self.show(self.numbers)
+
+
+class KeyFooter(Footer):
+    """A footer that replaces its keys only if they change.
+
+    Textual replaces the keys after each change of the focus. That took a third of the time in which
+    the chat starts.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(compact=True, show_command_palette=False)
+
+    async def recompose(self) -> None:
+        """Replace the keys if the screen has others now."""
+        shown = [
+            (key.key, key.action, key.description, key.has_class("-disabled"))
+            for key in self.query_children(FooterKey)
+        ]
+        if self.is_attached and shown != _keys_of(self.screen):
+            await super().recompose()
+
+
+def _keys_of(screen: Screen[object]) -> list[tuple[str, str, str, bool]]:
+    """Return the keys that a footer of `screen` shows: the first one of each action."""
+    keys: dict[str, tuple[str, str, str, bool]] = {}
+    for _, binding, is_enabled, _ in screen.active_bindings.values():
+        if binding.show:
+            key = (binding.key, binding.action, binding.description, not is_enabled)
+            keys.setdefault(binding.action, key)
+    return list(keys.values())

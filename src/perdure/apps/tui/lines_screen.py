@@ -10,8 +10,9 @@ from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
+from perdure.apps.tui.gauge import KeyFooter
 from perdure.apps.tui.text import plain
 
 
@@ -36,7 +37,7 @@ class LinesScreen(ModalScreen[None]):
         yield Static(plain(self._heading, "bold"), classes="title", markup=False)
         with VerticalScroll(can_focus=False):
             yield Static(self._body, markup=False)
-        yield Footer(compact=True, show_command_palette=False)
+        yield KeyFooter()
 
     def action_scroll(self, lines: int) -> None:
         """Scroll the text."""

@@ -14,7 +14,7 @@ from textual import events
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.timer import Timer
-from textual.widgets import Footer, TextArea
+from textual.widgets import TextArea
 
 from perdure.apps.chat.conversation import is_command, is_shell_command
 from perdure.apps.chat.history import Drafts, drafts_of
@@ -25,7 +25,7 @@ from perdure.apps.cli.exits import DONE, INTERRUPTED
 from perdure.apps.terminal.line_input import is_gone, typed_ahead
 from perdure.apps.tui.approval import Approval
 from perdure.apps.tui.composer import Composer
-from perdure.apps.tui.gauge import numbers_after
+from perdure.apps.tui.gauge import KeyFooter, numbers_after
 from perdure.apps.tui.lines_screen import LinesScreen
 from perdure.apps.tui.screen_display import ScreenDisplay
 from perdure.apps.tui.text import plain
@@ -105,7 +105,7 @@ class ChatProgram(App[int]):
         yield self.transcript
         yield self.input
         yield self.shown.gauge
-        yield Footer(compact=True, show_command_palette=False)
+        yield KeyFooter()
 
     # ------------------------------------------------------------ start and end
 

@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.screen import ModalScreen
-from textual.widgets import Footer, Input, OptionList, Static
+from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from perdure.apps.picker.selection import (
@@ -23,6 +23,7 @@ from perdure.apps.picker.selection import (
 from perdure.apps.terminal.output import local_time
 from perdure.apps.terminal.previews import message_line
 from perdure.apps.terminal.text import one_line
+from perdure.apps.tui.gauge import KeyFooter
 from perdure.apps.tui.text import plain
 from perdure.client.store import Store
 from perdure.errors import PerdureError
@@ -67,7 +68,7 @@ class SessionScreen(ModalScreen[str | None]):
         )
         yield OptionList(id="sessions", markup=False, compact=True)
         yield Static("", id="session-preview", markup=False)
-        yield Footer(compact=True, show_command_palette=False)
+        yield KeyFooter()
 
     async def on_mount(self) -> None:
         """List the sessions."""

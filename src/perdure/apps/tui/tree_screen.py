@@ -8,13 +8,14 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
-from textual.widgets import Footer, Input, OptionList, Static
+from textual.widgets import Input, OptionList, Static
 
 from perdure.apps.cli.sessions.diff import difference, difference_lines
 from perdure.apps.terminal.outline import Fold
 from perdure.apps.terminal.previews import preview_of
 from perdure.apps.terminal.style import Style
 from perdure.apps.terminal.text import one_line
+from perdure.apps.tui.gauge import KeyFooter
 from perdure.apps.tui.lines_screen import LinesScreen
 from perdure.apps.tui.text import painted, plain
 from perdure.apps.tui.tree_lines import TreeLines
@@ -76,7 +77,7 @@ class TreeScreen(ModalScreen[str | None]):
         yield self.lines
         yield Static("", id="tree-entry", markup=False)
         yield Input(id="tree-input", compact=True)
-        yield Footer(compact=True, show_command_palette=False)
+        yield KeyFooter()
 
     async def on_mount(self) -> None:
         """Read the newest entries, and select the leaf."""
