@@ -5,7 +5,8 @@ This is the only module of the scripted model that imports a YAML library.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import cast, get_args
 
@@ -45,6 +46,10 @@ _ERROR_KEYS = ("code", "reason", "times", "retry_after_s", "status")
 _WHEN_NUMBERS = ("nth", "round")
 _WHEN_TEXTS = ("user_contains", "system_contains", "after_tool", "last_tool_result_contains")
 _WHEN_FLAGS = ("last_tool_result_is_error", "asks_summary")
+
+Read = Callable[[YamlNode], object]
+"""Reads a value, and reports it if it is wrong."""
+
 _STOP_REASONS = get_args(StopReason)
 _ERROR_CODES = get_args(ErrorCode)
 
@@ -214,18 +219,15 @@ class _ScenarioReader:
     def _error(self, node: YamlNode) -> Fail:
         nodes = self.nodes
         fields = nodes.mapping(node, _ERROR_KEYS, required=("code",))
-        code = nodes.choice(fields["code"], _ERROR_CODES) if "code" in fields else _ERROR_CODES[0]
-        fail = Fail(cast("ErrorCode", code))
-        if "reason" in fields:
-            fail = msgspec.structs.replace(fail, reason=nodes.text(fields["reason"]))
-        return msgspec.structs.replace(
-            fail,
-            times=nodes.whole(fields["times"], 1) if "times" in fields else None,
-            retry_after_s=nodes.number(fields["retry_after_s"])
-            if "retry_after_s" in fields
-            else None,
-            status=nodes.whole(fields["status"], 100) if "status" in fields else None,
-        )
+        readers: Mapping[str, Read] = {
+            "code": partial(nodes.choice, choices=_ERROR_CODES),
+            "reason": nodes.text,
+            "times": partial(nodes.whole, least=1),
+            "retry_after_s": nodes.number,
+            "status": partial(nodes.whole, least=100),
+        }
+        found = {key: read(fields[key]) for key, read in readers.items() if key in fields}
+        return msgspec.convert({"code": _ERROR_CODES[0], **found}, Fail)
 
     def _times(self, node: YamlNode) -> int:
         fields = self.nodes.mapping(node, ("times",), required=("times",))
@@ -237,16 +239,11 @@ class _ScenarioReader:
 
     def _when(self, node: YamlNode) -> When:
         nodes = self.nodes
-        known = (*_WHEN_NUMBERS, *_WHEN_TEXTS, *_WHEN_FLAGS, "after")
-        fields = nodes.mapping(node, known)
-        found: dict[str, object] = {}
-        for key, value in fields.items():
-            if key in _WHEN_NUMBERS:
-                found[key] = nodes.whole(value, 1)
-            elif key in _WHEN_TEXTS:
-                found[key] = nodes.text(value)
-            elif key in _WHEN_FLAGS:
-                found[key] = nodes.boolean(value)
-            else:
-                found[key] = nodes.choice(value, ("user", "tool"))
-        return msgspec.convert(found, When)
+        readers: Mapping[str, Read] = {
+            **dict.fromkeys(_WHEN_NUMBERS, partial(nodes.whole, least=1)),
+            **dict.fromkeys(_WHEN_TEXTS, nodes.text),
+            **dict.fromkeys(_WHEN_FLAGS, nodes.boolean),
+            "after": partial(nodes.choice, choices=("user", "tool")),
+        }
+        fields = nodes.mapping(node, tuple(readers))
+        return msgspec.convert({key: readers[key](value) for key, value in fields.items()}, When)
