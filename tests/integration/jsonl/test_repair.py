@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import random
+import shutil
+from itertools import product
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -15,6 +18,7 @@ from perdure.session.media.inline import media
 from perdure.session.messages import assistant, user
 from perdure.stores.jsonl.store import DialectName
 from perdure.stores.maintenance.protocol import RepairReport
+from tests.fakes.samples import case
 from tests.fakes.session_files import file_of, files_below
 
 TURNS = 8
@@ -67,15 +71,26 @@ def with_line(path: Path, number: int, line: bytes | None) -> None:
     path.write_bytes(b"".join(lines))
 
 
-@pytest.mark.parametrize("line", [b"{\n", b"\xff\xfe\n", b'{"type":"else"}\n', None])
-@pytest.mark.parametrize("number", [0, 1, 4, 7, -2])
 async def test_repair_of_a_damaged_line_loses_only_the_content_of_that_line(
-    address: str, place: str, folder: Path, number: int, line: bytes | None
+    address: str, dialect: DialectName, folder: Path, tmp_path: Path
 ) -> None:
     await filled(address)
     before = await content(address)
+    for number, line in product(
+        [0, 1, 4, 7, -2], [b"{\n", b"\xff\xfe\n", b'{"type":"else"}\n', None]
+    ):
+        with case((number, line)), TemporaryDirectory(dir=tmp_path) as made:
+            copy = shutil.copytree(folder, Path(made, "sessions"))
+            await check_repair_of_line(copy, dialect, before, number, line)
+
+
+async def check_repair_of_line(
+    folder: Path, dialect: DialectName, before: Held, number: int, line: bytes | None
+) -> None:
+    """Damage a line of a session in `folder`, and repair the store into one beside `folder`."""
     with_line(file_of(folder, "s1"), number, line)
     damaged = {path: path.read_bytes() for path in files_below(folder, "*.jsonl")}
+    address, place = f"jsonl:///{folder}?dialect={dialect}", f"sqlite:///{folder}.db"
 
     told: list[tuple[int, int]] = []
     done = await repair_store(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from perdure.session.notes import LeafMoved
 from perdure.stores.protocol import Commit, Verification, Write
 from perdure.stores.session_store import SessionStore
 from tests.fakes.raw_database import raw_database
+from tests.fakes.samples import case
 from tests.fakes.streams import S, append, create
 from tests.integration.sqlite.conftest import Opener
 
@@ -40,15 +42,32 @@ async def filled(store: SessionStore) -> None:
 
 
 async def verified(open_store: Opener, path: Path, *alterations: str) -> Verification:
+    await filled_file(open_store)
+    return await verified_after(open_store, path, *alterations)
+
+
+async def filled_file(open_store: Opener) -> None:
+    """Fill the store, and close it."""
     store = await open_store()
     await filled(store)
     assert (await store.maintenance.verify()).problems == ()
     await store.close()
+
+
+def copied(path: Path, number: int) -> Path:
+    return Path(shutil.copyfile(path, path.with_name(f"{number}.db")))
+
+
+async def verified_after(open_store: Opener, path: Path, *alterations: str) -> Verification:
+    """Change the closed store at `path`, and verify it."""
     with raw_database(path) as db:
         for sql in alterations:
             altered = db.execute(sql + " RETURNING 1").fetchone()
             assert altered is not None
-    return await (await open_store()).maintenance.verify()
+    store = await open_store(path)
+    verification = await store.maintenance.verify()
+    await store.close()
+    return verification
 
 
 async def test_verify_of_an_unchanged_store_finds_no_problem(
@@ -60,33 +79,35 @@ async def test_verify_of_an_unchanged_store_finds_no_problem(
     assert (verification.streams, verification.entries) == (2, 9)
 
 
-@pytest.mark.parametrize(
-    ("column", "value"),
-    [
-        ("body", "x'7b7d'"),
-        ("at", "at + 1"),
-        ("kind", "6"),
-        ("v", "2"),
-        ("salt", "x'00'"),
-        ("digest", "zeroblob(32)"),
-        ("ref", "0"),
-        ("ref", "4711"),
-        ("run", "1"),
-        ("depth", "7"),
-        ("messages", "7"),
-        ("state", "1"),
-    ],
+CHANGED_COLUMNS = (
+    ("body", "x'7b7d'"),
+    ("at", "at + 1"),
+    ("kind", "6"),
+    ("v", "2"),
+    ("salt", "x'00'"),
+    ("digest", "zeroblob(32)"),
+    ("ref", "0"),
+    ("ref", "4711"),
+    ("run", "1"),
+    ("depth", "7"),
+    ("messages", "7"),
+    ("state", "1"),
 )
-async def test_changed_entry_is_reported(
-    open_store: Opener, path: Path, column: str, value: str
-) -> None:
-    alteration = f"UPDATE entry SET {column} = {value} WHERE stream = 1 AND seq = 5"
-    verification = await verified(open_store, path, alteration)
 
-    named = {problem.seq for problem in verification.problems if problem.stream == S}
-    # The chain is one hash a commit: a header is found by its commit, which began at 4.
-    assert named & {4, 5}
-    assert 3 not in named
+
+async def test_changed_entry_is_reported(open_store: Opener, path: Path) -> None:
+    await filled_file(open_store)
+    assert (await verified_after(open_store, copied(path, len(CHANGED_COLUMNS)))).problems == ()
+    for number, (column, value) in enumerate(CHANGED_COLUMNS):
+        copy = copied(path, number)
+        with case((column, value)):
+            alteration = f"UPDATE entry SET {column} = {value} WHERE stream = 1 AND seq = 5"
+            verification = await verified_after(open_store, copy, alteration)
+
+            named = {problem.seq for problem in verification.problems if problem.stream == S}
+            # The chain is one hash a commit: a header is found by its commit, which began at 4.
+            assert named & {4, 5}
+            assert 3 not in named
 
 
 async def test_changed_entry_body_is_reported_as_one_problem(
@@ -99,37 +120,39 @@ async def test_changed_entry_body_is_reported_as_one_problem(
     assert [(problem.stream, problem.seq) for problem in verification.problems] == [(S, 1)]
 
 
-@pytest.mark.parametrize(
-    "alteration",
-    [
-        "UPDATE stream SET hash = zeroblob(32) WHERE no = 1",
-        "UPDATE stream SET head = 6 WHERE no = 1",
-        "UPDATE stream SET leaf = 1 WHERE no = 1",
-        "UPDATE stream SET tip = 1 WHERE no = 1",
-        "UPDATE stream SET open_turn = 1 WHERE no = 1",
-        "UPDATE stream SET messages = 1 WHERE no = 1",
-        "UPDATE stream SET title = 'another' WHERE no = 1",
-        "UPDATE stream SET updated_at = 1 WHERE no = 1",
-        """UPDATE birth SET header = CAST('{"id":"s","created_at":2}' AS BLOB) WHERE stream = 1""",
-        "UPDATE birth SET genesis = zeroblob(32) WHERE stream = 1",
-        "UPDATE birth SET header = x'7b' WHERE stream = 1",
-        "DELETE FROM commits WHERE first = 1",
-        "UPDATE commits SET hash = zeroblob(32) WHERE first = 3",
-        "UPDATE commits SET at = 1 WHERE first = 3",
-        "UPDATE commits SET epoch = 1 WHERE first = 3",
-        "UPDATE commits SET count = 1 WHERE first = 3",
-        "UPDATE state SET compaction = 1",
-        "UPDATE alias SET seq = 99",
-        "DELETE FROM entry WHERE stream = 1 AND seq = 2",
-        "UPDATE kind SET name = 'custom_messages' WHERE no = 1",
-    ],
+CHANGED_ROWS = (
+    "UPDATE stream SET hash = zeroblob(32) WHERE no = 1",
+    "UPDATE stream SET head = 6 WHERE no = 1",
+    "UPDATE stream SET leaf = 1 WHERE no = 1",
+    "UPDATE stream SET tip = 1 WHERE no = 1",
+    "UPDATE stream SET open_turn = 1 WHERE no = 1",
+    "UPDATE stream SET messages = 1 WHERE no = 1",
+    "UPDATE stream SET title = 'another' WHERE no = 1",
+    "UPDATE stream SET updated_at = 1 WHERE no = 1",
+    """UPDATE birth SET header = CAST('{"id":"s","created_at":2}' AS BLOB) WHERE stream = 1""",
+    "UPDATE birth SET genesis = zeroblob(32) WHERE stream = 1",
+    "UPDATE birth SET header = x'7b' WHERE stream = 1",
+    "DELETE FROM commits WHERE first = 1",
+    "UPDATE commits SET hash = zeroblob(32) WHERE first = 3",
+    "UPDATE commits SET at = 1 WHERE first = 3",
+    "UPDATE commits SET epoch = 1 WHERE first = 3",
+    "UPDATE commits SET count = 1 WHERE first = 3",
+    "UPDATE state SET compaction = 1",
+    "UPDATE alias SET seq = 99",
+    "DELETE FROM entry WHERE stream = 1 AND seq = 2",
+    "UPDATE kind SET name = 'custom_messages' WHERE no = 1",
 )
-async def test_verify_reports_session_of_any_changed_row(
-    open_store: Opener, path: Path, alteration: str
-) -> None:
-    verification = await verified(open_store, path, alteration)
 
-    assert S in {problem.stream for problem in verification.problems}
+
+async def test_verify_reports_session_of_any_changed_row(open_store: Opener, path: Path) -> None:
+    await filled_file(open_store)
+    assert (await verified_after(open_store, copied(path, len(CHANGED_ROWS)))).problems == ()
+    for number, alteration in enumerate(CHANGED_ROWS):
+        copy = copied(path, number)
+        with case(alteration):
+            verification = await verified_after(open_store, copy, alteration)
+
+            assert S in {problem.stream for problem in verification.problems}
 
 
 async def test_verify_accepts_an_api_key_in_a_first_text_stored_by_an_older_version(
