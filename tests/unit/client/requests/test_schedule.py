@@ -26,7 +26,7 @@ from perdure.errors import (
 )
 from perdure.session.ids import StreamId
 from tests.fakes.clock import START_MS
-from tests.fakes.mcp_servers import light, local
+from tests.fakes.mcp_servers import light
 from tests.fakes.samples import ALL_ONLY
 from tests.fakes.workers import until
 
@@ -348,8 +348,9 @@ async def test_planned_session_connects_its_mcp_server_when_its_message_is_due(
     store: Store, tmp_path: Path
 ) -> None:
     deeds = tmp_path / "deeds"
+    fake = light(deeds, "fake")
     agent = Agent(
-        "served", model="scripted:echo", recurring=[GREEN], tools=[look], mcp_servers=[local(deeds)]
+        "served", model="scripted:echo", recurring=[GREEN], tools=[look], mcp_servers=[fake]
     )
     async with Runtime(store, agents=[agent]) as runtime:
         await Scheduler(runtime).plan()
@@ -372,8 +373,9 @@ async def test_planned_session_keeps_its_mcp_tools_after_it_was_resumed_with_oth
     store: Store, tmp_path: Path
 ) -> None:
     deeds = tmp_path / "deeds"
+    fake = light(deeds, "fake")
     agent = Agent(
-        "served", model="scripted:echo", recurring=[GREEN], tools=[look], mcp_servers=[local(deeds)]
+        "served", model="scripted:echo", recurring=[GREEN], tools=[look], mcp_servers=[fake]
     )
     helper = Agent("helper", model="scripted:echo", tools=[look])
     narrow = msgspec.structs.replace(agent, mcp_servers=())
