@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from perdure import user
 from perdure.client.open import open as open_store
 from perdure.errors import StoreCorrupt, StoreError, StoreUnavailable
 from perdure.stores.sqlite.database import READERS
+from tests.fakes.samples import case
 
 FILE = "s.db"
 
@@ -104,27 +106,28 @@ async def test_restored_sqlite_file_is_usable_again(tmp_path: Path) -> None:
         assert (await store.verify()).problems == ()
 
 
-@pytest.mark.parametrize("size", [0, 1, 15, 16, 50, 99])
-@pytest.mark.parametrize("has_log", [False, True])
 @pytest.mark.parametrize("key", [None, "ab" * 32])
 async def test_truncated_sqlite_file_is_reported_and_unchanged(
-    tmp_path: Path, size: int, has_log: bool, key: str | None
+    tmp_path: Path, key: str | None
 ) -> None:
-    file = tmp_path / FILE
-    async with open_store(f"sqlite:///{file}", key=key) as store:
+    whole = tmp_path / FILE
+    async with open_store(f"sqlite:///{whole}", key=key) as store:
         session = await store.create()
         await session.append(user("kept"))
-        log = file.with_name(FILE + "-wal").read_bytes()
-    with file.open("r+b") as opened:
-        opened.truncate(size)
-    if has_log:
-        file.with_name(FILE + "-wal").write_bytes(log)
-    before = contents(tmp_path)
-    is_recognized = size == 0 or has_log or key is None
-    with pytest.raises(StoreCorrupt if is_recognized else StoreError):
-        async with open_store(f"sqlite:///{file}", key=key):
-            pass
-    assert contents(tmp_path) == before
+        log = whole.with_name(FILE + "-wal").read_bytes()
+    for size, has_log in product([0, 1, 15, 16, 50, 99], [False, True]):
+        with case((size, has_log)):
+            file = tmp_path / f"{size} {has_log}" / FILE
+            file.parent.mkdir()
+            file.write_bytes(whole.read_bytes()[:size])
+            if has_log:
+                file.with_name(FILE + "-wal").write_bytes(log)
+            before = contents(file.parent)
+            is_recognized = size == 0 or has_log or key is None
+            with pytest.raises(StoreCorrupt if is_recognized else StoreError):
+                async with open_store(f"sqlite:///{file}", key=key):
+                    pass
+            assert contents(file.parent) == before
 
 
 async def test_sqlite_file_truncated_while_open_is_reported(tmp_path: Path) -> None:
