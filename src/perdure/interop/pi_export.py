@@ -154,7 +154,7 @@ def _original(session: _Session) -> _Base | None:
 
 
 def _is_of(entry: Entry, parts: Collection[int]) -> bool:
-    """Return whether `entry` was read from a line of the file stored in `parts`."""
+    """Return whether `entry` comes from the file whose parts have the seqs `parts`."""
     source = source_of(entry.body)
     return source is not None and bool(source.length) and source.part in parts
 

@@ -217,7 +217,9 @@ async def test_long_search_reports_progress(
     assert (told[0][0] < 4, told[-1]) == (True, (4, 4))
 
 
-async def test_search_finds_words_that_perdure_adds_to_a_command(tmp_path: Path) -> None:
+async def test_search_finds_the_introduction_that_perdure_adds_to_an_imported_shell_command(
+    tmp_path: Path,
+) -> None:
     header = {"type": "session", "version": 3, "id": "p", "timestamp": "2024-01-15T10:30:00.000Z"}
     command = {"role": "bashExecution", "command": "make", "output": "ok", "exitCode": 0}
     place = {"id": "a1", "parentId": None, "timestamp": "2024-01-15T10:30:01.000Z"}

@@ -239,7 +239,7 @@ def moved_prompt(
 ) -> str | None:
     """Return the system prompt for the workspace `place`; `prompt` is the prompt for `before`.
 
-    `told` are the instructions; error messages call them `where`.
+    `told` are the instructions, and `where` is their name in error messages.
     If `prompt` contains more than the instructions, as in the session of a flow's role, it is
     returned unchanged.
     Raises: ConfigError if `place` has no value for a name that `told` uses.

@@ -1329,9 +1329,9 @@ class Runtime(Handle[AsyncRuntime]):
         is in force, the stored agent can only restrict the new agent, an open turn ends as
         interrupted, and the session runs in `workspace` (default: the current folder). Durable: a
         move to another workspace is stored when this returns. Raises: SessionNotFound; ConfigError
-        if no agent is given and none is in force, or for more permissions than the agent has;
-        McpUnavailable if a needed MCP server does not start; TurnOpen if the session would
-        move during a turn; FlowRefusal for the session of a role until its flow is completed.
+        if no agent is given and none is in force, or if the call asks for more permissions than
+        the agent has; McpUnavailable if a needed MCP server does not start; TurnOpen if the session
+        would move during a turn; FlowRefusal for the session of a role until its flow is completed.
         """
 
     def resume_all(

@@ -48,7 +48,8 @@ def opened_and_closed(entries: Iterable[Entry], stream: str) -> Iterator[tuple[b
 def unclosed(notes: Iterable[Entry], kind: str) -> list[Entry]:
     """Return the entries of `kind` in `notes` that no other entry in `notes` closes.
 
-    `notes` are the entries of `OPEN_KINDS`. An entry closes only entries of its own stream.
+    `notes` must contain all entries of the kinds `OPEN_KINDS`. An entry closes only entries of its
+    own stream.
     """
     notes = tuple(notes)
     closed = {(note.stream, note.about) for note in notes if note.kind in CLOSING}

@@ -178,7 +178,11 @@ def foreign_entry(log: IndexState, said: Said, parent: int | None, part: int) ->
 
 
 def _resolve_reference(log: IndexState, name: str, record: str, parent: int | None) -> int | None:
-    """Return the seq of the tree entry for `record`; for a side record, of one before or after."""
+    """Return the seq of the tree entry that the reference `name` to `record` means.
+
+    A side record stands for the tree entry before it. References other than "target" mean the next
+    entry after that one on the branch of `parent`.
+    """
     seq = log.ids.get(record)
     if seq is None or log.rows[seq].lane == "tree":
         return seq

@@ -209,8 +209,8 @@ class Relation(msgspec.Struct, frozen=True):
 
     A ``fork`` shares entries of its parent, a ``copy`` contains copies of some of them, and a
     ``child`` was started by the parent (for a subagent or a role). `is_erased` means that the
-    stream itself was erased before. `head` is the last seq of the parent that a fork shares;
-    `is_path` means that the fork shares only that one branch.
+    stream itself was erased before. A fork shares all branches of its parent up to the
+    seq `head`; with `is_path`, it shares only one branch.
     """
 
     stream: StreamId

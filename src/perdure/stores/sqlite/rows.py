@@ -360,7 +360,7 @@ def standing(tables: Tables, namespace: str, stream: StreamId) -> Stream:
 def _still_stands(tables: Tables, stream: Stream) -> bool:
     """Return whether the cached `stream` is unchanged, without reading its whole row again.
 
-    The query also reads the next position and the newest span, which other commits invalidate too.
+    The query also reads the next position and the namespace of the newest span if they are unknown.
     """
     state = stream.state
     row = tables.row(_STILL_STANDS, state.hash, state.epoch, stream.owner, stream.until, stream.no)
