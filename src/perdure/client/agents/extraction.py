@@ -183,7 +183,8 @@ class Extraction:
                 client = self._models.client(agent, episode.session)
                 extractor = asked = capture.ModelExtractor(client, model)
             async with asyncio.timeout(_LONGEST_S):
-                found = await capture.found_facts(self._store.backend, episode, extractor)
+                store = self._store.backend
+                found = await capture.found_facts(store, episode, extractor, agent.id)
         except StoreError:
             raise
         except Exception as error:  # noqa: BLE001 - an extractor must not end the others

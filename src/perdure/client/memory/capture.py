@@ -77,7 +77,7 @@ async def capture(
     Raises: the errors of `Memory.capture`.
     """
     stored: list[Fact] = []
-    for new in await found_facts(store, episode, extractor):
+    for new in await found_facts(store, episode, extractor, episode.agent):
         key = f"capture:{hashlib.sha256(f'{episode.id} {new.text}'.encode()).hexdigest()}"
         try:
             fact = await remember(store, outside, new, episode.subject, key=key)
@@ -89,9 +89,9 @@ async def capture(
 
 
 async def found_facts(
-    store: SessionStore, episode: Episode, extractor: Any
+    store: SessionStore, episode: Episode, extractor: Any, agent: str | None
 ) -> list[FactRemembered]:
-    """Return the facts that `extractor` finds in `episode`, except facts that are already known.
+    """Return the facts of `agent` that `extractor` finds in `episode`, except known facts.
 
     Raises: the errors of `Memory.capture`.
     """
@@ -105,7 +105,7 @@ async def found_facts(
     if not entries:
         return []
     of_subject = await facts_in(store, MemoryFilter(episode.subject))
-    known = [fact for fact in of_subject if fact.agent in (None, episode.agent)]
+    known = [fact for fact in of_subject if fact.agent in (None, agent)]
     extract = getattr(extractor, "extract", extractor)
     found = await run_callback(extract, episode, entries, known)
     allowed, texts = {entry.id for entry in entries}, {fact.text for fact in known}
@@ -116,5 +116,5 @@ async def found_facts(
                 "an extracted fact needs sources in its episode", argument="sources"
             )
         if each.text not in texts:
-            new[each.text] = FactRemembered(each.text, episode.agent, each.sources, each.said_by)
+            new[each.text] = FactRemembered(each.text, agent, each.sources, each.said_by)
     return list(new.values())

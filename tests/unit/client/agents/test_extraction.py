@@ -24,7 +24,7 @@ from perdure.session.codec import body_of, new_side
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId, entry_id
 from perdure.session.memory.facts import Fact
-from perdure.session.memory.kinds import FactsCaptured, FactsDue
+from perdure.session.memory.kinds import EpisodeRecorded, FactsCaptured, FactsDue
 from perdure.session.notes import SessionEnded
 from perdure.stores.protocol import Commit, Write
 from perdure.testing import ScriptedModel
@@ -256,6 +256,21 @@ async def test_facts_of_own_sessions_are_extracted_in_an_untrusted_store(tmp_pat
         await by_user.session.append(user("Hello"))
         await by_user.end()
     assert len(extractor.calls) == 2
+
+
+async def test_extracted_facts_are_of_the_agent_that_is_asked_for_them(store: Store) -> None:
+    model = ScriptedModel(["Hello"])
+    async with Runtime(store, agents=[agent_with(Noted())], models=model) as runtime:
+        chat = await runtime.start("helper", subject="ana")
+        await chat.send("I like tea")
+        stream = StreamId(chat.id)
+        end = entry_id(chat.id, (await store.backend.state(stream)).head + 1)
+        recorded = EpisodeRecorded(first=0, started_at=0, ended_at=0, agent="other", messages=2)
+        bodies = (SessionEnded(), None), (recorded, end), (FactsDue("helper"), end)
+        write = Write(stream=stream, entries=tuple(new_side(*each) for each in bodies))
+        await store.backend.commit(Commit(writes=(write,), at=0))
+    (fact,) = await store.memory.facts(subject="ana")
+    assert fact.agent == "helper"
 
 
 def test_invalid_extractor_is_rejected() -> None:
