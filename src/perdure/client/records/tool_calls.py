@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from perdure.client.records.copies import copied_entries
-from perdure.client.records.sessions import newest_sessions, own_entries
+from perdure.client.records.sessions import chosen_sessions, own_entries
 from perdure.session.codec import readable
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
@@ -137,10 +137,7 @@ async def newest_calls(
 
     if last == 0:
         return found
-    if session is not None:
-        await add((await store.state(session)).info)
-        return found
-    async for info in newest_sessions(store):
+    async for info in chosen_sessions(store, session):
         is_full = last is not None and len(found) == last
         if is_full and info.updated_at < found[0].called_at:
             break  # no call of this session, or of those after it, is newer

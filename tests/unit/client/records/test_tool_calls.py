@@ -100,3 +100,13 @@ async def test_tool_calls_of_an_unknown_session_raise() -> None:
             await store.tool_calls(session="ghost")
         with pytest.raises(ValueError, match="last"):
             await store.tool_calls(last=-1)
+
+
+async def test_tool_calls_that_an_erased_session_keeps_for_a_fork_are_not_listed() -> None:
+    async with perdure.open("memory:") as store:
+        session = await store.create()
+        await session.append(user("go"), BOTH)
+        await session.fork()
+        await store.erase(session.id, forks="keep")
+        assert await store.tool_calls(session=session.id) == []
+        assert await store.tool_calls() == []
