@@ -169,7 +169,8 @@ class Tallies:
                 day = _time_key("day", cell.quarter, zone) if daily else None
                 key = (_group(by, cell, info, zone), day)
                 sums, sessions = groups.get(key, (_Used(), set[StreamId]()))
-                groups[key] = sums.plus(used), sessions | {info.id}
+                sessions.add(info.id)
+                groups[key] = sums.plus(used), sessions
         totals = [
             UsageTotal(key, used.calls, used.usage, used.unpriced, len(sessions), day)
             for (key, day), (used, sessions) in groups.items()
@@ -197,7 +198,8 @@ class Tallies:
                     continue
                 key = _time_key(by, quarter, zone)
                 sums, sessions = groups.get(key, (_Count(), set[StreamId]()))
-                groups[key] = sums.plus(count), sessions | {info.id}
+                sessions.add(info.id)
+                groups[key] = sums.plus(count), sessions
         totals = [
             ActivityTotal(key, *count, sessions=len(sessions))
             for key, (count, sessions) in groups.items()
