@@ -195,7 +195,7 @@ class Recording:
             await asyncio.to_thread(self._portal.call, work)
 
     async def _told_async(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run the recording coroutine `work` to its end, even if cancelled; log its errors."""
+        """Run the recording coroutine `work` to its end, even if cancelled; warn of its errors."""
         try:
             await finished(self._call_async(work))
         except Exception as error:  # noqa: BLE001 - see above
