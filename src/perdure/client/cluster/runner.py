@@ -143,7 +143,11 @@ async def _place(store: SessionStore, due_at: int | None) -> AsyncGenerator[str 
 async def queue_work(
     store: SessionStore, work: Work, *, due_at: int | None = None, priority: Priority
 ) -> bool:
-    """Queue `work` with `ClusterService.enqueue` for the workers that can do it."""
+    """Queue `work` for the workers that can do it.
+
+    Shape: the result is False if no worker has prepared the database yet; the work then waits in
+    the log.
+    """
     required = await requirement_for(store, StreamId(work.stream))
     queue = queue_name(work.namespace, required)
     order = Order(work, queue, required.encoded(), due_at, priority)
@@ -162,10 +166,11 @@ async def unqueued_flows(store: SessionStore) -> list[Entry]:
 async def queue_flow(
     store: SessionStore, flow: StreamId, request: int, wanted: FlowRequested, at: int
 ) -> bool:
-    """Queue a run of the flow requested at seq `request` with `ClusterService.enqueue`.
+    """Queue a run of the flow requested at seq `request` for the workers that can do it.
 
     Does nothing if a run is queued or active: the worker of that run queues the flow again if
     necessary. Each run is separate work, identified by the time `at`, in Unix milliseconds.
+    Shape: the result is False if no worker has prepared the database yet.
     """
     if await cluster_of(store).busy([flow]):
         return True
