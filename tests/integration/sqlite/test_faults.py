@@ -113,6 +113,19 @@ def test_file_size_limit_counts_as_full_disk(path: Path) -> None:
     assert child.stdout.split() == ["store_full", "appended", "ok"], child.stderr
 
 
+async def test_opening_without_room_for_the_log_index_counts_as_full_disk(
+    open_store: Opener,
+) -> None:
+    await (await open_store()).close()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4_096, limits[1]))
+    try:
+        with pytest.raises(StoreFull):
+            await open_store()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
 async def damaged(open_store: Opener, path: Path) -> int:
     """Overwrite the second to last page of the entries of a store; return the number of entries."""
     store = await open_store()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import stat
 import threading
 from pathlib import Path
@@ -237,6 +238,31 @@ async def test_truncated_file_is_reported_and_unchanged(open_store: Opener, path
     with pytest.raises(StoreCorrupt):
         await open_store()
     assert snapshot(path.parent) == before
+
+
+async def test_link_to_a_store_with_an_unfinished_switch_to_the_log_can_be_opened(
+    open_store: Opener, path: Path
+) -> None:
+    await made(open_store)
+    killed, link = path.with_name("killed.db"), path.with_name("folder") / "link.db"
+    link.parent.mkdir()
+    link.symlink_to(killed)
+    with raw_database(path) as db:
+        db.pragma("journal_mode", "DELETE")
+        db.execute("PRAGMA synchronous = OFF; BEGIN IMMEDIATE")
+        db.execute(f"PRAGMA user_version = {latest_version()}")
+        for end in ("", "-journal"):
+            shutil.copyfile(f"{path}{end}", f"{killed}{end}")
+    with killed.open("r+b") as file:
+        file.seek(18)
+        file.write(bytes((2, 2)))
+
+    store = await open_store(link)
+    await say(store, "again")
+    await store.close()
+
+    with raw_database(killed) as db:
+        assert db.pragma("journal_mode") == "wal"
 
 
 async def test_processes_create_same_store_concurrently(path: Path) -> None:

@@ -158,11 +158,14 @@ def open_site(
 def _is_current(site: Site) -> bool:
     """Return whether the header shows the newest schema and write-ahead logging, and no log exists.
 
-    Then there is nothing to prepare. Each connection checks the schema itself.
+    Then there is nothing to prepare. Each connection checks the schema itself, and opening a
+    writable store makes a connection. Opening a store only to read it makes none.
     """
+    if not site.is_writable or _is_in_use(site.path):
+        return False
     header = _header(site.path)
     version = int.from_bytes(header[60:64], "big")
-    return header[18:20] == _USES_LOG and version == latest_version() and not _is_in_use(site.path)
+    return header[18:20] == _USES_LOG and version == latest_version()
 
 
 def prepare(site: Site, seed: bytes, *, is_draft: bool = False) -> None:
@@ -203,9 +206,9 @@ def opened(site: Site, connect: Callable[[], Connection]) -> Generator[Connectio
 def connection(site: Site, seed: bytes) -> Connection:
     """Open a connection and apply all settings that each connection needs.
 
-    Raises: KeyMissing or KeyWrong if the key was changed since the store was opened. The call
-    raises StoreUnavailable if another file has replaced the store's file, and apsw.Error for other
-    errors.
+    Raises: the errors of `open_site`, for example KeyMissing or KeyWrong if the key was changed
+    since the store was opened. The call raises StoreUnavailable if another file has replaced the
+    store's file, and apsw.Error if the file cannot be opened.
     """
     db = bare_connection(site, seed)
     try:
@@ -213,9 +216,10 @@ def connection(site: Site, seed: bytes) -> Connection:
         if identity_of(site.path) != site.identity:
             raise StoreUnavailable(str(site.path), "its file was replaced; open it again")
         check_version(site, db)
-    except apsw.NotADBError as error:
+    except apsw.Error as error:
+        system_errno = db.system_errno
         db.close()
-        raise refusal(error, site) from error
+        raise refusal(error, site, system_errno) from error
     except BaseException:
         db.close()
         raise
@@ -397,7 +401,8 @@ def _check_first_page(path: Path, key: StoreKey | None) -> None:
 
 
 def _is_in_use(path: Path) -> bool:
-    return any(path.with_name(path.name + end).exists() for end in ("-wal", "-shm", "-journal"))
+    file = path.resolve()  # SQLite writes the logs beside the file, not beside a link to it
+    return any(file.with_name(file.name + end).exists() for end in BESIDE)
 
 
 def _check_beside(path: Path) -> None:
