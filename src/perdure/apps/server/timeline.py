@@ -54,16 +54,16 @@ def turns_of(entries: Iterable[Entry]) -> list[TurnView]:
                 calls = {}
                 turns.append(_begun(entry, body))
             case ModelCalled() if turns:
-                calls[entry.seq, 0] = _called(entry, body)
+                calls[entry.seq, 0] = _model_call(entry, body)
             case ToolStarted() if turns:
-                calls[body.id, body.attempt] = _called(entry, body)
+                calls[body.id, body.attempt] = _tool_call(entry, body, "running")
             case ModelFinished() if turns and entry.about is not None:
                 key = (entry_place(entry.about)[1], 0)
                 if key in calls:
                     calls[key] = _model_answered(calls[key], entry, body)
             case ToolFinished() if turns:
                 key = (body.id, body.attempt)
-                started = calls.get(key) or _called(entry, body, "refused")
+                started = calls.get(key) or _tool_call(entry, body, "refused")
                 calls[key] = _tool_returned(started, entry, body)
             case TurnFinished() if turns:
                 turns[-1] = _ended(turns[-1], entry, body)
@@ -108,21 +108,15 @@ def _without_outcome(call: Call) -> Call:
     return msgspec.structs.replace(call, status="unknown") if call.status == "running" else call
 
 
-def _called(
-    entry: Entry,
-    body: ModelCalled | ToolStarted | ToolFinished,
-    status: Literal["running", "refused"] = "running",
-) -> Call:
-    is_model = isinstance(body, ModelCalled)
+def _model_call(entry: Entry, body: ModelCalled) -> Call:
     return Call(
         seq=entry.seq,
-        type="model" if is_model else "tool",
-        name=body.model if is_model else body.tool,
-        status=status,
+        type="model",
+        name=body.model,
+        status="running",
         started_at=time_of(entry.at),
         finished_at=None,
         attempt=body.attempt,
-        input=None if is_model else body.input,
     )
 
 
@@ -136,6 +130,21 @@ def _model_answered(call: Call, entry: Entry, body: ModelFinished) -> Call:
         tokens=None if usage is None else tokens_of(usage),
         cost_microcents=None if usage is None else usage.cost_microcents,
         error=body.error,
+    )
+
+
+def _tool_call(
+    entry: Entry, body: ToolStarted | ToolFinished, status: Literal["running", "refused"]
+) -> Call:
+    return Call(
+        seq=entry.seq,
+        type="tool",
+        name=body.tool,
+        status=status,
+        started_at=time_of(entry.at),
+        finished_at=None,
+        attempt=body.attempt,
+        input=body.input,
     )
 
 
