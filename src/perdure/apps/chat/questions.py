@@ -155,7 +155,10 @@ async def pending_questions(chat: Chat) -> tuple[Asked, ...]:
 
 
 def question_in(event: AnyEvent) -> Asked | None:
-    """Return the question in `event`; None if it contains no question of a turn."""
+    """Return the question in `event`; None if it contains no question of a turn.
+
+    The fields that have another name in an event, such as `agent` and `expires_at`, are not set.
+    """
     if not isinstance(event, Event) or event.type != "inbox:question":
         return None
     if event.payload["topic"] == PROGRAM:

@@ -116,7 +116,10 @@ def show_lines(lines: Iterable[str]) -> None:
 
 
 def plain_table(rows: Iterable[Mapping[str, str]]) -> list[str]:
-    """Return `rows`, each of which maps the titles of the columns to its cells, as a table."""
+    """Return `rows`, of which there must be at least one, as a table.
+
+    Each row maps the titles of the columns to its cells.
+    """
     cells = list(rows)
     columns = [Column(title) for title in cells[0]]
     return list(table(columns, [list(row.values()) for row in cells], width(), out_style()))
