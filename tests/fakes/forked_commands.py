@@ -13,10 +13,11 @@ import sys
 import time
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from perdure.__main__ import run
-from tests.fakes.forked import Ended, run_forked, take_streams
+from tests.fakes.forked import Ended, Forked, forked, run_forked, take_streams
 
 MOST_INPUT = 60_000
 """How many bytes a pipe holds while no process reads it."""
@@ -37,6 +38,13 @@ def run_command(
 ) -> Ended:
     """Run ``perdure`` with `words` in `folder`."""
     return run_forked(_command, list(words), dict(environment), str(folder), stdin)
+
+
+def started_command(
+    words: Sequence[str], environment: Mapping[str, str], folder: Path
+) -> AbstractContextManager[Forked]:
+    """Start ``perdure`` with `words` in `folder`, with empty input."""
+    return forked(_command, list(words), dict(environment), str(folder), b"")
 
 
 def _command(words: list[str], environment: dict[str, str], folder: str, stdin: bytes) -> None:

@@ -7,16 +7,17 @@ import re
 import shlex
 import signal
 import sqlite3
-import subprocess
-import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from typing import Any
 
 import pytest
 
+from tests.acceptance.children.killed_tool import be_killed_in_a_tool
 from tests.acceptance.cli.conftest import PATIENCE_S, SAMPLE_ID, World
+from tests.fakes.forked import Forked, run_forked
+from tests.fakes.forked_commands import started_command
 
 HANGS = """
 name: acted
@@ -52,18 +53,32 @@ def kinds_of(world: World, session: str) -> list[str]:
     return [json.loads(line).get("kind", "") for line in text.splitlines()]
 
 
-@pytest.fixture
-def hanging(world: World) -> tuple[World, str, subprocess.Popen[bytes]]:
-    """A chat that has run a tool and now hangs in the middle of its answer."""
+def words_that_hang(world: World) -> tuple[str, ...]:
+    """A command that runs a tool and then hangs in the middle of its answer."""
     (world.folder / "notes.txt").write_text("the sea", encoding="utf-8")
-    scenario = world.scenario(HANGS)
-    process = world.start("chat", "-p", "Read my notes", "--scenario", scenario, "--json")
-    assert process.stdout is not None
-    for line in process.stdout:
+    return ("chat", "-p", "Read my notes", "--scenario", world.scenario(HANGS), "--json")
+
+
+def wait_until_it_hangs(lines: Iterable[bytes]) -> None:
+    for line in lines:
         event = json.loads(line)
         if event["type"] == "agent:token" and "have read" in event["text"]:
-            break
-    return world, only_session(world), process
+            return
+    pytest.fail("the command has ended")
+
+
+@pytest.fixture
+def hanging(world: World) -> Iterator[tuple[World, str, Forked]]:
+    """A chat that has run a tool and now hangs in the middle of its answer."""
+    command = started_command(words_that_hang(world), world.environment, world.folder)
+    with command as process:
+        wait_until_it_hangs(iter(process.line, b""))
+        yield world, only_session(world), process
+
+
+def kill(process: Forked) -> None:
+    process.kill()
+    assert process.ended().code == -signal.SIGKILL
 
 
 def test_one_turn_prints_the_answer_and_exits(world: World) -> None:
@@ -380,10 +395,11 @@ def test_failed_turn_reports_its_reason(world: World) -> None:
     assert "you wrote “hi”" in talked.out
 
 
-def test_ctrl_c_ends_the_turn_and_keeps_the_messages(
-    hanging: tuple[World, str, subprocess.Popen[bytes]],
-) -> None:
-    world, session, process = hanging
+def test_ctrl_c_ends_the_turn_and_keeps_the_messages(world: World) -> None:
+    process = world.start(*words_that_hang(world))
+    assert process.stdout is not None
+    wait_until_it_hangs(process.stdout)
+    session = only_session(world)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130, err
@@ -398,11 +414,10 @@ def test_ctrl_c_ends_the_turn_and_keeps_the_messages(
 
 
 def test_killed_turn_resumes_before_the_next_message_without_rerunning_its_tool(
-    hanging: tuple[World, str, subprocess.Popen[bytes]],
+    hanging: tuple[World, str, Forked],
 ) -> None:
     world, session, process = hanging
-    process.kill()
-    process.communicate()
+    kill(process)
     assert world.ok("sessions", "show", session, "--json").json["open_turn"] is True
     refused = world.run("sessions", "branch", session, "root", "--json")
     assert (refused.code, refused.error["code"]) == (4, "turn_open")
@@ -415,7 +430,7 @@ def test_killed_turn_resumes_before_the_next_message_without_rerunning_its_tool(
 
 
 def test_partial_answer_of_a_killed_turn_is_shown_until_the_turn_is_resumed(
-    hanging: tuple[World, str, subprocess.Popen[bytes]],
+    hanging: tuple[World, str, Forked],
 ) -> None:
     world, session, process = hanging
 
@@ -424,8 +439,7 @@ def test_partial_answer_of_a_killed_turn_is_shown_until_the_turn_is_resumed(
         return answer
 
     until(lambda: cut() == "I have read ")  # it is stored within 250 ms
-    process.kill()
-    process.communicate()
+    kill(process)
     assert cut() == "I have read "
     assert "cut, not in the context: I have read" in world.ok("sessions", "show", session).out
     told = world.ok("sessions", "read", session).out
@@ -436,11 +450,10 @@ def test_partial_answer_of_a_killed_turn_is_shown_until_the_turn_is_resumed(
 
 
 def test_show_command_omits_the_partial_answer_of_a_damaged_open_turn(
-    hanging: tuple[World, str, subprocess.Popen[bytes]],
+    hanging: tuple[World, str, Forked],
 ) -> None:
     world, session, process = hanging
-    process.kill()
-    process.communicate()
+    kill(process)
     with closing(sqlite3.connect(world.file)) as db, db:
         newest = "SELECT max(seq) FROM entry"  # the call that hangs
         db.execute(f"UPDATE entry SET body = x'ff' WHERE seq = ({newest})")
@@ -450,11 +463,10 @@ def test_show_command_omits_the_partial_answer_of_a_damaged_open_turn(
 
 
 def test_killed_turn_is_resumed_before_the_next_prompt(
-    hanging: tuple[World, str, subprocess.Popen[bytes]],
+    hanging: tuple[World, str, Forked],
 ) -> None:
     world, session, process = hanging
-    process.kill()
-    process.communicate()
+    kill(process)
     scenario = world.scenario(ANSWERS)
     ended = world.ok("chat", "--session", session, "--scenario", scenario, "-p", "Once more")
     assert "going on with the turn that was interrupted" in ended.err
@@ -465,13 +477,12 @@ def test_killed_turn_is_resumed_before_the_next_prompt(
 
 
 def test_killed_turn_is_listed_and_resumed_with_all_interrupted_turns(
-    hanging: tuple[World, str, subprocess.Popen[bytes]],
+    hanging: tuple[World, str, Forked],
 ) -> None:
     world, session, process = hanging
     assert world.ok("sessions", "list", "--interrupted", "--json").json == []
     assert world.ok("sessions", "list", "--json").json[0]["state"] == "running"
-    process.kill()
-    process.communicate()
+    kill(process)
     (row,) = world.ok("sessions", "list", "--interrupted", "--json").json
     assert (row["id"], row["state"]) == (session, "interrupted")
     assert "INTERRUPTED" in world.ok("sessions", "list").out
@@ -501,11 +512,10 @@ def test_killed_turn_is_listed_and_resumed_with_all_interrupted_turns(
 
 @pytest.mark.parametrize("is_piped", [False, True], ids=["prompt", "lines"])
 def test_resumed_turn_keeps_its_model_and_next_message_uses_the_given_model(
-    hanging: tuple[World, str, subprocess.Popen[bytes]], *, is_piped: bool
+    hanging: tuple[World, str, Forked], *, is_piped: bool
 ) -> None:
     world, session, process = hanging
-    process.kill()
-    process.communicate()
+    kill(process)
     resume = ("chat", "--session", session, "--scenario", world.scenario(ANSWERS))
     other = (*resume, "-m", "scripted:echo")
     ended = world.ok(*other, stdin="Go on") if is_piped else world.ok(*other, "-p", "Go on")
@@ -523,11 +533,10 @@ def test_resumed_turn_keeps_its_model_and_next_message_uses_the_given_model(
 
 
 def test_chat_with_another_model_after_kill_suggests_commands_to_end_the_turn(
-    hanging: tuple[World, str, subprocess.Popen[bytes]],
+    hanging: tuple[World, str, Forked],
 ) -> None:
     world, session, process = hanging
-    process.kill()
-    process.communicate()
+    kill(process)
     other = ("chat", "--session", session, "-m", "scripted:echo", "-p", "Go on")
     refused = world.run(*other, "--json")
     assert (refused.code, refused.error["code"]) == (2, "model_not_here")
@@ -538,13 +547,12 @@ def test_chat_with_another_model_after_kill_suggests_commands_to_end_the_turn(
 
 
 def test_second_process_cannot_run_a_turn_in_the_same_session(
-    hanging: tuple[World, str, subprocess.Popen[bytes]],
+    hanging: tuple[World, str, Forked],
 ) -> None:
     world, session, process = hanging
     ended = world.run("chat", "--session", session, "-p", "me too", "--json")
     assert (ended.code, ended.error["code"]) == (4, "lease_held")
-    process.kill()
-    process.communicate()
+    kill(process)
 
 
 def test_missing_session_is_not_found(world: World) -> None:
@@ -574,41 +582,10 @@ def inbox_of(world: World) -> list[dict[str, Any]]:
 
 def killed_in_a_tool(world: World) -> str:
     """Return the id of a session that was killed inside a tool with policy ``ask``."""
-    code = f"""
-import asyncio, os, signal
-from pathlib import Path
-import perdure
-from perdure.models.router import ModelRouter
-from perdure.models.scripted import ScriptedModel
-from perdure.models.scenario_yaml import load_scenario
-from perdure.client.clock import SystemClock
-
-@perdure.tool(effect="write", on_unknown="ask")
-async def add_line(path: str, text: str) -> str:
-    "Append a line."
-    Path(path).write_text(text)
-    os.kill(os.getpid(), signal.SIGKILL)
-    return "unreachable"
-
-async def main():
-    scripted = ScriptedModel(load_scenario(Path({world.scenario(UNSURE)!r})), clock=SystemClock())
-    agent = perdure.Agent("assistant", model="scripted:acted", tools=[add_line])
-    async with perdure.open() as store:
-        models = ModelRouter({{"scripted": scripted}})
-        async with perdure.Runtime(store, [agent], models=models) as runtime:
-            chat = await runtime.start(agent, id="asks")
-            await chat.send("write")
-
-asyncio.run(main())
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=world.environment,
-        cwd=world.folder,
-        check=False,
-        timeout=PATIENCE_S,
-    )
-    assert done.returncode == -signal.SIGKILL
+    scenario = world.scenario(UNSURE)
+    folder = str(world.folder)
+    done = run_forked(be_killed_in_a_tool, "asks", scenario, world.environment, folder)
+    assert done.code == -signal.SIGKILL, done.err
     return "asks"
 
 
@@ -672,13 +649,12 @@ def test_question_without_a_terminal_stays_open(world: World) -> None:
 
 
 def test_interrupted_turn_can_be_abandoned(
-    hanging: tuple[World, str, subprocess.Popen[bytes]],
+    hanging: tuple[World, str, Forked],
 ) -> None:
     world, session, process = hanging
     held = world.run("sessions", "abandon", session, "--json")
     assert (held.code, held.error["code"]) == (4, "lease_held")
-    process.kill()
-    process.communicate()
+    kill(process)
     given_up = world.ok("sessions", "abandon", session, "--json").json
     assert given_up == {"session": session, "abandoned": True}
     assert world.ok("sessions", "abandon", session, "--json").json["abandoned"] is False
