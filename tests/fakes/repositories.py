@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import subprocess
+import tempfile
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -45,8 +49,17 @@ class Scene(msgspec.Struct, frozen=True):
 
 
 def initialized(folder: Path, subject: str = "first") -> Path:
-    folder.mkdir()
+    """Make `folder` a repository with one commit: a copy, because git would start five times."""
+    return Path(shutil.copytree(_committed(subject), folder, symlinks=True))
+
+
+@cache
+def _committed(subject: str) -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="perdure-tests-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     git(folder, "init", "--quiet", "--initial-branch=main")
+    for sample in (folder / ".git" / "hooks").iterdir():
+        sample.unlink()  # no test needs them, and copying them takes half of the time
     git(folder, "config", "user.name", "Ada")
     git(folder, "config", "user.email", "ada@example.com")
     (folder / "a.txt").write_text("one\n")
