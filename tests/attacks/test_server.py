@@ -172,10 +172,28 @@ async def leaks(
     """Return what `client` finds out about sessions of others: their texts, or that they exist."""
     found: list[str] = []
     for operation in chosen:
+        answers = _Answers(client)
         for target in [*world.targets, StreamId("bob-erased")]:
             for asked, twin in _pairs(world, operation, target, is_whole=is_whole):
-                found += await _leaks_of(client, asked, twin, target)
+                found += await _leaks_of(answers, asked, twin, target)
     return found
+
+
+class _Answers:
+    """The answers to the calls of one operation. A call that only reads is sent once."""
+
+    def __init__(self, client: httpx.AsyncClient) -> None:
+        self._client = client
+        self._read: dict[str, tuple[int, str]] = {}
+
+    async def of(self, call: Call) -> tuple[int, str]:
+        """Send `call`, if it can have another answer than before, and return its answer."""
+        if call.operation.is_change:
+            return await call.answer(self._client)
+        name = f"{call.path} {call.query}"
+        if name not in self._read:
+            self._read[name] = await call.answer(self._client)
+        return self._read[name]
 
 
 def _pairs(
@@ -199,18 +217,16 @@ def _pairs(
     return found
 
 
-async def _leaks_of(
-    client: httpx.AsyncClient, asked: Call, twin: Call, target: StreamId
-) -> list[str]:
+async def _leaks_of(answers: _Answers, asked: Call, twin: Call, target: StreamId) -> list[str]:
     name = f"{asked.operation.name} {asked.path} {asked.query} {asked.body}"
-    status, text = await asked.answer(client)
+    status, text = await answers.of(asked)
     sent = f"{asked.path} {asked.query} {asked.body}"
     found = [f"{name}: {text}"] if WORD in text.replace(_asked_word(text), "") else []
     assert status < HTTPStatus.INTERNAL_SERVER_ERROR, (name, text)
     if "bob-" in text and "bob-" not in sent:
         found.append(f"{name} names a session: {text}")
     if asked.operation.name not in CHOOSE_ID and asked != twin:
-        other = await twin.answer(client)
+        other = await answers.of(twin)
         if (status, _without(text, target)) != (other[0], _without(other[1], "nobody")):
             found.append(f"{name} tells that it exists: {status} {text} / {other}")
     return found
