@@ -71,6 +71,16 @@ async def test_missing_file_is_created_in_private_folders(
     assert mode_of(path.parent) == mode_of(path.parent.parent) == 0o700
 
 
+async def test_creating_a_store_removes_the_drafts_of_killed_processes_only(
+    open_store: Opener, path: Path
+) -> None:
+    kept = [f"{path.name}-new-backup", f"{path.name}-new-7-copy", f"other-{path.name}-new-7"]
+    for name in (*kept, f"{path.name}-new-7", f"{path.name}-new-8-wal"):
+        path.with_name(name).touch()
+    await (await open_store()).close()
+    assert names_in(path.parent) == sorted([path.name, *kept])
+
+
 async def test_new_file_has_final_settings(open_store: Opener, path: Path) -> None:
     await made(open_store)
 

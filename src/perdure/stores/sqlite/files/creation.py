@@ -63,9 +63,7 @@ def _check_no_log(path: Path) -> None:
 
 
 def _create(path: Path, seed: Callable[[], bytes], key: StoreKey | None) -> None:
-    for each in path.parent.iterdir():
-        if each.name.startswith(f"{path.name}-new-"):  # left by a killed process
-            each.unlink(missing_ok=True)
+    _remove_drafts(path)
     draft = path.with_name(f"{path.name}-new-{os.getpid()}")
     try:
         file = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, stat.S_IRUSR | stat.S_IWUSR)
@@ -77,6 +75,17 @@ def _create(path: Path, seed: Callable[[], bytes], key: StoreKey | None) -> None
     finally:
         for end in _ENDS:
             draft.with_name(draft.name + end).unlink(missing_ok=True)
+
+
+def _remove_drafts(path: Path) -> None:
+    """Remove the drafts of the store at `path` that killed processes left."""
+    prefix = f"{path.name}-new-"
+    with os.scandir(path.parent) as files:
+        names = [each.name for each in files if each.name.startswith(prefix)]
+    for name in names:
+        process, dash, end = name.removeprefix(prefix).partition("-")
+        if process.isdecimal() and dash + end in _ENDS:
+            path.with_name(name).unlink(missing_ok=True)
 
 
 def _name(draft: Path, path: Path) -> None:
