@@ -14,7 +14,7 @@ import pytest
 
 from perdure.errors import StoreCorrupt, StoreFull, StoreUnavailable
 from perdure.session.ids import StreamId
-from perdure.stores.sqlite import connections
+from perdure.stores.sqlite import schema
 from perdure.stores.sqlite.faults import MEANINGS, meaning_of
 from tests.fakes.faulty_vfs import FaultyVfs, failing_from, faulty_vfs, nothing
 from tests.fakes.raw_database import raw_database
@@ -137,8 +137,8 @@ async def damaged(open_store: Opener, path: Path) -> int:
     with raw_database(path) as db:
         pages: list[int] = [row[0] for row in db.execute(query)]
     with path.open("r+b") as file:
-        file.seek((pages[-2] - 1) * connections.PAGE_BYTES)
-        file.write(b"\xff" * connections.PAGE_BYTES)
+        file.seek((pages[-2] - 1) * schema.PAGE_BYTES)
+        file.write(b"\xff" * schema.PAGE_BYTES)
     return 40
 
 

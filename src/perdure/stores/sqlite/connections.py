@@ -49,7 +49,7 @@ from perdure.stores.sqlite.migrate import (
 from perdure.stores.sqlite.payload.cipher import looks_encrypted, unlock
 from perdure.stores.sqlite.rekey_copy import BESIDE, remove_dead_copy
 from perdure.stores.sqlite.rows import Connection
-from perdure.stores.sqlite.schema import PAGE_BYTES, check_schema
+from perdure.stores.sqlite.schema import check_schema, create_schema
 
 if TYPE_CHECKING:
     import random
@@ -457,9 +457,8 @@ def _bring_up_to_date(db: Connection, site: Site) -> None:
             raise StoreReadOnly(str(site.path))
         return
     if version == 0:
-        db.pragma("page_size", PAGE_BYTES)
-        db.pragma("auto_vacuum", "INCREMENTAL")
-    if version < latest_version():
+        create_schema(db)
+    elif version < latest_version():
         migrate(db)
     _use_log(db, site)
 

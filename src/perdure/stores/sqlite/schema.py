@@ -19,7 +19,7 @@ from typing import cast
 import apsw
 
 from perdure.errors import StoreSchemaForeign
-from perdure.stores.sqlite.migrate import UNRELEASED, migrations, version_of
+from perdure.stores.sqlite.migrate import UNRELEASED, migrate, migrations, version_of
 from perdure.stores.sqlite.rows import Connection, Row
 
 PAGE_BYTES = 4_096
@@ -44,6 +44,13 @@ SELECT CAST(type AS BLOB), CAST(name AS BLOB), CAST(tbl_name AS BLOB), rootpage 
     CAST(sql AS BLOB), rootpage
 FROM sqlite_schema LIMIT 200
 """
+
+
+def create_schema(db: Connection) -> None:
+    """Create the newest schema in the empty database `db`."""
+    db.pragma("page_size", PAGE_BYTES)
+    db.pragma("auto_vacuum", "INCREMENTAL")
+    migrate(db)
 
 
 def check_schema(db: Connection, path: Path) -> int:

@@ -9,14 +9,20 @@ import errno
 import os
 import stat
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
+from functools import cache
 from pathlib import Path
+from typing import cast
+
+import apsw
 
 from perdure.errors import StoreCorrupt, StoreFull, StoreReadOnly, StoreUnavailable
 from perdure.stores.fsync import sync_file, sync_folder
 from perdure.stores.key import StoreKey
 from perdure.stores.maintenance.file_lock import in_turn
 from perdure.stores.sqlite.connections import Site, identity_of, prepare
+from perdure.stores.sqlite.rows import Connection
+from perdure.stores.sqlite.schema import create_schema
 
 _ENDS = ("", "-wal", "-shm", "-journal")
 _NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK)
@@ -67,7 +73,9 @@ def _create(path: Path, seed: Callable[[], bytes], key: StoreKey | None) -> None
     draft = path.with_name(f"{path.name}-new-{os.getpid()}")
     try:
         file = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, stat.S_IRUSR | stat.S_IWUSR)
-        os.close(file)
+        with os.fdopen(file, "wb") as opened:
+            if key is None:
+                opened.write(_empty_database())
         prepare(Site(draft, identity_of(draft), is_writable=True, key=key), seed(), is_draft=True)
         sync_file(draft)
         _name(draft, path)
@@ -86,6 +94,14 @@ def _remove_drafts(path: Path) -> None:
         process, dash, end = name.removeprefix(prefix).partition("-")
         if process.isdecimal() and dash + end in _ENDS:
             path.with_name(name).unlink(missing_ok=True)
+
+
+@cache  # creating the schema takes 2.5 ms of CPU, writing its pages takes 0.2 ms
+def _empty_database() -> bytes:
+    """Return the pages of a database with the newest schema and without rows."""
+    with closing(apsw.Connection(":memory:")) as db:
+        create_schema(cast("Connection", db))
+        return db.serialize("main")
 
 
 def _name(draft: Path, path: Path) -> None:
