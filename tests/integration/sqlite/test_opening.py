@@ -8,12 +8,15 @@ import shutil
 import stat
 import threading
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
 
 from perdure.errors import ConfigError, NotAStore, StoreCorrupt, StoreTooNew, StoreUnavailable
+from perdure.stores.sqlite import database
 from perdure.stores.sqlite.address import open_sqlite
+from perdure.stores.sqlite.connections import Site
 from perdure.stores.sqlite.database import READERS
 from perdure.stores.sqlite.migrate import APPLICATION_ID, latest_version
 from perdure.stores.sqlite.rows import Tables
@@ -198,6 +201,30 @@ async def test_newer_schema_only_in_the_write_ahead_log_is_rejected_and_unchange
     with pytest.raises(StoreTooNew):
         await open_store()
     assert snapshot(path.parent) == before
+
+
+async def test_newer_schema_that_appears_during_the_opening_is_rejected_and_unchanged(
+    open_store: Opener, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await made(open_store)
+    with raw_database(path) as newer:
+        newer.wal_autocheckpoint(0)
+        newer.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        newer.pragma("user_version", latest_version() + 1)
+    log = path.with_name(f"{path.name}-wal").rename(path.with_name("log"))
+    path.with_name(f"{path.name}-shm").unlink()
+    before = snapshot(path.parent)
+    check = database.open_site
+
+    def checked(*args: Any, **options: Any) -> Site:
+        site = check(*args, **options)
+        log.rename(f"{path}-wal")
+        return site
+
+    monkeypatch.setattr(database, "open_site", checked)
+    with pytest.raises(StoreTooNew):
+        await open_store()
+    assert snapshot(path.parent)[path.name] == before[path.name]
 
 
 async def test_open_store_rejects_writes_after_newer_perdure_migrated_it(

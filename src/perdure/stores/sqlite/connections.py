@@ -212,10 +212,12 @@ def connection(site: Site, seed: bytes) -> Connection:
     """
     db = bare_connection(site, seed)
     try:
+        db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         db.pragma("schema_version")  # the first read of the file, after any exclusive lock
         if identity_of(site.path) != site.identity:
             raise StoreUnavailable(str(site.path), "its file was replaced; open it again")
         check_version(site, db)
+        db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
     except apsw.Error as error:
         system_errno = db.system_errno
         db.close()
