@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import tomllib
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +30,15 @@ FLOW = (
 
 
 def fits(name: str, data: object) -> bool:
+    return bool(validator(name).is_valid(data))
+
+
+@cache
+def validator(name: str) -> Any:
     validators: Any = importlib.import_module("jsonschema")
     schema: Any = make_schemas.schemas()[name]
     validators.Draft202012Validator.check_schema(schema)
-    return bool(validators.Draft202012Validator(schema).is_valid(data))
+    return validators.Draft202012Validator(schema)
 
 
 def of_yaml(text: str) -> Any:
