@@ -26,9 +26,9 @@ async def page_of(
     return file
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def tab(chromium: str) -> Generator[Page]:
-    """A tab that the tests of a module use one after the other."""
+    """A tab that the tests of this folder use one after the other."""
     with browsing(chromium) as page:
         yield page
 
