@@ -1,8 +1,9 @@
 """An MCP server, written by hand, over standard input and output.
 
-``python handwritten_mcp_server.py KIND``. The kind ``honest`` has one good tool. The answers of the
-other kinds do harm: a name in `LISTINGS`, or a kind of misbehaviour. The file ``$MCP_DEEDS``, if
-named, is created at the start.
+``python handwritten_mcp_server.py KIND``. The kind ``honest`` has one good tool, and ``several``
+also has some tools of `mcp_server`, which do the same. The answers of the other kinds do harm: a
+name in `LISTINGS`, or a kind of misbehaviour. The file ``$MCP_DEEDS``, if named, is created at the
+start.
 """
 
 from __future__ import annotations
@@ -58,7 +59,15 @@ def wide(members: int) -> dict[str, Any]:
 LONG = "x" * 2_000_000
 GOOD = tool("good", obj(a={"type": "string"}))
 RECURSIVE = {**obj(a={"$ref": "#/$defs/n"}), "$defs": {"n": obj(next={"$ref": "#/$defs/n"})}}
+SEVERAL = (
+    tool("send", {**obj(to={"type": "string"}), "required": ["to"]}),
+    tool("environment", obj()),
+    tool("odd/name.here", obj()),
+    tool("odd_name_here", obj()),
+    tool("shapeless", obj(anything={})),
+)
 LISTINGS: dict[str, Any] = {
+    "several": lambda: SEVERAL,
     "recursive": lambda: [tool("bad", RECURSIVE)],
     "itself": lambda: [tool("bad", {**obj(a={"$ref": "#"}), "type": "object"})],
     "chain": lambda: [tool("bad", chain(5_000))],
@@ -102,9 +111,19 @@ def answer(asked: dict[str, Any], kind: str) -> None:
     elif asked["method"] == "tools/call":
         if kind == "silent-call":
             time.sleep(600)
-        result = {"content": [{"type": "text", "text": "done"}]}
+        result = {"content": [{"type": "text", "text": told(asked["params"])}]}
     sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}) + "\n")
     sys.stdout.flush()
+
+
+def told(call: dict[str, Any]) -> str:
+    """Do what a call asks for; return its answer."""
+    if call["name"] == "environment":
+        return "\n".join(f"{name}={value}" for name, value in os.environ.items())
+    if call["name"] == "send":
+        with Path(os.environ["MCP_DEEDS"]).open("a") as deeds:
+            deeds.write("sent\n")
+    return "done"
 
 
 if __name__ == "__main__":

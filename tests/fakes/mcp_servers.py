@@ -29,13 +29,14 @@ def local(deeds: Path, name: str = "fake", **settings: Any) -> McpServer:
     return McpServer(name=name, command=sys.executable, args=(PROGRAM,), env=env, **settings)
 
 
-def light(deeds: Path, name: str) -> McpServer:
-    """Return a server with one tool, for tests of something else than MCP.
+def light(deeds: Path, name: str, kind: str = "honest", **settings: Any) -> McpServer:
+    """Return a server of `kind`, by default with one tool, for tests of something else than MCP.
 
     It starts in 0.03 CPU-seconds, and the real one in 0.9, because it loads no library.
     """
-    env = {"MCP_DEEDS": str(deeds)}
-    return McpServer(name=name, command=sys.executable, args=(HANDWRITTEN, "honest"), env=env)
+    env = {"MCP_DEEDS": str(deeds), **settings.pop("env", {})}
+    args = (HANDWRITTEN, kind)
+    return McpServer(name=name, command=sys.executable, args=args, env=env, **settings)
 
 
 @contextmanager

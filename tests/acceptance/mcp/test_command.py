@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.cli.conftest import World
-from tests.fakes.mcp_servers import PROGRAM, is_alive, pids
+from tests.fakes.mcp_servers import HANDWRITTEN, PROGRAM, is_alive, pids
 
 
 @pytest.fixture
@@ -41,14 +41,18 @@ def test_servers_are_listed_without_being_started(world: World) -> None:
 def test_server_test_lists_tools_and_the_reasons_for_omitted_tools(
     world: World,
 ) -> None:
+    file = world.folder / ".config" / "perdure" / "config.toml"
+    file.write_text(
+        file.read_text().replace(json.dumps([PROGRAM]), json.dumps([HANDWRITTEN, "several"]))
+    )
     told = world.ok("mcp", "test", "fake", "--json").json
-    assert "mcp_fake_add" in [tool["name"] for tool in told["tools"]]
+    assert "mcp_fake_send" in [tool["name"] for tool in told["tools"]]
     assert {tool["approved_as"] for tool in told["tools"]} == {"process"}
     assert told["left_out"]
     assert all(each["reason"] for each in told["left_out"])
     shown = world.ok("mcp", "test", "fake").out
     assert "ok  fake answers: " in shown
-    assert "mcp_fake_add  approved as process" in shown
+    assert "mcp_fake_send  approved as process" in shown
     for each in told["left_out"]:
         assert f"left out  {each['tool'][:20]}" in shown
     assert not any(map(is_alive, pids(world.folder / "deeds")))

@@ -25,7 +25,7 @@ from perdure.session.notes import Question, SessionStarted
 from perdure.tools.mcp.servers import McpServer
 from perdure.tools.permissions import ApprovalMode, Permissions
 from tests.fakes.chats import MODEL, Stage, says
-from tests.fakes.mcp_servers import PROGRAM, is_alive, local, pids, until
+from tests.fakes.mcp_servers import PROGRAM, is_alive, light, local, pids, until
 from tests.fakes.samples import ALL_ONLY
 
 HOLDER = Path(__file__).parents[1] / "children" / "mcp_holder.py"
@@ -138,7 +138,7 @@ async def asked(turn: Turn) -> str:
 
 async def test_invalid_arguments_never_reach_the_server(deeds: Path) -> None:
     stage = Stage(call("send", '{"to": 3}'), call("send", '{"to": "a", "cc": "b"}'), says("sorry"))
-    me = agent(local(deeds))
+    me = agent(light(deeds, "fake", "several"))
     async with stage.runtime(me) as runtime:
         chat = await runtime.start(me)
         await chat.send("go")
@@ -150,7 +150,7 @@ async def test_invalid_arguments_never_reach_the_server(deeds: Path) -> None:
 
 async def test_mcp_call_needs_approval_of_its_exact_arguments(deeds: Path) -> None:
     stage = Stage(call("send", '{"to": "ann"}'), says("done"))
-    me = agent(local(deeds), approval="ask")
+    me = agent(light(deeds, "fake", "several"), approval="ask")
     async with stage.runtime(me) as runtime:
         chat = await runtime.start(me)
         turn = chat.send("go")
@@ -249,7 +249,7 @@ async def test_server_gets_a_minimal_environment_and_its_secrets_are_masked(
     monkeypatch.setenv("PERDURE_SECRET_GATE", "open-sesame-1234")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-" + "x" * 40)
     stage = Stage(call("environment"), says("done"))
-    me = agent(local(deeds, env={"GATE_TOKEN": "{{secrets.GATE}}"}))
+    me = agent(light(deeds, "fake", "several", env={"GATE_TOKEN": "{{secrets.GATE}}"}))
     async with stage.runtime(me) as runtime:
         chat = await runtime.start(me)
         await chat.send("go")
