@@ -16,6 +16,7 @@ from typing_extensions import TypedDict
 
 import perdure
 from perdure.adapters.langgraph import PerdureSaver
+from perdure.errors import SessionNotFound
 from tests.fakes.forked import run_forked
 from tests.fakes.samples import FOR_LONG, rounds, with_larger
 from tests.integration.adapters.langgraph.children.graph import (
@@ -167,6 +168,28 @@ def test_copy_is_complete_after_its_origin_is_deleted(store_address: str) -> Non
         saver.prune(["b"])
         assert len(list(saver.list(config("b")))) == 1
         assert texts(graph.get_state(config("b")))[::2] == ["one", "three"]
+
+
+async def test_copy_adds_to_a_thread_that_is_created_meanwhile(
+    store_address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = perdure.Store.open
+
+    async def create_late(store: perdure.Store, id: str) -> perdure.Session:
+        try:
+            return await opened(store, id)
+        except SessionNotFound:
+            if id == "lg:b":
+                monkeypatch.setattr(perdure.Store, "open", opened)
+                await PerdureSaver(store).aput(config("b"), empty_checkpoint(), {}, {})
+            raise
+
+    async with perdure.open(store_address) as store:
+        saver = PerdureSaver(store)
+        await graph_with(saver).ainvoke({"messages": [("user", "one")]}, config("a"))
+        monkeypatch.setattr(perdure.Store, "open", create_late)
+        await saver.acopy_thread("a", "b")
+        assert len([each async for each in saver.alist(config("b"))]) == 4
 
 
 def test_checkpoint_deleted_from_the_original_is_listed_only_in_the_copy(
