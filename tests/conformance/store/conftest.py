@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from perdure.stores.protocol import Capabilities
 from perdure.stores.session_store import SessionStore
 from tests.conformance.store.backends import BACKENDS, Backend, Data
 from tests.fakes.clock import ManualClock
@@ -24,8 +25,12 @@ def backend(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) 
     return Backend(request.param, tmp_path, clock, server)
 
 
+_CAPABILITIES: dict[str, Capabilities] = {}
+"""Name of a backend -> its capabilities, which are the same for each of its stores."""
+
+
 @pytest.fixture(autouse=True)
-async def needed(request: pytest.FixtureRequest) -> None:
+def needed(request: pytest.FixtureRequest) -> None:
     """Skip a test marked ``needs`` on a backend without that capability.
 
     `test_capabilities` checks that such a backend raises instead.
@@ -33,12 +38,19 @@ async def needed(request: pytest.FixtureRequest) -> None:
     marks = list(request.node.iter_markers("needs"))
     if marks:
         backend: Backend = request.getfixturevalue("backend")
-        data = backend.new()
-        capabilities = (await data.open()).capabilities
-        await data.close()
+        if backend.name not in _CAPABILITIES:
+            request.getfixturevalue("declared")
         for mark in marks:
-            if not getattr(capabilities, mark.args[0]):
+            if not getattr(_CAPABILITIES[backend.name], mark.args[0]):
                 pytest.skip(f"{backend.name} declares no {mark.args[0]}")
+
+
+@pytest.fixture
+async def declared(backend: Backend) -> None:
+    """Store the capabilities that a store of the backend declares in `_CAPABILITIES`."""
+    data = backend.new()
+    _CAPABILITIES[backend.name] = (await data.open()).capabilities
+    await data.close()
 
 
 @pytest.fixture
