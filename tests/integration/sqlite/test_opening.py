@@ -227,6 +227,25 @@ async def test_newer_schema_that_appears_during_the_opening_is_rejected_and_unch
     assert snapshot(path.parent)[path.name] == before[path.name]
 
 
+async def test_store_whose_rekey_is_killed_during_the_opening_can_be_used(
+    open_store: Opener, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await made(open_store)
+    check = database.open_site
+
+    def checked(*args: Any, **options: Any) -> Site:
+        site = check(*args, **options)
+        with raw_database(path) as rekeying:
+            rekeying.pragma("journal_mode", "DELETE")
+        return site
+
+    monkeypatch.setattr(database, "open_site", checked)
+    store = await open_store()
+    await say(store, "again")
+    with raw_database(path) as db:
+        assert db.pragma("journal_mode") == "wal"
+
+
 async def test_open_store_rejects_writes_after_newer_perdure_migrated_it(
     open_store: Opener, path: Path
 ) -> None:

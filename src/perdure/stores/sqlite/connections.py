@@ -217,6 +217,8 @@ def connection(site: Site, seed: bytes) -> Connection:
         if identity_of(site.path) != site.identity:
             raise StoreUnavailable(str(site.path), "its file was replaced; open it again")
         check_version(site, db)
+        if site.is_writable:  # a rekey that ended meanwhile without a result has left no log
+            _use_log(db, site)
         db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
     except apsw.Error as error:
         system_errno = db.system_errno
@@ -466,7 +468,7 @@ def _bring_up_to_date(db: Connection, site: Site) -> None:
 
 
 def _use_log(db: Connection, site: Site) -> None:
-    """Switch the database to write-ahead logging, once; the setting is permanent."""
+    """Switch the database to write-ahead logging, if needed; the setting is permanent."""
     patience = Patience(b"", site.wait)
     for attempt in count():
         try:
