@@ -2,7 +2,8 @@
 
 `World.run` runs a command in the process of the test, which takes a tenth of the time. In an
 asyncio test, it forks the command from a process that has loaded the modules of the command.
-`World.start` starts the installed command in a new process. So does `World.run` if Python itself
+`World.fork` starts such a fork in the background, and
+`World.start` the installed command in a new process. So does `World.run` if Python itself
 reads a variable of the environment at its start.
 """
 
@@ -13,13 +14,15 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.fakes.forked_commands import is_forkable, run_command
+from tests.fakes.forked import Forked
+from tests.fakes.forked_commands import is_forkable, run_command, started_command
 from tests.fakes.inner_commands import can_run_here, run_here
 
 SAMPLE = Path(__file__).resolve().parents[3] / "src" / "perdure" / "data" / "sample.jsonl"
@@ -123,6 +126,11 @@ class World:
             env=self.environment,
             cwd=self.folder,
         )
+
+    def fork(self, *words: str) -> AbstractContextManager[Forked]:
+        """Start ``perdure`` in the background, in a fork with empty input."""
+        assert is_forkable(self.environment, b"")
+        return started_command(words, self.environment, self.folder)
 
     def scenario(self, text: str, name: str = "acted") -> str:
         """The path of a scenario file that holds `text`."""

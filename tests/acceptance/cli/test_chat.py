@@ -17,7 +17,6 @@ import pytest
 from tests.acceptance.children.killed_tool import be_killed_in_a_tool
 from tests.acceptance.cli.conftest import PATIENCE_S, SAMPLE_ID, World
 from tests.fakes.forked import Forked, run_forked
-from tests.fakes.forked_commands import started_command
 
 HANGS = """
 name: acted
@@ -70,8 +69,7 @@ def wait_until_it_hangs(lines: Iterable[bytes]) -> None:
 @pytest.fixture
 def hanging(world: World) -> Iterator[tuple[World, str, Forked]]:
     """A chat that has run a tool and now hangs in the middle of its answer."""
-    command = started_command(words_that_hang(world), world.environment, world.folder)
-    with command as process:
+    with world.fork(*words_that_hang(world)) as process:
         wait_until_it_hangs(iter(process.line, b""))
         yield world, only_session(world), process
 

@@ -276,23 +276,16 @@ def test_staged_handoff_is_declined_then_approved(project: World) -> None:
 
 def test_flow_turn_can_be_watched_and_stopped_from_other_processes(project: World) -> None:
     hanging = project.scenario("name: s\nrules:\n  - steps: [{text: Wait.}, hang]\n")
-    running = project.start("flow", "run", *FIRST[:1], "--scenario", hanging, "--id", "f")
-    watching: subprocess.Popen[bytes] | None = None
-    try:
+    words = ("flow", "run", *FIRST[:1], "--scenario", hanging, "--id", "f")
+    with project.fork(*words) as running:
         until(lambda: '"runningNodes":["owner-intake"]' in project.run(*SHOW).out)
-        watching = project.start("flow", "show", "f", "--watch", "--json")
-        assert watching.stdout is not None
-        first = json.loads(watching.stdout.readline())
-        assert first["type"] == "activation"
-        flow(project, "stop", "f", "owner-intake")
-        assert running.wait(PATIENCE_S) == 1
-        waiting = json.loads(project.run(*SHOW).out)["awaitingHumanNodes"]
-        assert waiting["owner-intake"]["reason"] == "autonomous-abort"
-    finally:
-        for process in (running, watching):
-            if process is not None:
-                process.kill()
-                process.communicate()
+        with project.fork("flow", "show", "f", "--watch", "--json") as watching:
+            first = json.loads(watching.line())
+            assert first["type"] == "activation"
+            flow(project, "stop", "f", "owner-intake")
+            assert running.ended().code == 1
+            waiting = json.loads(project.run(*SHOW).out)["awaitingHumanNodes"]
+            assert waiting["owner-intake"]["reason"] == "autonomous-abort"
 
 
 SHOW = ("flow", "show", "f", "--json")
@@ -303,6 +296,7 @@ def until(is_so: Callable[[], bool]) -> None:
     end = time.monotonic() + PATIENCE_S
     while not is_so():
         assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 def test_watch_without_a_terminal_prints_lines_as_text_or_json(project: World) -> None:

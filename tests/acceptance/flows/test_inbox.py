@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from contextlib import ExitStack
 
 import pytest
 
@@ -107,13 +108,14 @@ def test_run_with_skills_auto_lets_a_model_choose_the_skills(project: World) -> 
 def test_only_one_of_concurrent_answers_is_accepted(project: World) -> None:
     flow(project, "run", *FIRST, "--consent", "partial-access", code=1)
     modes = ("graph-based", "parallel", "none")
-    processes = [project.start("inbox", "answer", "f", mode, "--json") for mode in modes]
-    codes: list[int] = []
-    for process in processes:
-        _, problem = process.communicate(timeout=PATIENCE_S)
-        codes.append(process.returncode)
+    with ExitStack() as stack:
+        words = [("inbox", "answer", "f", mode, "--json") for mode in modes]
+        processes = [stack.enter_context(project.fork(*each)) for each in words]
+        ended = [process.ended() for process in processes]
+    codes = [each.code for each in ended]
+    for each in ended:
         told = {"already_answered", "question_not_found"}  # or it came when nothing waited
-        assert process.returncode == 0 or json.loads(problem)["error"]["code"] in told
+        assert each.code == 0 or json.loads(each.err)["error"]["code"] in told
     assert codes.count(0) == 1
     chosen = flow(project, "show", "f", "--json").json["improvementPhase"]["mode"]
     assert chosen == modes[codes.index(0)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 import time
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.acceptance.cli.conftest import PATIENCE_S, World
+from tests.fakes.forked import Forked
 
 WORKFLOW = """workflow:
   name: one question
@@ -60,35 +60,34 @@ def until(found: Callable[[], Any]) -> Any:
     pytest.fail("it never came")
 
 
-def next_topic(running: subprocess.Popen[bytes]) -> str:
+def next_topic(running: Forked) -> str:
     """Return the topic of the next question that `running` prints."""
-    assert running.stdout is not None
-    topic: str = json.loads(running.stdout.readline())["waiting"]["topic"]
+    topic: str = json.loads(running.line())["waiting"]["topic"]
     return topic
 
 
 def test_waiting_command_continues_after_an_answer_from_another_process(laid: World) -> None:
-    with laid.start(*RUN, "--scenario", laid.scenario(ASKS), "--wait", "--json") as running:
+    with laid.fork(*RUN, "--scenario", laid.scenario(ASKS), "--wait", "--json") as running:
         assert next_topic(running) == "consent"
         laid.ok("flow", "consent", "f", "partial-access")
         assert next_topic(running) == "prompt-human"
         laid.ok("flow", "reply", "f", "By train.")
         assert next_topic(running) == "improvement-choice"
         laid.ok("flow", "improve", "f", "none")
-        out, err = running.communicate(timeout=PATIENCE_S)
-    assert (running.returncode, err) == (0, b"flow f\n")
-    summary = json.loads(out)
+        ended = running.ended()
+    assert (ended.code, ended.err) == (0, "flow f\n")
+    summary = json.loads(ended.out)
     assert (summary["status"], summary["waiting"]) == ("completed", [])
 
 
 def test_flow_show_command_reports_that_no_process_runs_the_flow(laid: World) -> None:
-    with laid.start(*RUN, "--scenario", laid.scenario(HANGS)) as running:
+    with laid.fork(*RUN, "--scenario", laid.scenario(HANGS)) as running:
         until(lambda: laid.run("flow", "show", "f", "--json").out.startswith("{"))
         until(lambda: laid.run("flow", "show", "f", "--json").json["workers"])
         assert NOBODY not in laid.ok("flow", "show", "f").out
         assert "1 node at work" in laid.ok("flow", "list").out
-        running.send_signal(signal.SIGKILL)
-        running.wait()
+        running.kill()
+        assert running.ended().code == -signal.SIGKILL
         assert NOBODY in laid.ok("flow", "show", "f").out
         state = laid.run("flow", "show", "f", "--json").json
         assert (state["runningNodes"], state["workers"]) == (["owner-intake"], [])

@@ -62,6 +62,7 @@ def until(is_so: Callable[[], bool]) -> None:
     end = time.monotonic() + PATIENCE_S
     while not is_so():
         assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 def prompts(workflow: Workflow) -> list[str]:
@@ -315,15 +316,14 @@ def test_killed_run_continues_by_resume_and_stopped_run_continues_by_reply(
         "  - {when: {user_contains: plan}, text: Planned.}\n"
     )
     words = ("run", "trip.yaml", "--input", "topic=x", "--scenario", acted, "--id", "f")
-    running = trip.start("flow", *words)
-    until(lambda: "outputs/left.md" in trip.run("flow", "show", "f", "--json").out)
-    running.send_signal(signal.SIGKILL)
-    running.communicate()
-    resumed = trip.start("flow", "resume", "f", "--scenario", acted)
-    until(lambda: '"runningNodes":["right"]' in trip.run("flow", "show", "f", "--json").out)
-    flow(trip, "stop", "f", "right")
-    assert resumed.wait(PATIENCE_S) == 1
-    resumed.communicate()
+    with trip.fork("flow", *words) as running:
+        until(lambda: "outputs/left.md" in trip.run("flow", "show", "f", "--json").out)
+        running.kill()
+        assert running.ended().code == -signal.SIGKILL
+    with trip.fork("flow", "resume", "f", "--scenario", acted) as resumed:
+        until(lambda: '"runningNodes":["right"]' in trip.run("flow", "show", "f", "--json").out)
+        flow(trip, "stop", "f", "right")
+        assert resumed.ended().code == 1
     (waiting,) = json.loads(trip.ok("inbox", "list", "--json").out)
     assert (waiting["session"], waiting["about"]) == ("f", "right")
     flow(trip, "reply", "f", "go on")
