@@ -88,8 +88,9 @@ class World:
     def run(self, *words: str, stdin: str | None = None) -> Ended:
         """Run ``perdure`` with `words`; without `stdin` its input is empty."""
         given = (stdin or "").encode()
-        if is_forkable(self.environment, given):
-            run = run_here if can_run_here() else run_command
+        is_here = can_run_here()
+        if is_forkable(self.environment, b"" if is_here else given):
+            run = run_here if is_here else run_command
             done = run(words, self.environment, self.folder, given)
             ended = Ended(done.code, done.out.decode(), done.err)
         else:
