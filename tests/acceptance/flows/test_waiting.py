@@ -80,6 +80,16 @@ def test_waiting_command_continues_after_an_answer_from_another_process(laid: Wo
     assert (summary["status"], summary["waiting"]) == ("completed", [])
 
 
+def test_waiting_command_prints_the_text_of_the_agent_that_asks(laid: World) -> None:
+    acted = ("--scenario", laid.scenario(ASKS), "--consent", "full-access", "--wait")
+    with laid.start(*RUN, *acted) as running:
+        assert running.stdout is not None
+        shown = [running.stdout.readline().decode() for _ in range(3)]
+        running.kill()
+    assert shown[0] == "Waiting for you:\n"
+    assert shown[2] == "    “Train or plane?”\n"
+
+
 def test_flow_show_command_reports_that_no_process_runs_the_flow(laid: World) -> None:
     with laid.fork(*RUN, "--scenario", laid.scenario(HANGS)) as running:
         until(lambda: laid.run("flow", "show", "f", "--json").out.startswith("{"))

@@ -350,6 +350,7 @@ async def _show_end(store: Store, flow: Flow, *, is_drawn: bool, as_json: bool) 
 async def _announce_waits(store: Store, flow: Flow, *, as_json: bool) -> None:
     """Print each new question or decision that waits for a person, only once."""
     known: set[str | None] = set()
+    followed = Followed(store, flow)
     async for _ in changes_of(store):
         for each in await flow.waiting():
             if each.question in known:
@@ -359,7 +360,8 @@ async def _announce_waits(store: Store, flow: Flow, *, as_json: bool) -> None:
                 show_json({"waiting": wait_data(flow.id, each)}, is_flushed=True)
                 continue
             show("Waiting for you:", is_flushed=True)
-            for line in waits(flow.id, (each,)):
+            said = await followed.newest_words(await flow.state())
+            for line in waits(flow.id, (each,), said):
                 show(line, is_flushed=True)
 
 

@@ -113,10 +113,14 @@ def task_hint(message: str, group: str, commands: Collection[str] = ()) -> str |
         return None
     known = {word: task for word, task in TASKS.items() if task.startswith(group and f"{group} ")}
     known.update(_OF_GROUPS.get(group, {}))
-    like = get_close_matches(unknown[1], [*known, *commands], 1, _LIKE)
-    if not like or (like[0] in commands and unknown[1] not in known):
-        return None
-    task = known[unknown[1] if unknown[1] in known else like[0]]
+    word = unknown[1]
+    if word not in known:
+        long = [each for each in (*known, *commands) if len(each) > 2]  # `rum` is not `rm`
+        like = get_close_matches(word, long, 1, _LIKE)
+        if not like or like[0] in commands:
+            return None
+        word = like[0]
+    task = known[word]
     place = f" of `perdure {group}`" if group else ""
     return f"there is no command {unknown[1]!r}{place}: use `perdure {task}`{_ALSO.get(task, '')}"
 

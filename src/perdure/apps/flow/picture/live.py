@@ -69,10 +69,14 @@ class Followed:
 
     async def draw(self, state: FlowState, style: Style) -> Iterator[str]:
         """Read the feeds, and format the flow in `state` with the newest words of each role."""
-        await self.read(state)
+        said = await self.newest_words(state)
         waiting = await self.flow.waiting()
-        said = {role: newest_words([*items.values()]) for role, items in self._items.items()}
         return picture(overlaid(state, waiting), waiting, style, width(), said)
+
+    async def newest_words(self, state: FlowState) -> dict[str, str]:
+        """Read the feeds, and return the newest text of each role."""
+        await self.read(state)
+        return {role: newest_words([*items.values()]) for role, items in self._items.items()}
 
 
 async def watch_flow(

@@ -53,6 +53,8 @@ def test_misspelled_task_suggests_its_command_unless_a_command_is_closer() -> No
     assert hint == "there is no command 'serch': use `perdure sessions search`"
     assert task_hint("No such command 'usgae'. Did you mean 'usage'?", "", commands) is None
     assert task_hint("No such command 'sreve'.", "", commands) is None
+    assert task_hint("No such command 'rum'.", "flow", ("run", "show")) is None
+    assert task_hint("No such command 'delet'.", "flow", ("run", "show")) is not None
 
 
 def test_invalid_choice_suggests_a_choice_with_the_same_beginning_or_spelling() -> None:
