@@ -138,7 +138,15 @@ MORE_ARGUMENTS = (
     ("x *", "./x a"),
     ("x *", "/bin/x a"),
 )
-NOT_MEANT = (*OPTIONS, *LEADING_UP, *MORE_ARGUMENTS)
+NO_PATTERNS = (
+    ("x [ab]*", "x a1"),
+    ("x [!a]*", "x b1"),
+    ("x ?[a-z]", "x ab"),
+    ("x []*", "x ]"),
+    ("x *{a,b}", "x a"),
+    ("x *.A", "x a.a"),
+)
+NOT_MEANT = (*OPTIONS, *LEADING_UP, *MORE_ARGUMENTS, *NO_PATTERNS)
 MEANT = (
     ("cat docs/*", "cat docs/guide.md"),
     ("cat docs/*", "cat docs/a/b/c.md"),
@@ -158,6 +166,10 @@ MEANT = (
     ("npm run **", "npm run test unit"),
     ("touch *", "touch /tmp/x"),
     ("x ?", "x y"),
+    ("x [ab]*", "x '[ab]1'"),
+    ("x ?[!a]", "x 'b[!a]'"),
+    ("x [[]*", "x '[[]]'"),
+    ("x *.A", "x a.A"),
 )
 
 
