@@ -360,9 +360,12 @@ class _Walk:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
 
     def _steps(self) -> Iterator[tuple[str, int | None]]:
-        """Yield each name on the path that is open and not a link, with its file mode.
+        """Yield each name on the path that is not a link, and its file mode.
 
-        Links and ``..`` are followed before the next name is yielded.
+        Shape: the mode of a name that does not exist is None. Links and ``..`` are followed
+        before the next name is yielded. The caller enters a yielded directory before it takes the
+        next name.
+        Raises: Escape at the first closed place.
         """
         while self._to_go:
             name = self._to_go.pop()
