@@ -131,17 +131,16 @@ async def test_parent_outside_tree_of_stream_is_rejected(store: SessionStore) ->
             assert (await store.state(S)).head == 1
 
 
-@pytest.mark.parametrize("target", ["s/9", "s/1", "other/0", "nonsense"])
-async def test_leaf_entry_with_a_target_outside_the_tree_is_rejected(
-    store: SessionStore, target: str
-) -> None:
+async def test_leaf_entry_with_a_target_outside_the_tree_is_rejected(store: SessionStore) -> None:
     await create(store, header("other"), said("elsewhere"))
     await create(store, S, said("a"), labelled("x", Sibling(0)))
 
-    with pytest.raises(InvalidParent):
-        await append(store, S, moved(EntryId(target)))
+    for target in ("s/9", "s/1", "other/0", "nonsense"):
+        with case(target):
+            with pytest.raises(InvalidParent):
+                await append(store, S, moved(EntryId(target)))
 
-    assert (await store.state(S)).leaf == "s/0"
+            assert (await store.state(S)).leaf == "s/0"
 
 
 async def test_entry_outside_the_tree_in_the_same_write_cannot_be_a_parent(
@@ -156,15 +155,14 @@ async def test_entry_outside_the_tree_in_the_same_write_cannot_be_a_parent(
         await append(store, S, labelled("x", None), moved(EntryId("s/0")))
 
 
-@pytest.mark.parametrize("index", [1, 2, 5, -1])
-async def test_entry_can_refer_only_to_earlier_entries_of_its_write(
-    store: SessionStore, index: int
-) -> None:
+async def test_entry_can_refer_only_to_earlier_entries_of_its_write(store: SessionStore) -> None:
     await create(store)
 
-    with pytest.raises(InvalidEntry):
-        await append(store, S, said("a"), said("b", Sibling(index)))
-    with pytest.raises(InvalidEntry):
-        await append(store, S, said("a"), labelled("x", Sibling(index)))
+    for index in (1, 2, 5, -1):
+        with case(index):
+            with pytest.raises(InvalidEntry):
+                await append(store, S, said("a"), said("b", Sibling(index)))
+            with pytest.raises(InvalidEntry):
+                await append(store, S, said("a"), labelled("x", Sibling(index)))
 
-    assert await store.entries(S) == []
+            assert await store.entries(S) == []
