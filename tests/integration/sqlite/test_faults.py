@@ -6,7 +6,8 @@ import asyncio
 import resource
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import apsw
@@ -117,11 +118,24 @@ async def test_opening_without_room_for_the_log_index_counts_as_full_disk(
     open_store: Opener,
 ) -> None:
     await (await open_store()).close()
+    with limited_file_size(4_096), pytest.raises(StoreFull):
+        await open_store()
+
+
+async def test_creating_a_store_above_the_file_size_limit_counts_as_full_disk(
+    open_store: Opener, path: Path
+) -> None:
+    with limited_file_size(4_096), pytest.raises(StoreFull):
+        await open_store()
+    assert list(path.parent.iterdir()) == []
+
+
+@contextmanager
+def limited_file_size(limit: int) -> Generator[None]:
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4_096, limits[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limits[1]))
     try:
-        with pytest.raises(StoreFull):
-            await open_store()
+        yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 

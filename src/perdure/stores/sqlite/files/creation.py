@@ -45,7 +45,7 @@ def create_store(path: Path, seed: Callable[[], bytes], key: StoreKey | None) ->
     except PermissionError as error:
         raise StoreReadOnly(str(path)) from error
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise StoreFull(str(path)) from error
         if not os.access(path.parent, os.W_OK):
             raise StoreReadOnly(str(path)) from error
