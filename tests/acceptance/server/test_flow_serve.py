@@ -137,4 +137,4 @@ async def test_flow_of_killed_server_is_resumed_and_approved(tmp_path: Path) -> 
         feed = (await client.get(f"{url}/feeds/owner")).json()["items"]
         assert sum("Here is plan.md." in each["text"] for each in feed) == 1
         process.send_signal(signal.SIGTERM)
-        assert await asyncio.wait_for(process.wait(), 60) in (0, 143, -signal.SIGTERM)
+        assert await asyncio.wait_for(process.wait(), 60) == 0

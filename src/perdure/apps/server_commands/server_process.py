@@ -57,4 +57,7 @@ class DrainingServer(Server):
 
     def _stop(self, sig: int, frame: FrameType | None) -> None:
         self._application.stop()
-        super().handle_exit(sig, frame)
+        if sig == signal.SIGTERM:
+            self.should_exit = True  # uvicorn would raise it again, before the store is closed
+        else:
+            super().handle_exit(sig, frame)

@@ -33,7 +33,7 @@ async def test_server_reports_draining_and_serves_before_it_stops(tmp_path: Path
             assert (await other.get("/healthz")).status_code == 200
         assert (await client.get("/v1/sessions")).status_code == 200
         process.send_signal(signal.SIGTERM)  # a second one does not wait
-        assert await asyncio.wait_for(process.wait(), 60) in (0, 143, -signal.SIGTERM)
+        assert await asyncio.wait_for(process.wait(), 60) == 0
 
 
 async def test_server_ends_open_streams_before_it_stops(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ async def test_server_ends_open_streams_before_it_stops(tmp_path: Path) -> None:
             async with asyncio.timeout(60):
                 assert "event: caught-up" in [line async for line in lines]
                 await follower.wait_closed()
-        assert await asyncio.wait_for(process.wait(), 60) in (0, 143, -signal.SIGTERM)
+        assert await asyncio.wait_for(process.wait(), 60) == 0
     told = (tmp_path / "stderr").read_text()  # how to sign in, idle sessions, and agents
     assert told.count("\n") == 3
 
@@ -61,4 +61,4 @@ async def test_server_stops_without_second_signal_after_draining(tmp_path: Path)
     (tmp_path / "shop.py").write_text(PROGRAM)
     async with serving(tmp_path, "--drain-seconds", "0.5") as (process, _):
         process.send_signal(signal.SIGTERM)
-        assert await asyncio.wait_for(process.wait(), 60) in (0, 143, -signal.SIGTERM)
+        assert await asyncio.wait_for(process.wait(), 60) == 0
