@@ -377,14 +377,15 @@ async def test_equal_blobs_are_stored_once(store: SessionStore) -> None:
     assert await store.blob(blob_hash(content)) == content
 
 
-@pytest.mark.parametrize("digest", [blob_hash(b"absent"), "", "sha256-", "s/0"])
-async def test_missing_blob_raises_not_found(store: SessionStore, digest: str) -> None:
+async def test_missing_blob_raises_not_found(store: SessionStore) -> None:
     await store.commit(with_blobs(b"here"))
 
-    with pytest.raises(EntryNotFound) as refused:
-        await store.blob(digest)
+    for digest in (blob_hash(b"absent"), "", "sha256-", "s/0"):
+        with case(digest):
+            with pytest.raises(EntryNotFound) as refused:
+                await store.blob(digest)
 
-    assert refused.value.entry == digest
+            assert refused.value.entry == digest
 
 
 # ---------------------------------------------------------------- namespaces
