@@ -59,6 +59,10 @@ async def test_server_ends_open_streams_before_it_stops(tmp_path: Path) -> None:
 
 async def test_server_stops_without_second_signal_after_draining(tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(PROGRAM)
-    async with serving(tmp_path, "--drain-seconds", "0.5") as (process, _):
+    async with (
+        serving(tmp_path, "--drain-seconds", "0.5") as (process, address),
+        signed_in(address) as client,
+    ):
+        assert (await client.get("/healthz")).status_code == 200
         process.send_signal(signal.SIGTERM)
         assert await asyncio.wait_for(process.wait(), 60) == 0
