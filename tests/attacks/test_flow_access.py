@@ -75,6 +75,6 @@ async def test_planted_leak_of_flow_is_detected(
         attacker = await server.client("read", subject="ana")
         reads = [each for each in routes if "/flows/" in each.path and not each.is_change]
         assert await found(attacker, flow, reads) == []
-        monkeypatch.setattr(Caller, "require_all", lambda _: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType] - a leak
+        monkeypatch.setattr(Caller, "require_all", lambda *_: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType] - a leak
         leaks = await found(attacker, flow, reads)
         assert any(ASKED in each for each in leaks), leaks

@@ -226,14 +226,6 @@ async def test_foreign_schema_is_refused_and_the_error_describes_it(
     assert path.read_bytes() == before
 
 
-async def test_refused_store_of_the_newest_version_gets_no_log_files(tmp_path: Path) -> None:
-    path = await good_store(tmp_path / "received.db")
-    tamper(path, COPY)
-    with pytest.raises(StoreSchemaForeign):
-        await SqliteStore.open(path, clock=ManualClock(), random=SeededRandom(2))
-    assert os.listdir(tmp_path) == [path.name]  # noqa: PTH208 - names are compared
-
-
 @pytest.mark.parametrize("is_copied", [False, True])
 async def test_foreign_schema_is_refused_when_a_store_is_opened_only_to_read_it(
     tmp_path: Path, *, is_copied: bool
