@@ -187,14 +187,19 @@ async def test_newer_schema_is_rejected_and_unchanged(open_store: Opener, path: 
     assert snapshot(path.parent) == before
 
 
-async def test_newer_schema_only_in_the_write_ahead_log_is_rejected_and_unchanged(
-    open_store: Opener, path: Path
-) -> None:
-    await made(open_store)
+def write_newer_version_to_log(path: Path) -> None:
+    """Write a newer schema version that stays in the write-ahead log of the store at `path`."""
     with raw_database(path) as newer:
         newer.wal_autocheckpoint(0)
         newer.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         newer.pragma("user_version", latest_version() + 1)
+
+
+async def test_newer_schema_only_in_the_write_ahead_log_is_rejected_and_unchanged(
+    open_store: Opener, path: Path
+) -> None:
+    await made(open_store)
+    write_newer_version_to_log(path)
     before = snapshot(path.parent)
     assert len(before) == 2
 
@@ -207,10 +212,7 @@ async def test_newer_schema_that_appears_during_the_opening_is_rejected_and_unch
     open_store: Opener, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await made(open_store)
-    with raw_database(path) as newer:
-        newer.wal_autocheckpoint(0)
-        newer.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-        newer.pragma("user_version", latest_version() + 1)
+    write_newer_version_to_log(path)
     log = path.with_name(f"{path.name}-wal").rename(path.with_name("log"))
     path.with_name(f"{path.name}-shm").unlink()
     before = snapshot(path.parent)

@@ -62,7 +62,7 @@ WatchOption = Annotated[
 
 
 class ActingOptions(msgspec.Struct, frozen=True):
-    """The options on what acts for the roles, and on what they may do."""
+    """The options that choose who answers for the roles, and limit what the roles may do."""
 
     offered: Annotated[
         list[str] | None,
