@@ -1,4 +1,4 @@
-"""Compute the ids of perdure's entries in other programs' files; an entry keeps its ids."""
+"""Compute the ids that perdure's entries get in other programs' files; equal in every export."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ _DIGITS = 16
 """Ids are twice as long as the programs' own ids, to avoid collisions in files of any size."""
 
 HEADER_TITLE = -2
-"""The seq that refers to the title in a session's header, because the title is not an entry."""
+"""In place of a seq: refers to the title in a session's header, because the title is no entry."""
 
 _TOOL_RESULT = b'"tool_result"'  # each result of a message becomes a record of pi
 
 
 def record_digest(entry: str, ordinal: int = 0, attempt: int = 0) -> bytes:
-    """Return a digest for record number `ordinal` of `entry`; it differs for each `attempt`."""
+    """Return a digest for record number `ordinal` of `entry`; each `attempt` gives another one."""
     return hashlib.sha256(f"{entry} {ordinal} {attempt}".encode()).digest()
 
 
 def written_id(entry: EntryId, ordinal: int = 0, attempt: int = 0) -> str:
-    """Return an id for record number `ordinal` of `entry`; it differs for each `attempt`."""
+    """Return an id for record number `ordinal` of `entry`; if the id is taken, raise `attempt`."""
     return record_digest(entry, ordinal, attempt).hex()[:_DIGITS]
 
 
@@ -41,7 +41,7 @@ def message_id(entry: str, ordinal: int = 0) -> str:
 
 
 def written_ids(entries: Iterable[Entry]) -> dict[str, EntryId]:
-    """Map the ids in an exported file to the entries, to recognize these entries in the file."""
+    """Map the ids that `entries` have in an exported file to the entries' own ids."""
     return {
         written_id(entry.id, ordinal): entry.id
         for entry in entries

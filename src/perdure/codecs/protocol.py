@@ -159,12 +159,12 @@ def base64_of(part: MediaPart, writing: WriteContext) -> str | None:
 
 
 def whole_args(part: ToolCallPart, writing: WriteContext) -> dict[str, object]:
-    """Return the arguments of `part` as the tool got them, with bytes as base64."""
+    """Return the arguments that the tool received with the call `part`; bytes are base64 text."""
     return restore_args(part.args, _kept_contents(part.contents, writing))
 
 
 def whole_text(part: ToolResultPart, writing: WriteContext) -> str:
-    """Return the text of `part` as the tool returned it, with bytes as base64."""
+    """Return the text that the tool returned in the result `part`; bytes are base64 text."""
     return restored_text(part.text, _kept_contents(part.contents, writing))
 
 

@@ -13,7 +13,7 @@ from perdure.session.messages import MICROCENTS_PER_DOLLAR, Usage
 from perdure.session.notes import SessionInfoChanged
 
 ROOT = "root"
-"""The id to which a branch summary refers if its branch starts before the root."""
+"""Written in place of an id in a branch summary that refers to no record."""
 
 NO_MODEL = "unknown"
 """Name of the provider, or of the model, if it is unknown."""
@@ -57,7 +57,7 @@ def provider_and_model(name: str | None) -> tuple[str, str]:
 
 
 def title_in(fields: Fields) -> SessionInfoChanged:
-    """Return the title that a ``session_info`` record sets, or its removal."""
+    """Return the change that a ``session_info`` record makes: a new title, or none."""
     name = trim_title(text_in(fields, "name"))
     return SessionInfoChanged(title=name) if name else SessionInfoChanged()
 

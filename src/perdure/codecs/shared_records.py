@@ -65,7 +65,7 @@ class SharedRecords(msgspec.Struct, frozen=True):
     shown: Mapping[str, Role]
 
     def said_by(self, readers: Mapping[str, Reader], fields: Fields, media: Media) -> Said:
-        """Return the content of the record `fields`; an unknown record only extends its branch."""
+        """Return the content of the record `fields`; the context omits unknown records."""
         read = readers.get(text_in(fields, "type") or "")
         said = None if read is None else read(fields, media)
         return unknown_record(self.format, fields, self.keys.envelope) if said is None else said
@@ -104,7 +104,7 @@ class SharedRecords(msgspec.Struct, frozen=True):
         return Said(body, references=reference("from_id", fields, keys.from_id))
 
     def compaction(self, fields: Fields, retained: tuple[Message, ...] | None = None) -> Said:
-        """Return the content of a ``compaction`` record; `retained` are the messages it kept."""
+        """Return the content of a ``compaction`` record that retained the messages `retained`."""
         files, keys = object_in(fields, "details") or {}, self.keys
         body = Compaction(
             summary=text_in(fields, "summary") or "",

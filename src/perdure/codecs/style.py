@@ -1,4 +1,4 @@
-"""JSON with another program's number format, so that a rewritten file of the program is equal.
+"""Write JSON with another program's number format, so that its rewritten files do not change.
 
 Except for numbers, msgspec writes the same JSON as all supported programs. A `Style` describes how
 a format spells numbers; this module does not depend on any format.

@@ -28,9 +28,9 @@
     ├ NotAsyncio  no event loop of asyncio runs; a RuntimeError, too
     └ WrongArgument  is a TypeError and a ValueError, too
 
-Each error message is one sentence that says what to do. The facts of an error are attributes:
-callers branch on ``code`` and fields, never on text. An argument that a function does not accept
-raises `WrongArgument`, or a plain ``ValueError``.
+Each error message is one sentence that says what to do. The facts of an error are attributes: to
+distinguish errors, compare ``code`` and the attributes, never the message. An argument that a
+function does not accept raises `WrongArgument`, or a plain ``ValueError``.
 """
 
 from __future__ import annotations

@@ -15,5 +15,5 @@ def nearest_name(name: str, names: Iterable[str]) -> str | None:
 
 
 def install_of(extra: str) -> str:
-    """Return the command that installs perdure with `extra`, and its variant for a clone."""
+    """Return the command that installs perdure with `extra`, from the registry and from a clone."""
     return f"pip install 'perdure[{extra}]' (from a clone: '.[{extra}]')"

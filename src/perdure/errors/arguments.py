@@ -20,7 +20,7 @@ def is_utf8(text: str) -> bool:
 
 
 def unknown_parameter(owner: str, name: str, names: Iterable[str]) -> WrongArgument:
-    """Return the error for the keyword `name`, which `owner` does not take; it takes `names`."""
+    """Return the error for the unknown keyword `name`; the function `owner` accepts `names`."""
     near = nearest_name(name, names)
     advice = f"did you mean {near!r}?" if near else f"it takes {', '.join(sorted(names))}"
     return WrongArgument(f"{owner} has no parameter {name!r}; {advice}", argument=name)
@@ -49,7 +49,7 @@ def wrong(owner: str, name: str, takes: str, given: object) -> WrongArgument:
 
 
 def _not_listed(name: str, takes: str, given: object) -> str:
-    """Describe the wrong value `given` of an argument for a list; `takes` says which list."""
+    """Describe the wrong value `given` of an argument that must be the list `takes`."""
     kind = type(given).__name__
     if isinstance(given, list | tuple | set | frozenset | dict):
         items = list(cast("Iterable[object]", given))

@@ -22,7 +22,7 @@ EndFailure = Literal[
     "content_filter",
     "internal",
 ]
-"""Reasons why a turn that ran has failed."""
+"""Reasons why a turn failed after it had begun."""
 
 TurnFailure = Literal[
     EndFailure,

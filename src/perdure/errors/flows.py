@@ -32,7 +32,7 @@ class FlowRefusal(EngineError):
     """The flow cannot do the operation in its current state; nothing was changed.
 
     `role` is the affected role and `session` its session, or None. If `is_waiting` is True, the
-    message also says how to find out what the flow waits for, if anything.
+    message also names `Flow.waiting`, which says what the flow waits for.
     """
 
     code = "flow_refusal"

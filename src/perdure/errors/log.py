@@ -45,7 +45,7 @@ class FactNotFound(EntryNotFound):
 class AmbiguousId(SessionError):
     """A prefix matches several ids, or a label matches several entries.
 
-    `told` is the complete error message if typing a longer prefix does not help.
+    `told` replaces the error message if a longer prefix would not help.
     """
 
     code = "ambiguous_id"

@@ -70,7 +70,7 @@ class ModelRefused(ModelError):
 
 
 class CredentialsRefused(ModelRefused):
-    """The provider rejects the key, or the account behind it."""
+    """The provider rejects the key, or the account to which the key belongs."""
 
     code = "credentials_refused"
 
@@ -116,7 +116,7 @@ class SummaryTooShort(ModelError):
 
 
 class SummaryOverBudget(ModelError):
-    """The next request of a summary in parts could cost more than the budget still allows."""
+    """A summary needs several requests, and the next one could exceed the rest of the budget."""
 
     code = "budget_exceeded"
 

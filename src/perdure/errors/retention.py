@@ -21,8 +21,8 @@ class Erased(SessionError):
 class SessionHasForks(StoreError):
     """Forks share entries of the session; nothing was erased.
 
-    If `is_all_shared` is True, the caller wanted to keep shared entries, but forks share all
-    entries of the session that are not already erased.
+    If `is_all_shared` is True, the caller asked to keep the shared entries. Nothing is left to
+    erase, because forks share every entry of the session that is not erased yet.
     """
 
     code = "session_has_forks"

@@ -1,1 +1,1 @@
-"""Events for observers: durable ones projected from the log, and live ones."""
+"""Events for observers: durable events, which are computed from the log, and live events."""

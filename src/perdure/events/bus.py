@@ -26,7 +26,7 @@ CAPACITY = 1024
 """Maximum live events in a subscriber's buffer before snapshots replace them."""
 
 PROGRESS_CHARACTERS = 64 * 1024
-"""A snapshot has complete answers, and at least this many last characters of tool progress."""
+"""A snapshot contains at least this many of the last characters that an open tool call printed."""
 
 Live = LiveEvent | Snapshot
 LiveObserver = Callable[[LiveEvent], object]
@@ -64,11 +64,11 @@ class Relay(Protocol):
         ...
 
     def call_elsewhere(self, stream: StreamId, of: int | None) -> None:
-        """Fetch events of open call `of` of another process; `of` None means all in `stream`."""
+        """Fetch the events of the call `of` (None: all open calls) that another process runs."""
         ...
 
     async def catch_up(self, calls: Sequence[tuple[StreamId, int]], *, is_last: bool) -> None:
-        """Pass to the bus the events of `calls` of other processes that have ended in the log.
+        """Give the bus the events of `calls`: calls of other processes whose end is in the log.
 
         `is_last` is False if the log has newer entries. If `is_last` is False, the bus receives
         only the events of calls that the bus knows as open.
@@ -180,7 +180,7 @@ class LiveBus:
         return [of for of_stream, of in self._open if of_stream == stream]
 
     def shown_by(self, stream: StreamId, of: int) -> tuple[int, int, list[Piece]] | None:
-        """Return the number and time of an open call's newest event, and all texts of the call.
+        """Return the number and time of the newest event of the open call `of`, and all its texts.
 
         Return None if the call is not open.
         """

@@ -56,7 +56,7 @@ class Follower:
         return self._seq - 1 if self._has_more else self._seq
 
     def take(self, event: Told) -> Verdict:
-        """Classify `event`: apply it if ``new``, reconnect after ``gap``.
+        """Classify `event`. The caller applies a ``new`` event, and reconnects after a ``gap``.
 
         Raises: ValueError if `event` is not an event of a session.
         """
@@ -102,7 +102,7 @@ class Follower:
 
 
 def _read(event: Mapping[str, object]) -> Event | LiveEvent | Snapshot:
-    """Return an event that has the position of `event`, which is in wire form."""
+    """Convert `event` from its wire form, without its content: only the position is needed."""
     type_, seq = event.get("type"), event.get("sequenceNumber")
     index, of, n = event.get("index", 0), event.get("of"), event.get("n")
     if isinstance(type_, str) and isinstance(seq, int) and isinstance(index, int):

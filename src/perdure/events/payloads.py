@@ -10,7 +10,7 @@ from typing import Literal, NotRequired, TypedDict
 
 
 class Place(TypedDict):
-    """The keys of every payload that state the position of its entry in the log."""
+    """The keys that every payload contains: the id of its entry, and the entries it refers to."""
 
     entryId: str
     parentId: NotRequired[str | None]

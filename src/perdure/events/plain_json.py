@@ -31,7 +31,7 @@ def plain(value: object) -> object:
 
 
 def fields_of(value: msgspec.Struct) -> dict[str, object]:
-    """Return the fields of `value` as JSON data, with ``type`` first if `value` is tagged."""
+    """Return the fields of `value` as JSON data; if its class has a tag, ``type`` comes first."""
     data: dict[str, object] = {}
     config = value.__struct_config__
     if config.tag is not None:

@@ -30,7 +30,7 @@ class Provider(msgspec.Struct, frozen=True):
     `package` is the module that the extra `extra` installs. The key comes from the first of
     `key_variables` that is set, and the address from the first of `url_variables`. A key is
     required only if `needs_key` is True and the address is `default_url`; a server at another
-    address may need no key. `key_name` is the other provider that owns the key, if any.
+    address may need no key. `key_name` is another provider whose key this provider uses, if any.
     """
 
     name: str

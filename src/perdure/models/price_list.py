@@ -68,7 +68,7 @@ _kept = _KeptPrices("", "")
 
 @contextmanager
 def kept_prices(file: Path, day: str) -> Generator[None]:
-    """Use the prices that `file` caches for `day`; at the end, add new prices to `file`.
+    """Inside the block, use the prices that `file` caches for `day`; at its end, store new prices.
 
     The cache is useful because loading the list takes longer than the rest of a command. A file
     that cannot be read or written is not an error.

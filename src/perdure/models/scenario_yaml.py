@@ -157,7 +157,7 @@ class _ScenarioReader:
     def _steps(self, node: YamlNode, fields: Mapping[str, YamlNode]) -> tuple[Step, ...]:
         """Return the steps under the key `steps`.
 
-        If this key is missing, the steps come from the short keys, in the order of the keys.
+        If this key is missing, each of `_SHORT_KEYS` in `fields` becomes a step, in their order.
         """
         delay = ()
         if "delay_ms" in fields:

@@ -1,9 +1,10 @@
 """The scripted model, which answers from scenarios without a network; the default is ``echo``.
 
 The reply to a request depends only on the request (``scenario``). The model remembers how often a
-step with a failure count has failed for each request. The model also remembers counts over the
-beginning of a conversation, because every request repeats the beginning. An answer late in a
-conversation therefore takes no longer than an early one, and a new process gives the same answer.
+step with a failure count has failed for each request. Every request repeats the beginning of its
+conversation, so the model counts these messages once and remembers the counts. An answer late in a
+conversation therefore takes no longer than an early one. A new process counts again and gives the
+same answer.
 """
 
 from __future__ import annotations
@@ -74,13 +75,13 @@ MOST_REMEMBERED = 16
 """Number of conversations whose beginning is remembered."""
 
 _LEAST_REMEMBERED = 32
-"""Minimum number of messages for remembering a conversation's beginning."""
+"""The counts of a shorter conversation are not remembered."""
 
 _LARGE_BYTES = 65_536
 """If a request's newest messages have at least this size, they are counted in a thread."""
 
 _MOST_ANEW = 4
-"""Number of last messages that are counted anew for every request; more in long conversations."""
+"""Every request counts at least this many of its last messages anew; in long conversations more."""
 
 _NAME_BYTES = 6
 _encode = msgspec.json.Encoder().encode
@@ -305,7 +306,7 @@ class MessageCounter:
         self._requests: dict[int, _Beginning] = {}
 
     def uncounted(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """Return the end of `messages`, most of which is probably not counted yet."""
+        """Return the last of `messages`: those that are probably not counted yet, at most 32."""
         _, upto, _ = self._requests.get(id(messages[0]), _NOTHING) if messages else _NOTHING
         return messages[max(upto, len(messages) - _LEAST_REMEMBERED) :]
 

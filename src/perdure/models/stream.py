@@ -88,7 +88,7 @@ def repair_unicode(text: str) -> str:
 
 
 class WholePairs:
-    """Makes the pieces of several texts valid Unicode; each text has a key.
+    """Makes the pieces of texts that arrive interleaved valid Unicode; each text has a key.
 
     Half a surrogate pair at the end of a piece waits for the other half.
     """

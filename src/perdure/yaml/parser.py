@@ -1,4 +1,4 @@
-"""The parser of the YAML library with limits. Importing this module loads the library."""
+"""The YAML library's parser, with a depth limit. Importing this module loads the library."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["MarkedYAMLError", "PlainYaml", "ReaderError", "YAMLError"]
 
 
 class _ShallowScanner(Scanner):
-    """The YAML library's scanner with a limit for nested brackets: 2,000 take seconds of time."""
+    """Limits the depth of nested brackets: the library needs seconds for 2,000 of them."""
 
     def fetch_flow_collection_start(self, TokenClass: Any, to_push: str) -> None:  # noqa: N803 - the library's name
         library: Any = super()  # it is untyped

@@ -52,7 +52,7 @@ _FORMS: Mapping[str, str] = {
 
 
 _MOST_FAULTS = 20
-"""Maximum number of errors from checking one mapping as a whole; each error needs another check."""
+"""Maximum number of errors that `make_checked` reports for one mapping."""
 
 Report = Callable[[Exception, str | None, str | None], None]
 """A callback that gets an error, and the argument and the item that the error names."""
@@ -82,12 +82,12 @@ def make_checked(
     *,
     is_partial: bool = False,
 ) -> T | None:
-    """Return ``make(**values)``; None if ``make`` raises, after every error was passed to `report`.
+    """Return ``make(**values)``. If ``make`` raises, pass its errors to `report` and return None.
 
-    To find further errors, `make` is called again without the values that earlier errors name, as
-    long as these values are not `required`. A further error can be the consequence of a missing
-    value. So, after the first error, only errors that name an argument are reported. If
-    `is_partial` is True, invalid values are already missing, and only errors that name an item are
+    To find further errors, `make` is called again without the value that the last error names,
+    unless this value is `required`. A further error can be the consequence of a missing value. So,
+    after the first error, only errors that name an argument are reported. If `is_partial` is True,
+    the caller has already removed some invalid values. Only errors that name an item are then
     reported.
     """
     left = dict(values)
@@ -111,7 +111,7 @@ def _leave_out(
 ) -> bool:
     """Remove the invalid `item` from the value `name`, or remove the value.
 
-    Return False and remove nothing if the whole value had to be removed but is required.
+    If the value must be removed but is in `required`, remove nothing and return False.
     """
     value = values[name]
     if isinstance(value, tuple) and item in value:
@@ -176,7 +176,7 @@ class _Typed:
     def fields(
         self, node: YamlNode, wanted: inspect.StructType
     ) -> tuple[dict[str, Any], Mapping[str, YamlNode]]:
-        """Return the valid fields of the mapping `node` (see `read_fields`), and all its nodes."""
+        """Return the valid fields of `node` (see `read_fields`), and the node of each key in it."""
         fields = {field.encode_name: field for field in wanted.fields}
         required = [name for name, field in fields.items() if field.required]
         given = self._nodes.mapping(node, tuple(fields), required)

@@ -41,7 +41,7 @@ _SHARED = SharedRecords(
 
 
 def said_by(fields: Fields, media: Media) -> Said:
-    """Return the content of the record `fields`; an unknown record only extends its branch."""
+    """Return the content of the record `fields`; the context omits unknown records."""
     return _SHARED.said_by(_READERS, fields, media)
 
 

@@ -18,7 +18,7 @@ from perdure.session.kinds import CustomMessage
 from perdure.session.messages import Message, Part, TextPart, ThinkingPart
 
 usage_of = partial(usage_in, tokens=TOKENS)
-"""Reads the reported usage; returns None if nothing was counted, as for an interrupted call."""
+"""Reads the reported usage; returns None if all counts are zero (pi writes this after an abort)."""
 
 UNREADABLE_MEDIA = "[an image that could not be read]"
 
@@ -57,7 +57,7 @@ def retained_of(items: Iterable[object], media: Media) -> tuple[Message, ...]:
 
 
 def nested_usage(message: Fields) -> Fields | None:
-    """Return the usage of a tool's own model calls, which newer pi reports in the tool's result."""
+    """Return the usage of a tool's own model calls; newer versions of pi write it in the result."""
     if message.get("role") != "toolResult":
         return None
     usage = object_in(message, "usage")

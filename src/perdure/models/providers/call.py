@@ -86,7 +86,7 @@ _rehearsed: set[type[WireClient]] = set()
 
 
 class Connection(NamedTuple):
-    """The address of a client and its options. `provider` is the prefix of its models' names."""
+    """How a client reaches its server. `provider` is the prefix of the names of its models."""
 
     url: str
     api_key: str

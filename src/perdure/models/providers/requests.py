@@ -106,9 +106,10 @@ class _Media:
         self._sendable = sendable
 
     def content(self, part: ours.MediaPart) -> list[UserContent]:
-        """Return `part` in the form of a request: a text with its name, if any, then its bytes.
+        """Return the contents to send for `part`: its name as text, if it has one, and its bytes.
 
-        Text and JSON, and media that are missing or cannot be sent, become one text.
+        A text or JSON file becomes one text. For media that are missing or that the model does not
+        accept, one text states the reason.
         """
         data = self._held.get(part.handle)
         name = _shown(part.name or "attachment")

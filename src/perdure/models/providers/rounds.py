@@ -28,7 +28,7 @@ KEPT_ANSWERS = 512
 """Maximum number of stored answers; one process has fewer open tool rounds at a time."""
 
 _IN_TAGS = "content"
-"""The id of reasoning that was in tags in the text; it cannot be sent back in a field."""
+"""The library's id for reasoning that it found in the text, between tags; it is not sent back."""
 
 _Key = tuple[str, tuple[str, ...]]
 
@@ -51,7 +51,10 @@ class RoundMemory:
             self._answers.popitem(last=False)
 
     def recall(self, message: Message) -> ModelResponse | None:
-        """Return the stored answer for `message`, but with the arguments of `message`, or None."""
+        """Return the stored answer that has the same calls as `message`; None if there is none.
+
+        The arguments of the calls are those in `message`.
+        """
         ids = tuple(call.id for call in message.tool_calls)
         answer = self._answers.get((message.model or "", ids))
         if answer is None:
