@@ -32,10 +32,10 @@ from perdure.stores.protocol import EMPTY, Commit, ErasingWrite, Lease, StreamSt
 from perdure.stores.validation import TIMES, check_form, checked_body, is_text
 
 Sees = Callable[[EntryId], bool]
-"""Returns True if the stream sees the tree entry: its own, or its origin's that the fork shares."""
+"""Returns True if the stream can refer to this tree entry, which can be shared with an origin."""
 
 Read = Body | InvalidEntry | None
-"""Result of `read_bodies` for one body; None if this version cannot read it."""
+"""Result of `read_bodies` for one body; None if this version of perdure cannot read the body."""
 
 _header = msgspec.json.Decoder(StreamHeader)
 
@@ -81,10 +81,10 @@ def check_commit(commit: Commit) -> None:
     """Validate `commit` without reading any stream.
 
     Raises: InvalidEntry if the commit has no write or two writes to one stream, or if a write
-    neither appends, creates nor expects anything. Raises InvalidEntry if a write acquires a lease
-    in addition to another lease or in a commit with an idempotency key, or if a write releases a
-    missing lease. Raises InvalidEntry if a header or the idempotency key cannot be decoded again.
-    Raises ValueError if a new stream has an invalid id.
+    appends nothing, creates nothing and checks nothing. Raises InvalidEntry if a write that
+    acquires a lease already has one, or if its commit has an idempotency key. Raises InvalidEntry
+    if a write releases a lease that it does not have. Raises InvalidEntry if a header or the
+    idempotency key cannot be decoded again. Raises ValueError if a new stream has an invalid id.
     """
     if not commit.writes:
         raise InvalidEntry("the commit holds no write")
@@ -179,7 +179,7 @@ def is_current(lease: Lease, state: StreamState) -> bool:
 
 
 def read_bodies(write: Write) -> list[Read]:
-    """Read the bodies of `write` for `plan_append`; this is slow, but needs no stream's state.
+    """Decode the bodies of `write` for `plan_append`: slow work that needs no stream's state.
 
     The result contains errors instead of raising them; `plan_append` raises them in the order of
     the entries.
@@ -217,7 +217,7 @@ def plan_append(
 
 
 def _listed(info: SessionInfo, write: Write) -> SessionInfo:
-    """Return `info`; for an erasure, with the first text and the time of the remaining entries."""
+    """Return `info`. After an erasure, take first text and time from the remaining entries."""
     if not isinstance(write, ErasingWrite) or write.listed is None:
         return info
     at = write.listed.updated_at

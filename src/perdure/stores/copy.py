@@ -119,7 +119,7 @@ class StoreCopy:
         self._done = self._total = 0
 
     async def run(self, moment: Sequence[SegmentState]) -> CopyReport:
-        """Copy each stream in `moment` up to its state there; origins come before their forks.
+        """Copy each stream in `moment`, up to the head that `moment` has for the stream.
 
         Durable: a copied part is durable as soon as the target has committed it.
         """

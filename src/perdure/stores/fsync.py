@@ -9,7 +9,7 @@ from pathlib import Path
 _UNABLE = frozenset(
     {errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EPERM, errno.EISDIR, errno.EBADF}
 )
-"""Errors that file systems return if they cannot sync a folder and do not need to."""
+"""Errors of file systems that cannot sync a folder; such file systems do not need this sync."""
 
 
 def sync_file(path: Path) -> None:

@@ -101,7 +101,7 @@ class _Body(Protocol):
 
 
 class TrustState(msgspec.Struct, frozen=True):
-    """The current sources of trust in a store.
+    """What decides at the moment which entries of a store are trusted.
 
     A result that was computed with another trust state can be outdated.
     """
@@ -195,7 +195,7 @@ class Marks:
 
 
 TRUSTED = Marks()
-"""The marks of a store that a program opened: the program trusts it and brings its own agents."""
+"""`Marks` of a store that a program opened: all its entries except imported ones are trusted."""
 
 
 def marks_of(store: object) -> Marks:

@@ -57,8 +57,8 @@ def is_renamed(before: SessionInfo, after: SessionInfo) -> bool:
 def sought_parts(query: str | None) -> list[bytes]:
     """Return the beginnings of parts to look up for `query`.
 
-    If a name or id contains `query`, then for each returned text it has a part that begins with
-    this text. The result is empty if `query` does not restrict the sessions.
+    A name or id that contains `query` has, for each returned text, a part that begins with this
+    text. The result is empty if `query` does not restrict the sessions.
     """
     sought = (query or "").casefold()
     places = [*range(0, max(1, len(sought) - PART_CHARACTERS + 1), PART_CHARACTERS)]

@@ -1,4 +1,4 @@
-"""Choose the session or entry that a prefix stands for, among those that begin with it."""
+"""Choose the session or entry that a prefix means, among those whose id begins with the prefix."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ Place = tuple[str, StreamId]
 """A namespace and the id of a stream in it."""
 
 Look = Callable[[float], "Collection[Place] | None"]
-"""A function that takes the seconds since its last call and returns the streams changed since.
+"""A function that takes the seconds since its last call, and returns streams changed since then.
 
 The result can contain unchanged streams. None means that any stream may have changed.
 """

@@ -66,9 +66,10 @@ def _process_names(pids: list[int]) -> str:
 
 
 def _pids(path: Path, byte: int | None) -> list[int]:
-    """Return the local processes that hold a lock on the file, or on its byte `byte`, each once.
+    """Return the ids of the local processes that lock the file, or only its byte `byte`.
 
-    ``/proc/locks`` can list a lock twice if other locks change while it is read.
+    Each id occurs once, although ``/proc/locks`` can list a lock twice if other locks change
+    meanwhile.
     """
     try:
         found = path.stat()

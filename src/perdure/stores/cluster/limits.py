@@ -22,9 +22,9 @@ KINDS = ("namespace", "model", "provider")
 class Limit(msgspec.Struct, frozen=True, kw_only=True):
     """The limits for the work of `subject`. A field that is None sets no limit.
 
-    At most `turns` turns run at the same time. `per_minute` is the number of requests to models,
-    spaced evenly. At most `waiting` turns of a namespace can wait for workers; further turns are
-    rejected.
+    At most `turns` turns run at the same time. At most `per_minute` requests to models are
+    permitted, spaced evenly. At most `waiting` turns of a namespace can wait for workers; further
+    turns are rejected.
     """
 
     __repr__ = short_repr

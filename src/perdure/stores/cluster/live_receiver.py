@@ -1,4 +1,4 @@
-"""Pass live events of other processes to the bus of this process while this process watches."""
+"""Pass live events of other processes to the bus of this process, for the streams it watches."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RENEW_S = 10.0
 """How often registrations are renewed."""
 
 AGAIN_S = 1.0
-"""Minimum time until a stream is registered again after missing events or a failed registration.
+"""Minimum time until a stream is registered again if events are missing or registering failed.
 
 The time doubles after each failure, up to `RENEW_S`.
 """
@@ -32,7 +32,8 @@ _batch = msgspec.json.Decoder(Batch)
 class LiveReceiver:
     """Registers for streams that this process watches and whose open call is in another process.
 
-    `_known` maps each stream to the last event passed to the bus or skipped: call, number, time.
+    For each stream, `_known` has the last event that was passed to the bus or skipped: its call,
+    its number, and the time when it was passed or skipped.
     """
 
     def __init__(self, bus: LiveBus, table: LiveTable) -> None:
@@ -225,11 +226,7 @@ class LiveReceiver:
                     self._take(row)
 
     def _shown(self, rows: list[LiveRow]) -> list[LiveRow]:
-        """Return those of `rows` that can be passed to the bus.
-
-        For a call that began before this process watched its stream, the rows start at the row with
-        all texts so far, or at the end of the call.
-        """
+        """Return those of `rows` that can be passed to the bus."""
         begins: dict[tuple[StreamId, int], int] = {}
         for row in rows:
             key = (row.stream, row.call)

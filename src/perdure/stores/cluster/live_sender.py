@@ -88,7 +88,7 @@ class _OpenCall:
 
 
 class NamedStreams:
-    """The streams that notifications named; each is remembered for `TERM_S`.
+    """The streams of recent notifications; each stream is remembered for `TERM_S`.
 
     Units of `now`: seconds.
     """

@@ -28,7 +28,7 @@ Streams = Sequence[StreamId] | None
 
 
 class OnWatch(Protocol):
-    """Receives streams for which other handles registered (`is_new`) or renewed a registration."""
+    """A callback: other handles registered (`is_new`) for `streams`, or renewed a registration."""
 
     def __call__(self, streams: Streams, /, *, is_new: bool) -> None: ...
 
@@ -55,7 +55,7 @@ class LiveTable(Protocol):
     handle: str
 
     def attach(self, on_watch: OnWatch, on_rows: Callable[[Streams], None]) -> None:
-        """Call `on_watch` if other handles register, `on_rows` if they write for this handle."""
+        """Call `on_watch` if other handles register, `on_rows` if they write rows for this one."""
         ...
 
     def listen(self) -> None:

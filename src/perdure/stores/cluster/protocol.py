@@ -182,7 +182,7 @@ class ClusterService(Protocol):
         ...
 
     async def requirements(self) -> dict[str, bytes]:
-        """Return the requirements of each queue of the namespace."""
+        """Return what each queue of the namespace requires of its workers."""
         ...
 
     async def states_of(self, works: Sequence[Work]) -> dict[str, str]:

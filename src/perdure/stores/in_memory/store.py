@@ -346,7 +346,7 @@ async def open_memory(
     random: RandomSource,
     **_: object,
 ) -> MemoryStore:
-    """Open a store that is private to this process; durability and lock limits have no effect.
+    """Open a store that is private to this process; `durability` and other options are ignored.
 
     Raises: ConfigError if `address` is not ``memory:``.
     """

@@ -1,4 +1,4 @@
-"""Streams of one namespace in this process's memory, and the reads of each stream.
+"""Streams of one namespace in this process's memory, and the functions that read them.
 
 A stream's entries are in a list, indexed by seq. A fork stores only its own entries and reads the
 shared entries from its origin. Every tree entry has a `Node` with the state inherited along its
@@ -41,7 +41,7 @@ from perdure.stores.verification import (
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A tree entry's place on its branch, and the branch's newest entries that a context needs.
+    """A tree entry's place on its branch, and the compaction and settings that apply there.
 
     `depth` counts the entries before the node; `messages` counts the messages up to and including
     the node.
@@ -115,7 +115,7 @@ def held_in(heap: Heap, stream: StreamId) -> HeldStream:
 
 
 def lineage(heap: Heap, held: HeldStream) -> Iterator[tuple[HeldStream, int]]:
-    """Yield the stream with its head, then each origin with the last seq that a fork shares."""
+    """Yield the stream and its head, then each origin and the last seq shared with its fork."""
     upto = held.state.head
     while True:
         yield held, upto
@@ -129,7 +129,7 @@ def lineage(heap: Heap, held: HeldStream) -> Iterator[tuple[HeldStream, int]]:
 
 
 def entry_in(heap: Heap, held: HeldStream, reference: str) -> Entry | None:
-    """Return entry `reference` if the stream sees it (its own, or shared by an origin), or None."""
+    """Return the entry `reference` of the stream or of an origin; None if the stream lacks it."""
     entry = _anywhere(heap, reference)
     if entry is None:
         return None

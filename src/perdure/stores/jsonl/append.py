@@ -158,7 +158,7 @@ class Appender:
         return CommitResult((admission.entries[made.count :],), copies=made.ids)
 
     def _record_loss(self, stream: StreamId, log: Log | None, acknowledged: int) -> None:
-        """Record entries that the feed lists but the file lost, before their seqs are reused.
+        """Record which entries of the feed are missing in the file, before their seqs are reused.
 
         If the session's file is missing, the session counts as erased, because the file was removed
         on purpose.

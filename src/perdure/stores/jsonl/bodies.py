@@ -35,7 +35,7 @@ Parent = str | None
 
 
 class EntryLines(msgspec.Struct, frozen=True):
-    """An entry as lines; `line` adds the `Batch` that ends a commit to the last line."""
+    """The lines of an entry. The last line is made by `line`, because it can end a commit."""
 
     lines: tuple[bytes, ...]
     last: Fields
@@ -43,7 +43,7 @@ class EntryLines(msgspec.Struct, frozen=True):
     last_id: str
 
     def line(self, ours: Ours, codec: Codec) -> bytes:
-        """Return the last line with `ours`, which may contain a batch."""
+        """Return the last line, with `ours` as perdure's own fields."""
         return line_of(self.last, ours, codec)
 
 
@@ -102,7 +102,7 @@ Patch = tuple[dict[str, msgspec.Raw] | None, tuple[str, ...]]
 
 
 def _patch(entry: Entry, records: Sequence[Fields], codec: Codec) -> Patch | None:
-    """Return the changes that turn the content of `records` into the entry's body, or None."""
+    """Return the fields to change in `records` to get the body; None if that is impossible."""
     try:
         plain = _plain(_join_records([codec.said(record, Media()) for record in records]))
         if plain == entry.body:

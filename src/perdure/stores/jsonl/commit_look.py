@@ -75,4 +75,4 @@ class CommitLook:
 
 
 class _UnknownStream(Exception):
-    """The stream that was written is unknown, so every waiting iterator must be woken."""
+    """A write belongs to an unknown stream, so every waiting iterator must be woken."""

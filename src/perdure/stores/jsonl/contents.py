@@ -42,7 +42,7 @@ def entries_of(
 
 
 def stored_of(log: Log, seqs: Iterable[int] | None = None) -> Iterator[StoredEntry]:
-    """Yield each entry with its salt and digest; for another program's line, also the hashed bytes.
+    """Yield each entry with its salt and its digest; an entry of another program has no salt.
 
     With `seqs`, yield only the entries with these seqs.
     Raises: SessionNotFound if the file was removed.
@@ -58,7 +58,7 @@ def stored_of(log: Log, seqs: Iterable[int] | None = None) -> Iterator[StoredEnt
 
 
 def media_of(log: Log, digest: str) -> bytes | None:
-    """Return the content with that digest from another program's line; None if no line has it."""
+    """Return the content with the hash `digest` from a line of another program; None if missing."""
     seq = log.media.get(digest)
     if seq is None or seq >= len(log.rows):
         return None
@@ -113,7 +113,7 @@ def _foreign_body(log: Log, seq: int, content: bytes) -> bytes:
 
 
 def content_named(shelf: SessionIndex, digest: str) -> bytes | None:
-    """Return the content with that hash, from its own file or from a session indexed in memory."""
+    """Return the content with the hash `digest`, from its own file or from an indexed session."""
     content = blob_of(shelf.folder, digest)
     for log in () if content is not None else shelf.logs():
         content = content or media_of(log, digest)

@@ -1,8 +1,8 @@
 """Make forks by copying entries, because this backend cannot reference entries of another file.
 
-A fork gets copies of the tree entries that it sees, and of their labels and undone compactions, as
-its own entries. In the copies and in the other entries of the commit, a reference to a copied entry
-is changed to refer to the copy. The fork's header has the origin as parent, and no fork point.
+A fork gets its own copies of the tree entries that it sees, and of their labels and undone
+compactions. In the copies and in the other entries of the commit, a reference to a copied entry is
+changed to refer to the copy. The fork's header has the origin as parent, and no fork point.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def copy_fork(origin: Log, header: StreamHeader, fork: ForkPoint, write: Write) 
 
 
 def contents_of(origin: Log, made: CopiedFork) -> tuple[bytes, ...]:
-    """Return the contents in other programs' lines of `origin` that the copies reference."""
+    """Return the contents that the copies reference and that lines of other programs contain."""
     copies = made.write.entries[: made.count]
     names = names_in(copy.body for copy in copies) & origin.media.keys()
     found = (media_of(origin, name) for name in sorted(names))
@@ -90,7 +90,7 @@ def _own_header(origin: Log, header: StreamHeader, fork: ForkPoint) -> StreamHea
 
 
 class _Copies:
-    """The copies, in the order they are appended; `ids` maps each original to its copy."""
+    """The copied entries of a fork, in the order of the log; `ids` maps an original to its copy."""
 
     def __init__(self, origin: Log, header: StreamHeader, fork: ForkPoint) -> None:
         self.made: list[NewEntry] = []

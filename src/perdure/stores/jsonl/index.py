@@ -4,8 +4,8 @@ A `Log` contains no bodies: the module ``contents`` reads them from the file. Th
 file:
 
 - A line ends at an LF, or at the end of the file. A line counts if it is a record.
-- Lines of perdure count once the file contains the line with their `Batch`. Lines of perdure that
-  have no batch were never committed.
+- Lines of perdure count as soon as the file contains the line with their `Batch`. Lines of perdure
+  that have no batch were never committed.
 - A line that another program wrote becomes an entry at once, at its place in the file. If the other
   program writes between perdure's read and its append, the line is placed after perdure's batch.
 - An unreadable entry of perdure counts as lost, and its seq is not used again.
@@ -182,7 +182,7 @@ class Log(IndexState):
             self._take_foreign(each)
 
     def _taken_back(self, first: int) -> list[Line]:
-        """Remove another program's lines from seq `first` on; return them, to add them later."""
+        """Remove lines of another program from seq `first` on; return them for a later place."""
         run = self.run
         count = len(self.rows) - first
         if count <= 0:

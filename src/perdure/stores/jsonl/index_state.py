@@ -52,7 +52,7 @@ class Run:
 
 
 class IndexState:
-    """The state of an index.
+    """The data in the index of one session file.
 
     `media` maps a content in another program's line to the entry that contains the content.
 
@@ -138,7 +138,7 @@ class IndexState:
         return None if seq is None else entry_id(self.header.id, seq)
 
     def anchor_of(self, record: str | None) -> int | None:
-        """Return the seq of the tree entry below which an entry with the parent `record` goes."""
+        """Return the seq of the tree entry that is the parent of an entry below `record`."""
         seq = None if record is None else self.ids.get(record)
         return None if seq is None else self.rows[seq].anchor
 
@@ -180,8 +180,8 @@ def foreign_entry(log: IndexState, said: Said, parent: int | None, part: int) ->
 def _resolve_reference(log: IndexState, name: str, record: str, parent: int | None) -> int | None:
     """Return the seq of the tree entry that the reference `name` to `record` means.
 
-    A side record stands for the tree entry before it. References other than "target" mean the next
-    entry after that one on the branch of `parent`.
+    A reference to a side record means another entry: "target" means the tree entry before the side
+    record. Any other name means the entry that follows this tree entry on the branch of `parent`.
     """
     seq = log.ids.get(record)
     if seq is None or log.rows[seq].lane == "tree":

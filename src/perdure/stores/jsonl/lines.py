@@ -22,7 +22,7 @@ BACKEND = "jsonl"
 FORMAT = 1
 KEY = b'"perdure":'
 HEADER_TYPE = "perdure.session"
-"""Type of the ``custom`` record with the stream's header: line two of a file perdure created."""
+"""Type of the ``custom`` record with the stream's header, in line two of perdure's own files."""
 
 _NO_JSON = msgspec.Raw()
 
@@ -94,7 +94,7 @@ class Ours(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Envelope(msgspec.Struct, frozen=True):
-    """The id, time and parent of a record; fields in another tool's spelling are None."""
+    """The id, time and parent of a record. Operator sets `parent_id`, pi sets `pi_parent`."""
 
     type: str
     id: str | None = None

@@ -1,4 +1,4 @@
-"""Reads of one session: its log, tree, branches, windows, notes, foreign ids.
+"""Functions that read one session: its log, tree, branches, windows, notes, foreign ids.
 
 The index locates all entries; only returned entries are read from the file.
 """
@@ -54,7 +54,7 @@ def entry(log: Log, reference: EntryId) -> Entry:
 def branch(
     log: Log, leaf: EntryId | None, *, limit: int | None = None, kind: str | None = None
 ) -> list[Entry]:
-    """Return the tree entries from the root to `leaf`, or only the newest `limit` ones of `kind`.
+    """Return the entries from the root to `leaf`; `kind` and `limit` select the newest of a kind.
 
     Raises: EntryNotFound.
     """
@@ -100,7 +100,7 @@ def visible_ids(log: Log, references: Sequence[EntryId]) -> frozenset[EntryId]:
 
 
 def around(log: Log, leaf: EntryId, references: Sequence[EntryId], reach: int) -> list[Placed]:
-    """Return the `references` on the branch to `leaf`, and up to `reach` entries around each.
+    """Return the `references` on the branch to `leaf`, each with `reach` entries on either side.
 
     The call walks the index of the branch, and reads only the returned bodies.
     """
@@ -177,7 +177,7 @@ def _in_force(
 
 
 def _start(log: Log, compaction: int, entry: Entry) -> int:
-    """Return the depth of the first entry that `compaction` keeps, or the compaction's depth."""
+    """Return the depth of the first entry that `compaction` keeps; without one, its own depth."""
     kept = first_kept_by(entry)
     seq = None if kept is None else tree_seq(log, kept)
     if seq is not None and seq in upwards(log, log.rows[compaction].parent):

@@ -22,7 +22,7 @@ HEADERS = ("session", "session_header")
 
 
 class Row(msgspec.Struct, gc=False):
-    """The location of an entry. `anchor` is the tree entry below which later records go.
+    """The location of an entry. `anchor` is the tree entry that later records get as parent.
 
     Units: bytes; `size` is 0 if the line is lost. Shape: a field that refers to another entry
     contains its sequence number (seq). `part` is the number of the entry among the entries of its
@@ -102,8 +102,8 @@ def is_sound(batch: Batch, lines: int) -> bool:
 def header_of(envelope: Envelope, fields: Fields, codec: Codec) -> StreamHeader | None:
     """Return the stream header from a file's first record; None if the record is not a header.
 
-    If another program created the session, only that program's header is known, and the session
-    belongs to the user.
+    If another program created the session, only that program's header is known, and the session's
+    origin is ``user``.
     """
     if envelope.type not in HEADERS or envelope.id is None:
         return None

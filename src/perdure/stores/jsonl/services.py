@@ -54,7 +54,7 @@ T = TypeVar("T")
 
 
 class JsonlHandle:
-    """A namespace of a folder of session files, until it is closed."""
+    """A handle on a namespace of a folder of session files, usable until it is closed."""
 
     def __init__(
         self,

@@ -265,7 +265,7 @@ def stream_in(path: Path, codec: Codec) -> StreamId | None:
 
 
 def peek(path: Path, codec: Codec) -> FileState | None:
-    """Return the session's state if the first two lines and the last line tell it; else None."""
+    """Return the state that the first two lines and the last line contain; None if they do not."""
     try:
         with open_to_read(path) as file:
             header = _header(file.readline(), file.readline(), codec)

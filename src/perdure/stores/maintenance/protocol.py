@@ -14,8 +14,8 @@ class VacuumReport(msgspec.Struct, frozen=True):
     """The result of `MaintenanceService.vacuum`.
 
     Units: `blob_bytes` is the size of the removed contents, `freed_bytes` the space returned to the
-    file system.
-    `keys` counts the deleted idempotency keys, older than ``retention.policy.KEY_WINDOW_MS``.
+    file system. `keys` counts the deleted idempotency keys, which were older than
+    ``retention.policy.KEY_WINDOW_MS``.
     """
 
     blobs: int

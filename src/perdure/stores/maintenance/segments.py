@@ -88,7 +88,7 @@ _born = msgspec.json.Decoder(_Born)
 
 
 def created_at_of(header: bytes) -> int:
-    """Return the creation time in a stored header, without the rest of the header."""
+    """Return the creation time in a stored header, without decoding its other fields."""
     return _born.decode(header).created_at
 
 

@@ -223,7 +223,7 @@ class Appender:
         return []
 
     async def _creating(self, request: Request, write: Write) -> CommitResult | None:
-        """Commit to a new stream; return None, without a change, if one read is not enough."""
+        """Commit to a new stream on a fast path; return None and change nothing if that fails."""
         if write.create is None or request.key is not None or write.taking is not None:
             return None
         async with self._db.connection() as db:
@@ -427,7 +427,7 @@ def statements_of(
 
 
 def keeping(namespace: str, digest: str, content: bytes) -> Statement:
-    """Return the statement that stores a content, unless it is stored already."""
+    """Return the statement that stores a content if the database lacks it."""
     return Statement(_KEEP_BLOB, (namespace, digest, content))
 
 

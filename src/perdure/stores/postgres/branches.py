@@ -236,7 +236,7 @@ def ask_state(namespace: str, state: EntryId | None) -> Statement:
 
 
 def ask_notes(namespace: str, stream: StreamId, kinds: Sequence[str]) -> Statement:
-    """Query the side entries of `kinds` that `stream` sees, with the number of forks in between."""
+    """Query the visible side entries of `kinds`, and how many forks away each entry is."""
     sql = _FREQUENT_NOTES if _FREQUENT.intersection(kinds) else _NOTES
     return Statement(sql, (namespace, namespace, list(kinds), namespace, stream))
 
@@ -310,7 +310,7 @@ async def visible_ids(
 async def around(
     db: Database, stream: StreamId, leaf: EntryId, entries: Sequence[EntryId], reach: int
 ) -> list[Placed]:
-    """Return those `entries` that are on the branch to `leaf`, and up to `reach` around each."""
+    """Return the `entries` on the branch to `leaf`, each with `reach` entries on either side."""
     ns, places = db.namespace, [place for each in entries if (place := place_of(each))]
     streams, seqs = [place[0] for place in places], [place[1] for place in places]
     values = (streams, seqs, ns, ns, ns, *_place(leaf), ns, reach, ns, reach)

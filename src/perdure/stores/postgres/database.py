@@ -94,7 +94,7 @@ logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
 
 class Statement(NamedTuple):
-    """A statement with its values."""
+    """An SQL statement with the values of its parameters."""
 
     sql: LiteralString
     values: Sequence[object] = ()
@@ -108,7 +108,7 @@ class _Pipeline(AsyncPipeline):
 
     The server starts the timer of ``idle_in_transaction_session_timeout`` at Sync. Any message from
     the client stops the timer of ``idle_in_transaction_session_timeout``. psycopg's Flush does not
-    start this timer: a process that is stopped after it keeps its locks forever.
+    start this timer: a process that is stopped after a Flush keeps its locks forever.
     """
 
     def _exit_gen(self) -> PQGen[None]:
@@ -372,7 +372,7 @@ class Database:
             await pool.putconn(db)
 
     def check_usable(self) -> None:
-        """Raises: StoreUnavailable in a forked child or another event loop, and after closing."""
+        """Raise StoreUnavailable in a forked child or another event loop, and after closing."""
         self._usable()
 
     def check_loop(self) -> bool:

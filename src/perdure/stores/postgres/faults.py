@@ -36,8 +36,8 @@ OVER_QUOTA = "PD005"
 GONE = "PD006"
 
 _PASSING = ("08", "25P03", "40", "53", "55P03", "57")
-"""SQLSTATEs: connection lost, process stopped inside a transaction, conflict, server full, locked,
-stopping or starting or too slow.
+"""SQLSTATEs of errors whose cause may end by itself: a lost connection, a process that was stopped
+inside a transaction, a conflict, a lock, or a server that is full, stopping, starting or too slow.
 """
 
 _UNREACHED = ("connection failed", "connection is bad", "failed to resolve host")

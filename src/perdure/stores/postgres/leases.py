@@ -140,7 +140,7 @@ async def open_turns(db: Database, now: int | None) -> list[OpenTurn]:
 async def put_partial(db: Database, lease: Lease, seq: int, content: bytes) -> None:
     """Store the received part of an answer, if a turn is open. Raises: LeaseLost.
 
-    The durability is always "normal": a part of an answer lost in a power cut is requested again.
+    The durability is always "normal": if a power cut loses the part, the answer is requested again.
     """
     values = (seq, content, db.namespace, lease.stream, lease.epoch)
     _, holder = await _change(db, lease.stream, Statement(_NORMAL), Statement(_PUT_PARTIAL, values))

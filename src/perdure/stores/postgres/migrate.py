@@ -1,4 +1,4 @@
-"""Migrate the schema with numbered SQL files; a transaction applies a file and its number.
+"""Migrate the schema with numbered SQL files; one transaction runs a file and stores its number.
 
 A released file is never edited; a change is a new file. An advisory lock ensures that only one
 program at a time checks and changes the version.

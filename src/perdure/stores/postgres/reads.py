@@ -191,7 +191,7 @@ async def entries(
     kind: str | None = None,
     before: int | None = None,
 ) -> list[Entry]:
-    """Return own entries of a stream after seq `after`; with `before`, below it, newest first."""
+    """Return own entries after seq `after`; with `before`, only those before it, newest first."""
     between = (after, MOST_SEQ if before is None else before)
     sql, values = _ENTRIES, [db.namespace, stream, *between]
     if kind is not None:
@@ -202,7 +202,7 @@ async def entries(
 
 
 async def tail(db: Database, stream: StreamId, limit: int, kinds: Sequence[str] = ()) -> Tail:
-    """Return the stream's state, its newest entries, and the side entries of `kinds` it sees."""
+    """Return the stream's state, its newest entries, and all visible side entries of `kinds`."""
     branches.check_name(db, stream)
     asked = [ask_streams(db.namespace, [stream])]
     if limit:
@@ -265,7 +265,7 @@ async def aliases(db: Database, stream: StreamId) -> dict[str, EntryId]:
 async def _aliases_between(
     db: Database, stream: StreamId, start: str, suffix: bytes
 ) -> dict[str, EntryId]:
-    """Map the foreign ids from `start` to `start` + `suffix` to entries that `stream` sees."""
+    """Return the foreign ids between `start` and `start` + `suffix`, with the visible entries."""
     if not start or not is_utf8(start):
         return {}
     ns, name = db.namespace, start.encode()

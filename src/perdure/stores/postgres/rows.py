@@ -73,8 +73,7 @@ class Node(NamedTuple):
 class State(NamedTuple):
     """The state that a branch inherits: its newest compaction, model and thinking entries.
 
-    `before` is the state without the newest compaction, which applies once that compaction is
-    undone.
+    `before` is the state that applies if the newest compaction is undone.
     """
 
     compaction: EntryId | None = None
@@ -152,7 +151,10 @@ def is_text(text: str) -> bool:
 
 
 def key_of(namespace: str) -> str:
-    """Return `namespace` in stored form, which is never empty: an unset setting reads as empty."""
+    """Return the stored form of `namespace`.
+
+    It is never empty, unlike a setting that is not set.
+    """
     return "\1" + namespace if namespace[:1] in ("", "\1") else namespace
 
 
@@ -174,7 +176,7 @@ class _ArrayDumper(Dumper):
 
 
 _AT_ONCE = 100
-"""Numbers packed per call, in a format that Python caches."""
+"""How many numbers one call packs; Python caches the format for this number."""
 
 
 class _NumbersDumper(_ArrayDumper):

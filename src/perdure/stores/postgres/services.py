@@ -76,7 +76,7 @@ class Served(Protocol):
 def asking(
     ask: Callable[Concatenate[Database, P], Awaitable[T]],
 ) -> Callable[Concatenate[Any, P], CoroutineType[Any, Any, T]]:
-    """Return the method that calls `ask` with the database of its store."""
+    """Return a method that calls `ask` with the database of the object's handle."""
 
     async def method(self: Served, *args: P.args, **kwargs: P.kwargs) -> T:
         return await ask(self.handle.db, *args, **kwargs)
@@ -87,7 +87,7 @@ def asking(
 def asking_replica(
     ask: Callable[Concatenate[Database, P], Awaitable[T]],
 ) -> Callable[Concatenate[Any, P], CoroutineType[Any, Any, T]]:
-    """Return the method that calls `ask` on the store's replica, or on the primary if necessary."""
+    """Return a method that calls `ask` on the handle's replica, or on the primary if necessary."""
 
     async def method(self: Served, *args: P.args, **kwargs: P.kwargs) -> T:
         return await self.handle.replica.read(lambda db: ask(db, *args, **kwargs))

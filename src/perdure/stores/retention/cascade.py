@@ -41,7 +41,7 @@ class Reach(msgspec.Struct, frozen=True):
 
 
 def reach_of(roots: Sequence[StreamId], relations: Iterable[Relation], policy: ForkPolicy) -> Reach:
-    """Return the scope of an erasure: `roots`, their children, and by `policy` forks and copies.
+    """Return the scope of an erasure of `roots` and their children, with the fork policy `policy`.
 
     Raises: SessionHasForks if the policy is "refuse" and there are forks.
     """

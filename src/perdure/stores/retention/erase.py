@@ -63,7 +63,7 @@ class EraseRequest(msgspec.Struct, frozen=True, kw_only=True):
         return self.forks if self.is_of_session else "erase"
 
     def require_head(self, state: StreamState) -> None:
-        """Raises: HeadConflict if the head in `state` is not `expected_head`; Erased."""
+        """Check the head in `state`. Raises: HeadConflict if it is not `expected_head`; Erased."""
         is_erased = state.info.status == "erased"
         if self.scope == "entries" and is_erased:
             raise Erased(state.header.id)
@@ -136,7 +136,7 @@ class ErasedSession(ShortRepr, frozen=True, kw_only=True):
 
 
 class Copy(ShortRepr, frozen=True, omit_defaults=True):
-    """A possible copy of erased data, and the reason. `at` is the time of the copy, if known."""
+    """A place where a copy of erased data may remain. `at` is the time of the copy, if known."""
 
     kind: CopyKind
     what: str

@@ -105,7 +105,7 @@ async def recalled(
 def scanned(
     corpus: Corpus, texts: Iterable[Found], rows: VectorRows | None, asked: Asked
 ) -> Sequence[Ranked]:
-    """Rank the `texts` (newest first) of a store without an index; `corpus` may have some."""
+    """Rank the `texts` (newest first) of a store without an index; `corpus` may lack some."""
     new: list[Found] = []
     for found in texts:
         if corpus.has(found.position):

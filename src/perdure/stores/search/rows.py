@@ -138,7 +138,7 @@ class NextTexts(NamedTuple):
 
 
 class IndexReader(Protocol):
-    """The tables of one namespace's index."""
+    """Reads the tables of one namespace's index."""
 
     async def mark(self) -> Mark:
         """Return the stored index mark; its version is 0 if nothing was indexed."""
@@ -179,7 +179,7 @@ class IndexReader(Protocol):
         ...
 
     async def part(self, number: int) -> Part:
-        """Return the index part with that number."""
+        """Return the index part with the number `number`."""
         ...
 
     async def part_rows(self) -> list[PartRow]:
@@ -204,7 +204,7 @@ class IndexReader(Protocol):
 
 
 class IndexWriter(Protocol):
-    """The tables of one namespace's index, in a transaction that can change them."""
+    """Changes the tables of one namespace's index, in a transaction."""
 
     @property
     def reader(self) -> IndexReader:

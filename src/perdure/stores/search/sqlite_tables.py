@@ -167,11 +167,11 @@ _LOOSE_COUNT = "SELECT count(*) FROM search_loose WHERE namespace = ?"
 
 
 _FILE_PAGE_BYTES, _ROW_BYTES = 4_088, 16
-"""Bytes of a file's page for rows, and bytes that a row of `search_page` adds to its values."""
+"""Bytes for rows in a page of the file, and bytes of a row of `search_page` besides its values."""
 
 
 _FEW = 8
-"""With fewer wanted texts in a part, each is looked up; otherwise all blocks between are read."""
+"""If fewer texts of a part are wanted, each is looked up; otherwise a range of blocks is read."""
 
 
 class SqlRows(Protocol):

@@ -63,7 +63,7 @@ _LAST_FREQUENT_KIND = 31
 
 
 class Fork(NamedTuple):
-    """The fork point of a stream: the origin's number and head at the fork, the leaf's position."""
+    """The fork point of a stream: the origin's number, the last shared seq, the leaf's position."""
 
     origin: int
     head: int
@@ -137,7 +137,7 @@ def branch(
 
 
 def around(tables: Tables, leaf: Node, nodes: Iterable[Node], reach: int) -> list[Placed]:
-    """Return those `nodes` that are on the branch to `leaf`, and up to `reach` entries around each.
+    """Return the `nodes` on the branch to `leaf`, each with up to `reach` entries on either side.
 
     The neighbors of a node come only from its run, a sequence of consecutive tree entries.
     """

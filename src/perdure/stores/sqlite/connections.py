@@ -62,7 +62,7 @@ CLOSING_LIMIT_S = 2.0
 """How long closing a store waits for a lock of another process."""
 
 BUSY_WAIT_S = (0.00003, 0.0002)
-"""Range of sleeps, short compared to a commit; longer sleeps leave the file idle (decision 11)."""
+"""Shortest and longest sleep during a wait for a lock: longer sleeps leave the file idle."""
 
 LOOKS = 20
 """Maximum number of checks of a changing file; creating a store writes the file fewer times."""
@@ -158,8 +158,8 @@ def open_site(
 def _is_current(site: Site) -> bool:
     """Return whether the header shows the newest schema and write-ahead logging, and no log exists.
 
-    Then there is nothing to prepare. Each connection checks the schema itself, and opening a
-    writable store makes a connection. Opening a store only to read it makes none.
+    Then there is nothing to prepare. The result is False for a read-only store: opening it makes no
+    connection that would check the schema, so `prepare` must check it.
     """
     if not site.is_writable or _is_in_use(site.path):
         return False

@@ -82,7 +82,10 @@ class Database:
         return _identity(self.path) not in (self.site.identity, None)
 
     def check_usable(self) -> None:
-        """Raises: StoreUnavailable in a forked child, and after closing; NotAsyncio."""
+        """Check that calls are possible.
+
+        Raises: StoreUnavailable in a forked child or after closing; NotAsyncio.
+        """
         self.process.check()
         running_loop()
         if self._is_closed:

@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 class Handle(Protocol):
-    """What runs the reads."""
+    """An object that runs read functions."""
 
     async def read(
         self, read: Callable[Concatenate[Tables, str, P], T], *args: P.args, **kwargs: P.kwargs
@@ -50,7 +50,7 @@ H = TypeVar("H", bound=Handle)
 def reading(
     read: Callable[Concatenate[Tables, str, P], T],
 ) -> Callable[Concatenate[FileReader[Any], P], CoroutineType[Any, Any, T]]:
-    """Return the method that runs `read` through the `handle` of its object."""
+    """Return a method that runs `read` through the handle of the method's object."""
 
     async def method(self: FileReader[Handle], *args: P.args, **kwargs: P.kwargs) -> T:
         return await self.handle.read(read, *args, **kwargs)

@@ -138,7 +138,7 @@ def entries(
     kind: str | None = None,
     before: int | None = None,
 ) -> list[Entry]:
-    """Return own entries of a stream after seq `after`; with `before`, below it, newest first."""
+    """Return own entries after seq `after`; with `before`, only those before it, newest first."""
     number = _number(tables, namespace, stream)
     most = -1 if limit is None else limit
     if kind is None and before is None:
@@ -157,7 +157,7 @@ def entries(
 def tail(
     tables: Tables, namespace: str, stream: StreamId, limit: int, kinds: Sequence[str] = ()
 ) -> Tail:
-    """Return the stream's state, its newest entries, and the side entries of `kinds` it sees."""
+    """Return the stream's state, its newest entries, and all visible side entries of `kinds`."""
     found = state(tables, namespace, stream)
     newest = entries(tables, namespace, stream, found.head - limit)
     return found, newest, notes(tables, namespace, stream, kinds) if kinds else []
@@ -187,7 +187,7 @@ def around(  # noqa: PLR0917 - as the protocol has them
     entries: Sequence[EntryId],
     reach: int,
 ) -> list[Placed]:
-    """Return those `entries` that are on the branch to `leaf`, and up to `reach` around each."""
+    """Return the `entries` on the branch to `leaf`, each with up to `reach` on either side."""
     number, head = _standing(tables, namespace, stream)
     end = _node(tables, number, head, leaf)
     places = [place for each in entries if (place := tables.place(number, each))]
@@ -236,7 +236,7 @@ def context_window(
 
 
 def tree(tables: Tables, namespace: str, stream: StreamId, limit: int | None = None) -> list[Entry]:
-    """Return the newest `limit` tree entries the stream sees."""
+    """Return the newest `limit` tree entries that the stream sees."""
     return branches.tree(tables, *_standing(tables, namespace, stream), limit)
 
 

@@ -23,7 +23,10 @@ from perdure.stores.sqlite.migrate import UNRELEASED, migrate, migrations, versi
 from perdure.stores.sqlite.rows import Connection, Row
 
 PAGE_BYTES = 4_096
-"""Measured: larger pages save 4 % of the file, but double what a small commit writes."""
+"""Page size of a store.
+
+Measured: larger pages save 4 % of the file, but double the writes of a small commit.
+"""
 
 DIGESTS = {
     11: "70e1eeaf0cd1b1efab4e0592c92247ae",

@@ -66,7 +66,7 @@ T = TypeVar("T")
 
 
 class SqliteHandle:
-    """A namespace of a database, until the handle is closed; shared by the store's services."""
+    """A handle on a namespace of a database, usable until it is closed; services share it."""
 
     def __init__(
         self,

@@ -86,7 +86,7 @@ MOST_UNREADABLE = 100
 """After this many unreadable entries the rest of a stream is skipped."""
 
 _UNREADABLE = (apsw.Error, StoreError, UnicodeDecodeError, TypeError, ValueError)
-"""Errors of reading damaged pages: SQLite's errors, and values of the wrong type."""
+"""Errors that are raised when damaged pages are read; some values have the wrong type."""
 
 
 def verification(tables: Tables, namespace: str, told: OnProgress | None = None) -> Verification:

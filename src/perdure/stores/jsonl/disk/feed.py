@@ -37,7 +37,7 @@ SOON_S = 0.25
 """How long a commit, after its write, waits for the feed's lock."""
 
 _TRAIL_BYTES = 256
-"""Number of bytes at the end of the part that was read; they are read again to detect a change."""
+"""How many bytes before the read position are read again, to detect a change."""
 
 _MOST = 2**62
 """Limit of the sum of the numbers in a valid line; a line with larger numbers is damaged."""
@@ -88,7 +88,7 @@ class Feed:
         return self._heads.get(stream, -1)
 
     def lost(self, stream: StreamId, head: int) -> list[range]:
-        """Return the seqs of acknowledged entries missing in a file whose last seq is `head`."""
+        """Return the acknowledged seqs that a file lacks if its last seq is `head`."""
         gone = range(head + 1, self.head(stream) + 1)
         return [*self._losses.get(stream, ()), *([gone] if gone else [])]
 

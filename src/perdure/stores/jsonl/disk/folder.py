@@ -1,7 +1,7 @@
 """The folder of a namespace: its session files, and the operations that write them.
 
-Session files are directly in the folder, as pi or Operator stores them. Data that only perdure uses
-is below ``.perdure``, under hashed names: locks, leases, partial answers, keys, contents.
+Session files are directly in the folder, in the layout of pi or Operator. Data that only perdure
+uses is below ``.perdure``, under hashed names: locks, leases, partial answers, keys, contents.
 Invariant: a session file only grows until it is erased. A new session file is created by a hard
 link, so it appears with its whole content.
 """
@@ -193,7 +193,7 @@ class Folder:
     # -- side files
 
     def replace(self, kind: str, name: str, content: bytes, *, is_synced: bool) -> None:
-        """Replace the side file with that kind and name by `content` atomically."""
+        """Write `content` to the side file of `kind` and `name`, atomically."""
         self.put(self.side(kind, name), content, is_synced=is_synced)
 
     def put(self, path: Path, content: bytes, *, is_synced: bool) -> None:
@@ -232,11 +232,11 @@ class Folder:
             self.fail(error)
 
     def side(self, kind: str, name: str) -> Path:
-        """Return the path of the side file with that kind and name; names are case-sensitive."""
+        """Return the path of the side file of `kind` and `name`; names are case-sensitive."""
         return self.inner / kind / file_name_of(name)
 
     def read_side(self, kind: str, name: str) -> bytes | None:
-        """Return the content of the side file with that kind and name; None if it is missing."""
+        """Return the content of the side file of `kind` and `name`; None if the file is missing."""
         try:
             return read_regular(self.side(kind, name), most_bytes=MOST_SIDE_BYTES)
         except FileNotFoundError:
@@ -245,12 +245,12 @@ class Folder:
             self.fail(error)
 
     def remove_side(self, kind: str, name: str) -> None:
-        """Remove the side file with that kind and name, if it exists."""
+        """Remove the side file of `kind` and `name`, if it exists."""
         with suppress(OSError):  # a leftover file has no effect
             self.side(kind, name).unlink()
 
     def try_lock(self, kind: str, name: str) -> int | None:
-        """Acquire the lock; closing the returned file releases it.
+        """Acquire the lock of `kind` and `name`; closing the returned file releases the lock.
 
         Returns None if the lock is already held.
         """
@@ -259,7 +259,7 @@ class Folder:
     def hold_lock(
         self, kind: str, name: str, *, is_shared: bool = False, wait_s: float | None = None
     ) -> AbstractContextManager[None]:
-        """Acquire the lock of that kind and name with `FolderLocks.hold_lock`."""
+        """Hold the lock of `kind` and `name` during the block (`FolderLocks.hold_lock`)."""
         return self.locks.hold_lock(
             f"{kind}-{file_name_of(name)}", is_shared=is_shared, wait_s=wait_s
         )

@@ -106,7 +106,7 @@ def decoded_side(
 
 
 def put_partial(folder: Folder, stream: StreamId, turn: int, seq: int, content: bytes) -> None:
-    """Store the received part of the answer to the model call `seq`, of the turn begun at `turn`.
+    """Store the part of an answer that has arrived: of model call `seq`, in the turn from `turn`.
 
     Durable: the partial answer survives the end of the process.
     """
@@ -115,7 +115,7 @@ def put_partial(folder: Folder, stream: StreamId, turn: int, seq: int, content: 
 
 
 def partial_of(folder: Folder, stream: StreamId, turn: int | None) -> tuple[int, bytes] | None:
-    """Return the partial answer of the turn begun at `turn`, and the seq of its model call."""
+    """Return the partial answer of the turn that began at `turn`, and the seq of its model call."""
     kept = folder.read_side("partials", stream)
     if kept is None or turn is None:
         return None
@@ -146,7 +146,7 @@ def put_blob(folder: Folder, content: bytes) -> None:
 
 
 def blob_of(folder: Folder, digest: str) -> bytes | None:
-    """Return the content with that hash; None if it is not stored here.
+    """Return the content with the hash `digest`; None if the folder does not store it.
 
     Raises: CorruptLog if the content no longer matches its hash; StoreUnavailable.
     """

@@ -44,7 +44,10 @@ class FolderThread:
         return self._locks.without_waiting(work)
 
     def check_usable(self) -> None:
-        """Raises: StoreUnavailable in a forked child process, or after the thread has ended."""
+        """Check that calls are possible.
+
+        Raises: StoreUnavailable in a forked child process, or after the thread has ended.
+        """
         self._process.check()
         if self._is_ended:
             raise StoreUnavailable(self._address, "it was closed; open it again")

@@ -1,6 +1,6 @@
 """Compare the search index of a folder with the session files, as part of ``verify``.
 
-New entries without an index entry and deleted entries are not faults: the next search updates the
+An entry that is not indexed yet, or was deleted since, is not a fault: the next search updates the
 index.
 """
 

@@ -77,7 +77,7 @@ def sizes_of(contents: Iterable[Path]) -> dict[str, int]:
 
 
 def _leave_out(waiting: dict[str, Path], looking: ReferenceScan) -> None:
-    """Remove from `waiting` every content named in a file that has changed since the scan."""
+    """Remove from `waiting` each content whose name is in a file that changed after the scan."""
     for path, stamp in (*looking.folder.files(), *_partials(looking.folder)):
         if waiting and looking.at.get(path) != stamp:
             names = looking.names_in(path)

@@ -131,7 +131,7 @@ class Eraser:
         return record, kept
 
     def remove(self, request: EraseRequest, is_free: Callable[[], bool]) -> bool:
-        """Remove a session if `is_free`, called under its lock, is True; write no certificate.
+        """Remove a session, without a certificate, if `is_free` returns True under its lock.
 
         Raises: SessionNotFound.
         """

@@ -2,8 +2,8 @@
 
 With a quota, every commit counts the usage in the namespace's files, under a lock. So lines that
 another program or a killed process wrote are counted too. Without a quota, a commit only checks
-whether a quota exists. An idempotency key stays in its session file; the time before which keys are
-forgotten is stored separately.
+whether a quota exists. An idempotency key stays in its session file. A stored time decides which
+keys count as forgotten: those that were used before it.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Limits:
     # -- keys
 
     def keys_since(self) -> int:
-        """Return the time before which idempotency keys are forgotten."""
+        """Return the stored time: idempotency keys that were used before it count as forgotten."""
         return decoded_side(self.folder, KIND, KEYS, _moment) or 0
 
     def forget_keys(self, before: int) -> int:

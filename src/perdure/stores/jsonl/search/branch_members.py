@@ -28,7 +28,7 @@ class BranchMap(msgspec.Struct, array_like=True, frozen=True):
     parents: tuple[int, ...] = ()
 
     def grown(self, rows: Sequence[Row], first: int, end: int) -> BranchMap:
-        """Return the map with the entries from `first` to before `end` added."""
+        """Return this map, extended by the entries from `first` to before `end`."""
         tip, seqs, parents = self.tip, list(self.seqs), list(self.parents)
         for seq in range(first, end):
             row = rows[seq]
@@ -42,7 +42,7 @@ class BranchMap(msgspec.Struct, array_like=True, frozen=True):
         return BranchMap(tip, tuple(seqs), tuple(parents))
 
     def branch(self, leaf: int | None) -> Branch:
-        """The branch to `leaf`."""
+        """Return the branch to `leaf`."""
         runs: list[tuple[int, int]] = []
         last = ROOT if leaf is None else leaf
         while last != ROOT:

@@ -58,7 +58,7 @@ _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class IndexUnusable(Exception):
-    """The file is damaged, or is not an index of this folder that this version can read."""
+    """The index file is damaged, is no index of this folder, or has an unreadable version."""
 
 
 class _Connection(Configurable, Protocol):

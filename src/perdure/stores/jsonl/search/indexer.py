@@ -284,7 +284,7 @@ class Step:
         return log if is_same or isinstance(log, Tail) else None
 
     def _take_rows(self, stale: StaleSession, log: Log, first: int, upto: int) -> int:
-        """Add entries from `first` to before `upto` that fit; return the first seq not added."""
+        """Add entries from `first` to before `upto` until the part is full; return the next seq."""
         for found in found_in(log, range(first, upto), stale.places):
             assert found.entry is not None, "only titles have none"
             place = place_in(log, found.entry.seq, stale.known.number)

@@ -123,7 +123,7 @@ class FolderLog:
                 yield found
 
     def check_added(self, cache: RecallCache) -> None:
-        """Empty `cache` if it contains unindexed texts of a file that has changed in between."""
+        """Empty `cache` if it contains unindexed texts of a file that has changed meanwhile."""
         folder = self._sessions.folder.path
         if not all(known.is_in(folder / known.name) for known in self._tables.added):
             cache.follow(Mark(-1))

@@ -33,7 +33,7 @@ _ESCAPE = re.compile(rb"\\u(?!00[01][0-9a-fA-F]|007[fF]|0085|2028|2029)")
 
 _BASE64 = re.compile(rb'"(?:raw|base64)":"')
 _OWN_WORDS = b"bashExecution"
-"""A record type of pi that perdure reads as a sentence, which adds words to the command."""
+"""A record type of pi: perdure turns its command into a text with additional words."""
 
 _BETWEEN = rb'(?:true|false|null|\\u[0-9a-fA-F]{4}|\\[nrtbf]?|[^a-z0-9"\\])*'
 """Bytes that may be between two neighbouring words, except the end of a string."""

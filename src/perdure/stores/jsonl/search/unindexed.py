@@ -38,7 +38,7 @@ STEP_COST = 4 * 2**20
 _PIECE_BYTES = 2**18
 _ROWS = 128
 _ROW_COST, _ENTRY_COST = 4_000, 50_000
-"""Costs of finding and searching a line, and of decoding an entry, in addition to its bytes."""
+"""Costs of an entry besides its bytes: to find and search its line, and to decode the entry."""
 
 _KINDS = frozenset(KINDS)
 

@@ -37,13 +37,13 @@ SILENCE_S = 1.5
 """A worker that has not reported for this long is declared dead."""
 
 DEAD_LOCK_S = 0.6
-"""A worker whose lock is free is declared dead after this silence, longer than `BEAT_S`."""
+"""A worker whose lock is free is declared dead if it is silent for this time."""
 
 SWEEP_S = 10.0
 """How often a worker looks for work of all dead workers, not only of recently dead ones."""
 
 RECENT_S = 30.0
-"""How long after a worker's death each look searches for its work: it may wake up again."""
+"""Each look searches for work of workers that died within this time: they may wake up again."""
 
 RECONNECT_S = 0.1
 CONNECT_S = 2

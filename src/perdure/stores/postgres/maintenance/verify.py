@@ -143,7 +143,7 @@ WHERE namespace = %s
 _BLOBS: LiteralString = "SELECT digest, content FROM perdure.blob WHERE namespace = %s"
 
 _UNREADABLE = (StoreError, CorruptLog, UnicodeDecodeError, TypeError, ValueError)
-"""Errors of reading damaged values."""
+"""Errors that are raised when a damaged value is read."""
 
 Report = Callable[[int | None, str], None]
 

@@ -198,14 +198,14 @@ WHERE g.namespace = %s AND NOT EXISTS (
 
 
 _FEW, _DENSE = 16, 32
-"""With fewer wanted texts in a part, the block of each is found.
+"""Limits of `_is_range`: the least number of wanted texts, and the largest mean distance.
 
-A block contains about 60 texts: with a wanted text in each 32, nearly every block is read.
+A block contains about 60 texts. If one text in 32 is wanted, nearly every block is needed.
 """
 
 
 def _is_range(wanted: Read) -> bool:
-    """Return True if all blocks between the wanted texts are read, not the block of each text."""
+    """Return True to read a range of blocks; False to look up the block of each text."""
     texts = wanted.numbers
     is_dense = len(texts) * _DENSE > texts[-1] - texts[0]
     return len(texts) >= _FEW and (bool(wanted.stretch) or is_dense)
@@ -250,7 +250,7 @@ class PostgresReader:
         return [Block(*row) for rows in await self._ask(statements) for row in rows]
 
     def _blocks_between(self, wanted: Sequence[Read]) -> Statement:
-        """Read the first block of each of `wanted`, and its later blocks with its `stretch`."""
+        """Return the query for the first block of each read, and later ones with its `stretch`."""
         ends = (
             Numbers(each.part for each in wanted),
             Numbers(each.numbers[0] for each in wanted),
@@ -260,7 +260,7 @@ class PostgresReader:
         return Statement(BLOCKS_BETWEEN, (*ends, self._namespace, self._namespace))
 
     def _blocks_with(self, wanted: Sequence[Read]) -> Statement:
-        """Read only the blocks that contain texts of `wanted`."""
+        """Return the query for those blocks that contain texts of `wanted`."""
         parts = Numbers(each.part for each in wanted for _ in each.numbers)
         numbers = Numbers(number for each in wanted for number in each.numbers)
         return Statement(BLOCKS, (parts, numbers, self._namespace, self._namespace))

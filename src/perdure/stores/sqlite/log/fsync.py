@@ -32,7 +32,7 @@ class _Methods(ctypes.Structure):
 
 
 class _File(ctypes.Structure):
-    """``sqlite3_file``."""
+    """The beginning of ``sqlite3_file``, an open file of SQLite."""
 
     _fields_ = (("methods", ctypes.POINTER(_Methods)),)
 

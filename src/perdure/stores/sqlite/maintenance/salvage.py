@@ -35,7 +35,7 @@ _UNREADABLE = (apsw.Error, UnicodeDecodeError)
 _MOST_CELLS = PAGE_BYTES // 6
 """Upper limit of rows on a page: the smallest row and its pointer take 6 bytes."""
 _SEARCH_SETTINGS = frozenset({"secure-delete", "version"})
-"""FTS5 settings; their table has the same columns as an index of names."""
+"""Names of FTS5 settings: their rows look like rows of an index of names, but are left out."""
 
 _SLOT_COLUMNS = ", ".join(f"column_{number:02d}" for number in range(12))
 _CHUNK_BYTES = 2**20
@@ -174,7 +174,7 @@ def _give_new_first_page(copy: Path) -> None:
 
 
 def _first_page(folder: Path, page_bytes: int, pages: int) -> bytes:
-    """Return the first page of a database with that many pages and no tables."""
+    """Return the first page of a database with `pages` pages and no tables."""
     empty = folder / "empty.db"
     empty.unlink(missing_ok=True)
     db = cast("Connection", apsw.Connection(str(empty)))

@@ -78,7 +78,7 @@ class _StreamRebuild:
     # -- names
 
     def _take_names(self) -> None:
-        """Separate similar rows: kinds (their numbers below 34 are fixed) and namespaces."""
+        """Sort salvaged names into kinds, whose numbers below 34 are fixed, and namespaces."""
         for number, name in self._found.names:
             is_fixed = self._kinds.get(number) == name
             if name in BODIES and number >= FIRST_MET_KIND:

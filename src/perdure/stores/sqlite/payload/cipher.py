@@ -44,7 +44,7 @@ def unlock(db: Connection, key: StoreKey | None) -> None:
 
 
 def looks_encrypted(header: bytes) -> bool:
-    """Return whether a file that starts with `header`, and is not plain, may be encrypted."""
+    """Return whether a file with this `header` may be encrypted; also True for a plain file."""
     return header[_PAYLOAD_FRACTIONS] == _FRACTIONS
 
 
