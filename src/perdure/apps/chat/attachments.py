@@ -89,10 +89,9 @@ def attach_mentioned(
 
     A name with blanks is in quotation marks: ``@"my notes.md"``.
 
-    The text may be pasted, so files outside the folder are not attached. A file is not attached
-    if the tools of a session in the store at `address` cannot read it. Remarks about these files
-    name `command`, which attaches them: `attach` accepts files outside the folder, and files that
-    the tools of a session cannot read.
+    The text may be pasted, so files outside the folder are not attached. Also not attached are
+    files that the tools of a session in the store at `address` cannot read. A remark on each file
+    says that `command` attaches it, because `attach` has neither restriction.
     """
     floors = floors_of(os.environ, places_of_store(address))
     for name in sorted(known, key=len, reverse=True):  # a completed name may have spaces

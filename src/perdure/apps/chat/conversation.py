@@ -215,8 +215,8 @@ class Conversation:
     async def steer(self, text: str) -> None:
         """Send `text` and the attached files to the running turn. Errors are printed as remarks.
 
-        If the turn has just ended, the text is stored, and `take_late` returns it. A cancelled call
-        ends only after the text was sent or stored.
+        If the turn has just ended, the text is stored, and `take_late` returns it. If this call is
+        cancelled, it still sends or stores the text before it ends.
         """
         chat = self.chat
         assert chat is not None
@@ -240,7 +240,7 @@ class Conversation:
         self._late.append(text)
 
     def take_late(self) -> list[str]:
-        """Remove and return the inputs to process next: commands, and texts too late for a turn."""
+        """Remove and return the next inputs: commands, and texts for a turn that ended first."""
         late, self._late = self._late, []
         return late
 

@@ -41,8 +41,8 @@ async def resume(
     """Continue interrupted turns, one after another, and print how each ended.
 
     `perdure sessions list --interrupted` lists the interrupted turns, whose process was killed. A
-    turn that asks for an approval keeps waiting: answer it with `perdure inbox`. To chat on in a
-    session, use `perdure chat --session ID`.
+    turn that asks for an approval keeps waiting: answer it with `perdure inbox`. To send more
+    messages to a session, use `perdure chat --session ID`.
 
     Examples:
         perdure sessions resume --all

@@ -99,9 +99,10 @@ class ModelMissing(ConfigError):
 class Cast:
     """The agent of new chats, the agents to resume or invoke, model prices, and MCP servers.
 
-    `lowered` lists the ids of the project's agents. The project's agents get the permissions of new
-    chats, but a session keeps the permissions with which it was started. If `is_model_named` is
-    false, `agent` has no model of its own: it can only resume sessions that have a model.
+    `lowered` lists the ids of the project's agents. In a new session, these agents get at most the
+    permissions of new chats; a resumed session keeps the permissions with which it was started. If
+    `is_model_named` is false, `agent` has no model of its own: it can only resume sessions that
+    have a model.
     """
 
     agent: Agent
@@ -194,7 +195,7 @@ class AnswerOptions:
 
         The session keeps its agent, tools and permissions. The command line can restrict the
         permissions; it can extend them only with a grant, which is recorded. `at_most` limits the
-        agent's permissions; without it, the permissions that `permit` set limit them. `cwd` and the
+        agent's permissions; its default is the permissions that `permit` set. `cwd` and the
         variables change the workspace of the session. If the session has no agent in force (for
         example because it was imported), it gets the agent `agent_id`, or the agent of this
         command, and works in `cwd` or the current folder. Only `cwd` changes the folder that lists
@@ -373,7 +374,7 @@ class AnswerOptions:
 
 
 def _unnamed_folder(known: Authority, info: SessionInfo) -> Path | None:
-    """Return the folder to which a session moves if --cwd is not given; None if it stays.
+    """Return the folder to which a session moves without --cwd; None if it does not move.
 
     An imported session that continued elsewhere moves back if the user is in its recorded folder.
     """
@@ -399,7 +400,7 @@ async def _is_interrupted(store: Store, session: Session) -> bool:
 
 
 async def _next_model(store: Store, session: Session, *, is_interrupted: bool) -> str | None:
-    """Return the model set for `session` or called by its interrupted turn; None if neither."""
+    """Return the model set for `session`, or else the model of its interrupted turn, or None."""
     window = await store.backend.context_window(session.id, session.leaf, 1)
     switched = await switched_in(store.backend, window)
     if switched is not None or not is_interrupted:
@@ -422,7 +423,7 @@ def _configured_cast(model: str | None) -> Cast:
 async def _answering(
     store: Store, model: str | None, command: str
 ) -> AsyncGenerator[AnswerOptions]:
-    """Open chats with `model` for `command`; a ModelNotHere error names the command's option -m."""
+    """Yield chats that use `model`; a ModelNotHere error suggests `command` with the option -m."""
     async with aclosing(AnswerOptions(store, model=model, scenario=None)) as answering:
         try:
             async with answering.runtime:

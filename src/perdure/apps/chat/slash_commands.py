@@ -149,7 +149,7 @@ class Place(Protocol):
         ...
 
     async def permit(self, typed: TypedPermissions) -> Agent:
-        """Change the permissions of the agent; return it."""
+        """Change the permissions of the agent; return the changed agent."""
         ...
 
 
@@ -445,7 +445,7 @@ def _one_of(given: str, what: str, known: Sequence[Any]) -> Any:
 
 
 def _resume_words(rest: str) -> tuple[str, str | None]:
-    """Return the session and the agent that follow ``/resume``. Raises: WrongArgument."""
+    """Return the session and the agent named after ``/resume``. Raises: WrongArgument."""
     named, option, agent = f" {rest} ".partition(" --agent ")
     if option and len(agent.split()) != 1:
         raise WrongArgument(f"--agent expects the id of one agent, at the end: {_RESUME_USAGE}")
@@ -453,7 +453,7 @@ def _resume_words(rest: str) -> tuple[str, str | None]:
 
 
 def _export_words(rest: str) -> tuple[str, list[Redaction]]:
-    """Return the file and the redactions that follow ``/export``. Raises: WrongArgument."""
+    """Return the file and the redactions named after ``/export``. Raises: WrongArgument."""
     try:
         words = shlex.split(rest)
     except ValueError as error:

@@ -167,7 +167,7 @@ async def show_turn(
 
 
 async def _first_of(telling: asyncio.Task[None], *others: asyncio.Task[None]) -> None:
-    """Wait until all events of the turn are printed. Raises: the first error of `others`."""
+    """Wait until `telling` has printed all events. Raises: the first error in `others`."""
     while not telling.done():
         running = [task for task in others if not task.done()]
         await asyncio.wait((telling, *running), return_when=asyncio.FIRST_COMPLETED)

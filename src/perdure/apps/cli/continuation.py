@@ -64,10 +64,10 @@ async def continue_in(
 
     The program gets the conversation as the next request would contain it: compactions are applied;
     reasoning and other branches are not exported (stderr counts them). perdure's session does not
-    change. What you add there comes back with `perdure import`: into this session from pi and
-    Operator, and from the others as a session of its own, whose earlier messages are not counted a
-    second time. If the program wrote the session and nothing was added in perdure, no file is
-    written, and the command resumes the original.
+    change. `perdure import` brings back the messages that you add in the other program. Messages
+    from pi and Operator are added to this session; messages from the other programs become a new
+    session, whose earlier messages are not counted a second time. If the program wrote the session
+    and nothing was added in perdure, no file is written, and the command resumes the original.
 
     Examples:
         perdure continue-in 01jd codex

@@ -112,7 +112,8 @@ async def _store(common: CommonOptions) -> list[Check]:
 def _place(store: str | None) -> Iterator[Check]:
     """Check the file system of the store.
 
-    This function reads the file, so it must run before SQLite locks the file in this process.
+    This function reads the store's file, so it must run before SQLite locks that file in this
+    process.
     """
     address = store_address(store)
     file = database_file(address)

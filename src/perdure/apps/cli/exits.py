@@ -92,7 +92,7 @@ class StoreNotFound(PerdureError):
 
 
 class ImportNeeded(NotImported):
-    """A command got a session file instead of a session id, and the file was not imported."""
+    """A command got a session file instead of a session id, but the file was never imported."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)

@@ -178,7 +178,7 @@ async def import_sessions(
     session cannot be imported, the import continues with the other sessions, and the exit code is
     1. For a single file, the exit code is that of its error: 2 if the file is not a session. --json
     prints one object per session. --watch prints a line per change; a session with a running turn
-    is imported after the turn. --dry-run counts also what the store already has.
+    is imported after the turn. The counts of --dry-run include entries that the store already has.
 
     Examples:
         perdure import                             # what known programs left on this machine

@@ -79,7 +79,7 @@ async def set_retention(
     max_bytes: BytesOption = None,
     common: CommonOptions,
 ) -> None:
-    """Set the retention policy. Options that you omit do not change. Deletes nothing yet.
+    """Set the retention policy. Limits that you do not name stay the same. Deletes nothing yet.
 
     Examples:
         perdure store retention set --max-idle 90d --max-bytes 5GB
@@ -169,7 +169,7 @@ async def set_quota(
     max_bytes: BytesOption = None,
     common: CommonOptions,
 ) -> None:
-    """Set the quota of the namespace. Options that you omit do not change.
+    """Set the quota of the namespace. Limits that you do not name stay the same.
 
     Examples:
         perdure store quota set --max-sessions 10000 --max-bytes 2GB

@@ -87,8 +87,8 @@ def list_providers(context: typer.Context, *, as_json: JsonOption = False) -> No
 
     Examples:
         perdure models
-        perdure models set-key anthropic  # keep its key
-        perdure models test anthropic:claude-opus-4-5  # call one
+        perdure models set-key anthropic  # store its key
+        perdure models test anthropic:claude-opus-4-5  # call this model
     """
     if context.invoked_subcommand is not None:
         if as_json:
@@ -182,7 +182,7 @@ def remove_key(provider: ProviderArgument) -> int:
         perdure models remove-key anthropic
 
     Exit codes:
-        1  the keyring or the file could not be asked, or it kept the key
+        1  the key could not be removed from the keyring or from the file
     """
     found = _provider(provider)
     path = key_file(found, os.environ)

@@ -121,9 +121,9 @@ async def usage(
 ) -> None:
     """Add up the tokens and costs of model calls, also of imported sessions.
 
-    The log contains the cost of a call. If it does not, the price comes from [models.prices] of
-    your settings, or from the public list of the provider (extra `models`). Models without a price
-    are listed.
+    The cost of a call comes from the log. If the log has no cost, the price comes from
+    [models.prices] of your settings, or from the public list of the provider (extra `models`).
+    Models without a price are listed.
 
     Examples:
         perdure usage                      # by day
@@ -250,7 +250,7 @@ async def _dearer_parts(
     models: Sequence[UsageTotal],
     prices: Mapping[str, Price],
 ) -> list[str]:
-    """Return a warning for each kind of tokens without a price: they cost as much as input.
+    """Warn about kinds of tokens that have no price of their own, so they cost as much as input.
 
     `read` returns the total costs for given prices. If the price of a kind of tokens rises by one
     micro-cent per token, the total cost rises by the number of tokens of that kind. Calls whose
@@ -399,8 +399,8 @@ async def edits(
     """List the files that agents changed, newest change first.
 
     Each file is listed with the session and entry of its newest change; `perdure sessions read`
-    prints it: an edit as a diff, a written file in full. perdure does not undo changes: use git, or
-    copy the old text from the log.
+    prints this change: an edit as a diff, a written file in full. perdure does not undo changes:
+    use git, or copy the old text from the log.
 
     Examples:
         perdure edits --last 10

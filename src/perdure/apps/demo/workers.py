@@ -40,7 +40,7 @@ WORKERS = 3
 ORDERS = tuple(f"order {number}" for number in range(1, 10))
 PATIENCE_S = 60.0
 KILLED = ORDERS[-1]
-"""The order during whose tool call the worker is killed."""
+"""The worker is killed while its tool call takes this order."""
 
 _POLL_S = 0.05
 _ID = re.compile(r"^worker (\w+)$", re.MULTILINE)
@@ -119,7 +119,7 @@ def postgres(folder: Path) -> Generator[str]:
 
 
 class _LastError(logging.Handler):
-    """Stores the last error that the server's package logged, as its exceptions give no reason."""
+    """Stores the last error that the server's package logged: its exceptions state no reason."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -276,7 +276,7 @@ async def _take_over(shift: Shift, turns: Mapping[str, tuple[Chat, Turn]]) -> No
 
 
 async def _answer(shift: Shift, name: str, question: OpenQuestion) -> None:
-    """Look whether the order `name` is in the notebook, and answer the question accordingly."""
+    """Answer the question "done" if the order `name` is in the notebook, otherwise "retry"."""
     is_there = any(order == name for _, order in shift.taken())
     choice, found = ("done", "has") if is_there else ("retry", "lacks")
     shift.stage.say(f"Was {name} taken? {NOTEBOOK} {found} it, so the answer is: {choice}")

@@ -157,7 +157,7 @@ async def feedback(
     by: ByOption = None,
     common: CommonOptions,
 ) -> None:
-    """Allow or deny feedback written from the findings of the roles.
+    """Allow or deny that feedback is written from the findings of the roles.
 
     Examples:
         perdure flow feedback 20260527T14 deny

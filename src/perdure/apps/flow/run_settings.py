@@ -91,7 +91,7 @@ def permissions_in(settings: RunSettings, environment: Mapping[str, str]) -> Per
 
 
 def acting_of(settings: RunSettings, environment: Mapping[str, str]) -> RoleOptions:
-    """Return the role options from `settings`, without the roles themselves.
+    """Return the role options in `settings`; their list of roles is empty.
 
     Raises: ConfigError.
     """
@@ -163,7 +163,7 @@ async def grant_added(store: Store, state: FlowState, acting: RoleOptions, by: s
 
 
 def _with_added(kept: Permissions, today: Permissions) -> Permissions:
-    """Return the permissions `kept`, with the commands and hosts of `today` added."""
+    """Return `kept` with the commands and hosts of `today`; drop credentials for other hosts."""
     hosts = today.allowed_domains
     return msgspec.structs.replace(
         kept,

@@ -34,7 +34,7 @@ def validate(
 ) -> int:
     """Report all errors of a workflow with their lines, or draw it if it has none.
 
-    Also checks the texts that nodes and roles must read against the index of the project.
+    Also checks that the index of the project contains the texts that nodes and roles must read.
 
     Examples:
         perdure flow validate workflow.yaml

@@ -101,7 +101,7 @@ async def back_up(
 
 
 async def _remember(address: str, namespace: str, key: StoreKey | None, backup: Backup) -> None:
-    """Record the backup in the store, unless the store is read-only, full, or unable to do so."""
+    """Record the backup in the store; skip this if the store cannot do it, is full or read-only."""
     with suppress(StoreReadOnly, StoreFull, Unsupported):
         async with open_store(address, namespace=namespace, key=key) as store:
             await store.backend.retention.remember_backup(backup)

@@ -170,7 +170,7 @@ def _generate_key(address: str, file: Path | None) -> Change:
 
 
 def _settle(address: str, change: Change) -> None:
-    """Store the new key in the keyring; if it is not kept there, remove the keyring's old key."""
+    """Store the new key if its place is the keyring; otherwise, remove the keyring's old keys."""
     if change.place == "keyring" and change.key is not None:
         keep_key(address, change.key)
     else:

@@ -66,7 +66,7 @@ class RestoreReport(msgspec.Struct, frozen=True):
 
 
 class _Bound(msgspec.Struct, frozen=True):
-    """The end of a restore: a time, or an entry of `namespace`; None restores everything."""
+    """Where a restore ends: at a time, or an entry of `namespace`; None restores everything."""
 
     until: datetime | str | None
     namespace: str

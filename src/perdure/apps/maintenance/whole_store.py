@@ -54,9 +54,9 @@ async def present_keys(
 async def likely_keys(
     address: str, key: bytes | str | StoreKey | None, encrypted: str
 ) -> tuple[StoreKey | None, ...]:
-    """Return the configured key of the store at `address`; if none, its keys in the keyring.
+    """Return the configured key of the store at `address`, or else the keys in the keyring for it.
 
-    Raises: KeyMissing, whose text names the store as `encrypted`, if there is no key.
+    Raises: KeyMissing if there is no key; the error's text calls the store `encrypted`.
     """
     configured = configured_key(key, os.environ, address)
     if configured is not None:

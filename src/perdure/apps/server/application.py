@@ -284,7 +284,7 @@ def _dependencies() -> dict[str, Provide]:
 
 
 def _provided(part_of: Callable[[Services], object]) -> Provide:
-    """Return the dependency of routes on one part of the services of a request's server."""
+    """Return a dependency for routes: a request gets one part of the services of its server."""
 
     def part(scope: Scope) -> Any:
         return part_of(_services(scope))

@@ -20,9 +20,9 @@ class ContextPart(Value, frozen=True, kw_only=True):
 class SentTool(Value, frozen=True, kw_only=True):
     """A tool that a request declared.
 
-    If `is_loaded` is False, the server has no tool with this name and the schema that the session
-    recorded: an MCP server is not connected, or the program has changed after the request. The log
-    contains no descriptions of tools: they come from the program that is loaded now.
+    `is_loaded` is False if the server does not have this tool with the recorded schema, for example
+    because an MCP server is not connected, or because the program changed after the request. The
+    log contains no descriptions of tools: they come from the program that is loaded now.
     """
 
     name: str

@@ -37,7 +37,7 @@ _KEPT = 256
 
 _TRY_AGAIN_S = 0.02
 _TRIES = 1_500
-"""Attempts to send a message (30 s) while its session has no open turn and cannot start one."""
+"""Maximum number of attempts to send a message whose session can neither start nor steer a turn."""
 
 _log = logging.getLogger(__name__)
 

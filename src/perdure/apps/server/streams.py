@@ -86,7 +86,7 @@ class _View:
 async def _beating(watch: Watch, is_valid: Callable[[], bool]) -> AsyncGenerator[AnyEvent | None]:
     """Yield the events of `watch`; yield None after each `HEARTBEAT_S` seconds without an event.
 
-    Ends at most two times `CHECK_S` seconds after `is_valid` begins to return False.
+    Ends at most 2 * `CHECK_S` seconds after `is_valid` begins to return False.
     """
     now = asyncio.get_running_loop().time
     checked = spoken = now()

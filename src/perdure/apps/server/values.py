@@ -194,7 +194,7 @@ class Tokens(Value, frozen=True, kw_only=True):
 
 
 class Call(Value, frozen=True, kw_only=True):
-    """A call of a turn, to a model or a tool. Units: `cost_microcents` in 1e-8 US dollars."""
+    """A call of a turn, to a model or a tool. Units: `cost_microcents` is in 1e-8 US dollars."""
 
     seq: int
     type: Literal["model", "tool"]
@@ -479,7 +479,7 @@ class CallerView(Value, frozen=True, kw_only=True):
 
 
 class AgentView(Value, frozen=True, kw_only=True):
-    """An agent that sessions can be started with."""
+    """An agent with which sessions can be started."""
 
     id: str
     name: str | None

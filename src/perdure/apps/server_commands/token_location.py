@@ -12,7 +12,7 @@ from perdure.client.lookup.store_files import data_folder
 from perdure.client.store import Store
 
 TOKENS = "PERDURE_TOKENS"
-"""Environment variable that names another token file, such as for two servers on one PostgreSQL."""
+"""Environment variable that names the token file, for example to share it between two servers."""
 
 
 async def tokens_of(store: Store) -> TokenFile:

@@ -106,7 +106,7 @@ def invocable(
 ) -> tuple[Agent, ...]:
     """Return the agent `but`, then the other agents in `found` that may be invoked.
 
-    Omitted are invalid files, agents whose id is not unique, and a project's agents that start
+    The result omits invalid files, agents whose id is not unique, and a project's agents that start
     programs.
     """
     ids = [filed.id for filed in found]

@@ -93,7 +93,7 @@ def with_commands(
 ) -> str:
     """Return the message `text` with calls replaced by commands; `commands` maps calls to commands.
 
-    If `facts` lacks a value that an advice needs, the advice is not changed.
+    A call stays in the text if `facts` lacks a value for its replacement.
     """
     known = {name: str(value) for name, value in (facts or {}).items()}
     for call, command in commands.items():

@@ -73,9 +73,9 @@ def width() -> int:
 
 
 def width_for_paths() -> int | None:
-    """Return the width of a line of a list of files; None if stdout is no terminal.
+    """Return the width of a line in a list of files; None if stdout is no terminal.
 
-    A program that reads the list gets the paths in full.
+    Without a terminal, paths are never cut, because a program may read them.
     """
     return width() if sys.stdout.isatty() else None
 

@@ -35,7 +35,8 @@ def transcript_lines(
 ) -> Iterator[str]:
     """Return `entries` of the tree of `session` in full, separated by blank lines.
 
-    Entries in `before` are not shown; they contain tool calls whose results do not name the tool.
+    Entries in `before` are not shown: they contain the calls, and so the tool names, of results in
+    `entries`.
     """
     bodies = map(_read, chain(before, entries))
     names = tool_names(body for body in bodies if isinstance(body, Message))

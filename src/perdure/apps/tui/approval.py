@@ -30,7 +30,7 @@ _KEYS = {"allow": ("y", "allow once"), "always": ("a", "always"), "deny": ("n", 
 _OTHER_KEYS = {"d": ("note", "deny, why"), "s": ("show_all", "show all")}
 REST = "    … "
 _OTHER_ROWS = 10
-"""Number of rows without facts: a row of messages, borders, question, answers, note, gauge, keys.
+"""Number of rows that show no facts: a message, borders, question, answers, note, gauge and keys.
 """
 _LEAST_ROWS = 3
 _OTHER_CELLS = 6

@@ -88,7 +88,7 @@ class AnswerBlock(Markdown):
 
 
 class FoldBlock(Static, Generic[T], can_focus=True):
-    """One line whose details the Enter key shows."""
+    """One line with details below it, which the Enter key shows or hides."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "flip", "Unfold or fold")]
 

@@ -19,7 +19,7 @@ from perdure.session.printable import safe
 cast("dict[str, object]", ANSI_SEQUENCES_KEYS)["\x1b\r"] = (Keys.ControlJ,)
 
 TAB_CELLS = 8
-"""Width of a tab, as in terminals, so that a tab is visibly deeper than four spaces."""
+"""Width of a tab in cells, so that a tab is visibly deeper than four spaces."""
 
 
 class TextMessage(Message):

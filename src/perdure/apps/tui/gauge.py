@@ -137,7 +137,7 @@ class Gauge(Static):
         self.update(plain(line))
 
     def hint(self, text: str, seconds: float = 0.0) -> None:
-        """Show `text` instead of the numbers for some seconds; this hint covers no messages."""
+        """Show `text` instead of the numbers for `seconds`; the hint does not cover any message."""
         self._hint = text
         if self._ending is not None:
             self._ending.stop()
@@ -152,8 +152,8 @@ class Gauge(Static):
 class KeyFooter(Footer):
     """A footer that replaces its keys only if they change.
 
-    Textual replaces the keys after each change of the focus. That took a third of the time in which
-    the chat starts.
+    Textual itself replaces the keys after each change of the focus, which took a third of the time
+    in which the chat starts.
     """
 
     def __init__(self) -> None:

@@ -110,7 +110,7 @@ class ChatProgram(App[int]):
     # ------------------------------------------------------------ start and end
 
     async def on_load(self) -> None:
-        """Read keys typed before the start; the terminal turned Enter into a line feed (Ctrl-J)."""
+        """Read the keys typed before the start; an Enter among them is a line feed (Ctrl-J)."""
         if self._terminal is not None:
             self._typed_ahead = await asyncio.to_thread(typed_ahead, self._terminal)
 

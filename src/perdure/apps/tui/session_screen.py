@@ -1,4 +1,4 @@
-"""The picker of all sessions: search as in ``perdure sessions pick``, with a preview."""
+"""The session picker of the full-screen chat: the search of ``sessions pick``, with a preview."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class SessionScreen(ModalScreen[str | None]):
             self._preview()  # it ends the preview of an earlier selection
 
     def _change(self, *keys: str) -> None:
-        """Press `keys`, none of which closes the picker, and list the sessions again."""
+        """Apply `keys`, which must not close the picker, and list the sessions again."""
         for key in keys:
             found = after(self._state, key)
             assert isinstance(found, State)

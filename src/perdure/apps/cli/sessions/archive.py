@@ -63,7 +63,7 @@ async def write_archive(
     *,
     is_forced: bool,
 ) -> Archive:
-    """Write into `folder` a file for each session that matches `wanted`; if HTML, then an index.
+    """Write a file for each session that matches `wanted` into `folder`; for HTML, also an index.
 
     `format` is one of `ENDINGS`. If the command is interrupted, the folder has no index; repeat the
     command with `is_forced`.

@@ -167,7 +167,7 @@ def _row_line(row: SessionRow, entries: int) -> str:
 
 
 def _fork_lines(left: Forks, policy: ForkPolicy, kept: Mapping[str, int]) -> Iterator[str]:
-    """Yield a line for each session of `left`: forks prevent its erasure, or keep entries of it."""
+    """Yield a line for each session in `left` that forks protect from erasure, fully or partly."""
     for session, forks in left.items():
         names = fork_names(forks)
         if policy == "refuse":

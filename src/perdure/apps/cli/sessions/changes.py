@@ -305,7 +305,7 @@ async def _compacted_role(
 async def told_compaction(
     handle: Session, made: Entry | None, before: int, kept: int | None = None
 ) -> tuple[Mapping[str, object], str]:
-    """Return JSON data and text on the compaction `made`; `before` is the earlier size in tokens.
+    """Describe the compaction `made` as JSON data and as text; `before` is the old size in tokens.
 
     The newest tokens, approximately `kept` of them, are never summarized. If `kept` is None, all
     messages before the role's current node are summarized.

@@ -87,8 +87,8 @@ async def erase(  # noqa: PLR0913 - one parameter for each option
     where copies may remain: backups, exports, forks. If the process is killed, run the command
     again; the next program that opens the store also finishes the deletion.
 
-    With an ENTRY the session stays: only these entries, and the labels and summaries of them, lose
-    their content. A warning names other entries that quote a credential or a long line of them.
+    With an ENTRY the session stays: only these entries, and their labels and summaries, lose their
+    content. A warning names other entries that contain a credential or long line of these entries.
 
     With --query, --cwd, --source or --until the command erases every session that matches all of
     them, and lists them first. --dry-run only lists what would be erased.

@@ -134,8 +134,8 @@ async def search(
     with this beginning. OR finds either word, NOT excludes a word. Letter case and accents are
     ignored.
 
-    Without words, lists the newest messages that match the filters; of roles and subagents only
-    with --session.
+    Without words, lists the newest messages that match the filters. Messages of roles and subagents
+    are then listed only with --session.
 
     Examples:
         perdure sessions search which hotel

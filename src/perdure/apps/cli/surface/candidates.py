@@ -56,7 +56,7 @@ Result = TypeVar("Result")
 
 
 class StoreLookup:
-    """The `Lookup` for the store and namespace that the words typed so far (`words`) name."""
+    """A `Lookup` in the store and namespace that are named in `words`, the words typed so far."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self._store = _option_value(words, "--store")
@@ -162,7 +162,7 @@ class StoreLookup:
         look: Callable[[Store], Awaitable[Result]],
         look_quickly: Callable[[QuickReads], Coroutine[Any, None, Result | None]],
     ) -> Result:
-        """Return the result of `look_quickly`, or, if there is none, that of `look`.
+        """Return the result of `look_quickly`; if it gives no result, return the result of `look`.
 
         `look_quickly` is used only if the store is a plain file.
         """

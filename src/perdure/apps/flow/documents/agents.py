@@ -1,8 +1,8 @@
 """Finds the agents of a workflow document in the document or in agent files, or creates them.
 
 The command line limits the permissions of an agent from the document. Nodes may refer to an
-undefined agent, as nodes in exports of imported sessions do. If the command line names a model,
-each undefined agent is created, with the built-in tools that its nodes name.
+undefined agent, for example in the export of an imported session. If the command line names a
+model, each undefined agent is created with the built-in tools that its nodes name.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ def _said_before(each: FlowWait, said: Mapping[str, str]) -> str:
 
 
 def answer(flow: str, each: FlowWait) -> str:
-    """Return the command that answers `each`: `perdure inbox answer` or a `perdure flow` one."""
+    """Return the command that answers `each`: `perdure inbox answer`, or one of `perdure flow`."""
     if each.session is not None or (each.topic == "consent" and each.question is not None):
         return f"perdure inbox answer {each.question} {'|'.join(each.choices)}"
     target = shlex.quote(each.target or "")
@@ -128,7 +128,7 @@ def answer(flow: str, each: FlowWait) -> str:
 
 
 def wait_data(flow: str, each: FlowWait) -> dict[str, object]:
-    """Return as JSON data the question or decision `each`, which waits for a person."""
+    """Return the question or decision `each` as JSON data, with the command that answers it."""
     return {**msgspec.to_builtins(each), "answer": answer(flow, each)}
 
 

@@ -79,7 +79,7 @@ class Callers:
 
 
 class Authentication(AbstractAuthenticationMiddleware):
-    """Finds the caller by the ``Authorization`` header, which all routes but the open ones require.
+    """Finds the caller by the ``Authorization`` header. Only open routes do not require the header.
 
     `callers_of` returns the `Callers` of the server that a request was sent to.
     """
@@ -210,7 +210,7 @@ class Caller:
             raise Problem(403, "role_missing", detail)
 
     def require_all(self, role: Role = "read") -> None:
-        """Raises: Problem 403 without the rights of `role`, or without sight of every session."""
+        """Raises: Problem 403 if the caller lacks `role` rights, or may not see every session."""
         self.require(role)
         if not self.sees_all:
             raise Problem(403, "token_restricted", "this covers sessions that yours may not see")

@@ -61,7 +61,7 @@ def sign_visitor(
 
 
 def token_id_of(signed: str) -> str:
-    """Return the id of the publishable token that a signed token was made with."""
+    """Return the id of the publishable token whose signing key made the token `signed`."""
     return signed.removeprefix(SIGNED).partition(".")[0]
 
 

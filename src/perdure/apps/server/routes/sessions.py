@@ -82,7 +82,10 @@ async def list_sessions(
     until: FromQuery[datetime | None] = None,
     sessions: Annotated[SessionScope, QueryParameter(name="scope")] = "listed",
 ) -> Page[SessionView]:
-    """List the sessions last active from `since` to before `until`, newest activity first."""
+    """List the sessions whose last activity is in the range from `since` to before `until`.
+
+    The session with the newest activity comes first.
+    """
     rows = msgspec.structs.replace(rows, scope=sessions, query=text, since=since, until=until)
     found = await newest_rows(caller.store, rows, limit + 1, after, has_models=True)
     return Page(

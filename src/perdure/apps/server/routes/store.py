@@ -108,7 +108,7 @@ def _worker_view(worker: WorkerInfo) -> WorkerView:
 
 @get("/agents")
 async def list_agents(caller: TheCaller, conversations: TheConversations) -> Page[AgentView]:
-    """List the agents that sessions can be started with."""
+    """List the agents with which sessions can be started."""
     agents = conversations.runtime.host.agents
     return Page(
         items=[
