@@ -118,7 +118,7 @@ async def test_summary_of_the_abandoned_branch_is_first_on_the_new_branch(sessio
     assert len(await session.path()) == 2
 
 
-async def test_newest_compaction_applies_on_its_branch_only(session: Session) -> None:
+async def test_newest_compaction_applies_only_on_its_branch(session: Session) -> None:
     a, b = await session.append(user("question one"), assistant("answer one"))
     first = await session.append(Compaction("summary one", first_kept=b.id))
     await session.append(Compaction("summary two", first_kept=b.id))

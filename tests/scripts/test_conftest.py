@@ -1,4 +1,4 @@
-"""The optional parts in tests/conftest.py: found, missing and counted, or named wrongly."""
+"""Optional parts of the tests: each is found, or missing and counted, or named wrongly."""
 
 from __future__ import annotations
 

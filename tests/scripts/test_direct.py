@@ -1,4 +1,4 @@
-"""`benchmarks/direct.py` replaces the writer of a store, which its type does not show."""
+"""`benchmarks/direct.py` replaces a method of the database, which no type checker checks."""
 
 from __future__ import annotations
 

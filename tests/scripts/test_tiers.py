@@ -27,7 +27,7 @@ def selected(expression: str, markers: tuple[str, ...]) -> bool:
 
 
 def expressions(file: str) -> dict[str, str]:
-    """Return the beginning of each line of a Makefile or script -> the ``-m`` expression in it."""
+    """Map the beginning of each line of a Makefile or script to its ``-m`` expression."""
     return dict(_lines(file))
 
 
@@ -71,7 +71,9 @@ class FakeItem:
         self.markers.append(marker)
 
 
-def test_tests_in_folders_of_make_check_are_marked_checked_unless_marked_for_later() -> None:
+def test_tests_in_folders_of_make_check_are_marked_checked_unless_they_are_of_a_later_tier() -> (
+    None
+):
     items = [FakeItem(f"{folder}test_a.py::test_b") for folder in (*CHECKED, "tests/attacks/")]
     items += [FakeItem(f"{CHECKED[0]}test_a.py::test_b", later) for later in sorted(LATER)]
     pytest_collection_modifyitems(cast("list[pytest.Item]", items))
@@ -115,7 +117,7 @@ def is_in(file: str, words: Sequence[str]) -> bool:
     return below == [True, False]
 
 
-def test_ci_runs_each_test_once_and_properties_of_check_again_with_more_examples() -> None:
+def test_ci_runs_each_test_once_and_repeats_property_tests_of_check_with_more_examples() -> None:
     check, steps = expressions("Makefile")["QUICK"], _lines(".ci/run")
     assert [begin for begin, _ in steps] == ["make"]
     for markers in all_markers():

@@ -149,9 +149,10 @@ def methods_of(known: type) -> Iterator[tuple[str, str]]:
 
 
 def outcome(function: Callable[..., Any], name: str, others: object = None) -> object:
-    """Return the result of `function` for nonsense as `name` and `others` as required arguments.
+    """Call `function` with nonsense as its argument `name`; return the result.
 
-    Without `others`, required arguments are missing, but the wrong type is reported first.
+    The other required arguments get `others`. Without `others` they are missing, but the wrong
+    type is reported first.
     """
     args: list[object] = []
     kwargs: dict[str, object] = {}
@@ -215,7 +216,7 @@ FIELDS = [
 
 @pytest.fixture
 async def handles() -> AsyncIterator[dict[type, Any]]:
-    """One of each handle."""
+    """Return one handle of each type."""
     stage = Stage()
     async with stage.runtime(Agent("helper", model=MODEL)) as runtime:
         chat = await runtime.start("helper")

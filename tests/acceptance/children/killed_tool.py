@@ -26,7 +26,7 @@ def add_line(path: str, text: str) -> str:
 def be_killed_in_a_tool(
     session: str, scenario: str, environment: Mapping[str, str], folder: str
 ) -> None:
-    """Run a turn of `session` in `folder`; its model, which acts `scenario`, calls the tool."""
+    """Run a turn of `session` in `folder`; its model plays `scenario` and calls the tool."""
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)

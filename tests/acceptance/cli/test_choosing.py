@@ -1,4 +1,4 @@
-"""Sessions named by files, compared branches, projects, and the picker."""
+"""Selecting a session by its file, comparing branches, projects, and the picker."""
 
 from __future__ import annotations
 

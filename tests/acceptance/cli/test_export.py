@@ -59,7 +59,7 @@ def test_file_name_determines_the_format(sample: World) -> None:
     assert (sample.folder / "b.md").read_text().startswith("{")
 
 
-def test_leaf_option_exports_one_branch_and_all_branches_option_exports_all(sample: World) -> None:
+def test_option_leaf_exports_one_branch_and_option_all_branches_exports_all(sample: World) -> None:
     branch = sample.ok("export", SAMPLE_ID, "--format", "markdown", "--leaf", "12")
     assert "Quick one first please" in branch.out
     assert "thorough" not in branch.out

@@ -123,7 +123,7 @@ def test_import_does_not_read_a_special_file(world: World) -> None:
         assert ended.out == ""
 
 
-def test_import_of_one_invalid_file_exits_2_and_among_valid_files_exits_1(
+def test_import_of_only_an_invalid_file_exits_2_and_with_valid_files_exits_1(
     world: World,
 ) -> None:
     (world.folder / "poem.txt").write_text("Roses are red\n", encoding="utf-8")

@@ -107,7 +107,7 @@ def test_question_finds_session_texts_and_explains_the_hit(world: World) -> None
     assert others.strip() == "Nothing found."
 
 
-def test_search_hit_without_query_words_states_that_its_session_matches(world: World) -> None:
+def test_search_hit_without_query_words_says_that_its_session_matches(world: World) -> None:
     texts = ["The hotel by the river", *(f"other words {number}" for number in range(9))]
     parents = ["null", *(f'"{number}"' for number in range(9))]
     lines = [message(str(n), parents[n], text) for n, text in enumerate(texts)]

@@ -447,7 +447,7 @@ LONG = "long" * 75
 """A name with more characters than a file system accepts."""
 
 SAMPLE_OF = 6
-"""`make test` tests only one of this number of mistakes."""
+"""`make test` tests only every sixth mistake."""
 
 
 def check(world: World, typed: str, code: int, told: str) -> None:

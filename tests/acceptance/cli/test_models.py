@@ -70,7 +70,7 @@ async def test_error_of_a_refusing_model_does_not_contain_the_key(tmp_path: Path
     assert SECRET not in f"{told} {error}"
 
 
-def test_command_models_test_reports_the_remedy_for_an_unconfigured_provider(world: World) -> None:
+def test_model_test_command_reports_the_remedy_for_an_unconfigured_provider(world: World) -> None:
     ended = world.run("models", "test", "openai:m")
     assert ended.code == 2
     assert "set OPENAI_API_KEY" in ended.err
@@ -82,7 +82,7 @@ def test_options_before_the_subcommand_are_a_usage_error(world: World) -> None:
     assert "after the command" in ended.err
 
 
-def test_command_models_test_accepts_the_offline_model(world: World) -> None:
+def test_model_test_command_accepts_the_offline_model(world: World) -> None:
     assert "ok  scripted:echo said" in world.ok("models", "test", "scripted:echo").out
 
 

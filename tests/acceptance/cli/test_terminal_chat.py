@@ -106,7 +106,7 @@ def test_line_entered_during_the_start_is_sent(world: World) -> None:
 
 
 @pytest.mark.all_only
-def test_lines_pasted_during_the_start_are_not_sent_by_themselves(world: World) -> None:
+def test_lines_pasted_during_the_start_are_not_sent_automatically(world: World) -> None:
     with terminal(world, "chat") as seen:
         seen.press("one\rtwo\r")
         seen.until("A new session with")

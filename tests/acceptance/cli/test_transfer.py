@@ -161,7 +161,7 @@ ORIGINALS = {
         f"operator --repl --session-file {{home}}/{OPERATOR_FILE}",
     ),
 }
-"""Program -> the path of a session in its history, the content, and the command to resume it."""
+"""For each program: the path and content of a session file, and the command to resume it."""
 
 
 def stored_original(world: World, program: str) -> tuple[Path, str, str]:
@@ -175,7 +175,7 @@ def stored_original(world: World, program: str) -> tuple[Path, str, str]:
 
 
 @pytest.mark.parametrize("program", list(ORIGINALS))
-def test_continue_in_command_for_an_untouched_import_names_the_original(
+def test_command_continue_in_names_the_original_of_an_untouched_import(
     world: World, program: str
 ) -> None:
     """Before, the command wrote a copy with another id next to the original."""
@@ -190,7 +190,7 @@ def test_continue_in_command_for_an_untouched_import_names_the_original(
 
 
 @pytest.mark.parametrize("program", ["claude-code", "operator"])
-def test_continue_in_command_for_a_grown_or_changed_import_writes_a_copy(
+def test_command_continue_in_writes_a_copy_of_a_grown_or_changed_import(
     world: World, program: str
 ) -> None:
     file, session, _ = stored_original(world, program)

@@ -1,4 +1,4 @@
-"""Arguments that the commands of flows refuse, with advice in the error."""
+"""Arguments that `perdure flow` refuses with an error that contains advice."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_grant_is_refused_in_the_mode_no_access_until_the_mode_changes(
     assert (project / "built").exists()
 
 
-def test_help_of_run_and_resume_states_that_commands_are_limited(world: World) -> None:
+def test_help_of_run_and_resume_says_that_commands_are_limited(world: World) -> None:
     for command in ("run", "resume"):
         told = " ".join(flow(world, command, "--help").out.split())
         assert "--allow-command LINE Limit roles to this command" in told

@@ -1,4 +1,4 @@
-"""Questions of flows, answered in the inbox by other processes; the choice of tools of roles."""
+"""Questions of flows, answered in the inbox by other processes, and the configuration of roles."""
 
 from __future__ import annotations
 

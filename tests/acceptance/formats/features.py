@@ -339,7 +339,7 @@ FEATURES: dict[str, Callable[[Held], Facts]] = {
         body.type for body in s.bodies if isinstance(body, ImportedRecord)
     ],
 }
-"""Feature -> the function that returns the facts about this feature in a session."""
+"""For each feature, the function that returns the facts about this feature in a session."""
 
 
 def facts_of(feature: str, session: Held) -> Counter[Hashable]:

@@ -14,7 +14,7 @@ from tests.fakes.samples import sampled
 
 CHILD = Path(__file__).parent / "importing_child.py"
 BYTES_A_LINE = 1_000
-"""Ids and places of a line, and what the allocator adds."""
+"""Memory that an import may use per line: for ids and positions, and lost by the allocator."""
 SLACK_BYTES = 12_000_000
 
 AT = "2026-04-01T10:00:00.500Z"

@@ -83,7 +83,7 @@ TOLD = {
     "records outside the conversation": ("record outside the conversation",),
     "messages and their roles": ("written outside the context", "role context"),
 }
-"""What is lost -> texts of which a report then contains one."""
+"""For each kind of loss, texts: if data is lost, the report contains one of these texts."""
 
 
 class Case(msgspec.Struct, frozen=True):

@@ -25,7 +25,7 @@ SESSIONS = 6
 STEPS = 20
 
 Row = tuple[str, str | None, str | None]
-"""Entry, parent, label."""
+"""A row of the tree: its entry, parent and label."""
 
 
 @pytest.mark.all_only

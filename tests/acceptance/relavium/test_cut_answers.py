@@ -1,4 +1,4 @@
-"""The part of an answer that was cut: kept beside the branch, in the context only on request."""
+"""The part of a cut answer is stored beside the branch; only a policy adds it to the context."""
 
 from __future__ import annotations
 

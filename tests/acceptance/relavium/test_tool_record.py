@@ -1,4 +1,4 @@
-"""The record of tool calls: every call has all its facts, whether and however it ran."""
+"""Each tool call has all fields in the record, whether it ran or not, and however it ended."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def gated() -> perdure.ToolSpec:
 
 
 def complete(record: dict[str, Any], name: str, outcome: str) -> None:
-    """Assert that `record`, of a call of `name`, has every fact."""
+    """Assert that `record` of a call of the tool `name` has every field."""
     assert (record["name"], record["outcome"]) == (name, outcome)
     assert record["id"] == f"{name}-0"
     assert record["input"] == {}

@@ -31,7 +31,7 @@ HOSTILE = (
 ALL = " ".join(HOSTILE)
 IMAGE = HOSTILE[0]
 SHOWN = "window.__hit=1"
-"""Of each view, what is true once it shows the texts as texts."""
+"""A piece of code in the hostile texts; each view shows it as text instead of running it."""
 
 ASKS = assistant(tool_call("c", "refund", {"number": 1, "reason": ALL}))
 DESK = perdure.Agent("desk", model="scripted:desk", tools=[refund])
@@ -129,7 +129,7 @@ async def open_all(browser: Browser) -> None:
 
 
 async def has_not_run(browser: Browser) -> None:
-    """Check that no text ran, none hid its direction, and the page's policy blocked nothing."""
+    """Check that no script ran, no text reversed its direction, and the policy blocked nothing."""
     assert await browser.page.evaluate("window.__hit") is None
     assert "\u202e" not in await browser.page.inner_text("body")
     assert [each for each in browser.complaints if "Content Security" in each] == []

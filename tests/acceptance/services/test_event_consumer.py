@@ -21,7 +21,7 @@ from tests.fakes.plans import Plan
 TURNS = 3
 SPEECH = " ".join(f"word{number}" for number in range(100))
 LOST_EVERY, CUT_EVERY = 7, 13
-"""Of all pieces, one of LOST_EVERY is lost; after one of CUT_EVERY, the connection is cut."""
+"""Every seventh piece of data is lost; the connection is cut after every thirteenth piece."""
 
 
 class BadLine:

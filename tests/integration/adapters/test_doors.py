@@ -40,7 +40,7 @@ QUESTION, ANSWER = "Where is the lighthouse?", "It is on the cape."
 SAID = [QUESTION, ANSWER]
 ROWS = "The keeper rows."
 SCENARIO = f"name: keeper\nsequence:\n  - text: {ANSWER}\n  - text: {ROWS}\n"
-"""Scripted answers of a whole conversation; the framework's model has given the first one."""
+"""Scripted answers of the whole conversation; the framework's model gives the first itself."""
 POSTGRES_LATER = pytest.mark.parametrize(
     "store_address", ["sqlite", pytest.param("postgres", marks=pytest.mark.all_only)], indirect=True
 )

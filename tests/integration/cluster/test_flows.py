@@ -1,4 +1,4 @@
-"""Flows that workers run: killed workers, workers that have the folder, answers from anywhere."""
+"""Flows that workers run: kills, workers without the flow's folder, answers from any process."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ async def events_until(chat: Chat, last: str, store: Store, after: int = -1) -> 
 
 
 def texts_by_call(events: Sequence[AnyEvent]) -> dict[int, str]:
-    """Return call -> text of its live events; check their order and positions."""
+    """Map each call to the text of its live events; check their order and positions."""
     texts: dict[int, str] = {}
     numbers: dict[int, int] = {}
     open_call: int | None = None

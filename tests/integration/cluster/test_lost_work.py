@@ -32,7 +32,7 @@ from tests.fakes.workers import WorkerProcess, until, workers
 pytestmark = pytest.mark.full_only
 
 GHOST = "ghost"
-"""A worker, and the owner of its leases."""
+"""The id of a worker that has no process; this id also owns leases."""
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 

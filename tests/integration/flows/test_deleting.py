@@ -214,7 +214,7 @@ async def test_shared_folder_is_not_removed(tmp_path: Path, record: str) -> None
     assert (await flows.state("f")).run.status == "running"
 
 
-async def test_running_flow_is_not_deleted_but_flow_of_a_dead_process_is(
+async def test_flow_is_deleted_after_its_process_died_but_not_while_it_runs(
     tmp_path: Path,
 ) -> None:
     stage = FlowStage(tmp_path, HANGING)

@@ -88,7 +88,7 @@ def looking_back(role: str, record: str) -> tuple[Reply, Reply]:
 
 
 def again(rule: Reply, role: str) -> Reply:
-    """Return the answer of `role` as in `rule`, for the request after an interrupted turn."""
+    """Return `rule` changed so that it answers the request of `role` after an interrupted turn."""
     assert rule.when is not None
     when = replace(rule.when, user_contains="was interrupted", system_contains=f"`{role}`")
     return replace(rule, when=when)

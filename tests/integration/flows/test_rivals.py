@@ -1,7 +1,7 @@
 """Concurrent processes on one flow: one changes data that another has just read.
 
 Each rival is a separate journal or runner on the same store, as in another process. The rival acts
-between the other's read and its commit, or between its commit and its next read.
+between a read and the commit of the other process, or between that commit and the next read.
 """
 
 from __future__ import annotations
@@ -280,7 +280,7 @@ async def test_node_restarted_by_another_process_is_not_set_to_waiting(
             return is_open
 
         async def recover(self, session: StreamId, companion: CommitParticipant) -> None:
-            """Fail: the rival is alive."""
+            """Fail, because the rival is alive."""
             rival.released.set()
             await again[0]
 
@@ -294,7 +294,7 @@ async def test_node_restarted_by_another_process_is_not_set_to_waiting(
 async def test_open_turn_of_another_node_is_not_recovered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process ends a node, claims the next of the role, and dies before the other one reads."""
+    """A process ends a node, claims the next node of its role, and dies before the other reads."""
     both = graph("owner-intake>a", "a>b", "b>end", **OWNERS, a="dev", b="dev")
     place = Place(
         tmp_path,

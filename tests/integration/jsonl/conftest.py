@@ -15,7 +15,7 @@ Opener = Callable[..., Awaitable[JsonlStore]]
 
 HERE = Path(__file__).parent
 SAME_IN_BOTH = {"test_index", "test_repair", "test_tail", "test_vanishing"}
-"""Modules whose results do not depend on the record format: `make test` runs one dialect only."""
+"""Modules whose results do not depend on the record format: `make test` runs only one dialect."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,4 +1,4 @@
-"""perdure and the dialect's tool read each other's files as the same conversation."""
+"""perdure and the program of the dialect read each other's files as the same conversation."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ STEPS = st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 10_000)), max_
 
 
 class Conversation:
-    """A session to which the store writes and, now and then, the dialect's tool."""
+    """A session to which the store writes, and sometimes also the program of the dialect."""
 
     def __init__(self, store: JsonlStore, folder: Path, dialect: DialectName) -> None:
         self.store = store

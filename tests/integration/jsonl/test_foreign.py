@@ -1,4 +1,4 @@
-"""Files that an agent wrote itself: read by its own rules, continued, and not rewritten."""
+"""Files that another program wrote: read by its rules, continued, and not rewritten."""
 
 from __future__ import annotations
 
@@ -340,7 +340,7 @@ async def test_rewrite_by_another_program_keeps_the_conversation_without_perdure
 async def test_line_written_by_another_program_during_an_append_follows_the_append(
     store: JsonlStore, open_store: Opener, folder: Path, dialect: DialectName
 ) -> None:
-    """The agent appends after perdure has read the file and before perdure writes to it."""
+    """The program appends after perdure has read the file and before perdure writes to it."""
     path = written(folder, FILES[dialect][:3])
     await append(store, S, said("ours"))
     *before, ours = content(path).splitlines(keepends=True)

@@ -227,7 +227,7 @@ def test_killed_writers_and_readers_report_no_loss(address: str, folder: Path) -
 
 @pytest.mark.full_only
 @pytest.mark.parametrize("count", with_larger(30, 100))
-async def test_any_order_of_commits_reads_and_missed_feed_writes_reports_no_loss(
+async def test_commits_reads_and_missed_feed_writes_in_any_order_report_no_loss(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     """A missed feed write leaves the same state as a kill between the file and the feed."""

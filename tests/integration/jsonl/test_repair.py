@@ -109,7 +109,7 @@ async def check_repair_of_line(
 async def test_acknowledged_entries_survive_damaged_last_line(
     address: str, place: str, folder: Path
 ) -> None:
-    """The last line of a commit proves that it was committed; the others are still readable."""
+    """The last line of a commit proves that it was committed; the other lines are readable."""
     async with open_by_address(address) as store:
         await (await store.create(id="s")).append(*(user(f"said {n}") for n in range(9)))
     before = await content(address)
@@ -197,7 +197,7 @@ async def test_repair_of_a_file_cut_anywhere_reports_losses(
         await check_repaired(place, before, done)
 
 
-async def test_repair_keeps_lines_of_the_other_program_with_new_hashes(
+async def test_repair_keeps_lines_of_another_program_with_new_hashes(
     address: str, place: str, folder: Path
 ) -> None:
     await filled(address)

@@ -37,7 +37,7 @@ from tests.fakes.samples import with_larger
 PATIENCE_S = 60.0
 IDLE_MS = 10_000
 LAST = 3
-"""How many of the last positions of a long call are all tried, because its commit is there."""
+"""The number of last messages of a long call at which each cut is tried: its commit is there."""
 
 STEPS = 12
 """Maximum number of event loop steps that a call runs before it is cancelled."""

@@ -98,7 +98,7 @@ class Plans:
         ]
 
     async def total(self) -> float:
-        """Return the rows that all steps of all statements read."""
+        """Return the number of rows that all steps of all statements read."""
         found = [await cursor.fetchone() for _, cursor in self.asked]
         self.asked.clear()
         return sum(rows for row in found if row for rows in gone_through(row[0][0]["Plan"]))

@@ -18,7 +18,7 @@ import pytest
 import perdure
 
 FINISHED = threading.Event()
-"""Set when a test ends, so that streams which do not end are given up."""
+"""Set when a test ends, so that endless streams stop."""
 
 
 class Provider(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""A page of an encrypted store that somebody altered is never read as other text."""
+"""An altered page of an encrypted store is never read as other text."""
 
 from __future__ import annotations
 

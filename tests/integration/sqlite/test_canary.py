@@ -1,4 +1,4 @@
-"""A word in all content of an encrypted store is in no byte that reaches the disk.
+"""A word in all content of an encrypted store never reaches the disk unencrypted.
 
 A layer below the encryption sees every write to every file: database, log, shared memory, journal,
 temporary file, copy. The files that remain in the folder are scanned as well.

@@ -1,4 +1,4 @@
-"""The statements and decoded bodies of public calls are equally many at any log length."""
+"""Public calls run equally few statements and decode equally few bodies at any log length."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Statements:
         self.ran.append(" ".join(event["sql"].split()[:6]))
 
     async def of(self, act: Act) -> list[str]:
-        """Return the fewest statements that a call ran: the first call of a thread needs more."""
+        """Return the shortest list of statements of eight calls: a thread's first call has more."""
         found: list[list[str]] = []
         for _ in range(8):
             self.ran.clear()

@@ -74,7 +74,7 @@ async def test_missing_file_is_created_in_private_folders(
     assert mode_of(path.parent) == mode_of(path.parent.parent) == 0o700
 
 
-async def test_creating_a_store_removes_the_drafts_of_killed_processes_only(
+async def test_creating_a_store_removes_only_the_drafts_of_killed_processes(
     open_store: Opener, path: Path
 ) -> None:
     kept = [f"{path.name}-new-backup", f"{path.name}-new-7-copy", f"other-{path.name}-new-7"]

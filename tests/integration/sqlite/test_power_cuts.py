@@ -18,7 +18,7 @@ from tests.integration.sqlite.conftest import Opener
 
 COMMITS = 60
 EVERY = 6
-"""Commits between two cuts."""
+"""The number of commits between two power cuts."""
 
 Write = tuple[int, bytes | None]
 """Offset and bytes of a write; None if the file was truncated at the offset."""

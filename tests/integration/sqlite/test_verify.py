@@ -1,4 +1,4 @@
-"""Verify reports any number stored beside the log that was changed without the store."""
+"""Verify reports every number beside the log that was changed in the file without the store."""
 
 from __future__ import annotations
 

@@ -355,7 +355,7 @@ async def test_command_that_no_rule_allows_shows_the_rules_and_how_to_allow_it(
         await seen.idle()
 
 
-async def test_refused_command_that_looks_like_a_pattern_is_not_suggested_to_allow(
+async def test_chat_does_not_suggest_allowing_a_refused_command_that_looks_like_a_pattern(
     store: Store, tmp_path: Path
 ) -> None:
     may_run = Permissions(allowed_commands=("pwd",))

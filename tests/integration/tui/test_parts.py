@@ -70,7 +70,7 @@ def test_narrow_status_line_omits_the_least_important_numbers_first() -> None:
     assert narrow.startswith("running · anthropic:claude (high) · $0.12")
 
 
-def test_status_line_rounds_cost_as_usage_does() -> None:
+def test_status_line_rounds_a_cost_like_the_usage_command() -> None:
     """The status line once showed `$0.1948555+?`, and `perdure usage` showed `$0.1949+`."""
     numbers = Numbers(
         "anthropic:claude", None, "/tmp/x", 19_485_550, 1, 1_000, 20, 50_000, 200_000, "running"

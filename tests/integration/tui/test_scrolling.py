@@ -71,7 +71,7 @@ CALLS = [
 ]
 
 
-async def test_focused_unfolded_call_marks_and_scrolls_to_its_first_line(
+async def test_focus_on_an_unfolded_call_marks_its_first_line_and_scrolls_to_it(
     store: Store, tmp_path: Path
 ) -> None:
     session = await store.create(cwd=str(tmp_path))

@@ -1,4 +1,4 @@
-"""Results of parallel calls: every program gets each after its call, before the next answer."""
+"""Every program gets each result of parallel calls after its call, before the next answer."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def stored_in_reverse(store: perdure.Store) -> perdure.Session:
 
 
 def as_results(text: str) -> list[list[str]]:
-    """For each line of an export with calls, return their ids; "finally" marks the answer."""
+    """Return the call ids in each line of an export with calls; "finally" marks the answer."""
     found: list[list[str]] = []
     for line in text.splitlines():
         if '"tool_started"' in line or '"tool_finished"' in line:

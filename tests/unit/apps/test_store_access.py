@@ -87,7 +87,7 @@ async def test_store_created_by_writing_is_private(tmp_path: Path) -> None:
         assert [info.id for info in await store.recent()] == ["s"]
 
 
-async def test_session_file_store_gets_no_encryption_offer(
+async def test_new_store_of_session_files_offers_no_encryption(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(address: str) -> None:

@@ -79,7 +79,7 @@ def test_key_file_is_never_overwritten(tmp_path: Path) -> None:
     assert key_in_file(tmp_path / "key", ADDRESS) == FIRST
 
 
-def test_keyring_stores_a_key_by_the_absolute_path(
+def test_keyring_stores_a_key_under_the_absolute_path_of_its_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -432,7 +432,7 @@ async def test_same_idempotency_key_with_another_parent_raises_mismatch(store: S
         await session.append_many(again, parent=None, idempotency_key="k")
 
 
-async def test_content_that_no_entry_of_its_commit_names_is_rejected(store: Store) -> None:
+async def test_content_that_no_entry_of_its_commit_refers_to_is_rejected(store: Store) -> None:
     for lazy in (False, True):
         session = await store.create(lazy=lazy)
         with pytest.raises(InvalidEntry, match="no entry of the commit names"):

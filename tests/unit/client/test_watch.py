@@ -216,7 +216,7 @@ async def test_seq_beyond_the_log_is_rejected(store: Store, session: Session) ->
         await asyncio.wait_for(anext(draft.watch(after=0)), DEADLINE_S)
 
 
-async def test_watch_after_seq_seen_by_another_handle_waits_for_next_entry(
+async def test_watch_after_a_seq_that_its_handle_has_not_read_waits_for_the_next_entry(
     store: Store, session: Session
 ) -> None:
     entry = await (await store.open("s")).append(user("not seen"))
@@ -415,7 +415,7 @@ async def test_late_watch_gets_snapshot_after_intent_then_later_events(
     assert told(await take(watch, 1)) == ["!"]
 
 
-async def test_watch_resumed_in_mid_call_gets_its_snapshot(
+async def test_watch_resumed_during_a_call_gets_the_snapshot_of_the_call(
     session: Session, engine: Engine, memory: MemoryStore
 ) -> None:
     await engine.begins()

@@ -1,4 +1,4 @@
-"""Rules for values that hold for the number format of each program."""
+"""Rules for written values that are the same in the formats of pi and Operator."""
 
 from __future__ import annotations
 

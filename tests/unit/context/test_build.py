@@ -202,7 +202,7 @@ def test_low_reported_usage_does_not_disable_budget() -> None:
     assert build_context(window_on(*said), budget_tokens=150).dropped == 4
 
 
-def test_history_is_not_dropped_because_reported_usage_counts_instructions() -> None:
+def test_reported_usage_that_counts_instructions_does_not_drop_history() -> None:
     said = [*exchanges("1", "2")[:-1], assistant("answer 2", usage=Usage(20_000))]
     context = build_context(window_on(*said), budget_tokens=8_000)
     assert context.dropped == 0

@@ -62,7 +62,7 @@ def test_context_above_four_fifths_of_the_model_window_needs_compaction(
 
 
 @pytest.mark.parametrize(("tokens", "is_full"), [(83_616, False), (83_617, True)])
-def test_reserved_tokens_replace_the_share_as_compaction_trigger(
+def test_reserved_tokens_replace_the_window_share_that_triggers_compaction(
     tokens: int, is_full: bool
 ) -> None:
     assert should_compact(tokens, 100_000, reserve_tokens=16_384) is is_full

@@ -57,7 +57,7 @@ def test_split_turn_has_a_separate_summary_request() -> None:
     assert prompt_of(prefix).endswith(prompts.SUMMARY_TURN_PREFIX)
 
 
-def test_without_history_only_turn_prefix_is_summarised() -> None:
+def test_request_without_history_summarises_only_the_turn_prefix() -> None:
     (request,) = summary_requests(PREFIX_ONLY, "m")
     assert "[User]: request" in prompt_of(request)
 

@@ -43,7 +43,7 @@ def at_limit(
 
 
 @pytest.mark.parametrize("usage", [None, Usage(120)])
-def test_context_needs_equally_many_newest_entries_for_any_window_length(
+def test_number_of_entries_that_a_context_needs_does_not_depend_on_the_window_length(
     usage: Usage | None,
 ) -> None:
     found: set[int] = set()

@@ -67,7 +67,7 @@ async def test_every_returned_value_has_a_json_form(tmp_path: Path) -> None:
             perdure.wire(handle)
 
 
-async def test_json_form_of_a_deep_tree_needs_no_stack() -> None:
+async def test_json_form_of_a_deep_tree_causes_no_recursion_error() -> None:
     async with perdure.open("memory:") as store:
         session = await store.create()
         await session.append_many([user(str(number)) for number in range(5000)])

@@ -125,7 +125,7 @@ def entries_leaf(entries: list[Entry]) -> EntryId | None:
 
 
 OLDER = FIXTURES / "older_imports"
-"""Imports by the version before commit 12914aca, which skipped calls without an id."""
+"""Imports by a version that skipped calls without an id (before commit 12914aca)."""
 
 
 GROWTH = {

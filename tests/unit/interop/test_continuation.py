@@ -125,7 +125,7 @@ async def test_reimported_continuation_counts_no_answer_twice(program: Program) 
         ("a1", "a1.jsonl", "-rf"),
     ],
 )
-async def test_original_id_like_an_option_or_unprintable_folder_is_not_used(
+async def test_unsafe_original_id_is_not_used_and_an_unsafe_folder_is_omitted(
     id: str, name: str, cwd: str
 ) -> None:
     record = {

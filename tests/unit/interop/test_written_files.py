@@ -205,7 +205,9 @@ async def test_altered_file_becomes_a_new_session(program: Program) -> None:
         assert await store.entries(stream) == before, what
 
 
-async def test_operator_export_after_continuation_in_pi_keeps_operator_original() -> None:
+async def test_operator_export_of_a_session_continued_in_pi_begins_with_its_operator_original() -> (
+    None
+):
     store = empty_store()
     original = operator_file("current.jsonl")
     stream = (await imported(store, original)).session

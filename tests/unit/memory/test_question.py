@@ -14,7 +14,7 @@ def asked(text: str) -> Question:
     return question_of(text, NOW)
 
 
-def test_every_word_of_a_word_class_begins_with_its_prefix() -> None:
+def test_words_that_match_a_question_word_begin_with_the_prefix_of_its_class() -> None:
     words = (
         "happy happily happiness running ran dies die skies sky agreed news universal university"
     )

@@ -1,4 +1,4 @@
-"""Keys come from the environment, a file or the keyring, and never become text on the way."""
+"""Keys come from the environment, a file or the keyring; the text form of a key hides it."""
 
 from __future__ import annotations
 

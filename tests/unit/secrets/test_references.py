@@ -1,4 +1,4 @@
-"""Secrets by name."""
+"""References to secrets by name, in a text."""
 
 from __future__ import annotations
 

@@ -217,7 +217,7 @@ PLAIN_WORDS = (
     ("my pw is hunt3r2x, log in", "hunt3r2x"),
     ("ALTER USER bob IDENTIFIED BY 'hunt3r2'", "hunt3r2"),
 )
-"""Texts with a secret, but without a long word, a mark or a name such as "password"."""
+"""Texts with a secret, but without a long word, a key prefix or a name such as "password"."""
 
 
 def test_stored_start_of_a_message_is_shown_without_its_secrets() -> None:

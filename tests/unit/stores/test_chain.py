@@ -1,4 +1,4 @@
-"""The hash chain: the data that it covers, the effect of an erased body, and pinned hashes."""
+"""The hash chain: the data that it covers, an erased body, and hashes that never change."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_first_hash_of_a_fork_contains_the_hash_of_its_origin() -> None:
 
 
 def test_hashes_match_those_of_stored_logs() -> None:
-    """Pinned: a changed hash would make every existing log appear damaged."""
+    """The hashes are fixed here: a changed hash would make every existing log appear damaged."""
     digest = body_digest(ENTRY.body, SALT)
 
     assert header_line(ENTRY, digest) == (

@@ -27,7 +27,7 @@ def test_environment_always_has_a_path(tmp_path: Path) -> None:
     assert small_environment({}, tmp_path)["PATH"]
 
 
-def test_program_is_found_on_the_path_only() -> None:
+def test_program_is_found_only_on_the_path() -> None:
     assert program_of("sh", "/usr/bin:/bin", "t").endswith("/sh")
     assert program_of("./x", "", "t") == "./x"
     with pytest.raises(ToolUnavailable, match="no such program"):

@@ -197,7 +197,7 @@ def test_parameters_that_a_model_cannot_pass_by_name_are_rejected() -> None:
             parameters_of(function)
 
 
-def test_descriptions_come_from_annotations_before_docstring() -> None:
+def test_description_in_an_annotation_is_preferred_to_the_docstring() -> None:
     def f(a: Annotated[str, "First."], b: str, c: Annotated[int, "Third."] = 1) -> None:
         """Do it.
 

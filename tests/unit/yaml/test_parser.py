@@ -1,4 +1,4 @@
-"""The parser reads plain data only."""
+"""The parser reads only plain data."""
 
 from __future__ import annotations
 

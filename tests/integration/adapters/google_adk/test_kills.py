@@ -14,7 +14,7 @@ from tests.fakes.samples import with_larger
 from tests.integration.adapters.google_adk.children import runner
 
 COMMITS = 2 + 4 * runner.TURNS
-"""Commits of the whole run: creation, its shared state, and four events per turn."""
+"""Commits of the whole run: creation, shared state, and four events per turn."""
 
 
 async def read(kind: str, folder: Path) -> tuple[list[Event], dict[str, Any]]:

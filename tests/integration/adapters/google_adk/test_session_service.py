@@ -238,7 +238,7 @@ Unmarked.__private_attributes__.pop(ATTRIBUTE)
 
 
 class Refusing(Unmarked):
-    """A session of an ADK release that rejects a value for this attribute."""
+    """A session of an ADK release that rejects a value for the private attribute."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == ATTRIBUTE:

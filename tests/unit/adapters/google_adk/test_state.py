@@ -22,7 +22,7 @@ def test_state_changes_are_grouped_by_scope_without_temporary_changes() -> None:
     )
 
 
-def test_changing_a_merged_state_does_not_change_its_origin() -> None:
+def test_changing_a_merged_state_does_not_change_the_state_it_was_made_from() -> None:
     own = {"list": [1]}
     state = merged(own, {"b": 2}, {"c": 3})
     state["list"].append(2)

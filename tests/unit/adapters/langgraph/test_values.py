@@ -73,7 +73,7 @@ def test_value_is_rebuilt_from_its_stored_changes() -> None:
         assert found.data == data
 
 
-def test_value_of_another_type_than_before_is_stored_whole() -> None:
+def test_value_is_stored_whole_if_its_type_changes() -> None:
     _, before = stored(("bytes", b"x" * 300), None)
     record, _ = stored(("msgpack", b"x" * 300), before)
     assert record["type"] == "msgpack"

@@ -67,7 +67,7 @@ def test_file_name_in_brackets_or_quotes_is_attached_or_reported(tmp_path: Path,
     assert attached_of(text, tmp_path) == ["notes.md"]
 
 
-def test_name_that_begins_with_an_attached_name_is_attached_or_reported(tmp_path: Path) -> None:
+def test_longer_name_than_that_of_an_attached_file_is_attached_or_reported(tmp_path: Path) -> None:
     (tmp_path / "notes").write_text("the sea")
     told = attach_mentioned("see @notes.md", tmp_path, ELSEWHERE, ["notes"]).remarks
     assert told == ("sent as text, because the folder has no such file: @notes.md",)

@@ -29,7 +29,7 @@ def edits(*paths: str, cwd: str | None = "/home/ann/projects/pi-mono") -> list[F
     ]
 
 
-def test_edits_at_80_columns_keep_file_names_and_omit_folder() -> None:
+def test_table_of_edits_at_80_columns_has_file_names_and_no_folder_column() -> None:
     found = edits(f"{DEEP}/dark.json", f"{DEEP}/theme.ts")
     heading, *lines = edit_lines(found, {"s1": "s1"}, 80, Style())
     assert "FOLDER" not in heading
@@ -37,18 +37,18 @@ def test_edits_at_80_columns_keep_file_names_and_omit_folder() -> None:
     assert all("  packages/" in line and cell_len(line) <= 80 for line in lines)
 
 
-def test_edits_that_fit_have_folder_and_whole_path() -> None:
+def test_table_of_edits_that_fits_has_folder_column_and_whole_path() -> None:
     heading, line = edit_lines(edits("a.py"), {"s1": "s1"}, 80, Style())
     assert "FOLDER" in heading
     assert "  a.py  /home/ann/projects/pi-mono  s1 12" in line
 
 
-def test_edits_without_width_are_not_cut() -> None:
+def test_table_of_edits_without_a_width_cuts_no_path() -> None:
     _, line = edit_lines(edits(f"{DEEP}/dark.json"), {"s1": "s1"}, None, Style())
     assert f"{DEEP}/dark.json  /home/ann/projects/pi-mono" in line
 
 
-def test_edits_of_absolute_path_without_folder_column_show_path() -> None:
+def test_table_of_edits_without_folder_column_shows_absolute_path() -> None:
     found = edits(f"/home/ann/projects/pi-mono/{DEEP}/dark.json", cwd=None)
     _, line = edit_lines(found, {"s1": "s1"}, 80, Style())
     assert "  /home/" in line

@@ -47,7 +47,7 @@ async def test_scope_limits_output_of_every_tool() -> None:
 
 
 @pytest.mark.parametrize("tool", ["recall", "search_sessions"])
-async def test_hit_erased_before_its_read_is_omitted(
+async def test_hit_that_is_erased_before_it_is_read_is_omitted(
     tool: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with perdure.open("memory:") as store:

@@ -1,4 +1,4 @@
-"""The JSON form of a context: every list is present, and absent facts are null."""
+"""The JSON form of a context: every list is present, and missing values are null."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import msgspec
 from perdure.apps.server.context_values import ContextView, SentTool
 
 
-def test_context_without_call_has_empty_lists_and_null_facts() -> None:
+def test_context_without_call_has_empty_lists_and_null_values() -> None:
     view = ContextView(model=None, thinking_level=None, tokens=0, messages=[], dropped=0, skipped=0)
     shown = msgspec.to_builtins(view)
     assert shown["tools"] == shown["recalled"] == []

@@ -57,7 +57,7 @@ def test_error_text_describes_the_request_that_fixes_the_error() -> None:
 
 
 @pytest.mark.full_only
-def test_each_server_advice_belongs_to_a_message_in_the_library() -> None:
+def test_each_advice_of_the_server_replaces_a_text_of_the_library() -> None:
     source = "".join(
         re.sub(r'"\s*\n\s*f?"', "", file.read_text())
         for file in (Path(errors.__file__).parents[1]).rglob("*.py")

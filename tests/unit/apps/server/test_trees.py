@@ -1,4 +1,4 @@
-"""Rows of a tree: one line of text each, for any content of an entry."""
+"""Rows of a tree: the text of each row is one line, whatever its entry contains."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def test_text_of_a_tree_row_is_one_short_line() -> None:
 
 
 @pytest.mark.parametrize("first", [2, 7, 1_000])
-async def test_tree_since_a_seq_contains_all_children_of_the_parents_of_new_entries(
+async def test_tree_since_a_seq_contains_new_entries_and_all_their_siblings(
     first: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trees, "_FIRST", first)

@@ -95,7 +95,7 @@ def test_token_with_invalid_lifetime_is_rejected(tmp_path: Path) -> None:
         assert (refused.code, "more than 0" in refused.err) == (2, True), days
 
 
-def test_publishable_token_comes_with_a_signing_key(tmp_path: Path) -> None:
+def test_publishable_token_is_created_with_a_signing_key(tmp_path: Path) -> None:
     world = World(tmp_path)
     wanted = ("token", "create", "--publishable", "--agent", "desk")
     made = world.ok(*wanted, "--origin", "https://shop.example.com", "--json").json

@@ -19,7 +19,7 @@ from tests.fakes.samples import case
 SOURCE = Path(errors.__file__).parents[1]
 COMMANDS = re.compile(r"`perdure |(?<![\w-])--(force|workspace|with|keep|to|record)\b")
 WORDS = re.compile(r"`perdure|--(force|workspace|with|keep|to|record)")
-"""Found in the code of each module with such a text; to parse all modules would take seconds."""
+"""Prefilter: only modules that match are parsed, because parsing all would take seconds."""
 
 
 def text_of(node: ast.AST) -> str | None:
@@ -65,7 +65,7 @@ def test_library_error_texts_contain_no_command() -> None:
 
 
 @pytest.mark.full_only
-def test_each_server_advice_belongs_to_a_message_in_the_library() -> None:
+def test_each_advice_of_the_command_line_replaces_a_text_of_the_library() -> None:
     for call in ADVICE:
         with case(call):
             literal = re.sub(r"\{[^}]*\}", "{}", call)  # as `text_of` writes inserted values
@@ -121,7 +121,7 @@ def test_library_errors_suggest_calls_and_command_line_errors_suggest_commands(
     assert call not in message_of(error)
 
 
-def test_advice_that_names_a_method_without_a_command_is_unchanged() -> None:
+def test_advice_is_unchanged_if_its_method_has_no_command() -> None:
     assert with_commands("x; Session.tree lists them") == "x; Session.tree lists them"
 
 

@@ -153,7 +153,7 @@ def test_past_edit_of_many_lines_is_not_cut() -> None:
     assert shown[401:] == [f"    | +new {n}" for n in range(400)]
 
 
-def test_past_edit_shows_every_argument_that_its_diff_does_not() -> None:
+def test_past_edit_shows_the_arguments_that_its_diff_omits() -> None:
     change = {"old_text": "a", "new_text": "b", "replace_all": True, "reason": "why"}
     told = ["  replace_all = true", "  reason = why", "  change:", "    | -a", "    | +b"]
     assert list(past_call_lines(change)) == told
@@ -162,7 +162,7 @@ def test_past_edit_shows_every_argument_that_its_diff_does_not() -> None:
     assert list(past_call_lines({"edits": ["odd"], **change})) == plain
 
 
-def test_past_edit_of_a_final_newline_shows_its_texts() -> None:
+def test_past_edit_that_changes_only_the_final_newline_shows_both_texts() -> None:
     change = {"old_text": "a", "new_text": "a\n"}
     told = ["  old_text = a", "  new_text:", "    | a", "    | "]
     assert list(past_call_lines(change)) == told

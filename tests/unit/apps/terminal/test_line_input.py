@@ -1,4 +1,4 @@
-"""Lines of pipes and files, whole and cut, and Ctrl-C as a callback."""
+"""Lines are read whole from pipes and files, and Ctrl-C runs a callback."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def test_ctrl_c_runs_a_callback_inside_the_block_and_raises_outside() -> N
     assert signal.getsignal(signal.SIGINT) is before
 
 
-async def test_lines_put_back_are_read_next() -> None:
+async def test_lines_that_are_put_back_are_read_next() -> None:
     reading, writing = os.pipe()
     lines = TypedLines(reading)
     os.write(writing, b"one\ntwo\nthree\n")

@@ -22,7 +22,7 @@ def tree(log: TreeLog, **labels: str) -> tuple[TreeNode, ...]:
 
 
 def turns(count: int, log: TreeLog | None = None, steps: int = 3) -> TreeLog:
-    """Return `count` turns of a question, `steps` rounds with tools, and an answer."""
+    """Append `count` turns; each has a question, `steps` tool rounds and an answer."""
     log = log or TreeLog()
     for number in range(count):
         log.append(user(f"question {number}"))
@@ -49,7 +49,7 @@ def test_branch_with_the_leaf_is_in_the_first_column() -> None:
     assert [row.entry.seq for row in rows if row.starts] == [0, 1]
 
 
-def test_newest_branch_is_in_the_first_column_without_a_leaf() -> None:
+def test_newest_branch_is_in_the_first_column_if_there_is_no_leaf() -> None:
     log = TreeLog()
     log.extend(user("0"), user("1"))
     log.append(user("2"), parent="s/0")

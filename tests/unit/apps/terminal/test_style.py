@@ -1,4 +1,4 @@
-"""Colours only if they are wanted and can be shown."""
+"""Colours are used only if they are wanted and the output can show them."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from perdure.apps.terminal.text import Column, table
 COLUMNS = (Column("ID"), Column("COUNT", is_right=True), Column("TITLE", gives_way=True))
 
 
-def test_columns_are_aligned_and_numbers_to_the_right() -> None:
+def test_text_columns_are_aligned_left_and_numbers_right() -> None:
     rows = [("a", "1", "first"), ("bcd", "22", "漢字")]
     assert list(table(COLUMNS, rows, 80, Style())) == [
         "ID   COUNT  TITLE",

@@ -1,4 +1,4 @@
-"""Whole entries as text."""
+"""Entries are printed in full as text."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def test_very_deep_branches_are_not_indented_further() -> None:
     assert all(cell_len(line) <= 80 for line in lines)
 
 
-def test_folded_tree_rows_show_their_number() -> None:
+def test_folded_tree_shows_the_number_of_hidden_rows() -> None:
     log = TreeLog()
     for _ in range(40):
         log.extend(user("q"), assistant("a"), tool_result("c", "r"))

@@ -258,7 +258,9 @@ async def test_facts_of_own_sessions_are_extracted_in_an_untrusted_store(tmp_pat
     assert len(extractor.calls) == 2
 
 
-async def test_extracted_facts_are_of_the_agent_that_is_asked_for_them(store: Store) -> None:
+async def test_extracted_fact_belongs_to_the_agent_whose_extraction_was_recorded(
+    store: Store,
+) -> None:
     model = ScriptedModel(["Hello"])
     async with Runtime(store, agents=[agent_with(Noted())], models=model) as runtime:
         chat = await runtime.start("helper", subject="ana")

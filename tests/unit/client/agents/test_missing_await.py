@@ -1,4 +1,4 @@
-"""A call of the runtime that is not awaited, or awaited in each possible way."""
+"""Runtime calls: an error names a missing `await`; every way to await works."""
 
 from __future__ import annotations
 

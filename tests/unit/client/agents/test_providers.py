@@ -98,7 +98,7 @@ def test_missing_package_is_reported_with_its_extra(
     assert KEYS[provider] not in str(refused.value)  # it is set
 
 
-def test_provider_states_include_available_and_missing_providers() -> None:
+def test_list_of_provider_states_has_available_and_missing_providers() -> None:
     environment = {"OPENAI_API_KEY": SECRET, "OLLAMA_BASE_URL": "http://big:1/v1"}
     keyring = {"anthropic": SECRET}.get
     found = {state.name: state for state in provider_states(environment, keyring=keyring)}

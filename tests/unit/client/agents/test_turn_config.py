@@ -25,7 +25,7 @@ def test_fallbacks_of_turn_exclude_its_current_model() -> None:
     assert [link.model for link in switched.chain] == ["scripted:last", "scripted:echo"]
 
 
-def test_turn_limits_can_come_from_another_agent_than_its_own() -> None:
+def test_turn_can_have_the_limits_and_budget_of_another_agent() -> None:
     caps = Agent("parent", model=MODEL, limits=Limits(max_turns=2), max_cost_microcents=7)
     config = terms_for(CHAIN, caps).config_of(MODEL)
     assert (config.agent, config.limits.max_turns) == ("helper", 2)

@@ -1,4 +1,4 @@
-"""Private parts of DBOS, and launches that fail."""
+"""Private functions of DBOS that perdure needs, and launches of DBOS that fail."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ async def test_fork_of_the_tree_shares_every_branch(session: Session) -> None:
     assert len(await session.path()) == 2
 
 
-async def test_fork_at_an_entry_shares_its_path_only(session: Session) -> None:
+async def test_fork_at_an_entry_shares_only_the_path_of_that_entry(session: Session) -> None:
     first = await session.append(user("a"))
     await session.append(user("b"))
     copy = await session.fork(at=first, title="Other way", cwd="/tmp")

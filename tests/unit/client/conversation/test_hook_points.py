@@ -232,7 +232,7 @@ async def test_compaction_that_is_blocked_appends_nothing() -> None:
 
 
 @pytest.mark.parametrize("answer", ["", "short", RuntimeError("broken")])
-async def test_failing_or_short_compaction_hook_is_ignored(
+async def test_compaction_hook_that_fails_or_returns_a_short_summary_is_ignored(
     answer: object,
 ) -> None:
     stage, chat = await compacting()

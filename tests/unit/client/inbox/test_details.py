@@ -50,7 +50,9 @@ async def test_question_details_contain_whole_arguments_and_diff_from_log_and_fi
     await chat.suspend()
 
 
-async def test_truncated_arguments_of_an_unknown_outcome_are_read_from_the_call() -> None:
+async def test_arguments_cut_in_a_question_about_an_unknown_outcome_are_read_from_the_call() -> (
+    None
+):
     stream, args = StreamId("s"), {"text": "long " * 2_000}
     store = MemoryStore(clock=ManualClock(), random=SeededRandom(1))
     started = new_side(ToolStarted("c1", "post", dict(args), 1, "external", "ask", "k"))

@@ -58,7 +58,7 @@ async def test_recall_finds_texts_summaries_and_facts_with_reasons() -> None:
             await store.memory.recall("Which hotel?", kinds=["facts"])  # type: ignore[list-item] # it is refused
 
 
-async def test_facts_and_summaries_are_recalled_in_their_scope_only() -> None:
+async def test_facts_and_summaries_are_recalled_only_in_their_scope() -> None:
     async with perdure.open("memory:") as store:
         await with_trip(store)
         await store.memory.remember("a hotel for ana", subject="ana", agent="helper")

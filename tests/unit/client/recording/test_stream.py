@@ -1,4 +1,4 @@
-"""Streamed responses: they are read equally from chunks of any size; a cut one is incomplete."""
+"""Streamed responses: chunks of any size give the same result; a cut response is incomplete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In forks that copy entries, usage, activity and tool calls count a copied call once."""
+"""A fork can copy entries; the records of a store then count a copied call only once."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def counts(store: perdure.Store) -> tuple[int | None, ...]:
 
 
 ONCE = (5, 500, 4500, 9, 1, 1)
-"""Five calls; four questions and five answers; one tool call."""
+"""The counts if copied entries count once: 5 model calls, 4 questions, 5 answers, 1 tool call."""
 
 
 @pytest.mark.parametrize("is_path", [False, True])

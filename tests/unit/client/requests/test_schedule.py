@@ -50,7 +50,7 @@ DAILY = Agent("daily", model="scripted:echo", recurring=[GREEN])
 
 
 AHEAD_MS = 60_000
-"""Delay of a due message: longer than a busy machine needs to close every runtime."""
+"""Time until a message is due: longer than a busy machine needs to close every runtime."""
 
 
 class Hastened(SystemClock):
@@ -447,7 +447,7 @@ async def test_planned_session_that_was_granted_other_tools_keeps_its_mcp_server
             assert {name.removeprefix("mcp_").partition("_")[0] for name in names} == expected
 
 
-async def test_message_after_a_cancelled_recurring_one_is_planned_despite_a_held_lease(
+async def test_message_after_a_cancelled_recurring_message_is_planned_despite_a_held_lease(
     store: Store,
 ) -> None:
     async with Runtime(store, agents=[DAILY]) as runtime:

@@ -96,7 +96,7 @@ def test_iterator_can_outlive_its_portal() -> None:
 
 
 def test_portal_waits_for_tasks_that_end_when_the_store_closes() -> None:
-    """Workers of a connection pool survive a cancellation: for them it ends only one job."""
+    """For example, a worker of a connection pool ends its job if cancelled, but not itself."""
     stop: list[asyncio.Event] = []
     workers: list[asyncio.Task[None]] = []
 

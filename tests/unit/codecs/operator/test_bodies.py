@@ -21,7 +21,7 @@ def test_gateway_fields_of_message_are_stored_as_meta() -> None:
     assert (found.body, found.meta) == (Message("user", (TextPart("x"),)), {"reply_to": "7"})
 
 
-def test_tool_name_of_a_result_comes_only_from_the_key_of_perdure() -> None:
+def test_tool_name_of_a_result_comes_only_from_the_metadata_field_of_perdure() -> None:
     for metadata, name in (({"perdure.name": "read"}, "read"), ({"name": "other"}, None)):
         block = {"type": "tool_result", "id": "c", "content": "out", "metadata": metadata}
         found = said_by(

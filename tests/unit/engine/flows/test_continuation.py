@@ -9,7 +9,7 @@ from tests.fakes.flow_log import FlowLog, graph
 LINE = graph("o>a")
 
 
-def test_new_flow_can_continue_without_entries_that_must_be_appended_first() -> None:
+def test_new_flow_can_continue_without_appending_an_entry_first() -> None:
     log = FlowLog(LINE)
     assert can_continue(log.state)
     assert next_bodies(log.state) == ()

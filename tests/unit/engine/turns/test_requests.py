@@ -147,7 +147,7 @@ async def test_open_request_and_its_stop_request_are_found_at_any_distance(
             assert await read_request(store, chat, request + 1) is not None
 
 
-async def test_breaking_off_the_turn_of_an_idle_session_appends_no_entry(store: Store) -> None:
+async def test_break_turn_in_an_idle_session_appends_no_entry(store: Store) -> None:
     async with Runtime(store, agents=[AGENT]) as runtime:
         chat = await runtime.start(AGENT)
         before = (await store.backend.state(chat.id)).head

@@ -143,7 +143,7 @@ def test_failures_media_and_unknown_parts_are_described() -> None:
     assert markdown.losses_of(transcript_of(making.made())) == ["2 media are named, not shown"]
 
 
-def test_compaction_states_replaced_messages() -> None:
+def test_markdown_of_a_compaction_says_which_messages_it_replaces() -> None:
     making = Making()
     kept = making.say(user("one"))
     making.say(Compaction("all"), Compaction("some", kept))

@@ -188,6 +188,6 @@ async def test_error_for_unknown_file_lists_supported_formats(tmp_path: Path) ->
         await imported(empty_store(), b'{"role": "user"}\n')
 
 
-def test_plain_messages_beside_records_of_a_program_get_its_format() -> None:
+def test_file_with_plain_messages_and_a_record_of_a_program_has_the_format_of_the_program() -> None:
     content = b'{"role": "user", "content": "x"}\n{"role": "_checkpoint", "id": 0}\n'
     assert detect_format(Held(content)) == "kimi-cli"

@@ -1,4 +1,4 @@
-"""The importable formats: one list, each with its own records."""
+"""The list of importable formats: no format accepts a record of a format listed later."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_repaired_line_without_a_record_is_reported_as_no_record() -> None:
                 assert reasons[2].startswith("it is ")
 
 
-def test_first_header_line_counts_even_if_it_is_empty() -> None:
+def test_second_header_line_is_ignored_even_if_the_first_header_is_empty() -> None:
     headers: dict[Format, Fields] = {
         "amp": {"program": "amp", "thread": {}},
         "goose": {"program": "goose", "table": "sessions", "row": {}},

@@ -86,7 +86,7 @@ def test_message_parts_are_shown_and_media_include_their_bytes() -> None:
     assert made.lines[3].pieces == (Strange('{"type":"x"}'),)
 
 
-def test_entries_besides_messages_are_described_with_model_visibility() -> None:
+def test_transcript_describes_other_entries_and_marks_those_outside_the_context() -> None:
     making = Making()
     making.say(ModelChange("a:b"), ThinkingChange("high"), BranchSummary("left"))
     kept = making.say(CustomMessage("note", (TextPart("x"),), in_context=False))
@@ -115,7 +115,7 @@ def test_state_of_a_framework_is_described_in_one_line() -> None:
     assert losses_of(making.made(), is_branch=False) == ["states that are named, not shown: 1"]
 
 
-def test_transcript_facts_cover_whole_session() -> None:
+def test_transcript_has_the_title_models_counts_and_folder_of_its_session() -> None:
     making = Making(msgspec.structs.replace(Making().header, title=None))
     making.say(user("Please   mend the\ntable"))
     making.say(assistant("a", model="x:1", usage=Usage(1)), assistant("b", model="y:2"))

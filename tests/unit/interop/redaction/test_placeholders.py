@@ -59,7 +59,7 @@ def test_common_word_as_password_is_replaced_only_beside_its_name() -> None:
     assert made.replace(texts[1]) == "Set POSTGRES_PASSWORD=[password-1]. Done"
 
 
-def test_punctuation_always_at_the_end_of_a_value_is_replaced_with_it() -> None:
+def test_punctuation_that_always_follows_a_value_is_replaced_together_with_the_value() -> None:
     texts = ("DB_PASSWORD=tulip77.", "it is tulip77. Really (tulip77).", "DB_PASSWORD=tulip77.)")
     made = redactor(*texts)
     assert [made.replace(text) for text in texts] == [

@@ -114,7 +114,7 @@ def test_redacted_export_omits_import_originals_and_positions_in_the_originals()
     assert again.entries == after.entries
 
 
-def test_files_with_secrets_are_dropped_and_pictures_reported() -> None:
+def test_files_with_secrets_are_dropped_and_pictures_are_reported() -> None:
     making = Making()
     making.blobs = [b"\x89PNG\x00", b"harmless", f"key {KEY}".encode()]
     media = tuple(

@@ -53,7 +53,7 @@ def endpoint(address: str, *, is_local_open: bool = True) -> EmbeddingEndpoint:
     )
 
 
-async def test_texts_are_sent_and_vectors_returned_in_their_order() -> None:
+async def test_vectors_are_returned_in_the_order_of_the_texts_sent() -> None:
     rows = [{"index": 1, "embedding": [0.5, 1]}, {"index": 0, "embedding": [1, 0]}]
     async with serving(200, json.dumps({"data": rows}).encode()) as (address, seen):
         embedder = endpoint(address)

@@ -1,4 +1,4 @@
-"""Every failure of a call is converted to the error class that determines the reaction."""
+"""Every failure of a model call is converted to an error class, which decides the next step."""
 
 from __future__ import annotations
 

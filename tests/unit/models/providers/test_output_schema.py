@@ -1,4 +1,4 @@
-"""The output schema is in requests to the providers' own servers only."""
+"""The output schema is only in requests to the providers' own servers."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def test_grants_are_stored_until_revoked() -> None:
     assert log.run.consent_state.bash.allowed_commands == {}
 
 
-def test_repairs_are_counted_until_handoff_or_person() -> None:
+def test_repair_request_is_stored_until_its_node_makes_a_handoff() -> None:
     log = FlowLog(LINE).claim("owner-intake")
     repair = kinds.RepairAsked("owner-intake", "owner", "missing_block", "none", "write one", 2)
     assert log.add(repair).state.repairs == {"owner-intake": repair}

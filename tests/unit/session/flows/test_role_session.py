@@ -31,7 +31,7 @@ def session_of(*bodies: object, about: int = 0) -> RoleSession:
     return role_session("owner", ID, log)
 
 
-def test_messages_have_a_society_forms() -> None:
+def test_messages_of_a_role_session_have_the_forms_of_the_program_a_society() -> None:
     found = session_of(
         system("not told"),
         user("Go."),
@@ -59,7 +59,7 @@ def test_messages_have_a_society_forms() -> None:
     assert found.latest_context_usage == 85
 
 
-def test_json_has_a_society_field_names() -> None:
+def test_json_of_a_role_session_uses_the_field_names_of_the_program_a_society() -> None:
     started = notes.SessionStarted(system_prompt="You are the owner.")
     found = session_of(started, user("Go."), notes.NodeEntered("plan"), about=1)
     assert msgspec.json.decode(msgspec.json.encode(found)) == {

@@ -1,4 +1,4 @@
-"""Live events of one process in the bus of another."""
+"""Live events of one process reach the watches of another process."""
 
 from __future__ import annotations
 

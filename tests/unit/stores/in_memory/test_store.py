@@ -1,4 +1,4 @@
-"""Damaged data in memory, which only this backend can simulate; tests/conformance has the rest."""
+"""Damaged data in memory, which tests can create only in this backend. See tests/conformance."""
 
 from __future__ import annotations
 

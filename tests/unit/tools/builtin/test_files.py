@@ -154,7 +154,7 @@ async def test_list_tool_lists_files_that_match_the_glob(tmp_path: Path) -> None
     assert await listed(tmp_path, glob="*.md") == ["[nothing there]"]
 
 
-async def test_truncated_list_states_its_limit(tmp_path: Path) -> None:
+async def test_truncated_list_ends_with_its_limit(tmp_path: Path) -> None:
     for n in range(MAX_ENTRIES + 1):
         (tmp_path / f"{n:03}").write_text("")
     lines = await listed(tmp_path)

@@ -1,4 +1,4 @@
-"""Files that a command line names."""
+"""Approvals are bound to the content of the files that a command line names."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def test_every_command_is_denied_without_command_rules() -> None:
         allowed_argv({"command": "ls"}, Permissions())
 
 
-def test_refused_command_names_the_rules_in_force() -> None:
+def test_error_for_a_refused_command_lists_the_rules_in_force() -> None:
     with pytest.raises(
         ToolDenied, match=r": git status; echo \*\* \(a pattern matches no option\)$"
     ):

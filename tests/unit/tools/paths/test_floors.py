@@ -1,4 +1,4 @@
-"""Names that are never read or written."""
+"""File names that tools never read or never write."""
 
 from __future__ import annotations
 

@@ -298,7 +298,7 @@ def test_device_file_is_refused() -> None:
 
 @contextmanager
 def swapping(*states: Callable[[], None]) -> Generator[None]:
-    """Switch between the states in another thread while the test runs."""
+    """Call the functions `states` in turn, in another thread, until the block ends."""
     is_over = threading.Event()
 
     def swap() -> None:

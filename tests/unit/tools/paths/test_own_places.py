@@ -1,4 +1,4 @@
-"""Tools cannot access the places that environment variables name."""
+"""Tools cannot access perdure's own files and folders, which environment variables name."""
 
 from __future__ import annotations
 

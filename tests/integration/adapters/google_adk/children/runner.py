@@ -30,7 +30,7 @@ from tests.fakes.deaths import run_in_fork
 TURNS = 3
 NAMES: dict[str, Any] = {"app_name": "app", "user_id": "ana", "session_id": "s"}
 KINDS = ("perdure", "sqlite")
-"""Kinds of services: ours and the ADK's own."""
+"""Kinds of services: perdure's and the ADK's own."""
 
 
 class Model(BaseLlm):
@@ -48,9 +48,10 @@ class Model(BaseLlm):
 
 
 def run_and_die(folder: str, kills: list[int]) -> None:
-    """Run each kind to the end in ``0``; for each N in `kills`, run it in folder N, killed at N.
+    """Run each kind to the end in folder ``0``, then once for each N in `kills`.
 
-    Each run is a fork of this process, which has loaded the ADK. Prints how each run ended.
+    The run in folder N is killed at commit N. Each run is a fork of this process, which has loaded
+    the ADK. Prints how each run ended.
     """
     loaded = Path(folder) / "memory"
     loaded.mkdir()

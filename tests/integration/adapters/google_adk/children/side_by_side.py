@@ -85,9 +85,10 @@ async def run(kind: str, folder: Path, dies_at: int) -> None:
 
 
 def run_and_die(folder: str, commits: int) -> None:
-    """Run each kind to the end in folder ``0``; for each commit N, run it in folder N, killed at N.
+    """Run each kind to the end in folder ``0``, then once for each commit N.
 
-    Each run is a fork of this process, which has loaded the ADK. Prints how each run ended.
+    The run in folder N is killed at commit N. Each run is a fork of this process, which has loaded
+    the ADK. Prints how each run ended.
     """
     loaded = Path(folder) / "memory"
     loaded.mkdir()

@@ -21,14 +21,14 @@ from tests.fakes.deaths import exit_code_of
 
 TURNS = 3
 KINDS = ("perdure", "sqlite")
-"""Kinds of savers: ours and LangGraph's own."""
+"""Kinds of savers: perdure's and LangGraph's own."""
 THREAD: Any = {"configurable": {"thread_id": "t"}}
 
 
 def run_and_die(folder: str, every: int) -> None:
-    """Run each kind to the end in folder ``0``; run it again, killed at each `every`-th commit.
+    """Run each kind to the end in folder ``0``, then once for each `every`-th commit.
 
-    The run that dies at commit N is in folder N. Each run is a fork of this process, which has
+    The run in folder N is killed at commit N. Each run is a fork of this process, which has
     loaded LangGraph. Prints how each run ended.
     """
     for kind in KINDS:

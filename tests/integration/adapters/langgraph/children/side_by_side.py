@@ -57,9 +57,9 @@ def graph_in(folder: Path, saver: Any, *, is_asked: bool = False) -> Any:
 
 
 def run_and_die(folder: str) -> None:
-    """Run each kind to the end in folder ``0``; run it again, killed at each of its commits.
+    """Run each kind to the end in folder ``0``, then once for each of its commits.
 
-    The run that dies at commit N is in folder N. Prints how each run ended.
+    The run in folder N is killed at commit N. Prints how each run ended.
     """
     for kind in KINDS:
         _ended(Path(folder) / kind / "0", kind, 0)

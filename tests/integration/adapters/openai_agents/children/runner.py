@@ -22,13 +22,14 @@ from tests.fakes.deaths import run_in_fork
 
 TURNS = 3
 KINDS = ("perdure", "sqlite")
-"""Kinds of sessions: ours and the SDK's own."""
+"""Kinds of sessions: perdure's and the SDK's own."""
 
 
 def run_and_die(folder: str, commits: int) -> None:
-    """Run each kind to the end in folder ``0``; for each commit N, run it in folder N, killed at N.
+    """Run each kind to the end in folder ``0``, then once for each commit N.
 
-    Each run is a fork of this process, which has loaded the SDK. Prints how each run ended.
+    The run in folder N is killed at commit N. Each run is a fork of this process, which has loaded
+    the SDK. Prints how each run ended.
     """
     for kind in KINDS:
         for dies_at in range(commits + 1):

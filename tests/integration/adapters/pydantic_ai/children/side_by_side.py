@@ -60,9 +60,10 @@ async def run(folder: Path, dies_at: int) -> tuple[str, list[ModelMessage]]:
 
 
 def run_and_die(folder: str, commits: int) -> None:
-    """Run to the end in ``folder/0``; for each commit N, run in ``folder/N``, killed at commit N.
+    """Run to the end in ``folder/0``, then once for each commit N.
 
-    Each run is a fork of this process, which has loaded the framework. Prints how each run ended.
+    The run in ``folder/N`` is killed at commit N. Each run is a fork of this process, which has
+    loaded the framework. Prints how each run ended.
     """
     for dies_at in range(commits + 1):
         place = Path(folder) / str(dies_at)

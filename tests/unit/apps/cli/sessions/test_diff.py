@@ -42,7 +42,7 @@ def test_branches_diverge_after_their_last_shared_entry() -> None:
     assert [each.seq for each in found.second] == [5]
 
 
-def test_diff_shows_the_last_entry_and_own_entries_of_both_branches() -> None:
+def test_diff_shows_the_last_shared_entry_and_the_other_entries_of_both_branches() -> None:
     assert lines(branch(0, 1, 2, 3), branch(0, 1, 5)) == [
         "They share 2 entries and part after",
         "       1 user       said 1",
@@ -75,7 +75,7 @@ def test_branch_before_the_first_entry_is_empty() -> None:
     assert "- before its first entry ends there." in lines([], branch(0))
 
 
-def test_omitted_middle_of_long_side_is_counted() -> None:
+def test_diff_of_a_long_branch_omits_the_middle_and_counts_the_omitted_entries() -> None:
     told = lines(branch(0), branch(0, *range(5, 25)), limit=4)
     assert "+ ┆ 16 more; --all shows them" in told
     assert [line for line in told if "said" in line and line[0] == "+"] == [

@@ -1,4 +1,4 @@
-"""The options of the search command, tested without a process; the rest is in tests/acceptance."""
+"""The options of the search command. tests/acceptance tests the command in its own process."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ def test_every_argument_and_option_is_described() -> None:
                 )
 
 
-def test_option_help_repeats_no_fact_shown_beside_it() -> None:
+def test_option_help_does_not_repeat_the_default_shown_beside_it() -> None:
     doubled: list[str] = []
     for line, command in COMMANDS.items():
         for each in command.parameters:
@@ -143,7 +143,7 @@ def test_option_help_repeats_no_fact_shown_beside_it() -> None:
     assert doubled == []
 
 
-def test_numeric_option_states_its_range() -> None:
+def test_option_with_a_numeric_default_has_a_range() -> None:
     for line, command in COMMANDS.items():
         with case(line):
             for each in command.parameters:

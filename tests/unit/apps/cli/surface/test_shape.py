@@ -63,7 +63,7 @@ def test_command_is_found_by_its_path_of_words() -> None:
     assert shape.at(["nonsense"]) == shape
 
 
-def test_docstring_is_a_summary_a_description_and_sections() -> None:
+def test_docstring_is_split_into_summary_description_and_sections() -> None:
     run = program().at(["group", "run"])
     assert run.summary == "Run it."
     assert run.description == ("More about it.", "And a last word.")

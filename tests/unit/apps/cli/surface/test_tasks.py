@@ -9,7 +9,7 @@ from perdure.apps.cli.surface.tasks import TASKS, remedy_for, task_hint
 from tests.fakes.samples import case
 
 
-def test_no_task_word_is_a_command_and_each_suggests_a_command() -> None:
+def test_every_task_word_suggests_a_command_and_is_not_a_command_itself() -> None:
     for word in TASKS:
         with case(word):
             assert word not in COMMANDS
@@ -67,7 +67,7 @@ def test_invalid_choice_suggests_a_choice_with_the_same_beginning_or_spelling() 
         assert remedy_for(said.format(repr(typed)), "continue-in") is None
 
 
-def test_remedy_for_an_option_requires_its_command_and_the_whole_option_name() -> None:
+def test_option_remedy_is_given_only_for_the_same_command_and_the_whole_option_name() -> None:
     told = remedy_for("unknown option --to (Possible options: --json, --store)", "store copy")
     assert told == "unknown option --to; TARGET has no option: `perdure store copy TARGET`"
     assert remedy_for("unknown option --tokens", "store copy") is None

@@ -47,7 +47,7 @@ def test_every_wait_shows_the_command_that_answers_it(topic: QuestionTopic, word
     assert answer("f", FlowWait(topic, "a", "It waits.", MODES)) == words
 
 
-def test_consent_is_answered_in_the_inbox() -> None:
+def test_consent_question_is_answered_in_the_inbox() -> None:
     asked = FlowWait("consent", "a", "May it?", ("approve", "deny"), EntryId("s/4"))
     assert answer("f", asked) == "perdure inbox answer s/4 approve|deny"
     assert wait_data("f", asked)["answer"] == answer("f", asked)

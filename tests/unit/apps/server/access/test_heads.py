@@ -151,7 +151,7 @@ async def test_compaction_checks_head_before_its_model_call(tmp_path: Path) -> N
         assert made.headers["etag"] != new["If-Match"]
 
 
-async def test_compaction_by_library_checks_head(tmp_path: Path) -> None:
+async def test_compaction_called_in_the_library_checks_the_expected_head(tmp_path: Path) -> None:
     async with served(tmp_path, ["one"]) as server:
         chat = await server.runtime.resume(await server.said("hi"))
         with pytest.raises(HeadConflict):

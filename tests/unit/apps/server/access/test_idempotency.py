@@ -95,7 +95,7 @@ async def test_session_changes_with_the_same_idempotency_key_are_made_once(tmp_p
         assert (again.status_code, again.content) == (200, first.content)
 
 
-async def test_etag_of_an_answer_includes_its_idempotency_record(tmp_path: Path) -> None:
+async def test_etag_of_a_response_includes_its_idempotency_record(tmp_path: Path) -> None:
     async with served(tmp_path, ["one"]) as server:
         session = await server.said("hi")
         place = f"/v1/sessions/{session}"
@@ -104,7 +104,7 @@ async def test_etag_of_an_answer_includes_its_idempotency_record(tmp_path: Path)
         assert (await server.http.patch(place, json={"title": "c"}, headers=head)).is_success
 
 
-async def test_request_after_rejection_is_processed_again(tmp_path: Path) -> None:
+async def test_rejected_request_is_processed_again_when_it_is_repeated(tmp_path: Path) -> None:
     async with served(tmp_path, ["one"]) as server:
         session = await server.said("hi")
         place = f"/v1/sessions/{session}/follow-up"
@@ -114,7 +114,7 @@ async def test_request_after_rejection_is_processed_again(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("was_stored", [True, False])
-async def test_message_of_a_killed_server_is_neither_lost_nor_doubled(
+async def test_message_to_a_killed_server_is_stored_exactly_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, was_stored: bool
 ) -> None:
     monkeypatch.setattr(idempotency, "_POLLS", 1)

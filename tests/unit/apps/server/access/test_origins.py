@@ -1,4 +1,4 @@
-"""Pages of other origins: widget files for all, the API for the origins of tokens."""
+"""Pages of any origin can load the widget; only the origins of tokens can call the API."""
 
 from __future__ import annotations
 

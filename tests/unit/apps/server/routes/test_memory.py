@@ -68,7 +68,7 @@ async def test_source_of_fact_must_be_visible(tmp_path: Path) -> None:
         assert (await server.http.post("/v1/memory/facts", json=new)).status_code == 201
 
 
-async def test_request_cannot_create_data_for_a_subject_other_than_that_of_its_token(
+async def test_request_with_another_subject_than_its_token_creates_no_data(
     tmp_path: Path,
 ) -> None:
     async with served(tmp_path, ["one"]) as server:

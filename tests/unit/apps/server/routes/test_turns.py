@@ -90,7 +90,7 @@ async def test_interrupted_turn_is_resumed(tmp_path: Path) -> None:
         await server.until(session, "idle")
 
 
-async def test_turn_that_another_process_left_is_resumed_beside_one_with_a_longer_id(
+async def test_abandoned_turn_is_resumed_if_its_session_id_is_a_prefix_of_another_id(
     tmp_path: Path,
 ) -> None:
     going = asyncio.Event()

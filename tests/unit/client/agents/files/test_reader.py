@@ -78,7 +78,7 @@ def test_settings_of_perdure_have_separate_keys() -> None:
     )
 
 
-def test_model_without_provider_is_an_error_even_if_provider_is_null() -> None:
+def test_model_without_provider_is_rejected_if_the_provider_key_is_missing_or_empty() -> None:
     for key in ("", "provider:\n"):
         with pytest.raises(InvalidAgentFile, match="'ls' names no provider"):
             agent_of_text(f"id: t\nmodel: ls\nsystem_prompt: x\n{key}")

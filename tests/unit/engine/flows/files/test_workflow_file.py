@@ -46,7 +46,7 @@ def test_workflow_nodes_are_read_in_file_order() -> None:
     assert accept.awaits_all_inputs
 
 
-def test_formats_of_older_files_are_read_too() -> None:
+def test_older_formats_of_workflow_files_are_read() -> None:
     text = """
 workflow:
   name: Old

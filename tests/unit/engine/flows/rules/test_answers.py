@@ -157,7 +157,7 @@ def test_every_kind_of_answer_is_reported_as_given(
     assert (found.choice, found.by) == (choice, "ana")
 
 
-def test_entry_without_question_and_wait_without_answer_raise_different_errors() -> None:
+def test_missing_question_and_wait_without_answer_raise_different_errors() -> None:
     claimed = kinds.NodeClaimed("owner-intake", "owner", FLOW, "start")
     with pytest.raises(QuestionNotFound):
         settled_by(asking(PARKED), entry_id(FLOW, 1), log_of(claimed, PARKED))

@@ -80,7 +80,7 @@ def test_6_node_can_return_a_handoff_and_make_a_forward_handoff() -> None:
     assert ids(log.state) == ["o", "z"]
 
 
-def test_8_handoff_before_rework_request_is_not_delivered() -> None:
+def test_8_handoff_made_before_a_rework_request_is_not_delivered() -> None:
     log = FlowLog(graph("a>b", "b>z")).work("a", "b").claim("b", "a=>b").hand("b", "a")
     log.state = msgspec.structs.replace(
         log.state,

@@ -97,7 +97,7 @@ async def test_abort_stops_parallel_tools_at_once() -> None:
 
     @tool(effect="read")
     async def look() -> str:
-        """Wait; when stopped, record soon after how many tools are stopped."""
+        """Wait; once stopped, record shortly afterwards how many calls have been stopped."""
         nonlocal cancelled
         await together.wait()
         try:

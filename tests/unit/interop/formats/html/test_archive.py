@@ -1,4 +1,4 @@
-"""The bytes of the index page: its rows are embedded as data only."""
+"""The index page of an HTML archive: its rows are embedded only as data."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ def test_session_is_written_with_labels_title_model_and_leaf() -> None:
     assert written.warnings == ()
 
 
-def test_media_are_written_and_losses_reported() -> None:
+def test_media_are_written_and_losses_are_reported() -> None:
     making = Making()
     making.blobs = [b"\x89PNG", b"OggS", b"%PDF"]
     kinds = ("image/png", "audio/ogg", "application/pdf")
