@@ -104,7 +104,7 @@ class Session:
 
     @property
     def head(self) -> int:
-        """The newest seq that this handle read or appended, not counting turns; -1 if none."""
+        """The newest seq that this handle has read, or appended outside of turns; -1 if none."""
         return self._reader.state.head
 
     @property

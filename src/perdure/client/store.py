@@ -536,7 +536,7 @@ class Store:
         return self._tallies[1]
 
     async def index(self, on_progress: Callable[[int, int], None] | None = None) -> None:
-        """Update the index before the next search does. Raises: the errors of `reindex`."""
+        """Update the index now, not at the next search. Raises: the errors of `reindex`."""
         await self.backend.search.index(on_progress)
 
     async def reindex(self, on_progress: Callable[[int, int], None] | None = None) -> int:

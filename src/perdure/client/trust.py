@@ -134,7 +134,7 @@ class TrustFolder:
 
     @contextmanager
     def _writable(self) -> Generator[None]:
-        """Create the folder; an OSError in the block is a ConfigError."""
+        """Create the folder; inside the context, an OSError becomes a ConfigError."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             yield
@@ -158,7 +158,7 @@ def trust_folder() -> TrustFolder:
 
 
 def own_marks(*, is_trusted: bool, makes_key: bool = True) -> Marks:
-    """Return this user's `Marks` for a store, as `TrustFolder.marks` does."""
+    """Return this user's `Marks` for a store; see `TrustFolder.marks`."""
     try:
         return trust_folder().marks(is_trusted=is_trusted, makes_key=makes_key)
     except ConfigError:  # then only this process recognizes its own writes

@@ -55,7 +55,7 @@ Read = Callable[[int], Awaitable[_Page]]
 """A function that returns at most `_PAGE` entries after a seq or position."""
 
 _Feed = Callable[["Watch", "list[_Wakes]"], AsyncGenerator[AnyEvent]]
-"""A function that yields the events of a watch, and adds the wake-ups it waits for to the list."""
+"""A function that yields the events of a watch, and adds its `_Wakes` to the given list."""
 
 
 class Watch:

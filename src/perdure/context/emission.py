@@ -65,7 +65,7 @@ class Emitted(msgspec.Struct, frozen=True):
 def emit(window: ContextWindow) -> Emitted:
     """Return the messages of `window`, in the order for the model.
 
-    The reported usage stays only on answers whose request had the current context. The reported
+    An answer keeps its reported usage only if its request had the current context. The reported
     usage is removed from answers before the newest compaction, and from answers between a
     compaction and its undoing.
     """

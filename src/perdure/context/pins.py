@@ -83,10 +83,11 @@ def results_without_call(entries: Sequence[Entry], pins: frozenset[EntryId]) -> 
 
 
 def has_partners(near: Sequence[Placed], pins: frozenset[EntryId], end: int) -> bool:
-    """Return True if the parts `near` of a branch contain the calls and results of `pins`.
+    """Return True if `near` contains all calls and results that belong to the entries `pins`.
 
-    The branch is known from the depth `end` on. The results of a call come after the call and
-    before the next answer; the search ends when every call has a result.
+    `near` are entries of a branch before the depth `end`; from `end` on, all entries are known. The
+    results of a call come after the call and before the next answer; the search ends when every
+    call has a result.
     """
     pieces: list[list[Placed]] = []
     for each in near:

@@ -56,7 +56,7 @@ def summary_requests(
 
 
 def summary_request(model: str, text: str, max_output_tokens: int | None) -> ModelRequest:
-    """Return a request with the prompt `text` for a summary."""
+    """Return the request for a summary; `text` is its prompt."""
     return ModelRequest(
         model=model,
         messages=(user(text),),

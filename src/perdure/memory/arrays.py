@@ -109,7 +109,10 @@ class ArraySums:
         return nsmallest(limit, ranked, key=lambda each: (-each.score, -positions[each.text]))
 
     def _speech(self, spoken: Sequence[Spoken]) -> Floats | None:
-        """Return the scores for texts of speakers named in the question; exchanges score more."""
+        """Return the scores of texts whose speaker the question names; 0 for all other texts.
+
+        The score is higher if a neighbouring text is from another speaker that the question names.
+        """
         if not spoken:
             return None
         size, weights = len(self._owner), self._weights

@@ -1,4 +1,4 @@
-"""The recalled context in a request: escaped, marked, and within its share of the token budget."""
+"""Format recalled texts for a request: escaped, marked, and within a share of the token budget."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from html import escape
 
 SHARE = 4
-"""Recalled context gets at most this fraction, 1 / `SHARE`, of the working budget."""
+"""Recalled context gets at most 1 / `SHARE` of the working budget."""
 
 MOST_TOKENS = 4_000
 """Maximum size of the recalled context in tokens if no budget is known."""

@@ -65,7 +65,7 @@ def source_of(entry: Entry) -> Source | None:
 
 
 def agent_subject(agent: str) -> str:
-    """Return the subject of the knowledge of `agent`; no person has this name."""
+    """Return the subject under which knowledge of `agent` is stored; no person has this name."""
     return f"knowledge-{hashlib.blake2b(agent.encode(), digest_size=16).hexdigest()}"
 
 

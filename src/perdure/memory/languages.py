@@ -101,7 +101,7 @@ _CERTAIN = 3
 """A question with fewer words may have no function word; in this case, it counts as English."""
 
 _BEGINNING, _ENDING = 4, 3
-"""Without a stemmer, the beginnings of words are compared: at least 4 letters, not the last 3."""
+"""Without a stemmer, words are compared without their last 3 letters; at least 4 letters count."""
 
 
 class Language(NamedTuple):

@@ -1,4 +1,4 @@
-"""A parsed question for recall: classes of words, names, a time, the kind of answer wanted."""
+"""Parse a question for recall: classes of words, names, a time, the kind of answer wanted."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def similarity(corpus: Corpus, meaning: Meaning) -> Similarity | None:
 
 
 def cosines(meaning: Meaning, vectors: Sequence[array[float] | None]) -> list[float | None]:
-    """Return the cosine of a question with each vector; None if a vector is not comparable."""
+    """Return the cosine of a question with each vector; None if it cannot be computed."""
     asked = np.array(meaning.vector, np.float32)
     found: list[float | None] = []
     for vector in vectors:

@@ -129,7 +129,10 @@ class PlainSums:
         return Ranked(text, sum(reasons.values()), reasons)
 
     def _speech(self, text: int, said: Mapping[int, int]) -> float:
-        """Return the score of a text by a named speaker, more in exchanges; 0 for other texts."""
+        """Return the score of a text whose speaker the question names; 0 for any other text.
+
+        The score is higher if a neighbouring text is from another speaker that the question names.
+        """
         if text not in said:
             return 0.0
         own, corpus = said[text], self._corpus

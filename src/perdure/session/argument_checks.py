@@ -241,7 +241,10 @@ def _tuple(args: tuple[Any, ...]) -> Kind:
 
 
 def _items(holder: Any, kind: Kind) -> Kind:
-    """Return a `Kind` that accepts a `holder` if all its items match `kind`, but rejects text."""
+    """Return a `Kind` for a `holder`, such as a list, whose items all match `kind`.
+
+    Text is rejected, although it is a sequence.
+    """
 
     def fits(value: Any) -> bool:
         if not isinstance(value, holder) or isinstance(value, _TEXTS):
@@ -370,7 +373,7 @@ def check_fields(value: msgspec.Struct, *, has_any_text: bool = False) -> None:
 
 
 class NamedParameters(type(msgspec.Struct)):
-    """A metaclass of structs: errors about an unknown keyword name the most similar field.
+    """A metaclass of structs; its error for an unknown keyword suggests the most similar field.
 
     Raises: WrongArgument.
     """

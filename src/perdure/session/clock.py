@@ -14,7 +14,7 @@ LAST_MS = 253_402_300_799_999  # 9999-12-31
 
 
 class Clock(Protocol):
-    """The time of day, and a monotonic time for measuring durations."""
+    """Returns the time of day, and a monotonic time for measuring durations."""
 
     def now_ms(self) -> int:
         """Return the Unix time in milliseconds.

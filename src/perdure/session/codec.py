@@ -47,7 +47,7 @@ KIND_MODULES = (kinds, notes, ledger, flow_kinds, memory_kinds)
 BODIES: dict[str, type[TreeBody] | type[SideBody]] = {
     body.kind: body for body in (*TreeBody.__subclasses__(), *SideBody.__subclasses__())
 }
-"""Kind -> class of its body, for every kind but ``message`` and ``opaque``."""
+"""Kind -> class of its body, for every kind except ``message`` and ``opaque``."""
 
 ENTRY_NOTES = tuple([body.kind for body in SideBody.__subclasses__() if body.follows_entry])
 """Kinds of side entries that forks, bundles and copies include with the tree entry they describe.
@@ -123,7 +123,7 @@ def body_of(entry: Entry) -> Body:
 
 
 def readable(entry: Entry) -> Body:
-    """Return the body of `entry`; if it is damaged, unknown or of a newer version, an `Unknown`."""
+    """Return the body of `entry`; an `Unknown` if it is damaged, unknown or of a newer version."""
     try:
         return body_of(entry)
     except (CorruptLog, UnsupportedVersion):

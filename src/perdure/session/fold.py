@@ -104,7 +104,7 @@ def state_after(
 
 
 def end_of(window: ContextWindow, limit: int) -> ContextWindow:
-    """Return `window` cut to its newest `limit` entries, as a store reads it with this limit."""
+    """Return the window that a store reads with this `limit`: the newest entries of `window`."""
     if limit >= len(window.entries):
         return window
     earlier = len(window.entries) - limit

@@ -33,18 +33,18 @@ from perdure.session.notes import (
 
 StreamKind = Literal["session", "flow", "memory"]
 Origin = Literal["user", "role", "subagent", "import", "knowledge"]
-"""``knowledge``: the session contains a file of a knowledge folder."""
+"""What created a session. ``knowledge`` means that it contains a file of a knowledge folder."""
 Status = Literal["active", "importing", "exported", "ended", "erased"]
-"""``importing``: a file is being imported into the session, or its import was interrupted."""
+"""Status of a session. ``importing`` also includes an import that was interrupted."""
 
 SoughtStatus = Literal[Status, "interrupted"]
-"""A status to filter lists by. ``interrupted``: a turn is open, and no process runs it."""
+"""A status to filter lists by. ``interrupted`` means that no process runs the open turn."""
 
 LISTED_STATUSES: tuple[Status, ...] = ("active", "importing", "exported", "ended")
 """Statuses of the sessions in lists: erased ones are never listed."""
 
 SessionScope = Literal["listed", "all"]
-"""``listed``: sessions of origin user or import; ``all``: every session.
+"""Which sessions a list contains: ``listed`` those of origin user or import, ``all`` every one.
 
 Flows are never included.
 """
@@ -373,7 +373,7 @@ _AFTER: Mapping[str, Callable[[SessionInfo, Entry], SessionInfo]] = {
     ContentErased.kind: _after_erasure,
     ImportSource.kind: _after_import,
 }
-"""Kind -> the change that an entry of the kind makes to what is known about its session."""
+"""Kind -> the function that updates a session's info after an entry of this kind."""
 
 
 def with_description(info: SessionInfo, header: StreamHeader) -> SessionInfo:
@@ -391,7 +391,7 @@ def bare_info(info: SessionInfo) -> SessionInfo:
 
 
 OWN_SOURCE = "perdure"
-"""The `source` that selects sessions which no other program made."""
+"""The `source` of sessions that were not imported from another program."""
 
 
 def can_end_as_idle(info: SessionInfo) -> bool:
@@ -441,7 +441,7 @@ def is_sought(info: SessionInfo, sought: Sought) -> bool:
 
 
 def stored_name(info: SessionInfo) -> str:
-    """Return the stored, unmasked `info.name`, in which older versions stored credentials.
+    """Return the unmasked name of a session; names from older versions can contain credentials.
 
     Lists and their indexes use the stored name for searches, but never display it.
     """
@@ -468,7 +468,7 @@ def newest_found(
     query: str | None,
     sought: Sought,
 ) -> list[SessionInfo]:
-    """Return the sessions in `scope` that match, newest first."""
+    """Return the sessions in `scope` that match `cwd`, `query` and `sought`, newest first."""
     near = (i for i in infos if i.kind == "session" and i.origin in ORIGINS[scope])
     found = [i for i in near if is_found(i, cwd, query) and is_sought(i, sought)]
     return sorted(found, key=lambda info: (info.updated_at, info.id), reverse=True)

@@ -200,8 +200,8 @@ def user(
 ) -> Message | InFlightMessage:
     """Return a user message: texts and media in the given order.
 
-    Media as bytes (from `perdure.media`) make the message an `InFlightMessage`. `author`, `said_at`
-    (a time without a zone is local) and `foreign` are as in `Message`.
+    Media as bytes (from `perdure.media`) make the message an `InFlightMessage`. For `author`,
+    `said_at` and `foreign`, see `Message`; a `said_at` without a zone is local time.
     """
     given = (content, *more)
     at = ms_of(said_at) if isinstance(said_at, datetime) else said_at

@@ -36,7 +36,10 @@ WithdrawalReason = Literal["aborted", "cancelled", "expired", "failed", "interru
 """How the turn of an unanswered question ended; "cancelled" if a program withdrew the question."""
 
 ALLOW_FLOW = "allow-flow"
-"""The answer that allows a call, and also this command, tool or writes for the whole flow."""
+"""The answer that allows a call and, in the rest of the flow, calls of the same kind.
+
+Depending on the call, these are calls with the same command, of the same tool, or writes of files.
+"""
 
 ALLOWING = frozenset(("allow", "always", ALLOW_FLOW))
 """The answers to an approval that allow the call."""

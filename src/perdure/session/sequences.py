@@ -61,7 +61,10 @@ class Joined(Sequence[T]):
         )
 
     def agrees(self, other: Joined[T], count: int) -> bool:
-        """Return True if the first `count` items of both are equal; fast if parts are shared."""
+        """Return True if the first `count` items of this sequence and of `other` are equal.
+
+        The comparison is fast if the two sequences share parts.
+        """
         start = 0
         for mine, its in zip(self._parts, other._parts, strict=False):
             if mine is not its:

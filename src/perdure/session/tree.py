@@ -72,7 +72,7 @@ class TreeNode(msgspec.Struct, frozen=True, eq=False):
 
 
 _Row = tuple[Entry, str | None, int]
-"""An entry, its label, and the number of its children."""
+"""A node of a tree without its children: its entry, its label, and the number of its children."""
 
 
 def _rows_below(node: TreeNode) -> Iterator[_Row]:
@@ -147,7 +147,10 @@ class TreeIndex(msgspec.Struct, frozen=True):
 
 
 def index_of(entries: Iterable[Entry]) -> TreeIndex:
-    """Return the index of the tree entries in `entries` (log order, a fork's origin first)."""
+    """Return the index of the tree entries in `entries`.
+
+    `entries` are in log order; for a fork, the entries of its origin come first.
+    """
     by_id = {entry.id: entry for entry in entries if entry.lane == "tree"}
     loops = _first_of_each_cycle(by_id)
     children: dict[EntryId, list[EntryId]] = {}

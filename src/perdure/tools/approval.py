@@ -1,4 +1,4 @@
-"""The data besides the arguments that an approval of a call covers: facts, hashes, display."""
+"""The data that an approval of a call covers besides the call's arguments: facts and hashes."""
 
 from __future__ import annotations
 

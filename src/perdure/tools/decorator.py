@@ -158,12 +158,14 @@ def _description(name: str, given: str | None, function: Callable[..., Any]) -> 
 
 
 def _shown_call(args: Mapping[str, object], _: Permissions) -> Subject:
-    """Describe a call by its arguments to the person who approves it."""
+    """Show the arguments of a call to the person who approves it."""
     return Subject(msgspec.json.encode(args, enc_hook=fields_or_text).decode())
 
 
 def _condition(name: str, decides: object, function: Callable[..., Any]) -> NeedsApproval | None:
-    """Convert the `needs_approval` option `decides` to a function of the mapping of arguments.
+    """Return a function that applies the `needs_approval` option `decides` to a call's arguments.
+
+    Return None if `decides` is not a function.
 
     An error in `decides`, or a result that is not a bool, counts as True. `decides` also gets the
     defaults of the tool's `function`.

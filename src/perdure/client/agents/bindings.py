@@ -226,7 +226,7 @@ class Bindings:
         return in_workspace(bound, change)
 
     async def _list_in(self, session: StreamId, place: Workspace) -> None:
-        """Make lists show the session in the folder in which it works.
+        """Record the folder in which the session works, so that lists show the session there.
 
         If an import was resumed without a folder, it works in the program's folder, but lists show
         it in the import's own folder.
@@ -315,7 +315,7 @@ def _first_place(known: Authority, given: Workspace | None) -> Workspace:
 
 
 def _cwd_after(state: StreamState, place: Workspace) -> SessionInfoChanged | None:
-    """Return an entry which makes lists show the session in the folder of `place`."""
+    """Return the entry that records the folder of `place`; None if it is recorded already."""
     folder = place.working_dir
     return None if state.info.cwd == folder else SessionInfoChanged(cwd=folder)
 

@@ -287,9 +287,9 @@ class Chat(Generic[OutputT]):
         focus: str | None = None,
         expected_leaf: ExpectedLeaf = msgspec.UNSET,
     ) -> Entry | None:
-        """Continue from `entry` (None: before the root), as `Session.branch` does.
+        """Continue from `entry` (None: before the root); see `Session.branch`.
 
-        With `with_summary`, the model summarises abandoned messages; `focus` is as in `compact`.
+        With `with_summary`, the model summarises abandoned messages; for `focus`, see `compact`.
         Shape: None if `entry` is the leaf. Raises: the errors of `compact` and `Session.branch`.
         """
         _require_idle(self, self._host, "branch")

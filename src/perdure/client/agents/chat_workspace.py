@@ -28,7 +28,7 @@ Staged = Callable[[Workspace, str | None], SessionTurns]
 """Returns the object that runs turns in the given workspace, with the given instructions."""
 
 Record = Callable[[], Awaitable[None]]
-"""Records the workspace changes that messages made, as `ChatWorkspace.record` does."""
+"""Calls `ChatWorkspace.record`, which records the workspace changes that messages made."""
 
 
 class ChatWorkspace:

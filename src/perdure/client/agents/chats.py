@@ -80,7 +80,9 @@ class Chats:
         caps: Agent | None = None,
         budget: Budget | None = None,
     ) -> Chat:
-        """Return a chat of `agent`, with the limits of the agent `caps` and, if given, `budget`.
+        """Return a chat of `agent`; its limits come from the agent `caps`, or else from `agent`.
+
+        A given `budget` replaces the budget of these limits.
 
         Logs a warning if the budget cannot be enforced.
         """
@@ -103,7 +105,7 @@ class Chats:
 
 
 def _changes_text(snapshot: Mapping[str, object], today: Agent | None, tools: ToolRegistry) -> str:
-    """Return how the agent in `snapshot` differs from its version in this runtime.
+    """Return a text on how the agent in `snapshot` differs from its version in this runtime.
 
     Returns "" if the agent does not differ.
     """

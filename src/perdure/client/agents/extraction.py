@@ -56,7 +56,7 @@ _LONGEST_S = 600.0
 """The most time to extract one episode's facts, because closing a runtime waits for this work."""
 
 _PROBLEM = 500
-"""The most characters that are stored of the reason of a failure."""
+"""Maximum number of stored characters of the reason why an extraction failed."""
 
 
 class ExtractionModels(msgspec.Struct, frozen=True):
@@ -85,7 +85,10 @@ class Extraction:
         self._is_asked = False
 
     def know(self, agent: Agent) -> None:
-        """Register `agent`; any extractor but "program" runs after the agent's sessions end."""
+        """Register `agent` if it has an extractor other than "program".
+
+        This extractor runs after the agent's sessions end.
+        """
         extractor = None if agent.memory is None else agent.memory.extractor
         if extractor is not None and extractor != "program":
             self._agents[agent.id] = agent

@@ -36,8 +36,10 @@ _CLIENTS: Mapping[Wire, tuple[str, str]] = {
 Readiness = Literal[
     "configured", "default address", "missing key", "missing package", "unusable key"
 ]
-"""``default address``: nothing was configured, so a local server at its usual address is used.
-``unusable key``: the key file cannot be read, or other users can read it.
+"""Whether a provider can be used, or why it cannot.
+
+``default address`` means that nothing was configured, so a local server at its usual address is
+used. ``unusable key`` means that the key file cannot be read, or that other users can read it.
 """
 
 

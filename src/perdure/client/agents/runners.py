@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from perdure.client.agents.agent import Agent
 
 RunnerName = Literal["embedded", "workers"]
-"""``embedded``: turns run in this process.
+"""Where turns run.
 
-``workers``: processes of `perdure worker` run the turns.
+``embedded`` means in this process, ``workers`` means in processes of `perdure worker`.
 """
 
 RUNNER = "PERDURE_RUNNER"

@@ -61,7 +61,7 @@ WhileWaiting = Literal["wait", "raise"]
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """Whether one session waits for a person; `questions` returns its open questions.
+    """Reports whether one session waits for a person; `questions` returns its open questions.
 
     `head` returns the seq of the newest entry of the session.
     """
@@ -89,7 +89,9 @@ _CUT_OFF = {
     False: "the event loop ended before the message to session %s was stored: await the turn, or "
     "use `async with perdure.Runtime(...)`, which waits for it",
 }
-"""Log lines for a turn that ran when the event loop ended, by whether its message is stored.
+"""Log lines for a turn that still runs when the event loop ends.
+
+The key states whether the turn's message is stored.
 
 The lines are not logged as warnings, because Python prints warnings on stderr, where a fault must
 print nothing.

@@ -30,7 +30,7 @@ class AbsentWorkers:
     async def noticed(
         self, limits: LimitService, begun: asyncio.Future[int]
     ) -> AsyncGenerator[None]:
-        """Check for workers if the turn does not begin in time and the context is not left."""
+        """Inside the context, check for workers if the turn has not begun after `NOTICE_S`."""
         check = asyncio.ensure_future(self._check(limits, begun))
         try:
             yield

@@ -19,7 +19,7 @@ SCHEMA = "perdure_work"
 APPLICATION = "perdure"
 
 CLAIM = "start_queued_partitioned_workflows"
-"""The DBOS function that claims work from queues with one running piece of work per session."""
+"""Name of the DBOS function that claims work from queues that run one piece per session."""
 
 _LOOKED_FOR = (
     "w.queue_name = %(queue)s AND w.status = 'ENQUEUED' AND w.application_version = %(version)s"

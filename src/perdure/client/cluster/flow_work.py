@@ -65,7 +65,7 @@ _log = logging.getLogger(__name__)
 
 
 class FlowWork:
-    """The flows of one namespace in one worker."""
+    """Runs the flows of one namespace in one worker, and watches those that wait for a person."""
 
     def __init__(self, host: Host, slots: Slots) -> None:
         self._host = host
@@ -93,7 +93,10 @@ class FlowWork:
         return ended
 
     async def give_up(self, work: Work, losses: int) -> str:
-        """Make the running (or else the next) nodes wait for a person: `losses` workers died."""
+        """Give up the flow, because `losses` workers died while they ran it.
+
+        The running nodes, or else the next nodes, wait for a person.
+        """
         reason = (
             f"{losses} workers died while they ran this flow, so this work is not tried again; "
             "look at their logs, then reply to continue"

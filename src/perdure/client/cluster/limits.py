@@ -56,7 +56,7 @@ class _Turn:
 
 
 class Slots:
-    """The slots of one worker.
+    """Requests, stores and returns the slots of one worker.
 
     The worker requests each slot, the store grants it, and the worker returns it.
 
@@ -202,7 +202,7 @@ async def _look_up(turn: _Turn) -> None:
 
 
 class Pace:
-    """The model requests of one worker, in the order in which they arrived.
+    """Delays the model requests of one worker until the limits permit them, in order of arrival.
 
     If several requests have the same subjects (namespace, model, provider), only the first of them
     asks the store.
@@ -263,6 +263,6 @@ class PacedModels:
 
 
 def paced(store: SessionStore) -> Callable[[ModelClient], ModelClient]:
-    """Return a function that makes the model clients of a worker of `store` obey the limits."""
+    """Return a function that wraps a model client so that it obeys the cluster's limits."""
     pace = Pace(cluster_of(store).limits)
     return lambda models: PacedModels(models, store, pace)

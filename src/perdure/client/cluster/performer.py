@@ -159,7 +159,7 @@ class Performer:
             return await self._run(work, request)
 
     async def _is_over(self, work: Work) -> bool:
-        """Whether `work` has no open turn or request, or a stop of it was requested."""
+        """Whether `work` has no open turn or request, or its stop was requested."""
         turn = (await self._store.state(work.stream)).open_turn
         if turn is not None:
             return await stop_of_turn(self._store, work.stream, turn) is not None

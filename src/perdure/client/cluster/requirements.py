@@ -1,4 +1,4 @@
-"""Requirements of work: an agent or the agents of a flow, with tools of the same schemas.
+"""What work requires of a worker: an agent, or a flow's agents, with tools of given schemas.
 
 Work with equal requirements shares a queue, so a worker can do either all work of a queue or none
 of it.
@@ -150,6 +150,6 @@ def queue_name(namespace: str, requirement: Requirement | FlowRequirement) -> st
 
 
 def own_queues(namespace: str, agents: Iterable[Agent]) -> dict[str, Requirement]:
-    """Return the queues for sessions of `agents` without further restrictions, by queue name."""
+    """Return, by queue name, the queues for sessions with all tools of one of `agents`."""
     required = [requirement_of(cast("Mapping[str, object]", each.snapshot())) for each in agents]
     return {queue_name(namespace, each): each for each in required}

@@ -58,7 +58,10 @@ LOOK_S = 1.0
 """How often the scheduler looks for messages that are due."""
 
 _MOST_USED_TIMES = 100
-"""The most times of a cron expression that a pass tries to find one not used and not cancelled."""
+"""A pass tries at most this many times of a cron expression, until one is still unused.
+
+A time is used if its message was sent or cancelled, or if the session of its message was erased.
+"""
 
 _LONGEST_AGENT_ID = 100
 """The most characters of an agent's id in a session id; 28 are left for the rest."""
@@ -115,7 +118,7 @@ class Scheduler:
         await cancel_all(self._sending.values())
 
     async def plan(self) -> None:
-        """Store the next message of each recurring message, unless one is already waiting.
+        """Store the next message for each `Recurring`, unless one is already waiting.
 
         If no worker ran at a planned time, the message is sent once afterwards. A failed plan is
         logged, and retried the next time. Durable: all changes are stored when this returns.
@@ -283,7 +286,7 @@ async def missing_for(host: Host, session: StreamId) -> str:
 
 
 def _session_prefix(agent: Agent, each: Recurring) -> str:
-    """Return the prefix of the ids of the sessions for the recurring message `each`.
+    """Return the prefix that all session ids for the recurring message `each` have.
 
     If the id of the agent is long, the prefix contains a shortened form.
     """

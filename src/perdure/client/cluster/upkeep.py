@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 class Upkeep:
-    """The maintenance tasks of one namespace in one worker."""
+    """Runs the maintenance tasks of one namespace in one worker."""
 
     def __init__(self, runtime: Runtime, worker: str) -> None:
         self._store = runtime.host.store

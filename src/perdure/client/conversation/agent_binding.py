@@ -87,7 +87,7 @@ async def _followed(log: LogReader, stream: StreamId, window: ContextWindow) -> 
 
 
 def _newest(entries: Sequence[Entry], switched: str | None) -> str | None:
-    """Return the model of the newest answer or model change; `switched` if that names no model."""
+    """Return the model of the newest answer or model change; `switched` if this names no model."""
     for entry in reversed(entries):
         if entry.kind == ModelChange.kind or role_of(entry) == "assistant":
             model = _said_by(entry) or switched

@@ -55,7 +55,7 @@ Withheld = Literal["imported", "unknown"]
 
 
 class Authority(msgspec.Struct, frozen=True):
-    """Whether the agent and the newest turn of a session are in force on this machine.
+    """States whether the agent and the newest turn of a session are in force on this machine.
 
     Only an agent and a turn that are in force can give permissions.
 

@@ -100,7 +100,7 @@ def _removed(folder: Path, state: FlowState, others: list[FlowState]) -> None:
 
 
 def _remove_all(folder: Path) -> None:
-    """Delete `folder`, the workflow file as the last, so that a killed call can be repeated."""
+    """Delete `folder`; delete the workflow file last, so that a killed call can be repeated."""
     for path in folder.iterdir():
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)

@@ -1,4 +1,4 @@
-"""Runs one flow, whose roles work in sessions, once or until the flow is completed."""
+"""Runs one flow until it is completed or needs a person; its roles work in sessions."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ from perdure.stores.session_store import SessionStore
 
 
 class Feeds:
-    """The feeds of one flow."""
+    """Reads the feeds of the roles of one flow."""
 
     def __init__(self, store: LogReader, flow: StreamId) -> None:
         self._store = store

@@ -230,8 +230,8 @@ class Flows:
     async def outputs(self, flow: str) -> dict[str, object]:
         """Return the outputs of a document flow by output node; {} while there are none.
 
-        Shape: each output is a text, or the flow's inputs after an input node; a mapping by node
-        if the output node has several previous nodes.
+        Shape: each output is the answer of the previous node, or a mapping from node to answer if
+        there are several previous nodes. The answer of an input node is the flow's inputs.
         Raises: FlowNotFound.
         """
         return await outputs_of(self._store.backend, await self.state(flow))

@@ -78,7 +78,7 @@ LATEST = 8
 """How many of the newest messages are searched for the parts of one answer."""
 
 MOST_TURNS = 100_000
-"""The limit of turns in a role's session is high, because the flow itself limits the session."""
+"""Maximum number of turns in a role's session; high, because the flow limits the session."""
 
 
 @dataclass(frozen=True, slots=True)

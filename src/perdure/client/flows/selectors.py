@@ -63,7 +63,7 @@ class About:
 
 
 class Selectors:
-    """The selectors of one flow."""
+    """Opens the selectors of one flow, and records what they choose."""
 
     def __init__(self, host: Host, journal: Journal) -> None:
         self._host = host

@@ -26,7 +26,7 @@ from perdure.stores.session_store import SessionStore
 
 
 class SummaryFrames:
-    """The texts around the summaries of the roles of one flow."""
+    """Makes the texts around the summaries of the roles of one flow."""
 
     def __init__(
         self, store: SessionStore, journal: Journal, record: RecordFolder, library: Library

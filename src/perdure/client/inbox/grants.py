@@ -85,7 +85,10 @@ async def _freed(
     at: int,
     but: StreamId | None = None,
 ) -> list[Write]:
-    """Return answers to roles' questions whose calls `changes` allow, except in session `but`."""
+    """Return answers to those questions of roles whose calls `changes` allow.
+
+    Questions in the session `but` are skipped.
+    """
     consent = state.consent
     for change in changes:
         consent = consent_after(consent, change, at)

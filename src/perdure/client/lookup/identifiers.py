@@ -1,4 +1,4 @@
-"""Find sessions, flows, questions and entries by the (beginning of an) id that a person typed."""
+"""Find sessions, flows, questions and entries by an id, or by the beginning of an id."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ _SPECIAL = re.compile("[%?#]")
 """Characters in a folder's path that have a special meaning in an address."""
 
 _BESIDE = ("", "-wal", "-shm", "-journal")
-"""Endings that an SQLite store appends to its file name to name its files."""
+"""Endings of the names of an SQLite store's files, after the name of the database file."""
 
 
 def database_file(address: str) -> Path | None:

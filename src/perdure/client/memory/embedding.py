@@ -144,7 +144,7 @@ class MeasuredEmbedder:
 
 
 class TextVectors:
-    """The vectors of one embedder in a store.
+    """Computes vectors of the texts in a store with one embedder.
 
     Units: `timeout_s` is the limit for a batch of texts, in seconds.
     """

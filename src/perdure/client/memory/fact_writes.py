@@ -158,7 +158,10 @@ async def _fact_under(
 
 
 def _named_again(fact: EntryId) -> NewEntry:
-    """Return an entry to store the idempotency key of a call that found `fact` already stored."""
+    """Return the entry of a call that found `fact` already stored.
+
+    The call's idempotency key is stored with this entry.
+    """
     return new_side(FactsReceived(0), fact)
 
 

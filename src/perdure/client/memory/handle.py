@@ -206,7 +206,7 @@ class Memory:
         """End a fact, and permanently erase its text and the text of earlier versions.
 
         Forgetting cannot be undone; backups and exports do not change. The certificate of the
-        erasure contains `by`. Durable: as `Store.erase`. Raises: FactNotFound.
+        erasure contains `by`. Durable: see `Store.erase`. Raises: FactNotFound.
         """
         await fact_writes.forget(self.backend, self.outside, EntryId(fact_id), by)
 
@@ -357,7 +357,7 @@ def _new_fact(
 async def _recorded(
     store: SessionStore, within: MemoryFilter, session: str | None
 ) -> list[Episode]:
-    """Return the episodes of `session`, whatever its subject; without `session`, of `within`."""
+    """Return the episodes of `session`, whatever its subject, or else those in `within`."""
     if session is None:
         entries = await store.notes_of_all(_EPISODE_KINDS)
         chosen = within.subject if within.name == "subject" else None

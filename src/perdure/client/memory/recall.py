@@ -26,7 +26,9 @@ class RecallOptions(TypedDict, total=False):
 async def recall_anyway(
     memory: Memory, question: str, **options: Unpack[RecallOptions]
 ) -> tuple[list[MemoryHit], str | None]:
-    """Recall, but only by words if the embedder is down or not set up, or the store has no vectors.
+    """Recall; by words only if the embedder cannot be used. Also return the error of the embedder.
+
+    The embedder cannot be used if it is down or not set up, or if the store has no vectors.
 
     Raises: the errors of ``Memory.recall`` for a memory without an embedder.
     """

@@ -1,4 +1,4 @@
-"""Append recorded calls to a session; it branches where a request differs from its messages.
+"""Append recorded calls to a session, which branches where a request differs from its messages.
 
 Each request repeats the conversation. Digests identify the messages that the session already
 contains. Only new messages are appended, after the last known message.
@@ -23,7 +23,10 @@ FOREIGN: Final = "recorded"
 """Key in `Message.foreign` for the digest of a message and the provider's id of a response."""
 
 FAILURE: Final = "recorded.failure"
-"""`Note.note_type` of a note that a call failed; the note refers to the request's last message."""
+"""`Note.note_type` of a note which states that a call failed.
+
+The note refers to the last message of the call's request.
+"""
 
 
 class Recorder:

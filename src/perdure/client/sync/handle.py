@@ -34,7 +34,10 @@ class Handle(Generic[H]):
     asynchronous: H
 
     def __init_subclass__(cls, *, of: type | None = None, made_from: str | None = None) -> None:
-        """Wrap the async class `of`; `made_from` names the argument of `__init__` for a handle."""
+        """Wrap the async class `of`.
+
+        `made_from` is the name of the argument of `__init__` that is a handle.
+        """
         if of is not None:
             _HANDLES[of] = cls
             _copy_members(of, cls)

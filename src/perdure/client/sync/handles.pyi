@@ -109,7 +109,7 @@ class Session(Handle[AsyncSession]):
 
     @property
     def head(self) -> int:
-        """The newest seq that this handle read or appended, not counting turns; -1 if none."""
+        """The newest seq that this handle has read, or appended outside of turns; -1 if none."""
 
     @property
     def leaf(self) -> EntryId | None:
@@ -780,7 +780,7 @@ class Store(Handle[AsyncStore]):
         """
 
     def index(self, on_progress: Callable[[int, int], None] | None = None) -> None:
-        """Update the index before the next search does. Raises: the errors of `reindex`."""
+        """Update the index now, not at the next search. Raises: the errors of `reindex`."""
 
     def reindex(self, on_progress: Callable[[int, int], None] | None = None) -> int:
         """Rebuild the index of `search` from the log; return the number of searchable texts.
@@ -936,7 +936,7 @@ class Memory(Handle[AsyncMemory]):
         """End a fact, and permanently erase its text and the text of earlier versions.
 
         Forgetting cannot be undone; backups and exports do not change. The certificate of the
-        erasure contains `by`. Durable: as `Store.erase`. Raises: FactNotFound.
+        erasure contains `by`. Durable: see `Store.erase`. Raises: FactNotFound.
         """
 
     def fact(self, fact_id: str) -> Fact:
@@ -1250,9 +1250,9 @@ class Chat(Handle[AsyncChat[OutputT]], Generic[OutputT]):
         focus: str | None = None,
         expected_leaf: ExpectedLeaf = msgspec.UNSET,
     ) -> Entry | None:
-        """Continue from `entry` (None: before the root), as `Session.branch` does.
+        """Continue from `entry` (None: before the root); see `Session.branch`.
 
-        With `with_summary`, the model summarises abandoned messages; `focus` is as in `compact`.
+        With `with_summary`, the model summarises abandoned messages; for `focus`, see `compact`.
         Shape: None if `entry` is the leaf. Raises: the errors of `compact` and `Session.branch`.
         """
 

@@ -74,7 +74,10 @@ class Portal:
                 self.call(_close(iterator))
 
     def closes(self, close: Close) -> None:
-        """Register `close`, awaited before the loop ends; it must end the tasks that run now."""
+        """Register `close`, which is awaited before the loop ends.
+
+        `close` must end the tasks that run now.
+        """
         self._thread.closers.append(close)
         self._thread.kept |= self.run(_others)
 

@@ -1,4 +1,4 @@
-"""The messages of a window in a form where adding an entry costs only that entry's size.
+"""Extend the messages of a window, at a cost that depends only on the added entries.
 
 A `Conversation` is an immutable value; `extend` returns a new one. Changes other than added entries
 (a moved leaf, a compaction, an undone compaction, a pin) need a new conversation. `build_context`
@@ -25,7 +25,10 @@ from perdure.session.ledger import History
 from perdure.session.messages import Message, Part, ToolResultPart
 
 MOST_OPEN = 3
-"""Each request processes the open messages again; above this number, some of them are settled."""
+"""If there are more open messages than this, some of them are settled.
+
+Each request processes all open messages again.
+"""
 
 
 class Conversation(msgspec.Struct, frozen=True):
@@ -123,7 +126,7 @@ def _with(
 
 
 _Settling = tuple[Settled, tuple[ContextMessage, ...]]
-"""The settled messages, and the open ones."""
+"""The messages that are settled now, and the messages that stay open."""
 
 
 def _settled_with(conversation: Conversation, open_: tuple[ContextMessage, ...]) -> _Settling:

@@ -53,8 +53,8 @@ def prompt_of(
 ) -> Prompt:
     """Return the part of `conversation` to send; the cost depends mostly on its open messages.
 
-    A conversation over the budget, or with more messages than `max_messages`, is trimmed as by
-    `build_context`; `max_messages` does not count the summary and pinned messages.
+    A conversation over the budget, or with more messages than `max_messages`, is trimmed by the
+    rules of `build_context`; `max_messages` does not count the summary and pinned messages.
     Units: `budget_tokens` is in tokens, as estimated with `scale`.
     """
     settled, tail, sizes = conversation.settled, conversation.tail.messages, conversation.sizes

@@ -33,7 +33,7 @@ def consent_after(consent: ConsentState, body: ConsentChanged, at: int) -> Conse
 
 
 def withheld(state: FlowState) -> FlowState:
-    """Return `state` without any consent and without a confirmed folder, as for a received flow."""
+    """Return `state`, the state of a received flow, with no consent and no folder in force."""
     return replace(state, consent_in_force=ConsentState(), is_place_in_force=False)
 
 

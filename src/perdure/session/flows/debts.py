@@ -18,7 +18,7 @@ def with_debts(state: FlowState) -> FlowState:
 
 
 def with_debts_of(state: FlowState, nodes: Iterable[str]) -> FlowState:
-    """Return `state`; of `nodes`, which have changed, recompute which ones still owe a handoff."""
+    """Return `state` after recomputing which of the changed `nodes` still owe a handoff."""
     return _with_debts(state, state.owing_ids, nodes)
 
 

@@ -275,7 +275,7 @@ def _tool_finished(point: FeedPoint, body: ledger.ToolFinished) -> _Step:
 
 
 def _on_answer(point: FeedPoint, question: str, body: notes.Answer) -> _Step:
-    """Add an item for a person's answer; the next process continues the call or ends the turn."""
+    """Add an item that states who answered which question, and how."""
     if question not in point.asked:
         return point, ()
     told = f"{body.by} answered {body.choice} to {point.asked[question]}"

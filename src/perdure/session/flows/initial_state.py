@@ -104,7 +104,7 @@ def _state_at_import(entry: Entry, body: kinds.FlowImported) -> FlowState:
 
 
 def _has_begun(body: kinds.FlowImported, run: FlowRun, node: str) -> bool:
-    """Return True if a running node has a session; A-Society also lists nodes not yet started."""
+    """Return True if `node` has started; A-Society also lists unstarted nodes as running."""
     known = body.graph.node(node)
     return node in run.visited or (known is not None and known.role in body.sessions)
 

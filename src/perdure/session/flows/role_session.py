@@ -64,7 +64,7 @@ class RoleSession(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
 
 
 class _Seen(msgspec.Struct):
-    """The state while the log of a session is read entry by entry."""
+    """Collects the fields of a `RoleSession` while a session's log is read entry by entry."""
 
     history: list[tuple[EntryId | None, Exchange]] = []
     archives: list[CompactionArchive] = []

@@ -42,7 +42,7 @@ FeedbackConsent = Literal["pending", "granted", "denied"]
 
 
 class AwaitingHuman(ShortRepr, frozen=True, omit_defaults=True):
-    """The role that waits for a person, and why."""
+    """A role that waits for a person, and the reason for the wait."""
 
     role: str
     reason: AwaitingReason
@@ -78,21 +78,24 @@ class HumanInput(ShortRepr, frozen=True, rename="camel"):
 
 
 class CommandGrant(ShortRepr, frozen=True, rename="camel"):
-    """An exact command that may run without asking."""
+    """An exact command that a role may run without asking a person."""
 
     command: str
     granted_at: str
 
 
 class ToolGrant(ShortRepr, frozen=True, rename="camel"):
-    """An MCP tool that may run without asking."""
+    """An MCP tool that a role may call without asking a person."""
 
     tool_name: str
     granted_at: str
 
 
 class CommandGrants(msgspec.Struct, frozen=True, rename="camel"):
-    """The commands that may run without asking. Shape: each key is the exact command."""
+    """The commands that roles may run without asking a person.
+
+    Shape: each key is the exact command.
+    """
 
     __repr__ = short_repr
 
@@ -100,7 +103,7 @@ class CommandGrants(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ToolGrants(msgspec.Struct, frozen=True, rename="camel"):
-    """The MCP tools that may run without asking.
+    """The MCP tools that roles may call without asking a person.
 
     Shape: each key is the name of a tool.
     """
@@ -122,7 +125,7 @@ class ConsentState(ShortRepr, frozen=True, rename="camel"):
 
 
 class FeedbackContext(ShortRepr, frozen=True, omit_defaults=True, rename="camel"):
-    """Facts about the flow for the feedback at the flow's end."""
+    """The kind of feedback that is requested at the flow's end, and the details of this kind."""
 
     kind: FeedbackKind
     initialization_mode: InitializationMode | None = None
@@ -210,7 +213,7 @@ class FlowRun(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, d
 
 
 class RoleConfiguration(ShortRepr, frozen=True, omit_defaults=True):
-    """The configuration of a role instance."""
+    """The model, skills and tools of a role instance; None keeps the setting of its agent."""
 
     model: str | None = None
     skills: tuple[str, ...] | None = None
@@ -267,14 +270,14 @@ class FlowState(msgspec.Struct, frozen=True, dict=True):
     is_place_in_force: bool = True
     """True if this user confirmed the flow's folder, or started the flow in that folder."""
     chosen_in_part: dict[str, RoleConfiguration] = {}
-    """Role instance -> a selector's partial choice; a person has yet to choose the rest."""
+    """Role instance -> a selector's partial choice; a person must choose the missing settings."""
     imported_record: dict[str, str] = {}
     """Path in the record folder -> blob hash of the file; for imported flows."""
     former_record: str = ""
     """The path that an imported flow's record folder had at the export, relative to the workspace.
     """
     declined: dict[str, Declined] = {}
-    """Node -> its declined handoff, until the node is claimed again and informed."""
+    """Node -> its declined handoff, until a new claim informs the node."""
     is_feedback_written: bool = False
     settings: RunSettings | None = None
     """The settings of the flow's last run, from the newest entry that the user wrote or trusts."""

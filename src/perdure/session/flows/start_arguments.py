@@ -22,7 +22,10 @@ def named_flow_id(text: str) -> StreamId:
 
 
 def role_ids_in(text: str) -> Iterator[tuple[StreamId, str]]:
-    """Yield each (flow id, role) whose role session or selector session can have the id `text`."""
+    """Yield each pair of a flow id and a role for which `text` can be the id of a session.
+
+    The session is the session of the role, or of a selector of the role.
+    """
     whole = _SELECTOR_END.sub("", text)
     for match in re.finditer("(?=__)", whole):
         yield StreamId(whole[: match.start()]), whole[match.end() + 2 :]

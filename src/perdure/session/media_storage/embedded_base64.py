@@ -31,7 +31,7 @@ MAX_DEPTH = 64
 
 
 def stored_message(message: Message) -> tuple[Message, tuple[bytes, ...]]:
-    """Return `message` with handles for the bytes in its calls and results, and these bytes.
+    """Return `message` with handles instead of base64 in its calls and results, and the contents.
 
     Each content is returned once, even if it occurs several times.
     Shape: the returned message is `message` itself if it contains no such bytes.
@@ -47,7 +47,7 @@ def stored_message(message: Message) -> tuple[Message, tuple[bytes, ...]]:
 
 
 def stored_text(text: str) -> tuple[str, dict[str, bytes]]:
-    """Return the result `text` with handles for its bytes, and a map from handle to bytes."""
+    """Return the result `text` with handles instead of base64, and a map from handle to bytes."""
     contents: dict[str, bytes] = {}
     if _MARK not in text.lower():
         return text, contents

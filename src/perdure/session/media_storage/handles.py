@@ -68,7 +68,7 @@ def settled_message(message: InFlightMessage) -> tuple[Message, tuple[bytes, ...
 def stored_media(
     parts: Sequence[PartT | InlineMedia],
 ) -> tuple[tuple[PartT | MediaPart, ...], tuple[bytes, ...]]:
-    """Return `parts` with the handles of inline media, and the bytes of these, each once."""
+    """Return `parts` with handles instead of inline media, and the distinct contents."""
     contents = dict.fromkeys(part.content for part in parts if isinstance(part, InlineMedia))
     stored = (media_part(part) if isinstance(part, InlineMedia) else part for part in parts)
     return tuple(stored), tuple(contents)
@@ -204,7 +204,9 @@ def _require_json(value: object, place: str) -> None:
 
 
 def inline_in(parts: Sequence[Part]) -> str | None:
-    """Return why a log cannot contain `parts` (inline bytes, or media without a handle), or None.
+    """Return the reason why a log cannot contain `parts`; None if it can.
+
+    A log cannot contain inline bytes, or media without a handle.
 
     Arguments and results of tools are free text and are not checked.
     """

@@ -1,4 +1,4 @@
-"""Find entries that wait for another entry of their stream, as a question waits for its answer.
+"""Find entries that wait for another entry of their stream, such as unanswered questions.
 
 Stores add each open entry to a list in the commit that appends the entry. The cost of finding all
 open entries of a namespace therefore depends only on their number.

@@ -1,4 +1,4 @@
-"""Cues of a text besides its words: whether the text asks a question or names a time.
+"""Find out whether a text asks a question, and whether it names a time: the cues of the text.
 
 Recall weighs the cues of texts (``perdure.memory.ranking``). A change of this module changes the
 content of indexes, so raise ``words.VERSION``.

@@ -13,7 +13,10 @@ def counts_in(terms: Sequence[str], sought: Sought) -> tuple[int, ...] | None:
 
 
 def counts_by(sought: Sought, counted: Callable[[Phrase], int]) -> tuple[int, ...] | None:
-    """Count each of ``sought.phrases`` with `counted`; return None if the query does not match."""
+    """Return the count of each of ``sought.phrases``; None if the query does not match.
+
+    `counted` returns the count of a phrase in the text.
+    """
     if any(map(counted, sought.unwanted)):
         return None
     counts: list[int] = []

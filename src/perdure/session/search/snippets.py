@@ -24,7 +24,7 @@ _MOST_PLACES = 1_000
 
 _SLICE = 65_536
 _REACH = 4_096
-"""Sizes in characters: of a slice that one search covers, and of the lookahead after the slice.
+"""One search covers a slice of `_SLICE` characters, and `_REACH` characters after the slice.
 
 `_SLICE` is also the number of words that are compared at once.
 """

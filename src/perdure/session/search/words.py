@@ -24,7 +24,11 @@ from functools import cache, lru_cache
 from typing import NamedTuple
 
 VERSION = 9
-"""Version of an index: its words, their source (``searchable``, ``cues``) and form (``parts``)."""
+"""Version of the content of indexes; stores rebuild an index that has another version.
+
+The content depends on the words, on their sources (``searchable``, ``cues``), and on the form of an
+index (``parts``).
+"""
 
 LONGEST = 64
 

@@ -38,12 +38,12 @@ _APPENDING = os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CL
 
 
 def about_edit(args: Mapping[str, object], permissions: Permissions) -> Subject:
-    """Describe an edit by its file to the person who approves it; "always" is not offered."""
+    """Show the path of an edit to the person who approves it; "always" is not offered."""
     return msgspec.structs.replace(about_path(args, permissions), grant=None)
 
 
 def about_path(args: Mapping[str, object], permissions: Permissions) -> Subject:
-    """Describe a call by its file to the person who approves it; reject protected names."""
+    """Show the path of a call to the person who approves it; reject protected names."""
     path = str(args["path"])
     names = [name for name in path.replace("\\", "/").split("/") if name not in ("", ".")]
     if is_protected(names, is_absolute=permissions.scope == "full" and path.startswith("/")):

@@ -48,7 +48,7 @@ _SEARCH_ONLY = frozenset(("endpoint", "credential", "credentialRef", "engine", "
 
 
 def about_request(args: Mapping[str, object], permissions: Permissions) -> Subject:
-    """Describe a request by method and URL to its approver; reject hosts that are not allowed."""
+    """Show the method and URL of a request to its approver; reject hosts that are not allowed."""
     place = _allowed(args, permissions)
     shown = f"{args.get('method') or 'GET'} {place.url}"
     return Subject(shown, shown, place.host)
@@ -79,7 +79,7 @@ def bind_request(call: ToolCall) -> Bound:
 
 
 def about_search(args: Mapping[str, object], permissions: Permissions) -> Subject:
-    """Describe a web search to a person who approves it: the terms sent to the search engine."""
+    """Show the terms of a web search, which the search engine gets, to the approver."""
     host = _endpoint(permissions).host
     shown = f"search for {args['query']!s}"
     return Subject(shown, shown, host)

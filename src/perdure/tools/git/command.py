@@ -38,12 +38,13 @@ _NEVER_TRACKED = (
 """Patterns of paths that git itself never adds to an index, but a manipulated index may contain.
 
 Git would read a file with such a path as if the file were in the working directory. A part in
-brackets makes git treat the path as a pattern, which it only compares and never resolves.
+brackets makes git treat the path as a pattern. Git compares a pattern with paths but never resolves
+it.
 """
 
 
 SETTINGS = "git settings"
-"""Name of the fact, in an approval, that states which repository settings a person allowed."""
+"""Name of the fact which states, in an approval, the repository settings that a person allowed."""
 
 
 def repository_of(call: ToolCall) -> Repository:

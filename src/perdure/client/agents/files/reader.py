@@ -186,7 +186,7 @@ class _Binding:
             return None
 
     def _own_model(self, filed: AgentFile) -> str:
-        """Return the agent's model; if the keys that name it have errors, a placeholder."""
+        """Return the agent's model, or a placeholder if the keys that name it have errors."""
         is_read = "model" in self._given and (
             "provider" in self._given or "provider" not in self._places
         )

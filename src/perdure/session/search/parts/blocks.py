@@ -151,8 +151,8 @@ class Block:
 class _Columns(NamedTuple):
     """The decoded columns of a block.
 
-    `positions` and `ats` are offsets from `position` and `at`; `begins` says where the codes of
-    each text begin, and where those of the last text end.
+    `positions` are offsets from `position`, and `ats` offsets from `at`. `begins` contains the
+    start of each text's codes, and the end of the last text's codes.
     """
 
     position: int

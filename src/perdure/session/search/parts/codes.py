@@ -1,4 +1,4 @@
-"""Encode the words of a text as a short byte string, in which the C code of `re` counts phrases.
+"""Encode the words of a text as a short byte string in which `re` can count phrases.
 
 A code is one byte below 192, followed by as many bytes of 192 or more as needed. The codes of a
 text therefore need no separators. A code that is followed by a byte of 192 or more is only the
@@ -24,9 +24,13 @@ MOST_WORDS = 1_000_000
 """Maximum number of words in a part; there are more codes than this."""
 
 _FIRST_BYTES = 192
-"""With any value from 160 to 208, codes take 0.27 of the size of texts in several languages.
+"""How many byte values can be the first byte of a code.
 
-Words numbered and written as UTF-8 take 0.31 of the size of these texts.
+With any value from 160 to 208, the codes of texts in several languages take 0.27 of the size of
+these texts.
+
+If the words were numbered, and the numbers were written as UTF-8, they would take 0.31 of this
+size.
 """
 
 _NEXT_BYTES = bytes(range(_FIRST_BYTES, 256))

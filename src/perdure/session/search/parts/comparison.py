@@ -1,4 +1,4 @@
-"""Compare an index with its expected texts: either a part, or a text outside of all parts."""
+"""Compare the texts in an index with the expected texts."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _kept(part: Part) -> dict[str, Kept]:
 
 
 def _texts_differing(one: Kept | None, other: Kept | None, size: int) -> set[int]:
-    """Return the numbers of the texts that are in only one of two postings or differ in values."""
+    """Return the numbers of the texts for which `one` and `other` contain different data."""
     return {number for number, _ in _occurrences(one, size) ^ _occurrences(other, size)}
 
 

@@ -107,7 +107,11 @@ class PartLookup:
                 self._seen.append(_Open(head, head.last, answer, answer.texts))
 
     def read(self, blocks: Iterable[Block], first_at: int, behind_at: int) -> None:
-        """Process the requested texts in `blocks`, if in the time range; texts may be missing."""
+        """Add the matches among the requested texts to the candidates.
+
+        `blocks` may lack some of these texts. A text is skipped if its time is before `first_at`,
+        or at or after `behind_at`.
+        """
         lowest: dict[int, Block] = {}
         for block in blocks:
             reading = self._reading[block.part]

@@ -17,10 +17,13 @@ from perdure.session.search.parts.pages import Kept
 from perdure.session.search.parts.postings import listed
 
 _LAST = 0x7F
-"""The greatest byte that ends a number."""
+"""Greatest value of a number's last byte; all earlier bytes of the number are greater."""
 
 _MORE = 3
-"""Mask of a step's two low bits: the frequency minus two, or 3 if the rest of it follows."""
+"""Mask of a step's two low bits, which contain the frequency minus two, or 3.
+
+3 means that the frequency is 5 or more; the frequency minus 5 follows as the next number.
+"""
 
 
 def pack_frequencies(repeated: Iterable[tuple[int, int]]) -> bytes:

@@ -44,7 +44,7 @@ _WINDOW = -12
 
 
 class Page(NamedTuple):
-    """A page, and the first key on it."""
+    """A page of an index part, and its first key, by which the page is found."""
 
     first: str
     body: bytes

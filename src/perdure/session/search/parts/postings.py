@@ -23,7 +23,7 @@ _DENSE = 2 * _ON
 """If the mean step is below this, the form with one byte per step is tried, too."""
 
 _OF_MANY = 5
-"""If a set has more than one in this many texts, scanning all is faster than finding each text."""
+"""If a set contains more than 1 / `_OF_MANY` of the texts, scanning all texts is faster."""
 
 _TRUTH = bytes.maketrans(b"01", b"\0\1")
 
