@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from perdure.apps.cli.exits import UsageMistake
+from perdure.apps.cli.exits import PathNotFound, UsageMistake
 from perdure.apps.settings.lookup import setting
 from perdure.apps.terminal.text import safe
 from perdure.errors import WrongArgument
@@ -195,6 +195,29 @@ def named_values(words: Iterable[str], option: str) -> dict[str, str]:
             raise UsageMistake(f"{option} {name} is there twice: give it once")
         found[name] = value
     return found
+
+
+def require_file(path: Path, wanted: str) -> None:
+    """Check that `path` is a file; `wanted` is a noun phrase that tells people what to name.
+
+    Raises: PathNotFound if nothing has this path; UsageMistake if it is not a file.
+    """
+    if not path.exists():
+        raise PathNotFound(str(path))
+    if not path.is_file():
+        kind = "a folder" if path.is_dir() else "not a file"
+        raise UsageMistake(f"{path} is {kind}: name {wanted}")
+
+
+def require_folder(path: Path, wanted: str) -> None:
+    """Check that `path` is a folder; `wanted` is a noun phrase that tells people what to name.
+
+    Raises: PathNotFound if nothing has this path; UsageMistake if it is not a folder.
+    """
+    if not path.exists():
+        raise PathNotFound(str(path))
+    if not path.is_dir():
+        raise UsageMistake(f"{path} is a file: name {wanted}")
 
 
 YesOption = Annotated[

@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from perdure.apps.cli.exits import DONE, FAILED, PathNotFound
-from perdure.apps.cli.options import JsonOption
+from perdure.apps.cli.exits import DONE, FAILED
+from perdure.apps.cli.options import JsonOption, require_file
 from perdure.apps.settings.agents import agents_here, is_file_name
 from perdure.apps.terminal.output import out_style, show, show_json, show_lines, show_result, width
 from perdure.apps.terminal.text import Column, safe, table
@@ -110,8 +110,7 @@ def _find_agent(agent: str) -> FoundAgentFile:
 
 
 def _read_agent_file(file: Path) -> FoundAgentFile:
-    if not file.is_file():
-        raise PathNotFound(str(file))
+    require_file(file, "an agent file")
     try:
         return FoundAgentFile(file, "user", agent=agent_in(file))
     except ConfigError as error:

@@ -127,7 +127,7 @@ async def serve(  # noqa: PLR0913 - each is an option of its own
     await embedding.require_embedder(embedder)
     if not http:
         if wanted != Wanted(port=mcp_http.PORT) or host is not None or port is not None:
-            raise UsageMistake("an address belongs to --http")
+            raise UsageMistake("options of an address need --http: add it, or leave them out")
         scope = _scope(subject, is_all=all_subjects, is_writable=allow_write)
         opening = common.writable_store() if allow_write else common.existing_store()
         async with opening as store:

@@ -10,7 +10,8 @@ from typing import Annotated
 
 import typer
 
-from perdure.apps.cli.exits import DONE, FAILED, PathNotFound, UsageMistake
+from perdure.apps.cli.exits import DONE, FAILED, UsageMistake
+from perdure.apps.cli.options import require_file
 from perdure.apps.cli.store_options import CommonOptions
 from perdure.apps.demo import acts, crash, workers
 from perdure.apps.demo.cast import SAMPLE, Stage
@@ -66,20 +67,9 @@ async def demo(
         if path is not None or is_served:
             raise UsageMistake("--cluster takes neither PATH nor --serve")
         return await _play_cluster(common)
-    return await _play_recorded(_recorded(path or SAMPLE), common, is_served=is_served)
-
-
-def _recorded(file: Path) -> Path:
-    """Return the absolute path of `file`.
-
-    Raises: PathNotFound if the path does not exist; UsageMistake if it is not a file.
-    """
-    if file.exists() and not file.is_file():
-        kind = "a folder" if file.is_dir() else "not a file"
-        raise UsageMistake(f"{file} is {kind}; name the file of a recorded session")
-    if not file.exists():
-        raise PathNotFound(str(file))
-    return file.absolute()
+    recorded = path or SAMPLE
+    require_file(recorded, "the file of a recorded session")
+    return await _play_recorded(recorded.absolute(), common, is_served=is_served)
 
 
 async def _play_recorded(file: Path, common: CommonOptions, *, is_served: bool) -> int:

@@ -13,11 +13,8 @@ from typing import Annotated
 import msgspec
 import typer
 
-from perdure.apps.cli.exits import DONE, FAILED, PathNotFound, UsageMistake
-from perdure.apps.cli.options import (
-    named_path,
-    stored_path,
-)
+from perdure.apps.cli.exits import DONE, FAILED, UsageMistake
+from perdure.apps.cli.options import named_path, require_file, stored_path
 from perdure.apps.cli.store_options import CommonOptions
 from perdure.apps.flow.documents.agents import recast
 from perdure.apps.flow.documents.start import (
@@ -146,8 +143,7 @@ async def begin(
         1  it waits for a person: see `perdure flow show`
         2  an error in the workflow, or in a file it refers to
     """
-    if not file.is_file():
-        raise PathNotFound(str(file))
+    require_file(file, "the file of a workflow")
     settings = new_settings(acting.typed(), os.environ)
     acted, configuring = acting_of(settings, os.environ), configuring_in(start.configuring)
     document = await asyncio.to_thread(document_in, file)

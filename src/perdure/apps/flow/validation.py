@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from perdure.apps.cli.exits import DONE, USAGE, PathNotFound
-from perdure.apps.cli.options import JsonOption, named_path
+from perdure.apps.cli.exits import DONE, USAGE
+from perdure.apps.cli.options import JsonOption, named_path, require_file
 from perdure.apps.flow.files import faults_of, graph_in
 from perdure.apps.flow.options import FolderOption, ProjectOption
 from perdure.apps.flow.picture.render import render
@@ -42,8 +42,7 @@ def validate(
     Exit codes:
         2  errors were found
     """
-    if not file.is_file():
-        raise PathNotFound(str(file))
+    require_file(file, "the file of a workflow")
     found_faults, warnings = faults_of(file, workspace, project)
     faults = tuple(with_commands(fault) for fault in found_faults)
     if as_json:

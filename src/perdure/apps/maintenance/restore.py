@@ -15,7 +15,8 @@ from typing import Annotated
 import msgspec
 import typer
 
-from perdure.apps.cli.exits import PathNotFound, UsageMistake
+from perdure.apps.cli.exits import UsageMistake
+from perdure.apps.cli.options import require_folder
 from perdure.apps.cli.store_options import CommonOptions, require_store_folder
 from perdure.apps.maintenance.backup import check_copied, folder_named
 from perdure.apps.maintenance.copy import copy_of
@@ -269,10 +270,7 @@ async def restore(
         perdure store restore backups/2026-11-21 --store sqlite:///again.db
     """
     address = store_address(common.store)
-    if not folder.is_dir():
-        if folder.exists():
-            raise UsageMistake(f"{folder} is a file: name the folder of a backup")
-        raise PathNotFound(str(folder))
+    require_folder(folder, "the folder of a backup")
     require_store_folder(address)
     moment = _moment(until)
 

@@ -13,7 +13,7 @@ import typer
 
 from perdure.apps.chat.command import cast_for
 from perdure.apps.chat.permissions import TypedPermissions
-from perdure.apps.cli.options import EmbedderOption
+from perdure.apps.cli.options import EmbedderOption, require_folder
 from perdure.apps.cli.store_options import CommonOptions
 from perdure.apps.server_commands.endpoint import (
     EndpointOptions,
@@ -95,6 +95,8 @@ async def serve(  # noqa: PLR0913 - each is an option of its own
     wanted.check()
     require_server()
     await embedding.require_embedder(embedder)
+    for project in projects or ():
+        require_folder(project, "a folder in which flows can start")
     folders = tuple(projects or (Path.cwd(),))
     async with common.writable_store() as store:
         await serve_store(

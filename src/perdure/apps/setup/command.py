@@ -11,8 +11,8 @@ from typing import Annotated
 import msgspec
 import typer
 
-from perdure.apps.cli.exits import PathNotFound, UsageMistake
-from perdure.apps.cli.options import JsonOption, StoreOption
+from perdure.apps.cli.exits import UsageMistake
+from perdure.apps.cli.options import JsonOption, StoreOption, require_folder
 from perdure.apps.settings.lookup import AGENTS, FILE, FOLDER, setting
 from perdure.apps.settings.store_address import NAMESPACE
 from perdure.apps.store_access import existing_store
@@ -158,8 +158,7 @@ async def init(
 
 
 def _project_in(folder: Path) -> Path:
-    if not folder.is_dir():
-        raise PathNotFound(str(folder))
+    require_folder(folder, "the folder of a project")
     project = folder.resolve()
     if project == Path("~").expanduser():
         raise UsageMistake(f"{project} is your home folder, and no project; name another folder")

@@ -15,9 +15,9 @@ from tests.acceptance.cli.conftest import World
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--port", "9000"), "an address belongs to --http"),
-        (("--host", "127.0.0.1"), "an address belongs to --http"),
-        (("--behind-proxy",), "an address belongs to --http"),
+        (("--port", "9000"), "options of an address need --http"),
+        (("--host", "127.0.0.1"), "options of an address need --http"),
+        (("--behind-proxy",), "options of an address need --http"),
         (("--http", "--subject", "ana"), "each token says whose sessions"),
         (("--http", "--all-subjects"), "each token says whose sessions"),
         (("--http", "--host", "0.0.0.0"), "needs TLS"),

@@ -25,13 +25,13 @@ from perdure.apps.server.flows.runs import FlowRuns
 from perdure.apps.server.flows.states import shown, summaries
 from perdure.apps.server.flows.values import FeedPage, FlowSummary, FlowView, HandedFile, RoleView
 from perdure.apps.server.inputs import Focus
+from perdure.apps.server.problems import Problem
 from perdure.apps.server.routes.parameters import TheCaller, TheRuns
 from perdure.apps.server.values import EntryView, Page
 from perdure.apps.server.views import entry_view
 from perdure.client.flows.flow import Flow
 from perdure.client.store import Store
-from perdure.errors import FlowNotFound
-from perdure.session.flows.run import RoleConfiguration
+from perdure.session.flows.run import FlowState, RoleConfiguration
 from perdure.session.ids import StreamId
 
 FlowId = Annotated[str, PathParameter(description="The whole id of the flow.")]
@@ -81,6 +81,7 @@ async def show_feed(
 ) -> FeedPage:
     """Show the feed of a role: its thinking, messages, actions and handoffs."""
     flow = await _flow(caller, runs, flow_id)
+    await _state_with(role, flow)
     return await read_feed(caller.store, flow.id, role, after, limit)
 
 
@@ -203,10 +204,18 @@ async def _flow(caller: TheCaller, runs: FlowRuns, id: str, role: Role = "read")
     return runs.flows.look(StreamId(id))
 
 
-async def _role(flow: Flow, runs: FlowRuns, store: Store, role: str) -> RoleView:
+async def _state_with(role: str, flow: Flow) -> FlowState:
+    """Return the state of `flow`. Raises: Problem 404 if the flow has no role `role`."""
     state = await flow.state()
-    if role not in state.graph.roles and role not in state.sessions:
-        raise FlowNotFound(f"{flow.id}: role {role}")
+    roles = dict.fromkeys((*state.graph.roles, *state.sessions))
+    if role not in roles:
+        known = ", ".join(roles)
+        raise Problem(404, "role_not_found", f"the flow has no role {role!r}; it has: {known}")
+    return state
+
+
+async def _role(flow: Flow, runs: FlowRuns, store: Store, role: str) -> RoleView:
+    state = await _state_with(role, flow)
     chosen = state.roles.get(role, RoleConfiguration())
     session, tokens, model = state.sessions.get(role), None, chosen.model
     if session is not None:

@@ -56,6 +56,10 @@ async def test_consent_and_configuration_are_changed(tmp_path: Path) -> None:
         set_ = await server.http.put(f"{url}/roles/developer", json=body)
         assert set_.json()["tools"] == ["read_file"], set_.text
         assert (await server.http.put(f"{url}/roles/nobody", json=body)).status_code == 409
+        for unknown in ("roles/nobody", "feeds/nobody"):
+            answer = await server.http.get(f"{url}/{unknown}")
+            assert (answer.status_code, answer.json()["code"]) == (404, "role_not_found")
+            assert "'nobody'; it has: owner, developer" in answer.json()["detail"]
 
 
 async def test_new_project_is_created_and_its_flow_asks_a_question(tmp_path: Path) -> None:
