@@ -19,7 +19,10 @@ _Count = Annotated[int, Meta(ge=1, le=2**40)]
 
 
 class InputLimits(ShortRepr, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Limits on sizes and counts. Units: bytes, characters or seconds, as the name says."""
+    """Limits on sizes and counts.
+
+    Units: the name of a limit ends in its unit, or in what it counts.
+    """
 
     document_bytes: Annotated[
         _Count,

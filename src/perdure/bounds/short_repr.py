@@ -20,7 +20,7 @@ _ITEMS = 3
 """Number of items of a list, or of keys of a mapping, that are shown."""
 
 _VALUE = 120
-"""Maximum characters of a value in another value; of a longer one, the type or size is shown."""
+"""Maximum characters of a value inside another value. A longer value is shown as type or size."""
 
 _WHOLE = 300
 

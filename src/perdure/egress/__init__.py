@@ -1,1 +1,1 @@
-"""Outgoing HTTP: requests of built-in tools, to MCP servers and to embedding endpoints."""
+"""Send HTTP requests: for built-in tools, to MCP servers, and to embedding endpoints."""

@@ -23,7 +23,7 @@ _TURNING = frozenset({CompactionUndone.kind, ContentErased.kind, LeafMoved.kind,
 """Side entries that may change the window."""
 
 _FIRST_REACH, _MOST_REACH = 4, 256
-"""Entries that are read around a pin to find its calls and results: first number, maximum."""
+"""How many entries around a pin are read to find its calls and results: at first, and at most."""
 
 
 LONG = 2**20

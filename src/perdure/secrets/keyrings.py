@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 _BUS = ("DBUS_SESSION_BUS_ADDRESS", "DISPLAY", "WAYLAND_DISPLAY")
-"""Environment variables for finding a session bus; a library may start a bus for a display."""
+"""Environment variables that show that a session bus exists, or can be started for a display."""
 
 _OWN = "keyring.backends."
 

@@ -238,8 +238,8 @@ _NAME_HINT = (
     r"(?:pass|pwd|secret|token|credential|key|kennwort|contrase|wachtwoord|mot[ _-]de[ _-]passe"
     r"|senha)(?=[\w.-]{0,45}+(?:\\?[\"'\]])?\s{0,3}[:=,])"
 )
-"""Matches in every name of a secret, in lower case, after which a value may follow. This pattern is
-many times faster than a search for the names.
+"""Matches a part of every name of a secret that a value can follow. The text must be in lower case.
+This pattern is many times faster than a search for the names.
 """
 
 _BEFORE_KEY = (
@@ -262,8 +262,8 @@ def finds(text: str) -> Iterator[Find]:
 def kinds_in(text: str) -> frozenset[str]:
     """Return the kinds of the secrets in `text`.
 
-    A pattern is skipped once its kinds are found, so a text full of secrets costs less than a text
-    without secrets.
+    A pattern is skipped as soon as its kinds are found, so a text full of secrets costs less than a
+    text without secrets.
     """
     ends: dict[str, int] = {}
     found = frozenset[str]()

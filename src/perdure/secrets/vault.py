@@ -30,7 +30,7 @@ SHORTEST = 6
 _log = logging.getLogger(__name__)
 
 Lookup = Callable[[str], str | None]
-"""Returns the value of an account in the keyring, or None."""
+"""Returns the value of an account in the keyring; None if there is none."""
 
 Drop = Literal["removed", "absent", "unread", "kept"]
 """Outcome of a removal: ``unread`` means an unreadable keyring, ``kept`` a refused removal."""

@@ -485,8 +485,8 @@ class NamespaceReader(Protocol):
     def changes(self, stream: StreamId | None = None) -> AsyncIterator[None]:
         """Yield at least once after every commit by any process to `stream`; None means any stream.
 
-        The iterator also yields once at its beginning, after removals and after commits made since
-        this call; several commits may cause one wake-up. The iterator ends at `close`.
+        The iterator also yields at its beginning and after removals. It misses no commit after this
+        call. Several commits may cause one wake-up. The iterator ends at `close`.
         """
         ...
 

@@ -16,14 +16,14 @@ import msgspec
 SCHEMA_VERSION = "1.0"
 
 KEBAB = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
-"""Pattern of complete workflow and agent ids."""
+"""The pattern that every id of a workflow or an agent matches as a whole."""
 
 
 InputType = Literal["string", "number", "boolean", "file_path", "code_diff"]
 INPUT_TYPES: tuple[InputType, ...] = get_args(InputType)
 
 NAME = re.compile(r"[A-Za-z0-9_-]+")
-"""Pattern of complete names of inputs and context entries."""
+"""The pattern that every name of an input or a context entry matches as a whole."""
 
 
 class RunInput(msgspec.Struct, frozen=True):
@@ -83,7 +83,7 @@ class Edge(msgspec.Struct, frozen=True):
 
 
 class Workflow(msgspec.Struct, frozen=True):
-    """A workflow.
+    """A workflow document.
 
     Shape: node ids are unique, edges reference node ids, and `nodes` has at least one node.
     `agents` are the agents that the document defines, each with an ``id`` and the fields of an

@@ -17,7 +17,10 @@ FilterName = Literal["default", "json", "length", "read_file"]
 FILTERS: tuple[FilterName, ...] = get_args(FilterName)
 
 LONGEST = 1000
-"""Maximum length of a placeholder. A ``{{`` without a ``}}`` within so many characters is text."""
+"""Maximum length of a placeholder.
+
+A ``{{`` without a ``}}`` within this many characters is text.
+"""
 
 SHOWN = 60
 """Maximum number of characters of a placeholder that an error message shows."""

@@ -44,7 +44,7 @@ _ROOT_KEYS = ("schema_version", "workflow")
 _KEYS = ("id", "name", "inputs", "context", "agents", "nodes", "edges", "metadata")
 _TYPES = ("input", "agent", "output")
 _OTHER_TYPES = ("human_gate", "condition", "transform", "parallel", "merge")
-"""Node types of the format that perdure does not run."""
+"""Node types that the format defines but perdure cannot run."""
 _INPUT_KEYS = ("name", "type", "required", "default", "description")
 _OF_TYPE: Mapping[InputType, tuple[str, ...]] = {
     "string": ("str",),

@@ -30,7 +30,7 @@ Decide = Callable[[FlowState], Sequence[SideBody]]
 
 
 class Journal:
-    """The log of one flow."""
+    """Reads the log of one flow, and appends to it."""
 
     def __init__(self, store: SessionStore, flow: StreamId, clock: Clock) -> None:
         self.flow = flow

@@ -26,7 +26,7 @@ class Unconfigured(ConfigError):
 
 
 class Roles(Protocol):
-    """The role sessions of one flow. Several tasks may use this object at once."""
+    """Runs the role sessions of one flow. Several tasks may use this object at the same time."""
 
     async def session(self, state: FlowState, role: str) -> StreamId:
         """Return the session of a role instance; create it with its system prompt if needed.

@@ -142,7 +142,7 @@ class FlowRunner:
     # ------------------------------------------------------------ one pass
 
     async def _redrawn(self, state: FlowState) -> FlowState:
-        """Return `state` with the graph in the flow's files now; ignore an unusable graph."""
+        """Return `state` with the graph that the files define now; ignore an unusable graph."""
         drawing = self._ground.drawing
         if drawing is None or state.run.improvement_phase is not None:
             return state
@@ -245,7 +245,7 @@ class FlowRunner:
         message: str | None,
         repair: RepairAsked | None = None,
     ) -> None:
-        """Run a turn that begins with `message`, and its repairs; None continues the open turn."""
+        """Run a turn and its repairs. Without a `message` to begin it, continue the open turn."""
         while True:
             last_answer = partial(self._roles.last_answer, part.session)
             turn = NodeTurn(self._ground, part, last_answer, repair)

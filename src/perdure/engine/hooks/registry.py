@@ -53,7 +53,7 @@ class Registered(ShortRepr, frozen=True):
 
 
 class Hooks:
-    """The registered hooks. Hooks can be added and removed at any time.
+    """The hooks registered for the sessions of a store. Hooks can be added and removed at any time.
 
     The hooks that `before` contains when this object is created run first.
     """

@@ -46,7 +46,7 @@ class HookedModels:
         return self._models.info(model)
 
     def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
-        """Call the model with `request` as changed by the hooks; without hooks, unchanged.
+        """Call the model with `request`; hooks can change the request and the answer.
 
         Raises: ModelRefused if a hook blocks the call; ModelError if the model call fails.
         """
@@ -116,7 +116,7 @@ class HookedCall:
         return answer if isinstance(answer, ToolOutput) else await self._spec.run(call)
 
     async def apply_hooks(self, run: ToolRun) -> ToolRun:
-        """Return the finished `run` as changed by the hooks; unchanged if the call was blocked."""
+        """Return the finished `run` after hooks have changed it; a blocked call is not changed."""
         if self._call is None or not self._hooks.has("tool_result"):
             return run
         told = ToolAnswered(self._call.session_id, self._call, run.output, run.outcome)

@@ -45,7 +45,7 @@ def chosen_cluster_report() -> ClusterReport | None:
 
 
 def told_models(models: ModelClient, observer: Observer) -> ModelClient:
-    """Return a client that reports requests to `observer`; without OpenTelemetry, `models`."""
+    """Return a client that reports requests to `observer`; or `models`, without OpenTelemetry."""
     if _SPANS not in sys.modules:
         return models
     listener = cast("Any", observer.observer if isinstance(observer, Isolated) else observer)

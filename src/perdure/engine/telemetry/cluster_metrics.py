@@ -19,7 +19,7 @@ Observe = Callable[[str, ClusterStatus], Iterator[Observation]]
 
 
 class ClusterMetrics:
-    """Reports the newest status of each namespace, and the delay of each start."""
+    """Reports the newest status of each namespace, and how long each turn waited for its start."""
 
     def __init__(self, *, meters: MeterProvider | None = None) -> None:
         self._status: dict[str, ClusterStatus] = {}

@@ -58,7 +58,7 @@ TOOL_DURATION: Final = "gen_ai.execute_tool.duration"
 
 TOKENS: Final = tuple(4**power for power in range(14))
 SECONDS: Final = tuple(0.01 * 2**power for power in range(14))
-"""The bounds of histogram buckets, as in the conventions."""
+"""The bounds of histogram buckets, which the conventions define."""
 
 FINISH_REASONS_SHOWN: Mapping[str, str] = {"tool_calls": "tool_call", "aborted": "error"}
 """Finish reasons that have another name in the conventions."""

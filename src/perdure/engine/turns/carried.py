@@ -1,4 +1,4 @@
-"""Read the state that a new turn inherits from the log.
+"""Read from the log the state that a new turn inherits from earlier turns.
 
 This module is separate from `recovery`, so that reading the inherited state does not load the turn
 machine.
@@ -55,7 +55,7 @@ async def carrying_from(
 
 
 def _start_in(page: Sequence[Entry]) -> int | None:
-    """Return the index of the newest entry that makes all earlier entries unnecessary, or None."""
+    """Return the index of the newest entry that makes earlier entries unnecessary, if any."""
     for place in range(len(page) - 1, -1, -1):
         entry = page[place]
         if entry.kind == SessionStarted.kind:

@@ -163,7 +163,7 @@ class WorkingLimit(msgspec.Struct, frozen=True):
 
     @property
     def is_compacted(self) -> bool:
-        """Whether the history is compacted: not if a summary would fill most of `history`."""
+        """Whether the history may be compacted; False if a summary would fill most of `history`."""
         return self.history >= _LEAST_COMPACTED
 
 

@@ -51,12 +51,12 @@ class Claim:
 
 
 async def led_elsewhere(claim: Claim) -> LeaseHeld | None:
-    """If another process holds the lease now, return an error that names the process; else None."""
+    """Return an error that names the other process which holds the lease now; None if none does."""
     return led_by_other(claim, await claim.store.state(claim.stream))
 
 
 def led_by_other(claim: Claim, state: StreamState) -> LeaseHeld | None:
-    """If another process holds the lease in `state`, return an error that names it, else None."""
+    """Return an error that names the other process with the lease in `state`; None without one."""
     lease = state.lease
     if lease is None or lease.owner == claim.owner or claim.is_gone(lease.owner):
         return None
@@ -80,7 +80,7 @@ def _lease_held(
 
 
 def led_here(claim: Claim) -> LeaseHolder | None:
-    """Return the holder in this process that has the session's lease for the same owner, or None.
+    """Return the holder in this process with the session's lease for the same owner, if any.
 
     The holder may belong to another store that has a session with the same id: see
     `LeaseHolder.can_stop`.

@@ -41,7 +41,7 @@ def _ignore(_: object) -> None:
 
 
 NOBODY = nullcontext(_ignore)
-"""Observes a turn or an effect, and tells nobody of it."""
+"""Observes a turn or an effect, and ignores what it observes."""
 
 
 class Silence:

@@ -28,7 +28,7 @@ STOPPED = ("aborted", "the request was stopped before a worker began it")
 _CLOSING = (TurnStarted.kind, TurnRefused.kind)
 
 FEW = 32
-"""Number of entries read at once: usually, only few entries follow a request.
+"""Number of entries that the first read returns: usually, only few entries follow a request.
 
 If more entries follow, only entries of the wanted kinds are read.
 """
@@ -133,7 +133,7 @@ async def break_turn(claim: Claim, reason: str) -> None:
 async def requested_stop(
     store: LogReader, stream: StreamId, turn: int, request: int | None
 ) -> TurnStopRequested | None:
-    """Return the newest stop request for the turn begun at seq `turn`, or for `request`."""
+    """Return the newest stop request for the turn that began at seq `turn`, or for `request`."""
     after = turn if request is None else min(turn, request)
     about = {entry_id(stream, turn), entry_id(stream, after)}
     found = await store.entries(stream, after=after, kind=TurnStopRequested.kind)
@@ -141,7 +141,7 @@ async def requested_stop(
 
 
 async def stop_of_turn(store: LogReader, stream: StreamId, turn: int) -> TurnStopRequested | None:
-    """Return the newest stop request for the turn at seq `turn`, or for the request it answers."""
+    """Return the newest stop request for the turn at seq `turn`, or for the turn's own request."""
     (begun,) = await store.entries(stream, after=turn - 1, limit=1)
     request = None if begun.about is None else entry_place(begun.about)[1]
     return await requested_stop(store, stream, turn, request)

@@ -95,7 +95,7 @@ class StopRequest:
         self._cuts = 0
 
     def ask(self, *, is_cancel: bool = False) -> None:
-        """End the turn once its effect can be cancelled; with `is_cancel`, it ends as cancelled."""
+        """End the turn as soon as its effect can be cancelled; with `is_cancel`, as cancelled."""
         self.is_asked = True
         self.is_cancel = self.is_cancel or is_cancel
         if self._performing is not None and self._performing.cancel():

@@ -115,7 +115,7 @@ class Terms:
 
 
 Follow = Callable[[int], Awaitable[None]]
-"""Applies the settings in the entries up to the given head to the session's turns."""
+"""Reads the entries up to the given head, and applies their settings to the session's turns."""
 
 
 async def _stay(head: int, /) -> None:

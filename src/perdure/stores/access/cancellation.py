@@ -38,7 +38,7 @@ async def finished(work: Coroutine[Any, Any, T]) -> T:
 
 
 async def cancel_all(tasks: Iterable[asyncio.Future[Any]]) -> None:
-    """Cancel `tasks`, and return once all have ended; their errors are ignored."""
+    """Cancel `tasks`, and return after all of them have ended; ignore their errors."""
     ending = tuple(tasks)
     for task in ending:
         task.cancel()
@@ -46,7 +46,7 @@ async def cancel_all(tasks: Iterable[asyncio.Future[Any]]) -> None:
 
 
 class UntilCancelled:
-    """A queue that gives a worker its next work, but ends the worker once it was cancelled."""
+    """A queue of work for a worker. A worker that was cancelled gets CancelledError instead."""
 
     def __init__(self, queue: asyncio.Queue[Any]) -> None:
         self._queue = queue

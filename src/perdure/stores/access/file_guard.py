@@ -17,7 +17,7 @@ LEAST_BYTES = 512
 
 
 class FileGuard:
-    """The identities of a store's file and its side files when the store was opened.
+    """Remembers which files a store opened, to detect that one of them was removed or replaced.
 
     Data written to a deleted file is lost when the last process closes the file.
     """

@@ -52,7 +52,7 @@ class LimitInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Slot(msgspec.Struct, frozen=True):
-    """A turn of the namespace that a worker runs, or will run once its slot is granted.
+    """A turn of the namespace that a worker runs, or will run as soon as its slot is granted.
 
     A slot that is `running` is granted regardless of the limits, because its turn began before the
     limits were set. Among the slots that are not `running`, those with the lowest `rank` are
@@ -84,7 +84,7 @@ def subjects_of(namespace: str, model: str | None) -> tuple[str, ...]:
 
 
 class LimitService(Protocol):
-    """The limits of a database and their current use."""
+    """Sets the limits of a database, and applies them to turns and requests."""
 
     async def limits(self) -> Sequence[Limit]:
         """Return the limits; the result is at most one second old."""

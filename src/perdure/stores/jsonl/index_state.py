@@ -26,7 +26,7 @@ from perdure.stores.verification import StoredCommit
 
 
 class Line(NamedTuple):
-    """A line and its location. Units: bytes."""
+    """A line of a session file, and its location. Units: bytes."""
 
     offset: int
     content: bytes

@@ -60,7 +60,8 @@ def in_turn(folder: Path) -> Generator[None]:
 def alone_in(folder: Path) -> Generator[None]:
     """Lock `folder` exclusively during the block, without writing to it.
 
-    If the folder cannot be locked, as on some network disks, every caller enters the block at once.
+    If the folder cannot be locked, as on some network disks, every caller enters the block without
+    waiting.
     Raises: BlockingIOError while another process holds the lock.
     """
     with _open_folder(folder) as descriptor:

@@ -302,7 +302,7 @@ class Database:
     async def connection(self) -> AsyncGenerator[Connected]:
         """Lend a connection of the pool, and map the errors in the block to store errors.
 
-        Raises: StoreUnavailable if the store is closed; other errors are mapped as in ``faults``.
+        Raises: StoreUnavailable if the store is closed; ``faults`` maps other errors.
         """
         async with self._lent() as db, db:
             yield db

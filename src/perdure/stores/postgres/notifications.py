@@ -102,7 +102,7 @@ class Watcher:
         return self._of
 
     def on_channel(self, name: str, take: Callable[[str | None], None]) -> None:
-        """Pass the payloads of the channel `name` to `take`, once this handle listens.
+        """Pass the payloads of the channel `name` to `take`, as soon as this handle listens.
 
         A payload of None means that earlier notifications may be lost, because the connection is
         new.
@@ -136,7 +136,7 @@ class Watcher:
         )
 
     def tell(self, streams: Collection[StreamId]) -> None:
-        """Wake iterators here and in other processes after this handle committed to `streams`."""
+        """Wake iterators in this process and in others after this handle committed to `streams`."""
         self.wake(streams)
         self._owed.update(streams)
         if self._telling is None:

@@ -1,9 +1,9 @@
 """Run lists and searches on a streaming replica, with results as new as on the primary.
 
-A read asks the primary for the end of the primary's log, and runs on the replica once the replica
-has replayed the log up to this end. So the read sees every commit, of any process, that returned
-before the read began. If the replica does not catch up in time or is down, the primary answers
-(``docs/decisions/0080-read-replicas.md``).
+A read asks the primary for the end of the primary's log, and runs on the replica as soon as the
+replica has replayed the log up to this end. So the read sees every commit, of any process, that
+returned before the read began. If the replica does not catch up in time or is down, the primary
+answers (``docs/decisions/0080-read-replicas.md``).
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class Replica:
 
 
 async def _open(db: Database, max_connections: int) -> None:
-    """Open `db` once its server has replayed the newest schema. Raises: _Behind, StoreError."""
+    """Open `db` after its server has replayed the newest schema. Raises: _Behind, StoreError."""
     until = time.monotonic() + CATCH_UP_S
     while True:
         try:

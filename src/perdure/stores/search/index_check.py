@@ -57,7 +57,7 @@ class SortedPositions(Container[int]):
 
 
 class _Check:
-    """One comparison of an index with its log."""
+    """Compares one index with its log."""
 
     def __init__(self, index: IndexReader, log: IndexedLog, mark: Mark, steps: Steps) -> None:
         self._index = index

@@ -1,9 +1,9 @@
 """Update an index from the log in steps. Each step is read, built and stored in one commit.
 
 The index mark, the end of the indexed log, moves in the transaction that stores the texts. So the
-index stays consistent if a process is killed or if two processes index at once. A step is stored
-only if the index mark, the end of the indexed log, is still where the step began. A few new texts
-are indexed one by one; some hundred texts together become a part of the index
+index stays consistent if a process is killed or if two processes index at the same time. A step is
+stored only if the index mark, the end of the indexed log, is still where the step began. A few new
+texts are indexed one by one; some hundred texts together become a part of the index
 (``session.search.parts``).
 """
 

@@ -237,7 +237,7 @@ class IndexWriter(Protocol):
 
 
 class IndexedLog(Protocol):
-    """The searchable log of one namespace."""
+    """Reads the searchable log of one namespace."""
 
     @property
     def address(self) -> str:

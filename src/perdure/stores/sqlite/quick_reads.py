@@ -59,7 +59,7 @@ def reading(
 
 
 class FileReader(Generic[H]):
-    """The reads of a store that need neither a key nor the time."""
+    """Read methods of a store that need no key and no clock."""
 
     def __init__(self, handle: H) -> None:
         self.handle = handle

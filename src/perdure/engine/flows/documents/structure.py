@@ -1,6 +1,6 @@
 """Find the errors in the graph, the templates and the agents of a workflow document.
 
-All errors are reported at once, each with its line if the file is known.
+All errors are reported together, each with its line if the file is known.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _agents(located: LocatedWorkflow, known: Collection[str]) -> Iterator[Docume
 
 
 class _Templates:
-    """The templates of one workflow, and the names that are valid in placeholders."""
+    """Checks the templates of one workflow: only some names are valid in placeholders."""
 
     def __init__(self, located: LocatedWorkflow, names: Collection[str]) -> None:
         self._workflow = located.workflow

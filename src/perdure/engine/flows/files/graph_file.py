@@ -37,7 +37,10 @@ class Drawn(msgspec.Struct, frozen=True):
 
 
 class GraphFile:
-    """The workflow files of one flow. The files are read again only if they changed."""
+    """Reads the graph of one flow from the flow's workflow files.
+
+    The files are read again only if they changed.
+    """
 
     def __init__(self, record: Path, project: Path) -> None:
         self._folder, self._project = record, project
@@ -46,7 +49,7 @@ class GraphFile:
         self._stamps: tuple[_Stamp, _Stamp] | None = None
         self._drawn = Drawn(None)
         self._known: tuple[Graph, Graph] | None = None
-        """The last graph read, and the flow's graph that equals it.
+        """The last graph that was read, and the flow's graph that equals it.
 
         These two graphs are compared only once.
         """

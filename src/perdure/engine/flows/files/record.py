@@ -29,7 +29,7 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class RecordFolder:
-    """The files of one flow. Blocks: call the methods in a thread, not on the event loop.
+    """Reads the files of one flow. Blocks: call the methods in a thread, not on the event loop.
 
     For an imported flow, `former` is the path, relative to its workspace, that the record folder
     had when the flow was exported.

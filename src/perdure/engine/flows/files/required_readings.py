@@ -39,7 +39,10 @@ def project_folder(workspace: Path, project: str) -> Path:
 
 
 class Library:
-    """The readings of one project. Blocks: call the methods in a thread, not on the event loop."""
+    """Reads the readings of one project.
+
+    Blocks: call the methods in a thread, not on the event loop.
+    """
 
     def __init__(self, project: Path) -> None:
         self._project = project
@@ -119,7 +122,7 @@ class Library:
 
 
 def read_key(text: str, name: str, key: str, values: Callable[[YamlReader, YamlNode, str], T]) -> T:
-    """Return what `values` reads from the value of `key`, which is the only key of the file `name`.
+    """Return the result of `values` for the value of `key`, the only key that `text` may have.
 
     Raises: ConfigError with every fault and its line.
     """

@@ -33,7 +33,10 @@ _KNOWN = ("name", "description", "license", "compatibility", "metadata", "allowe
 
 
 class SkillShelf:
-    """The skills of one project. Blocks: call the methods in a thread, not on the event loop."""
+    """Reads the skills of one project.
+
+    Blocks: call the methods in a thread, not on the event loop.
+    """
 
     def __init__(self, project: Path) -> None:
         self._project = project

@@ -2,7 +2,7 @@
 
 Two workflow files define the graph of a flow. The record's own file defines the nodes and edges.
 The project's file (the canonical one) supplies fields that the nodes of the record's file lack. All
-faults of a file are reported at once, each with its line.
+faults of a file are reported together, each with its line.
 """
 
 from __future__ import annotations

@@ -176,7 +176,7 @@ def settled_by(state: FlowState, question: EntryId, log: Iterable[tuple[Entry, o
 
 
 def _waits_begun(body: object) -> dict[str, str | None]:
-    """Map each node or role that begins to wait with the entry body `body` to its role."""
+    """Return the nodes and roles whose wait begins with `body`, each with its role."""
     match body:
         case kinds.NodeParked() | kinds.HandoffStaged() | kinds.HandoffDeclined():
             return {body.node: body.role}

@@ -126,7 +126,7 @@ def _of(state: FlowState, target: str, waiting: AwaitingHuman, about: str = "") 
 
 
 def declined_of(state: FlowState, target: str) -> Declined | None:
-    """Return the declined handoff because of which `target` waits for a reply."""
+    """Return the handoff of `target` if a person declined it and `target` waits for a reply."""
     waiting = state.run.awaiting_human_nodes.get(target)
     return state.declined.get(target) if waiting and waiting.reason == "prompt-human" else None
 

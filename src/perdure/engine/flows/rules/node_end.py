@@ -183,7 +183,7 @@ def still_wrong(fault: Fault) -> str:
 
 
 def repair_of(state: FlowState, subject: str, role: str, fault: Fault) -> RepairAsked | None:
-    """Return the repair to ask `subject` (a node or a reviewing role) for.
+    """Return the request to `subject`, a node or a reviewing role, to repair `fault`.
 
     The result is None after `MOST_REPAIRS` repairs.
     """

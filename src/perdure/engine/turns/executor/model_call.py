@@ -61,7 +61,7 @@ _NOT_RENEWED = (
 def _deltas_of(
     environment: Environment, request: ModelRequest
 ) -> AbstractAsyncContextManager[AsyncIterator[Delta]]:
-    """Call the model with the limits on its silence."""
+    """Call the model; the call fails if the provider is silent for too long."""
     limits = msgspec.structs.asdict(environment.silence)
     return streaming(environment.models, msgspec.structs.replace(request, **limits))
 

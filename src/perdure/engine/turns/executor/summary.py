@@ -188,7 +188,7 @@ def require_usable(model: str, summary: str) -> None:
 async def _frame(
     environment: Environment, config: TurnConfig, plan: CompactionPlan, window: ContextWindow
 ) -> SummaryFrame | None:
-    """Return the texts before and after the summary of a ``node`` compaction, else None."""
+    """Return the texts before and after the summary; None unless the strategy is ``node``."""
     if environment.frame_of is None or config.compaction.strategy != "node":
         return None
     kept = next((entry.message for entry in window.entries if entry.id == plan.first_kept), None)
@@ -205,7 +205,7 @@ def _with_frame(compaction: Compaction, frame: SummaryFrame | None) -> Compactio
 
 
 async def _node_begins_at(environment: Environment, window: ContextWindow) -> EntryId | None:
-    """Return the id of the entry in `window` at which the newest node of a flow begins, or None."""
+    """Return the id of the entry in `window` at which a flow's newest node begins, if any."""
     shown = {entry.id for entry in window.entries}
     notes = await environment.store.notes(environment.stream, (NodeEntered.kind,))
     return next((note.about for note in reversed(notes) if note.about in shown), None)
@@ -224,7 +224,7 @@ async def _ask_hooks(
     reason: CompactionReason,
     frame: SummaryFrame | None,
 ) -> Summarised | NothingToSummarise | None:
-    """Ask the hooks; return their summary, or NothingToSummarise if a hook blocks; else None."""
+    """Return the summary of a hook, NothingToSummarise if a hook blocks, or None without either."""
     if environment.hooks is None:
         return None
     point = BeforeCompact(

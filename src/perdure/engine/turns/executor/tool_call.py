@@ -44,7 +44,7 @@ async def tool_outcome(
 
 
 async def bound_now(environment: Environment, asked: ToolCallPart, agent: str) -> Bound:
-    """Return the facts to which an approval of the call `asked` by `agent` would be bound now."""
+    """Return the facts, as they are now, to which an approval of the call `asked` is bound."""
     if (refused := malformed_arguments(asked)) is not None:
         return Bound(problem=refused)
     spec = environment.tools.get(asked.name)

@@ -1,8 +1,8 @@
 """Select the model for the next attempt: the same model, another model of the chain, or none.
 
-The choice of the next model depends on the class of the error, never on its text. Once part of an
-answer has arrived, the call is not repeated: a later failure ends the turn, unless the agent sets
-``restart_on_cut``. A provider that limits the rate is paused for a while. Models of paused
+The choice of the next model depends on the class of the error, never on its text. After a part of
+an answer has arrived, the call is not repeated: a later failure ends the turn, unless the agent
+sets ``restart_on_cut``. A provider that limits the rate is paused for a while. Models of paused
 providers, and models whose window is too small for the context, are skipped without an attempt.
 """
 
@@ -37,7 +37,7 @@ Course = Again | Advance | GiveUp
 
 
 def next_link(state: TurnState, config: TurnConfig, at: int, after: int = -1) -> int | None:
-    """Return the index of the first model after the index `after` that can be called now, or None.
+    """Return the index of the first model after index `after` that can be called now, if any.
 
     If an agent has only one model, the model is always called, because there is no alternative.
     """

@@ -136,7 +136,7 @@ def start_tools(scribe: Scribe, config: TurnConfig) -> None:
 
 
 def has_begun(scribe: Scribe, call: ToolCallPart, ruling: Ruling, config: TurnConfig) -> bool:
-    """Start `call`, refuse it, or ask a person, as `ruling` says; return False after a refusal."""
+    """Apply `ruling`: start `call`, refuse it, or ask a person. Return False after a refusal."""
     if ruling.decision == "refuse":
         code, text = ruling.error_code or ToolDenied.code, ruling.text
         malformed = malformed_arguments(call)

@@ -124,7 +124,7 @@ class Scribe:
 
 
 def _sign(body: SideBody, state: TurnState) -> SideBody:
-    """Return `body` with agent, model or attempt added: a reader may see only this entry."""
+    """Add agent, model or attempt to `body`, because a reader may see only this entry."""
     replace = msgspec.structs.replace
     match body:
         case ModelCalled() | Question(topic="approval"):

@@ -60,7 +60,7 @@ def place_in(log: Log, seq: int, number: int) -> Place:
 
 
 def target_of(log: Log, found: Found) -> int:
-    """Return the target of `found`, as in ``Place.target``."""
+    """Return the target of `found`; ``Place`` explains targets."""
     return _target_seq(log, found.target)
 
 

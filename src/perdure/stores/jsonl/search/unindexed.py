@@ -188,7 +188,7 @@ def _pieces(path: Path) -> Iterator[bytes]:
 
 
 class _Branches:
-    """The entries on the current branch of each session, read once for each session."""
+    """Finds out whether an entry is on the current branch; reads each branch only once."""
 
     def __init__(self, shelf: SessionIndex) -> None:
         self._shelf = shelf

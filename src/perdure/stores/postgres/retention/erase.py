@@ -193,7 +193,7 @@ async def erase(
 
 
 class _Erasure:
-    """One erasure, in the transaction of one connection."""
+    """Runs one erasure, in the transaction of one connection."""
 
     def __init__(
         self, db: Database, connected: Connected, request: EraseRequest, appender: Appender

@@ -212,7 +212,7 @@ async def _is_last_step(db: Database, upto: Progress) -> bool:
 
 
 class _BlockingLog(PostgresLog):
-    """The log, read by blocking calls on a separate thread."""
+    """Reads the log of a namespace with blocking calls, on a separate thread."""
 
     async def compute(self, work: Callable[[], T]) -> T:
         return work()

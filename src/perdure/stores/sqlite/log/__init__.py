@@ -1,1 +1,1 @@
-"""The write-ahead log of the file, its new entries, and their namespaces."""
+"""The write-ahead log of the file, and its derived tables: lists, names, spans, counts."""

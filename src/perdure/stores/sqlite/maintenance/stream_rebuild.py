@@ -22,7 +22,7 @@ from perdure.stores.sqlite.rows import Row
 from perdure.stores.verification import StoredCommit, StoredEntry
 
 FIRST_MET_KIND = 34
-"""Numbers of kinds that no migration defines start here."""
+"""The lowest number of a kind that no migration defines."""
 
 MOST_LOST = 10_000
 """Maximum number of entries assumed lost at the end of a commit."""

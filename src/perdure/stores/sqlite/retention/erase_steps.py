@@ -154,7 +154,7 @@ def _inherited_kinds(tables: Tables) -> str:
 
 @collector_paused()
 def finish(tables: Tables, erasure: Open, at: int, copies: tuple[Copy, ...]) -> None:
-    """Record the end time and the possible `copies`, once the tables contain no erased data."""
+    """Record the end time and the possible `copies`, after all erased data has left the tables."""
     certificate = certificate_of(tables, erasure)
     if certificate is None or certificate.finished_at is not None:
         return
@@ -166,7 +166,7 @@ def finish(tables: Tables, erasure: Open, at: int, copies: tuple[Copy, ...]) -> 
 
 @collector_paused()
 def seal(tables: Tables, erasure: Open) -> None:
-    """Mark the erasure complete, once the write-ahead log no longer contains erased data."""
+    """Mark the erasure complete, after all erased data has left the write-ahead log."""
     if erasure.is_removal:
         tables.run("DELETE FROM erasure WHERE no = ? AND id = ?", (erasure.no, erasure.id))
         return
