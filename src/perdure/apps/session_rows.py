@@ -273,8 +273,7 @@ def is_fork(info: SessionInfo) -> bool:
 async def with_all_forks(store: Store, chosen: Iterable[StreamId]) -> list[StreamId]:
     """Return the `chosen` sessions and all their forks, including forks of forks.
 
-    A fork that is a copy records its origin only as its parent; in session files, all forks are
-    copies.
+    If a fork is a copy (in session files, every fork is), only its field `parent` names its origin.
     Shape: each origin comes before its forks.
     """
     infos = await store.backend.sessions(limit=None, scope="all")

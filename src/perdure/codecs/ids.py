@@ -12,7 +12,7 @@ _DIGITS = 16
 """Ids are twice as long as the programs' own ids, to avoid collisions in files of any size."""
 
 HEADER_TITLE = -2
-"""In place of a seq: refers to the title in a session's header, because the title is no entry."""
+"""Used as the seq of the title in a session's header, because the title is not an entry."""
 
 _TOOL_RESULT = b'"tool_result"'  # each result of a message becomes a record of pi
 
@@ -23,7 +23,7 @@ def record_digest(entry: str, ordinal: int = 0, attempt: int = 0) -> bytes:
 
 
 def written_id(entry: EntryId, ordinal: int = 0, attempt: int = 0) -> str:
-    """Return an id for record number `ordinal` of `entry`; if the id is taken, raise `attempt`."""
+    """Return an id for record number `ordinal` of `entry`; each `attempt` gives another id."""
     return record_digest(entry, ordinal, attempt).hex()[:_DIGITS]
 
 

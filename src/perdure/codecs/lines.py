@@ -16,9 +16,10 @@ from typing import Any, cast
 import msgspec
 
 LEVELS = 250
-"""Maximum nesting of a line that any reader accepts. The interpreter allows 1,000 nested calls. A
-writer in Python needs two or three calls for each level of a line, and the callers of the writer
-need some, too.
+"""Maximum nesting of a line; `read_line` rejects a line that is nested deeper.
+
+The interpreter allows 1,000 nested calls. A writer in Python needs two or three calls for each
+level of a line, and the callers of the writer need some, too.
 """
 
 TOO_DEEP = "it is nested too deeply"
@@ -54,7 +55,7 @@ class Line(msgspec.Struct, frozen=True, gc=False):
 
 
 class ReadLine(msgspec.Struct, frozen=True, gc=False):
-    """The value of a line, and its problem. `value` is valid only if `is_json`."""
+    """The value of a line, and the problem found in it. `value` is valid only if `is_json`."""
 
     value: object
     is_json: bool = True

@@ -1,9 +1,9 @@
 """The contract of a codec: it converts entries to the records of another program's files, and back.
 
-A codec writes the records that the other program (the "tool") would have written for an entry. If
-the other program has no record type for an entry, a ``custom`` record contains the body of the
-entry. The other programs preserve ``custom`` records and never show them to a model. A codec does
-not depend on files or stores; its callers insert the records into a file.
+A codec writes the records that the other program would have written for an entry. If the other
+program has no record type for an entry, a ``custom`` record contains the body of the entry. The
+other programs preserve ``custom`` records and never show them to a model. A codec does not depend
+on files or stores; its callers insert the records into a file.
 """
 
 from __future__ import annotations
@@ -67,22 +67,22 @@ class WriteContext(msgspec.Struct, frozen=True):
 
 
 class Codec(msgspec.Struct, frozen=True):
-    """The file format in which one tool writes a session.
+    """The file format in which another program writes a session.
 
-    `name` is the name of the format in addresses and exports. `is_escaped` is True if the tool also
-    ends lines at `LINE_ENDS`; these characters are then escaped. `has_leaf_record` is True if the
-    tool has a record that moves the leaf; otherwise the tool continues from the last record.
-    `oldest_version` is the oldest file version that the tool does not rewrite; nothing is appended
-    to older files. `most_header_bytes` is the maximum length of a file's first line; the tool skips
-    files with a longer first line. `file_name` returns the name of a session's file from its time
-    and id. `header` returns the first record, made from id, time, working directory and the file of
-    the parent. `records` returns the records for an entry, at least one, in the order of the file.
-    `title` returns the record that names the session. `custom` returns a record with the given type
-    and data, which is never part of a context. `placed` returns a record with its id, parent and
-    time inserted in the tool's own order. `line` returns a record as a line without its line end,
-    with the tool's spelling of numbers. `time_of` returns the time of a record in Unix
-    milliseconds. `said` returns the content of a record; the media of the record are added to
-    `Media`.
+    `name` is the name of the format in addresses and exports. `is_escaped` is True if the program
+    also ends lines at `LINE_ENDS`; these characters are then escaped. `has_leaf_record` is True if
+    the program has a record that moves the leaf; otherwise the program continues from the last
+    record. `oldest_version` is the oldest file version that the program does not rewrite; nothing
+    is appended to older files. `most_header_bytes` is the maximum length of a file's first line;
+    the program skips files with a longer first line. `file_name` returns the name of a session's
+    file from its time and id. `header` returns the first record, made from id, time, working
+    directory and the file of the parent. `records` returns the records for an entry, at least one,
+    in the order of the file. `title` returns the record that names the session. `custom` returns a
+    record with the given type and data, which is never part of a context. `placed` returns a record
+    with its id, parent and time inserted in the program's own order. `line` returns a record as a
+    line without its line end, with the program's spelling of numbers. `time_of` returns the time of
+    a record in Unix milliseconds. `said` returns the content of a record; the media of the record
+    are added to `Media`.
     """
 
     name: str
@@ -149,7 +149,7 @@ def custom_body(format: str, custom_type: str, data: object) -> Custom | Importe
     return Custom(custom_type, data)
 
 
-# ---------------------------------------------------------------- common to both tools
+# ---------------------------------------------------------------- common to both programs
 
 
 def base64_of(part: MediaPart, writing: WriteContext) -> str | None:

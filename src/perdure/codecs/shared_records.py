@@ -33,7 +33,7 @@ Reader = Callable[[Fields, Media], Said | None]
 
 
 class Keys(msgspec.Struct, frozen=True):
-    """A tool's names for the fields of records.
+    """The names that one of the programs gives to the fields of records.
 
     `envelope` contains the keys that every record has.
     """
@@ -53,10 +53,10 @@ class Keys(msgspec.Struct, frozen=True):
 
 
 class SharedRecords(msgspec.Struct, frozen=True):
-    """Reads the records of the tool `format` whose types pi and Operator share.
+    """Reads records in the format `format`, if pi and Operator share the type of the record.
 
     `usage_of` reads the usage in a record. `shown` maps the type of a ``custom_message`` record to
-    the role of its message; the tool itself does not have this role.
+    the role of its message; the program itself does not have this role.
     """
 
     format: str

@@ -56,7 +56,7 @@ class EngineError(PerdureError):
 
 
 class InvalidTransition(EngineError):
-    """The turn machine does not accept this input in the current phase."""
+    """The requested action is not possible in the current state of the turn."""
 
     code = "invalid_transition"
 

@@ -62,7 +62,7 @@ class AmbiguousId(SessionError):
 class InvalidEntry(SessionError):
     """An entry breaks a rule of the log; nothing was appended.
 
-    `told` is the complete error message, for a caller that did not request an append.
+    `told` replaces the error message if the caller did not request an append.
     """
 
     code = "invalid_entry"
@@ -126,7 +126,7 @@ class QuestionNotFound(SessionError):
 
 
 class QuestionClosed(SessionError):
-    """The question can no longer be answered: it expired, or its turn or call needs no answer.
+    """The question can no longer be answered: it expired, was withdrawn, or is not in force.
 
     `told` replaces the end of the error message, for a question that did not come from a turn.
     """
@@ -142,7 +142,7 @@ class QuestionClosed(SessionError):
 
 
 class AlreadyAnswered(SessionError):
-    """The question already has another answer; the first answer is valid."""
+    """The question already has another answer; the first answer stays valid."""
 
     code = "already_answered"
 

@@ -269,7 +269,7 @@ class StoreFull(StoreError):
 
 
 class StoreUnavailable(StoreError):
-    """The store is unreachable or closed; whether a pending commit was written is unknown.
+    """The store is unreachable or closed; it is unknown whether a pending commit was written.
 
     If `is_lasting`, trying again does not help: change the server, its roles or the address.
     """

@@ -102,7 +102,7 @@ class Follower:
 
 
 def _read(event: Mapping[str, object]) -> Event | LiveEvent | Snapshot:
-    """Convert `event` from its wire form, without its content: only the position is needed."""
+    """Convert `event` from its wire form, as far as a `Follower` needs its fields."""
     type_, seq = event.get("type"), event.get("sequenceNumber")
     index, of, n = event.get("index", 0), event.get("of"), event.get("n")
     if isinstance(type_, str) and isinstance(seq, int) and isinstance(index, int):

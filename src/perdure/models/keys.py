@@ -3,8 +3,8 @@
 In the keyring, the service is ``perdure`` and the user is the provider's name. A key file has the
 provider's name, is in the folder ``keys`` beside the user's settings, and is readable only by its
 owner.
-Invariant: the string representation of an object never contains a key. Code reads `value` only to
-send the key. Everything that is printed, logged or raised shows at most the source of the key.
+Invariant: the string representation of an `ApiKey` never contains the key. Code reads `value` only
+to send the key. Everything that is printed, logged or raised shows at most the source of the key.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Compute the cost of model calls from the first source of prices that knows the model.
 
 All money is whole micro-cents (1e-8 US dollars), so sums are exact. The cost of a model without a
-price is None, never 0. This module makes no network request: a `Pricing` client uses the price list
-that it has.
+price is None, never 0. This module makes no network request: a `Pricing` client brings its own
+price list.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Pricing(Protocol):
 
 
 def own_price(prices: Mapping[str, Price], model: str) -> Price | None:
-    """Return the user's price of `model`, or else the price for its provider's other models."""
+    """Return the user's price of `model`, or else the price that the user set for its provider."""
     return prices.get(model) or prices.get(f"{model.partition(':')[0]}:*")
 
 

@@ -75,7 +75,7 @@ MOST_REMEMBERED = 16
 """Number of conversations whose beginning is remembered."""
 
 _LEAST_REMEMBERED = 32
-"""The counts of a shorter conversation are not remembered."""
+"""The counts of a conversation with fewer messages are not remembered."""
 
 _LARGE_BYTES = 65_536
 """If a request's newest messages have at least this size, they are counted in a thread."""

@@ -1,1 +1,1 @@
-"""Read YAML strictly, as nodes with lines or as declared types; write YAML deterministically."""
+"""Strict reading of YAML, into nodes with lines or declared types, and deterministic writing."""

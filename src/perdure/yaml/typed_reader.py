@@ -304,7 +304,7 @@ def schema_of(wanted: type[msgspec.Struct], title: str, id: str) -> dict[str, ob
 
 
 def _closed(schema: Any) -> Any:
-    """Return `schema` with limits for integers, and with objects that allow no other keys."""
+    """Return `schema` with limits for integers, and with objects that reject unlisted keys."""
     if isinstance(schema, list):
         return [_closed(each) for each in cast("list[Any]", schema)]
     if not isinstance(schema, dict):

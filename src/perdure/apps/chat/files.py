@@ -15,7 +15,8 @@ _SKIPPED = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".ve
 def files_below(folder: Path) -> list[str]:
     """Return at most `MOST_FILES` names of files below `folder`, the least nested first.
 
-    Skips version control, installed packages, and names with control characters.
+    Skips the folders of version control and of installed packages, and names with control
+    characters.
     """
     found: list[str] = []
     pending = [""]

@@ -246,7 +246,7 @@ class AnswerOptions:
     async def _as_typed(
         self, session: StreamId, agent: Agent, at_most: Permissions | None
     ) -> Agent:
-        """Return `agent` with the command line's permissions; record an extension as a grant."""
+        """Return `agent` with the command line's permissions; record wider ones as a grant."""
         allowed = self._typed.apply_to(agent.permissions)
         if at_most is not None:
             allowed = within(allowed, at_most)

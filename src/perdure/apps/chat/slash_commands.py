@@ -438,7 +438,7 @@ def _require(rest: str, told: str) -> None:
 
 
 def _one_of(given: str, what: str, known: Sequence[Any]) -> Any:
-    """Return the one of `known` that is `given`. Raises: WrongArgument if there is none."""
+    """Return the item of `known` that equals `given`. Raises: WrongArgument if there is none."""
     if given not in known:
         raise WrongArgument(f"{given!r} is no {what}: write one of {', '.join(known)}")
     return given

@@ -109,8 +109,8 @@ async def apply_retention(
 ) -> None:
     """Delete the sessions that the retention policy selects, and free their space.
 
-    Other processes can write during the deletion. Sessions that a fork shares, and sessions with an
-    open turn or question, are not deleted.
+    Other processes can write during the deletion. Sessions whose entries a fork shares, and
+    sessions with an open turn or question, are not deleted.
 
     Examples:
         perdure store retention apply

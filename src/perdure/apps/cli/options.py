@@ -226,7 +226,7 @@ YesOption = Annotated[
 
 
 def confirm_erasure(what: str, *, is_sure: bool) -> None:
-    """Ask whether `what` is to be erased, unless `is_sure`.
+    """Ask the person to confirm that `what` will be erased; if `is_sure`, do not ask.
 
     Raises: UsageMistake if the person declines, or if nobody can be asked.
     """

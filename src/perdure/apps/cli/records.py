@@ -169,7 +169,7 @@ def _months(found: Sequence[UsageTotal]) -> list[UsageTotal]:
 
 
 async def _session_names(store: Store, found: Sequence[UsageTotal]) -> dict[str, tuple[str, ...]]:
-    """Return short id, day of the last use and title of each session of `found`."""
+    """For each session in `found`, return its short id, the day of its last use, and its title."""
     ids = await short_ids(store, [each.key for each in found])
     names: dict[str, tuple[str, ...]] = {}
     for id, short in ids.items():

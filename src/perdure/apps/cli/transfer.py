@@ -202,9 +202,9 @@ async def export(  # noqa: PLR0913 - each is an option of the command
     contain, and what --redact replaced, is listed on stderr, or with --json on stdout. A workflow
     has one branch. `perdure export ID --format workflow -o .` names the file after the session.
 
-    With --all, --query, --cwd, --source or --with-forks the output is a new folder with an HTML
-    page of each session, and an index.html that lists and searches them; or, with --format markdown
-    or perdure, with a file of each session.
+    With --all, --query, --cwd, --source or --with-forks the output is a new folder: an HTML page
+    for each session, and an index.html that lists and searches them. With --format markdown or
+    perdure, it contains a file for each session instead.
 
     Examples:
         perdure export 01jd -o trip.html

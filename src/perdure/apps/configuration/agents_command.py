@@ -34,7 +34,8 @@ FilesArgument = Annotated[
 def agents_itself() -> None:
     """List, show and validate agents: files .perdure/agents/*.agent.yaml, and your own.
 
-    Your own agents are in ~/.config/perdure/agents. `perdure chat --agent ID` uses an agent.
+    Your own agents are in ~/.config/perdure/agents. `perdure chat --agent ID` starts a chat with an
+    agent.
 
     Examples:
         perdure agents list

@@ -192,7 +192,7 @@ async def try_server(
 
 
 async def _fetch_offer(server: McpServer) -> Offer:
-    """Return the offer of `server`. Raises: McpUnavailable."""
+    """Connect to `server`, and return the tools that it offers. Raises: McpUnavailable."""
     connection = Connection(server, Vault(os.environ), Path())
     try:
         return await offer_tools(connection)

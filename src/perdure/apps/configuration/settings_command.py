@@ -61,7 +61,7 @@ def explain(key: KeyArgument = None, *, as_json: JsonOption = False) -> None:
 
 @config.command("path")
 def path(*, as_json: JsonOption = False) -> None:
-    """Show the paths of settings and agent files, also of missing ones.
+    """Show the paths of settings and agent files, including files that do not exist.
 
     Examples:
         perdure config path

@@ -94,7 +94,7 @@ INDENT = "   "
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """A claim of the demonstration, and whether it is true."""
+    """A statement that the demonstration prints, and whether the statement is true."""
 
     claim: str
     holds: bool

@@ -25,8 +25,8 @@ from perdure.session.ids import StreamId
 async def list_flows(*, common: CommonOptions) -> None:
     """List flows, newest first, each with the reason why it waits.
 
-    Flows of a newer perdure are listed too, but cannot be opened. --json gives the id of each flow
-    as `flow`, as every flow command does.
+    Flows of a newer perdure are listed too, but cannot be opened. With --json, `flow` is the id of
+    each flow, in this and in every other flow command.
 
     Examples:
         perdure flow list

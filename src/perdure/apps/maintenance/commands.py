@@ -26,7 +26,7 @@ from perdure.stores.maintenance.protocol import MigrationPlan
 async def vacuum(*, common: CommonOptions) -> None:
     """Remove media and import originals that nothing refers to, and free space.
 
-    No entry changes. Other processes can use the store during the command.
+    Entries do not change. Other processes can use the store during the command.
 
     Examples:
         perdure store vacuum
@@ -63,7 +63,9 @@ async def migrate(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Migrate the store to the schema of this version, as every command does when opening a store.
+    """Migrate the store to the schema of this version.
+
+    Every other command also migrates the store when it opens the store.
 
     Examples:
         perdure store migrate --dry-run  # try the migration and roll it back

@@ -34,8 +34,8 @@ from perdure.stores.validation import names_in
 async def figures(store: Store, *, days: int = DAYS) -> StoreFigures:
     """Return sizes, the largest sessions, and the growth over the last `days` days.
 
-    The figures cover the open namespace; file sizes cover all namespaces. Stores in memory and
-    session files compute the figures from all data. Other stores maintain the figures.
+    The figures cover the open namespace; file sizes cover all namespaces. A database computes the
+    figures with queries; of a store in memory or in session files, this function reads all data.
     """
     since = store.outside.clock.now_ms() - days * DAY_MS
     with suppress(Unsupported):

@@ -43,8 +43,8 @@ async def trust(
 
     perdure recognizes the sessions that it wrote for you. Sessions and flows from elsewhere run
     with your permissions: their own permissions are ignored, and an open turn ends as interrupted.
-    Trusting a store applies the permissions in it. Entries that are added later are not trusted,
-    and imported sessions never are.
+    Trusting a store applies the permissions in it. Entries that are added later are not trusted.
+    Imported sessions are never trusted.
 
     Examples:
         perdure store trust                       # list trusted stores

@@ -114,8 +114,8 @@ class History:
     async def search_sessions(self, query: str, limit: int = 10) -> str:
         """Find messages that contain all words of a query, in every branch of every session.
 
-        "words in quotes" must be next to each other, begin* finds beginnings, OR finds either
-        word, NOT excludes a word.
+        "words in quotes" must be next to each other, begin* finds all words with this beginning, OR
+        finds either word, NOT excludes a word.
         """
         wanted, phrases = _within(limit, MOST_HITS), sought_in(query).phrases
         found: list[str] = []
@@ -138,8 +138,8 @@ class History:
     async def read_session(self, session: str, last: int = 40, before: str = "") -> str:
         """Read messages of a session's current branch, oldest first.
 
-        `session` is an id or its beginning. `last` is the number of messages. To read further back,
-        set `before` to the entry before which the messages end.
+        `session` is an id or its beginning. `last` is the number of messages. To read earlier
+        messages, set `before` to the oldest entry that you have read.
         """
         opened = await self._open(session)
         path = await opened.path(kind=MESSAGE)

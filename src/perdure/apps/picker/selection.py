@@ -155,7 +155,7 @@ _MOST_GAP = 30
 _PHRASE = 40
 _WHOLE_WORD = 20
 _FIELD = 2
-"""Subtracted from the score of a match for each more important text of the same item."""
+"""Subtracted from a match's score for each text of the same item that is more important."""
 
 _BREAKS = frozenset(" \t/\\-_.,:;()[]{}'\"|")
 

@@ -35,7 +35,7 @@ async def call_states(session: Session, messages: Sequence[Entry]) -> CallStates
 
 
 def states_in(messages: Iterable[Entry], changes: Iterable[Entry]) -> CallStates:
-    """Return the states of the calls in `messages` after the `changes` from the same log."""
+    """Return the states of the calls in `messages`; `changes` are side entries of the same log."""
     found: dict[EntryId, dict[str, CallStatus]] = {}
     requested: dict[str, EntryId] = {}
     for entry in sorted((*messages, *changes), key=lambda each: each.seq):

@@ -264,7 +264,7 @@ class SessionValues(Value, frozen=True, kw_only=True):
 
 
 class UsageView(Value, frozen=True, kw_only=True):
-    """The usage of one group of model calls; if usage is requested by day, only on this `day`.
+    """The usage of one group of model calls, on one `day` if the usage is requested by day.
 
     The cost does not include the `unpriced_calls`.
     """
@@ -354,7 +354,7 @@ class RecalledView(Value, frozen=True, kw_only=True):
 
 
 class Recollection(Value, frozen=True, kw_only=True):
-    """The recalled texts. `problem` says why no embedder compared meanings; null if one did."""
+    """The recalled texts. `problem` states why the recall compared only words."""
 
     items: list[RecalledView]
     problem: str | None
@@ -392,7 +392,7 @@ class WorkerView(Value, frozen=True, kw_only=True):
 
 
 class QueueView(Value, frozen=True, kw_only=True):
-    """The queue of turns of one kind of agent.
+    """A queue of turns that need the same agent with the same tools.
 
     The queue is stuck if turns wait and no worker serves the queue.
 

@@ -16,7 +16,7 @@ from perdure.codecs.style import LINE_ENDS, Style
 from perdure.codecs.times import local_name, time_of
 
 STYLE = Style(smallest=-5, largest=16, whole=".0", zero="0.0", minus_zero="-0.0")
-"""Whole floats keep ``.0``; decimal notation for 1e-5 ≤ |x| < 1e16."""
+"""Operator's number format: whole floats keep ``.0``; 1e-5 ≤ |x| < 1e16 in decimal notation."""
 
 _ESCAPES = {each.encode(): f"\\u{ord(each):04x}".encode() for each in LINE_ENDS}
 

@@ -2,8 +2,8 @@
 
 Shape of a record: ``type`` and the fields of this type, in Operator's order; `place_record` inserts
 ``id``, ``timestamp`` and ``parent_id`` before the fields. Operator uses times in seconds, one
-message for all tool results of a batch, and names in snake case. Fields without a value are
-omitted, as Operator's own writer does, so a root has no ``parent_id``.
+message for all tool results of a batch, and names in snake case. Like Operator's own writer, this
+module omits fields without a value, so a root has no ``parent_id``.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def _message_record(message: Message, entry: Entry, ordinal: int, writing: Write
 
 
 def _usage(usage: Usage) -> Fields:
-    """Return `usage` as Operator writes it; only the total cost is known, so only it is set."""
+    """Return `usage` as Operator writes it; of the costs, only the known total is set."""
     counts = {name: getattr(usage, name) for name in TOKENS}
     return {**counts, "cost": {**dict.fromkeys(_COSTS, 0.0), "total": dollars(usage)}}
 

@@ -201,7 +201,7 @@ def is_written(part: Part, role: str) -> bool:
 
 
 def usage(usage: Usage) -> Fields:
-    """Return `usage` as pi writes it; only the total cost is known, so only it is set."""
+    """Return `usage` as pi writes it; of the costs, only the known total is set."""
     counts = (
         usage.input_tokens,
         usage.output_tokens,

@@ -17,7 +17,7 @@ MOST_NUMBERS = 8_192
 """Maximum count of numbers in a vector; no known model has more."""
 
 MOST_NUMBER = 1e9
-"""Largest number in a vector: with larger numbers, the vector's length can exceed a float."""
+"""Largest number in a vector, so that the length (norm) of every vector fits into a float."""
 
 
 async def vectors_of(

@@ -1,4 +1,4 @@
-"""An embedder behind an endpoint with OpenAI's protocol; requests use the pinned transport."""
+"""An embedder behind an endpoint with OpenAI's protocol; requests go through `egress`."""
 
 from __future__ import annotations
 

@@ -30,9 +30,10 @@ Floats = NDArray[np.float32]
 
 
 def file_in(folder: Path, patterns: tuple[str, ...], most: int) -> Path | None:
-    """Return the only file in `folder` that matches the first of `patterns` with a match.
+    """Try `patterns` in order; return the file in `folder` that matches, or None.
 
-    Raises: ConfigError if several files match, or if the file is larger than `most` bytes.
+    Raises: ConfigError if several files match the same pattern, or if the file is larger than
+    `most` bytes.
     """
     for pattern in patterns:
         found = sorted(path for path in folder.glob(pattern) if path.is_file())

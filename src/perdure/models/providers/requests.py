@@ -88,7 +88,7 @@ def wire_parameters(request: ModelRequest, *, takes_schema: bool = False) -> Mod
 
 
 def wire_settings(request: ModelRequest) -> ModelSettings:
-    """Return the settings of `request`, without settings that are not set."""
+    """Return those settings that `request` contains, for pydantic-ai."""
     level = request.thinking_level
     settings = ModelSettings(thinking=False if level == "off" else level)
     if request.max_output_tokens is not None:

@@ -1,7 +1,7 @@
 """Store answers with tool calls unchanged in memory while their turn may continue.
 
 Providers sign or encrypt the reasoning before a tool call. A provider requires that the request
-with the tool's result repeats the reasoning before the call unchanged. The log stores no signatures
+with the tool's result repeats this reasoning unchanged. The log stores no signatures
 (``docs/log-format.md``), so only this memory contains them: after a restart, the next request omits
 the round's reasoning.
 """

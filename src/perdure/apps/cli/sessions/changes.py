@@ -128,7 +128,7 @@ async def fork(
     """Fork a session into a new one.
 
     Nothing is copied: both sessions share the entries up to the fork, and each continues
-    separately. The fork does not get an open turn.
+    separately. The fork has no open turn.
 
     Examples:
         perdure sessions fork 01jd --title "Second try"

@@ -313,7 +313,7 @@ def _me() -> str:
 
 
 def _place_for(file: Path | None) -> Path | None:
-    """Create the certificate's file before the erasure and return it; None if the file existed.
+    """Create the certificate's file before the erasure; return None if the file existed.
 
     Raises: PathExists if the file exists and is not empty (a killed command leaves an empty file).
     Raises: UsageMistake if `file` is a folder or cannot be created.

@@ -181,9 +181,9 @@ async def show_context(
     """Show the context that a model would receive now.
 
     Prints the agent's instructions, the names of its tools, every message with its size and its
-    entries, and the messages that a compaction hides or a budget leaves out. The log has no schemas
-    of tools. Before the messages, prints the texts recalled for the last turn with scores and
-    reasons, and the texts that were not sent.
+    entries, and the messages that a compaction hides or a budget leaves out. The log does not
+    contain the schemas of the tools. Before the messages, prints the texts recalled for the last
+    turn with scores and reasons, and the texts that were not sent.
 
     Examples:
         perdure sessions context 01jd

@@ -129,10 +129,10 @@ async def list_sessions(
 ) -> None:
     """List sessions, newest activity first.
 
-    Lists one namespace; --namespace selects another. The activity of a session is its newest user
-    or assistant message. Ids are shortened to prefixes that other commands accept. To choose a
-    session interactively, use `perdure sessions pick`; to search messages,
-    `perdure sessions search`.
+    Lists the sessions of one namespace; --namespace selects another. The activity of a session is
+    its newest user or assistant message. Ids are shortened to prefixes that other commands accept.
+    To choose a session interactively, use `perdure sessions pick`; to search messages, `perdure
+    sessions search`.
 
     Examples:
         perdure sessions list --cwd .             # those of this folder

@@ -83,8 +83,8 @@ async def read(
     """Print whole messages of a session, in a pager on a terminal.
 
     Prints the current branch from its beginning: text, thinking, tool calls and results; at its end
-    the partial answer of an interrupted turn. The pager is $PAGER, or less. Numbers name entries in
-    other commands.
+    the partial answer of an interrupted turn. The pager is $PAGER, or less. Use the numbers to name
+    entries in other commands.
 
     Examples:
         perdure sessions read 01jd              # the current branch

@@ -53,7 +53,7 @@ TASKS: Mapping[str, str] = {
     "version": "--version",
     "help": "--help",
 }
-"""A word that people type -> the command that does it."""
+"""A word that people type as a command -> the command for that task."""
 
 _REMOVALS = ("delete", "remove", "rm")
 

@@ -77,7 +77,7 @@ class Origins:
 
 
 def path_of(scope: Scope) -> str:
-    """Return the path of a request, relative to where the server is mounted."""
+    """Return the path of a request, relative to the path at which the server is mounted."""
     path = scope["path"]
     root = str(cast("dict[str, object]", scope).get("root_path") or "")
     return path.removeprefix(root) if root and path.startswith(f"{root}/") else path

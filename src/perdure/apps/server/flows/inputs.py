@@ -43,7 +43,7 @@ def role_for(mode: ConsentMode | None) -> Role:
 
 
 class FlowReply(Input, frozen=True, kw_only=True):
-    """A reply to the node or role `to`, or, if `to` is null, to the only one that waits."""
+    """A reply to the node or role `to`; null means the only node or role that waits."""
 
     text: str
     to: str | None = None

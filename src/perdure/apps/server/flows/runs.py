@@ -30,8 +30,8 @@ _log = logging.getLogger(__name__)
 class FlowRuns:
     """The flows of `runtime`, and the runs of these flows in this process.
 
-    A role without an agent of its own uses the server's first agent under the role's name. Flows
-    can be started only in the folders `projects` and below them.
+    For a role without an agent of its own, the server's first agent works under the role's name.
+    Flows can be started only in the folders `projects` and below them.
     """
 
     def __init__(self, runtime: Runtime, projects: Sequence[Path] = ()) -> None:

@@ -1,4 +1,4 @@
-"""The WebSocket for flows: a client follows one flow at a time, and sends people's decisions on it.
+"""The WebSocket for flows: a client follows one flow at a time and sends decisions on this flow.
 
 Messages for a client are read from the log, starting at the client's last position. A slow client
 delays only itself: instead of the pieces of an answer that it missed, it gets the whole text so

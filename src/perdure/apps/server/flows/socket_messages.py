@@ -82,7 +82,7 @@ class CompactContext(FromClient, frozen=True, tag="compact_context", kw_only=Tru
 
 
 class HumanInput(FromClient, frozen=True, tag="human_input", kw_only=True):
-    """Reply to the waiting node or role `to`, or, if `to` is null, to the only one that waits."""
+    """Reply to the waiting node or role `to`; null means the only node or role that waits."""
 
     text: Text
     to: str | None = None

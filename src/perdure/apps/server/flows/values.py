@@ -182,7 +182,7 @@ class FeedItemView(Value, frozen=True, kw_only=True):
 class FeedPage(Value, frozen=True, kw_only=True):
     """New and changed items of a feed. An item replaces an earlier one with the same id.
 
-    The next read starts at `cursor`; `has_more` is true if there are more items already.
+    The next read starts at `cursor`; `has_more` is true if more items exist already.
     """
 
     items: list[FeedItemView]

@@ -88,7 +88,7 @@ async def list_facts(
     limit: Annotated[int | None, QueryParameter(ge=1, le=500)] = None,
     after: FromQuery[str | None] = None,
 ) -> Page[FactView]:
-    """List the facts that the caller may see, newest first; with `subject`, of one person.
+    """List the facts that the caller may see, newest first; with `subject`, about that person only.
 
     Without `limit`, lists all facts.
     """
@@ -150,7 +150,7 @@ async def list_episodes(
     limit: Limit = 50,
     after: FromQuery[str | None] = None,
 ) -> Page[EpisodeView]:
-    """List the sessions that ended, newest first; with `subject`, of one person."""
+    """List the sessions that ended, newest first; with `subject`, those about that person."""
     if session is not None:
         await caller.session(session)
     within = _within(caller, subject, whose)

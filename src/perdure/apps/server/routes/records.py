@@ -54,8 +54,8 @@ async def search(  # noqa: PLR0913 - each is a filter of its own
 ) -> Page[HitView]:
     """Search every branch of every session for words; the best hits first.
 
-    Finds only entries from `since` on and before `until`. The filters that are shared with lists of
-    sessions work in the same way as in these lists.
+    Finds only entries in the range from `since` to before `until`. The filters that are shared with
+    lists of sessions work in the same way as in these lists.
     """
     for each in session or ():
         await caller.session(each)

@@ -133,7 +133,7 @@ async def rename_session(
 async def list_messages(
     caller: TheCaller, session_id: SessionId, last: Limit = 50, before: FromQuery[str | None] = None
 ) -> Messages:
-    """List messages of the active branch, oldest first; with `before`, those before this entry."""
+    """List messages of the active branch, oldest first; with `before`, only earlier messages."""
     session = await caller.session(session_id)
     path = await session.path(before, last=last + 1 + (before is not None), kind=MESSAGE)
     if before is not None:
