@@ -1,4 +1,4 @@
-"""Claims: workers reach 0.8 of the raw driver's turns, and DBOS needs 4 ms of CPU per turn.
+"""Claims: workers run at least 80 % as many turns as the raw driver; DBOS uses 4 ms of CPU a turn.
 
 At 70 % of the highest rate of the run, turns start within a second and nothing grows. And 10,000
 waiting turns of one namespace delay a turn of another namespace by less than a second.

@@ -1,4 +1,4 @@
-"""Claim: encryption costs at most 1.6 times the plain append and 1.3 times the plain resume.
+"""Claim: encryption makes an append at most 1.6 times and a resume 1.3 times as expensive.
 
 Each turn is appended to a plain and an encrypted store, and each read uses both, in random order,
 so both use the same machine at the same time. A resume opens the file again, reads and decodes the

@@ -1,4 +1,4 @@
-"""Claim: a handoff costs at most 3 commits and 5 ms besides, for any length of a flow's past.
+"""Claim: a handoff costs at most 3 commits and 5 ms of other work, however long the past is.
 
 Flows of ten and of 500 nodes in a line, with three roles and without tools. A transition is the
 work between one handoff and the next: the scheduler, the role's whole turn on the scripted model,

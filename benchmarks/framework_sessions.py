@@ -30,7 +30,7 @@ from perdure.adapters.openai_agents import PerdureSession
 
 TURNS = (100, 1_000, 5_000)
 LISTED = 20
-"""Sessions of the ADK in a list."""
+"""Number of sessions in the list that is read from the ADK."""
 
 APP: dict[str, Any] = {"app_name": "app", "user_id": "ana"}
 WORDS = [

@@ -36,10 +36,11 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """The cost of a turn. `sizes`: the growth of the process divided by the text's size.
+    """The cost of a turn. `sizes` is the growth of the process divided by the size of the text.
 
-    Between two iterations of the loop: `held_ms` is the maximum CPU time of the loop's thread,
-    `busy_ms` of all threads, which share Python's lock, and `stall_ms` the longest time.
+    Three fields are maxima over the intervals between two iterations of the loop. `held_ms` is the
+    CPU time of the loop's thread. `busy_ms` is the CPU time of all threads, which share Python's
+    lock. `stall_ms` is the elapsed time.
     """
 
     cpu_s: float
@@ -86,7 +87,7 @@ async def watched() -> AsyncGenerator[Watch]:
 
 
 async def turn_of(job: Job, folder: str) -> Outcome:
-    """Measure a turn of long text under the model ``echo``, and a search after the turn."""
+    """Measure a turn of long text with the model ``echo``, and a search after the turn."""
     async with (
         perdure.open(f"sqlite:///{folder}/s.db") as store,
         perdure.Runtime(store) as runtime,

@@ -27,7 +27,10 @@ Act = Callable[[], Awaitable[object]]
 
 
 class Operation(msgspec.Struct, frozen=True):
-    """An operation to measure. `limit`: the maximum exponent; `is_once`: it cannot be repeated."""
+    """An operation to measure.
+
+    `limit` is its maximum growth exponent. With `is_once`, it cannot be repeated.
+    """
 
     name: str
     act: Act

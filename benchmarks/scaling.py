@@ -159,7 +159,7 @@ def _served_ns() -> int:
 
 
 def _watch_backends(address: str | None) -> None:
-    """Count the CPU time of the client processes of the server at `address`, if there is one."""
+    """Count the CPU time of the processes that serve clients at `address`, if it is given."""
     _backends.clear()
     if address is not None:
         with psycopg.connect(address) as db:

@@ -1,4 +1,4 @@
-"""A web service that answers in the response: Litestar, typed answers, and questions.
+"""A web service with Litestar: a response contains the typed answer of a turn, or its question.
 
 A request waits for its turn and returns the result of the agent as a typed value. A turn that needs
 a person does not keep the request open: the response is 202 with the question, and the response to

@@ -50,7 +50,7 @@ MORE_OF_CLASS = {
     "Connection": (CLASS_LINES, 18),
 }
 MORE_OF_STORE = (330, 36)
-"""The same limits for `stores/*/store.py`: the log is one protocol, and its calls are short."""
+"""Limits of lines and methods in `stores/*/store.py`, which implement a long protocol."""
 
 CLASS_CHAIN = 2
 """Maximum number of classes in a chain of base classes: prefer a member to a base class."""

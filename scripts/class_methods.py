@@ -67,7 +67,7 @@ class Classes:
 
 
 def statements(tree: ast.Module) -> Iterator[ast.AST]:
-    """Yield every statement, at any depth, outer ones first. Most tree nodes are expressions."""
+    """Yield every statement, at any depth, outer ones first, without visiting expressions."""
     found: list[ast.AST] = [tree]
     for node in found:  # grows meanwhile
         for block in ("body", "orelse", "finalbody", "handlers", "cases"):

@@ -1,4 +1,4 @@
-"""The transcripts in README.md: run again and compared with the real output, or rewritten.
+"""Run the transcripts in README.md again, and compare or rewrite their output.
 
 `python scripts/readme_transcript.py` reports differences between README.md and the real output, and
 then exits with 1; `--write` updates README.md.

@@ -26,10 +26,10 @@ NO_RECORDINGS = "recordings are not here"
 NO_CHROMIUM = "there is no chromium"
 NO_AXE = "there is no axe-core"
 CHECKED = ("tests/unit/", "tests/conformance/")
-"""What `make check` runs, but for the tests that are marked for a later tier."""
+"""Folders whose tests `make check` runs, except the tests with a marker in `LATER`."""
 LATER = frozenset({"full_only", "all_only"})
 TESTS_LOOKED_AT = 400
-"""After so many tests, objects that are no garbage are not scanned again."""
+"""Number of tests after which the objects that they left are excluded from garbage collection."""
 NO_PI = "pi's npm package is not installed"
 NO_AGENT_PROGRAM = "the npm package of an agent program is not installed"
 NO_SUITES = "the published tests of frameworks are not here"
@@ -188,7 +188,7 @@ MISSING = (
     (NO_PGBOUNCER, "PGBOUNCER MISSING", "apt-get install pgbouncer"),
     (NO_SUITES, "SUITES OF FRAMEWORKS MISSING", "make suites"),
 )
-"""Reason of a skip, how it is announced, and what installs what is missing."""
+"""For each reason of a skip: the title in the summary, and how to install what is missing."""
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

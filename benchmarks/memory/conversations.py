@@ -73,8 +73,8 @@ class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A question as a person asks it.
 
-    `kind`: ``fact``; ``who`` said something; ``when``; ``paraphrase``: the question uses other
-    words than the answer.
+    `kind` is what the question asks: a ``fact``, ``who`` said something, or ``when`` it was. A
+    ``paraphrase`` asks in other words than the answer.
     """
 
     question: str

@@ -259,7 +259,9 @@ def test_always_answer_for_one_tool_and_folder_covers_no_other_tool_or_folder(
         assert ruling(elsewhere, row.tool, row.args, granted).decision == "ask"
 
 
-def test_always_answer_for_a_request_without_credential_covers_none_with_one(folder: Path) -> None:
+def test_always_answer_to_request_without_credential_covers_no_request_with_one(
+    folder: Path,
+) -> None:
     args = {"url": "https://api.example.com/v1"}
     asked = ruling(folder, "http_request", args)
     assert asked.grant is not None

@@ -139,7 +139,7 @@ async def test_imported_file_gives_its_session_no_permissions(tmp_path: Path) ->
 
 
 async def not_local(store: Store, session: str, form: Form, bait: Bait) -> list[str]:
-    """Return the prompt and folder that a received session took from its file, as faults."""
+    """Return a fault for the prompt or folder that a received session took from its file."""
     runtime = Runtime(store, models=tempted(bait))
     try:
         chat = await runtime.resume(session, careful())

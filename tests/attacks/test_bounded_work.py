@@ -311,7 +311,7 @@ async def test_thousands_of_tools_do_not_block_the_event_loop(
     assert longest[0] < 2
 
 
-async def test_allowed_tool_of_thousands_is_offered(tmp_path: Path) -> None:
+async def test_the_one_allowed_tool_among_thousands_is_offered(tmp_path: Path) -> None:
     offer = await offer_of("many", tmp_path, tools_allowlist=("t2999",))
     assert [spec.name for spec in offer.tools] == ["mcp_far_t2999"]
 

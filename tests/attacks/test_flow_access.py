@@ -1,4 +1,4 @@
-"""No token of another person, agent or namespace gets or changes anything of a flow that runs."""
+"""No token of another person, agent or namespace can read or change a running flow."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ async def begin(store: Store, work: Path, mode: ConsentMode, *more: SideBody) ->
 async def test_settings_of_a_received_flow_are_ignored(
     mode: ConsentMode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A role is in the middle of a call: pending, lost, answered, granted."""
+    """The flow's role is in the middle of a call, once in each of the `SITUATIONS`."""
     through: list[str] = []
     for number, situation in enumerate(SITUATIONS):
         call = command if number % 2 else write

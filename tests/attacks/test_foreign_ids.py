@@ -51,7 +51,7 @@ SAVED_WHOLE = {"operator, legacy", "opencode"}
 
 
 def forged(value: Any) -> Any:
-    """`value` with every text of a message changed."""
+    """Return `value` with every text of a message changed."""
     if isinstance(value, dict):
         fields = cast("dict[str, Any]", value)
         return {name: forged_field(name, each) for name, each in fields.items()}
@@ -73,7 +73,7 @@ def forged_line(line: bytes) -> bytes | None:
 
 
 def other_histories(lines: list[bytes]) -> Iterator[tuple[str, list[bytes]]]:
-    """`lines` of a file, header first, with something of the history changed."""
+    """Yield variants of a file, given as `lines`; each has the same header and another history."""
     end = len(lines)
     for at in range(1, end):
         changed = forged_line(lines[at])
@@ -92,7 +92,7 @@ def other_histories(lines: list[bytes]) -> Iterator[tuple[str, list[bytes]]]:
 
 
 def other_headers(lines: list[bytes]) -> Iterator[tuple[str, list[bytes]]]:
-    """`lines` of a file under another first line with the same id."""
+    """Yield variants of a file, given as `lines`; each has another first line with the same id."""
     said = next(line for line in map(forged_line, lines[1:]) if line is not None)
     for name, value in (("cwd", "/tmp/forged"), ("forged", True), ("timestamp", None)):
         header = json.dumps({**json.loads(lines[0]), name: value}).encode() + b"\n"
@@ -101,7 +101,7 @@ def other_headers(lines: list[bytes]) -> Iterator[tuple[str, list[bytes]]]:
 
 
 def documents(content: bytes) -> Iterator[tuple[str, list[Any]]]:
-    """An export of opencode with something of the history changed."""
+    """Yield the messages of variants of an export of opencode; each has another history."""
     whole: dict[str, Any] = json.loads(content)
     messages: list[Any] = whole["messages"]
     for at, message in enumerate(messages):

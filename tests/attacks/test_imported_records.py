@@ -1,4 +1,4 @@
-"""Record folders of imported flows: nothing outside is read into or written from one."""
+"""Record folders of imported flows: no file outside gets into a record or is changed."""
 
 from __future__ import annotations
 

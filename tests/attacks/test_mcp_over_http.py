@@ -28,7 +28,7 @@ pytestmark = pytest.mark.full_only
 
 
 class World:
-    """A server with a session and a fact of bob under agent a, and one session of ana under b."""
+    """A server with a session and a fact of bob (agent a), and a session of ana (agent b)."""
 
     def __init__(self, server: Served, session: str, fact: str) -> None:
         self.server = server

@@ -70,7 +70,7 @@ FILES = {
     "retention.backups": "a backup of a file holds all namespaces: its place is the file's",
     "position": "a number",
 }
-"""Methods about the file, and why they are not in the matrix."""
+"""Methods that the matrix omits, each with the reason; most are about a file of all namespaces."""
 
 Call = Callable[[Any, StreamId], Awaitable[object]]
 

@@ -170,7 +170,7 @@ async def test_search_of_everything_finds_no_protected_file(root: Path) -> None:
         assert closed not in run.output.text
 
 
-async def test_no_scope_opens_protected_files(root: Path) -> None:
+async def test_full_scope_allows_no_write_to_protected_files(root: Path) -> None:
     for path in WRITES:
         with case(path):
             tools = Tools(root, Permissions(scope="full", approval="auto"))

@@ -34,7 +34,7 @@ from tests.fakes.hostile_patterns import growth, patterns, seconds_of, texts_for
 
 LENGTH = 2_000
 MOST_GROWTH = 9.0
-"""Four is linear, sixteen quadratic; the machine has other work too."""
+"""Limit of the growth: 4 is linear, 16 is quadratic; other programs disturb the measurement."""
 
 OF_OURS = {
     ("perdure.tools.docstring", "_ENTRY"),  # reads docstrings of the program itself

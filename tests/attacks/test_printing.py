@@ -25,7 +25,7 @@ CONTROLS = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ufeff\ud800-\udfff]"
 )
 OF_RICH = re.compile(r"\x1b\[(?:\?25[lh]|\d*[AKJ]|[\d;]*m)|\r")
-"""Control codes of rich's progress bar; the marker's own codes are checked before."""
+"""Control codes that rich prints; `leaks_in` looks for the marker before it removes these codes."""
 
 
 class Terminal:

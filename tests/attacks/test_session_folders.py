@@ -127,7 +127,7 @@ def hard_linked_feed(folder: Path, outside: Path) -> None:
 
 
 def erasure_of(path: str) -> Plant:
-    """A record of an unfinished erasure, of a file anywhere."""
+    """Return a form that plants a record of an unfinished erasure of the file at `path`."""
 
     def plant(folder: Path, outside: Path) -> None:
         certificate: dict[str, object] = {
@@ -149,7 +149,7 @@ def erasure_of(path: str) -> Plant:
 
 
 def index_naming(path: str) -> Plant:
-    """A search index whose session is in a file anywhere."""
+    """Return a form that plants a search index whose session is in the file at `path`."""
 
     def plant(folder: Path, outside: Path) -> None:
         name = path.replace("OUT", str(outside))

@@ -1,6 +1,6 @@
-"""Stores awaited from several event loops lose nothing, or refuse at once.
+"""Stores awaited from several event loops lose nothing, or raise an error at once.
 
-Without asyncio, as under trio or curio, the error is one clear sentence.
+Without asyncio, for example under trio or curio, the error is one clear sentence.
 """
 
 from __future__ import annotations

@@ -25,9 +25,9 @@ from tests.fakes.samples import ALL_ONLY
 SIZE = 15 * 2**20
 TEXT = ("some words of a long text with numbers 12345 and more. " * (SIZE // 54))[:SIZE]
 CJK = ("\u4e16\u754c\u3002\u6c34 words " * SIZE)[: SIZE // 3]
-"""Each character of it is a word."""
+"""A text in which most words are single characters."""
 MOST_ON_LOOP_S = 0.06
-"""CPU time of the loop's thread in one iteration of the loop, without that of other processes."""
+"""Maximum CPU time of the loop's thread in one iteration of the loop."""
 MOST_CPU_S = 5.0
 
 

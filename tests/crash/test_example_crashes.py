@@ -34,7 +34,7 @@ COMMITS = {"single-owner": 8, "review": 42, "fan-out": 23}
 """Number of commits of each example until its end, including those of the person's answers."""
 
 WRITES = {"single-owner": 3, "review": 23, "fan-out": 12}
-"""Separate writes: leases taken or released, and partial answers; more on a slow machine."""
+"""Number of separate writes: of leases and partial answers. A slow machine makes more of them."""
 
 ROLES = {
     "single-owner": ("owner",),

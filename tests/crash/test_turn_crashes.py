@@ -26,7 +26,7 @@ from tests.fakes.samples import FOR_LONG, rounds, sampled, with_larger
 from tests.fakes.two_tools import ANSWER, SESSION, Death, Moment, Plan, finished
 
 COMMITS = 6
-"""Commits of the whole run: the session, then k + 3 = 5 of its turn with two tool calls."""
+"""Number of commits: one creates the session, k + 3 = 5 belong to its turn of k = 2 tool calls."""
 
 DEATHS: list[tuple[Moment, int]] = [
     *[("before_commit", n) for n in range(1, COMMITS + 1)],

@@ -14,7 +14,7 @@ from tests.fakes.plans import Plan
 from tests.fakes.signatures import signature_of
 
 MODEL = "anthropic:claude-haiku-4-5"
-"""A model with a budget for its thinking; the stricter rules apply to such models."""
+"""A model with a thinking budget; the API has stricter rules for such models."""
 
 _STOP = {"length": "max_tokens", "content_filter": "refusal"}
 _KINDS = {

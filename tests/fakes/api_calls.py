@@ -45,7 +45,7 @@ class Call(msgspec.Struct, frozen=True):
     body: dict[str, Any] | None
 
     async def answer(self, client: httpx.AsyncClient) -> tuple[int, str]:
-        """Return the status with headers and body; a stream is read up to its stored events."""
+        """Return the status with headers and body; of a stream, only the stored events are read."""
         request = client.build_request(
             self.operation.method, self.path, params=self.query, json=self.body
         )

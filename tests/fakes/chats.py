@@ -45,7 +45,7 @@ class Stage:
         id: str = "s",
         **agent: Any,
     ) -> Chat:
-        """A session under an agent with these tools and settings."""
+        """Start a session with an agent that has these tools and settings."""
         made = Agent("helper", model=MODEL, tools=tuple(tools), **agent)
         return await self.runtime(made).start(made, id=id)
 

@@ -128,7 +128,7 @@ LAST = ("sessions end", "flow delete", "sessions erase", "sessions erasures")
 
 
 def commands() -> Iterator[str]:
-    """Return every existing command, by its words."""
+    """Yield the words of every command."""
     rooms = [shape_of(typer.main.get_command(whole_program()))]
     while rooms:
         room = rooms.pop()

@@ -10,7 +10,7 @@ from perdure.session.messages import Message, Part, ToolCallPart, ToolResultPart
 
 
 def with_numbered_calls(context: Context) -> Context:
-    """Return `context` with its calls numbered, because ids must only differ within one request."""
+    """Return `context` with numbered call ids, so that contexts with other ids compare equal."""
     numbers: dict[str, str] = {}
 
     def numbered(part: Part) -> Part:

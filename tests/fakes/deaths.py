@@ -18,8 +18,7 @@ PIPE_BYTES = 65_536
 
 
 class ForksImports:
-    """Modules of the library that forks import: this process then imports the modules for later
-    forks.
+    """Collects the modules that forks import, so that later forks have them from the start.
 
     Importing the modules takes most of the time of a short process, so a fork saves this time.
     """
@@ -64,10 +63,10 @@ def run_in_fork(folder: Path, work: Callable[[], Coroutine[Any, Any, object]]) -
 
 
 def die_at_each(live: Callable[[int], None], step: int) -> None:
-    """Fork a process for every `step`-th operation; `live` must be killed at that operation.
+    """Run `live` in a fork for every `step`-th operation, until a fork ends without being killed.
 
-    `live` receives the number of the operation (from 1), creates its own files and sets up the
-    kill.
+    `live` receives the number of the operation at which it must be killed (from 1), creates its own
+    files and sets up the kill.
     Raises: AssertionError if a process fails, or if every process is killed.
     """
     imports = ForksImports()

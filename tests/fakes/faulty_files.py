@@ -16,7 +16,7 @@ from unittest import mock
 Operation = Literal["write", "fsync", "link", "replace", "unlink", "mkdir"]
 OPERATIONS: tuple[Operation, ...] = ("write", "fsync", "link", "replace", "unlink", "mkdir")
 Plan = Callable[[Operation, tuple[Any, ...]], None]
-"""Called before each operation with its arguments; the caller gets an error that this raises."""
+"""Called before each operation with its arguments; the operation fails if it raises an error."""
 
 
 @contextmanager

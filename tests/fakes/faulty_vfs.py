@@ -13,7 +13,7 @@ import apsw
 
 Operation = Literal["write", "sync", "truncate"]
 Plan = Callable[[Operation, str, int], None]
-"""Called before each operation with the file's name and position; SQLite gets its errors."""
+"""Called before an operation with file name and position; SQLite gets an error that it raises."""
 
 
 Witness = Callable[[str, bytes], None]
@@ -50,7 +50,7 @@ class _File(apsw.VFSFile):
 
 _NAME = "faulty"
 _CIPHER = "multipleciphers-"
-"""With this prefix, SQLite3 Multiple Ciphers puts its encryption above the opened layer."""
+"""Before a layer's name, this prefix adds the encryption of SQLite3 Multiple Ciphers above it."""
 
 
 class FaultyVfs(apsw.VFS):

@@ -1,8 +1,8 @@
 """Erased words in the files of a store: in plain bytes, and in compressed pages of an index.
 
-A search of bytes does not see words in compressed pages, so the index is read as SQLite reads it.
-Pages that the index no longer reads can remain in free space of the file. Collect the pages with
-the word before an erasure (`pages_with`), and pass them to `leaks_in` afterwards.
+A search of bytes does not see words in compressed pages, so this module reads the index through
+SQLite. Pages that the index no longer reads can remain in free space of the file. Collect the pages
+with the word before an erasure (`pages_with`), and pass them to `leaks_in` afterwards.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.fakes.raw_database import raw_database
 
 _SQLITE = b"SQLite format 3\0"
 _PIECE = 400
-"""Bytes of a page that SQLite stores side by side, however long the page is."""
+"""Number of bytes at the start of a page that SQLite always stores without a gap."""
 
 
 def leaks_in(place: Path, word: str, gone: Collection[bytes] = ()) -> list[str]:

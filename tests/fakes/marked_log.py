@@ -22,7 +22,7 @@ from perdure.stores.session_store import SessionStore
 from tests.fakes.clock import START_MS
 
 OWN = "\x1b[2mOWN"
-"""A code that commands themselves write, before a word that shows where the code came from."""
+"""A control code that commands print, too, and a word after it that only the marker has."""
 
 MARK = f"<\x1b]0;t\x07\x1b[31;41m\x9b2J\x7f\x85\x00\x08\u202e\u2066\u061c\u200f\u2028{OWN}>"
 
@@ -46,7 +46,7 @@ _STRUCTURE = frozenset(
 """Fields that allow only texts of a list, or names: a text with a marker would be invalid."""
 
 _OPEN_UNTIL = 16
-"""After this number of entries, the golden flow is still at work."""
+"""After this number of entries, the golden flow still runs."""
 
 _PICTURE = b"a picture"
 _LATER = frozenset({"turn_started", "turn_finished", "content_erased", "hologram"})

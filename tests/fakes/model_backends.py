@@ -207,7 +207,7 @@ async def scripted_backend() -> AsyncGenerator[Backend]:
 
 
 PATIENT_S = 600.0
-"""How long the servers of the suite may be silent, where a test is not about silence."""
+"""How long the servers of the suite may be silent in a test that is not about silence."""
 
 
 class HttpMaker(Protocol):

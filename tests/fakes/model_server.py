@@ -75,7 +75,7 @@ class Exchange:
         await self.piece(f"{named}data: {text}\n\n".encode())
 
     async def piece(self, data: bytes) -> None:
-        """Some bytes of the body."""
+        """Send some bytes of the body."""
         await self._send(b"%x\r\n%b\r\n" % (len(data), data))
 
     async def end(self) -> None:

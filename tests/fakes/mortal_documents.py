@@ -70,7 +70,7 @@ class DocumentPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def address(self) -> str:
-        """The store's."""
+        """The address of the store."""
         return f"sqlite:///{self.folder}/log.db"
 
 
@@ -103,7 +103,7 @@ async def finished(plan: DocumentPlan, store: Store, told: int | None = None) ->
 
 
 def lay_out(plan: DocumentPlan) -> None:
-    """Write the input files, although another process may already be reading them."""
+    """Write the input files, unless they exist: another process may already be reading them."""
     files = {"notes.md": "{{inputs.topic}} as it stands", "w.workflow.yaml": DOCUMENT}
     for name, text in files.items():
         if not (Path(plan.folder) / name).exists():

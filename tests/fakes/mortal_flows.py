@@ -40,7 +40,7 @@ class FlowPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def address(self) -> str:
-        """The store's."""
+        """The address of the store."""
         return f"sqlite:///{self.folder}/log.db"
 
 

@@ -1,7 +1,7 @@
 """A reader of Operator's session files that shares no code with perdure's.
 
-The reader follows only the description of the format. The reader splits lines as Python's
-`str.splitlines` does. The reader checks each line field by field and drops invalid lines. The leaf
+The reader follows only the description of the format. A line ends at every line end that Python's
+`str.splitlines` knows. The reader checks each line field by field and drops invalid lines. The leaf
 is the last record or the target of the last ``leaf`` record. The context is built from the branch.
 Source: Operator's session and context rules (2026), header version 3.
 """
@@ -56,7 +56,7 @@ class OperatorSession:
 
     @property
     def labels(self) -> dict[str, str]:
-        """Target -> its label."""
+        """Map the id of each labelled record to its current label."""
         labels: dict[str, str] = {}
         for record in self.records:
             if record["type"] == "label":

@@ -112,7 +112,7 @@ class Theatre:
     async def chat(
         self, *, id: str = "s", options: dict[str, Any] | None = None, **agent: Any
     ) -> Chat:
-        """Start a session under an agent whose model is ``p:main`` by default."""
+        """Start a session with an agent whose model is ``p:main`` by default."""
         settings: dict[str, Any] = {"model": "p:main", **agent}
         made = Agent("helper", **settings)
         return await self.runtime(made, **(options or {})).start(made, id=id)

@@ -1,4 +1,4 @@
-"""The formula of recall in its plainest form: every implementation must return the same."""
+"""The formula of recall in its plainest form: every implementation must return the same scores."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Scene(msgspec.Struct, frozen=True):
 
 
 def initialized(folder: Path, subject: str = "first") -> Path:
-    """Make `folder` a repository with one commit: a copy, because git would start five times."""
+    """Copy a repository with one commit to `folder`; to create one, git has to start five times."""
     return Path(shutil.copytree(_committed(subject), folder, symlinks=True))
 
 
@@ -81,7 +81,7 @@ def scene_in(tmp_path: Path) -> Scene:
 
 
 async def all_runs(scene: Scene) -> list[ToolRun]:
-    """Return the result of every git tool in the repository of `scene`, after a file change."""
+    """Change a file, then run every git tool in the repository of `scene`; return the results."""
     (scene.repository / "a.txt").write_text("two\n")
     os.utime(scene.repository / "a.txt", (1, 1))
     tools = Tools(scene.repository)

@@ -20,15 +20,15 @@ SOAK = "PERDURE_SOAK"
 EACH_KILL = pytest.mark.parametrize(
     "step", [13, pytest.param(1 if SOAK in os.environ else 5, marks=FOR_LONG)]
 )
-"""Kill at every `step`-th operation, and at each one in `make soak`.
+"""Kill at every 13th and at every 5th operation; `make soak` kills at each one.
 
-No period of writes and syncs, or of shares of a killed write, is missed by both steps.
+Writes, syncs and the shares of a killed write repeat in a fixed order. A single step could always
+miss the same ones.
 """
 
 
 def with_larger(small: object, large: object, *marks: pytest.MarkDecorator) -> list[Any]:
-    """Return two cases of a test: `large`, for `make test-all`, repeats everything that `small`
-    does.
+    """Return two cases; `large`, which `make test-all` runs, repeats everything that `small` does.
 
     So CI runs only `large`, which has the `marks`.
     """

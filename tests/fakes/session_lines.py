@@ -18,7 +18,7 @@ def record_line(codec: Codec, record: Fields, id: str, parent: str | None, at: i
 
 
 def writing_of(ids: Mapping[EntryId, str], media: Mapping[str, bytes], own: str) -> WriteContext:
-    """Return the context for writing records to a file where each of `ids` is one record."""
+    """Return a context for writing records; `ids` maps each entry to the id of its only record."""
 
     def no_model(_: EntryId) -> None:
         return None

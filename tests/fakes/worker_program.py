@@ -79,7 +79,7 @@ CAPPED = Agent("capped", model=MODEL, limits=Limits(max_turns=1))
 CAREFUL = Agent("careful", model=MODEL, on_pasted="refuse")
 SPECIAL = Agent("special", model=MODEL, tools=[wait])
 STORY = " ".join(f"word{number:03}" for number in range(120))
-"""The answer of `SLOW`, streamed within about four seconds, or twelve if asked slowly."""
+"""The answer of `SLOW`, streamed in about four seconds; in twelve if the message has "slowly"."""
 
 SLOW = Agent("slow", model="scripted:slow")
 GREEN = Recurring("0 9 1 1 *", "Is the build green?")

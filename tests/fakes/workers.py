@@ -31,11 +31,11 @@ import perdure.stores.cluster.protocol as cluster
 cluster.PROTOCOL = {}
 runpy.run_module("perdure", run_name="__main__", alter_sys=True)
 """
-"""Runs the command line as a version with another protocol number."""
+"""A program that runs the command line as a version with another protocol number."""
 
 
 class ForkedWorker:
-    """A worker in a fork of a process that has loaded its modules, like a ``Popen``."""
+    """A worker in a fork of a process that has loaded its modules; has methods of ``Popen``."""
 
     def __init__(self, words: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
         self._process = SERVER.Process(

@@ -37,7 +37,7 @@ class Sent(msgspec.Struct):
 
 
 class Load:
-    """A load of messages, one after the other in each of `SENDERS` sessions until it is closed."""
+    """Sends messages, one after the other in each of `SENDERS` sessions, until it is closed."""
 
     def __init__(self, store: Store, seed: int) -> None:
         self._store = store

@@ -35,7 +35,7 @@ class Network:
         return HUB_ADDRESS if self.is_apart else LOOPBACK
 
     def within(self, machine: int | None) -> tuple[str, ...]:
-        """Return the words before a command that runs it on a machine; None means the hub."""
+        """Return the words that, put before a command, run it on `machine`; None means the hub."""
         return ("ip", "netns", "exec", self._name(machine)) if self.is_apart else ()
 
     def part(self, machine: int) -> None:

@@ -25,7 +25,7 @@ HANGS_AFTER_S = 300
 MEASURED_EACH = 25
 
 MEMORY_FACTOR = 150
-"""A case may take this many times its file's size, with parsed values, store and exports."""
+"""Limit of a case's memory per byte of its file; it includes parsed values, store and exports."""
 
 MEMORY_FLOOR_BYTES = 300_000_000
 """The memory of the process before it checks a case: modules, the corpus, an empty store."""

@@ -27,7 +27,7 @@ TARGETS: tuple[ExportFormat, ...] = ("pi", "operator", "markdown", "html")
 MOST_PIECES = 200
 
 PIECES = (BOUNDS, Bounds(0, 1), Bounds(0, 700), Bounds(0, 20_000), Bounds(3_000, 500))
-"""How much of a file is read at once: all of it, a line, or some of them."""
+"""How much of a file is read at once: all of it, one line, or some lines."""
 
 
 async def check(content: bytes, seed: int) -> None:

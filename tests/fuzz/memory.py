@@ -34,7 +34,7 @@ BYTES_A_LINE = 700
 TIMES_THE_LONGEST = 100
 """A line of nothing but brackets and commas takes some 80 times its bytes once it is read."""
 FLOOR_BYTES = 3_000_000
-"""For chunks, a piece with the values made of it, and memory that is allocated once."""
+"""Memory that every read needs: for chunks, for one piece and its values, and at the first use."""
 
 WHOLE = frozenset(name for name, known in FORMATS.items() if known.reader is None)
 """Formats whose files are read as a whole: the memory depends on the size of the file."""

@@ -17,7 +17,7 @@ from tests.fakes.documents import documents
 from tests.fakes.flow_stage import FlowStage
 
 OPENER = '{{run.id}} {{inputs.a}} {{run.outputs["n0"]}}'
-"""The answer of every agent: it must never be filled in."""
+"""The answer of every agent: placeholders that perdure must never fill in."""
 
 
 async def run(

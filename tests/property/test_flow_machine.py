@@ -73,13 +73,13 @@ from tests.fakes.scripted_roles import ScriptedRoles, begun, ground, signal
 T = TypeVar("T")
 
 MOST_TURNS = 120
-"""Answers per flow at its end; after them every role only asks."""
+"""Number of answers of one flow after which every role only asks a person."""
 
 MOST_ROUNDS = 6
-"""Rounds of answers at the end, for each node and the improvement."""
+"""Maximum rounds of a person's answers at the end: this many for each node, and once more."""
 
 Death = tuple[int, Moment]
-"""Number of commits a process lives, and how it ends."""
+"""How many commits a process makes before it ends, and how it ends."""
 
 MOMENTS: tuple[Moment, ...] = get_args(Moment)
 
@@ -346,7 +346,7 @@ class FlowWorld(FlowMachine):
 
     @rule(place=st.integers(0, 29))
     def starve(self, place: int) -> None:
-        """Edit away the input of a waiting node, and continue: nothing can ever reach the node."""
+        """Remove the edges that a node waits for, and continue: the node can get no input."""
         now, awaited = self.oracle.graph, self.oracle.awaited()
         if not awaited:
             self.run(place, "waiting", (None,))

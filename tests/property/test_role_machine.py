@@ -75,7 +75,7 @@ QUIET = 120
 
 MOST_ROUNDS = 25
 MOST_CALLS = 300
-"""Limit of model calls; after them every role only asks."""
+"""Number of model calls after which every role only asks a person."""
 
 
 class ChanceModel:

@@ -43,7 +43,7 @@ async def look() -> str:
 
 
 class Course:
-    """A session under an agent, to which a test appends random events."""
+    """A session with an agent, to which a test appends random events."""
 
     def __init__(self, runtime: Runtime, chat: Chat) -> None:
         self.runtime = runtime

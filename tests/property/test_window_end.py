@@ -1,4 +1,4 @@
-"""A context within a budget is the same from the end of a window as from the whole window."""
+"""The end of a window gives the same context within a budget as the whole window."""
 
 from __future__ import annotations
 

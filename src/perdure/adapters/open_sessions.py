@@ -47,9 +47,9 @@ async def open_or_create(
 async def open_newest(
     store: perdure.Store, ids: Iterable[str]
 ) -> tuple[perdure.Session | None, str]:
-    """Return the first session of the endless `ids` that is not erased, and its id.
+    """Skip the ids of erased sessions; return the session with the next id, and this id.
 
-    Returns None and an unused id if there is no such session.
+    The session is None if no session has the id. `ids` is endless.
     """
     for id in ids:
         try:

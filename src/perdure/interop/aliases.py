@@ -4,9 +4,9 @@ For each entry, only its id, its place in the file and a digest stay in memory, 
 be larger than memory. If the source begins with a file version that was imported before, an entry
 from that version is matched by its place in the file. An opaque entry (a line that perdure could
 not read) has no recorded place in the file. Opaque entries are matched by their bytes, because this
-version of perdure may be able to read their line. All other entries, from older versions of a
-rewritten file or exported by perdure, are matched by id. Entries without an id are matched by
-content and time.
+version of perdure may be able to read their line. All other entries are matched by id: they come
+from an older version of a rewritten file, or were exported by perdure. Entries without an id are
+matched by content and time.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ Signature = tuple[str, int, bytes]
 class Traces:
     """Facts about the entries of a session, recorded in log order.
 
-    `parts` are the sequence numbers of the entries that store the beginning of the source, as it
-    was imported before. `mover` is the last entry that moved the leaf (the current end of the
+    If the beginning of the source was imported before, `parts` are the sequence numbers of the
+    entries that store it. `mover` is the last entry that moved the leaf (the current end of the
     conversation). `is_mover_imported` is True if an import wrote the entry `mover`. `with_usage`
     are the messages with usage; `streams` are the streams of the entries. `opaque` are the entries
-    of lines that perdure could not read, by the digest of the line. If `has_written_ids` is
-    True, the ids that pi files contain for the entries are recorded too. The session may also have
+    of lines that perdure could not read, by the digest of the line. If `has_written_ids` is True,
+    the ids that the entries have in exported pi files are recorded too. The session may also have
     been continued in files of other formats. `others` are the sequence numbers of the entries that
     store files of other formats. Entries from files of other formats count as added by perdure
     itself.

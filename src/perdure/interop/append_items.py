@@ -43,7 +43,8 @@ _ATTEMPTS = 10
 async def after_conflicts(work: Callable[[], Awaitable[T]], pieces: int = 0) -> T:
     """Return the result of `work`; repeat `work` if another writer committed in between.
 
-    Each of the `pieces` that become a commit may conflict with another commit.
+    `work` makes about `pieces` commits. Each of them may conflict, so more `pieces` allow more
+    attempts.
     """
     for _ in range(_ATTEMPTS + pieces - 1):
         try:

@@ -1,4 +1,4 @@
-"""Split files with several sessions, and gather folders with one session: one source per session.
+"""Find the sessions in a file, a database or a folder; each session becomes one source.
 
 A folder with one file per event is recognized by a file that such a folder always contains. A
 database is read in one transaction, and each of its sessions becomes lines of JSON. A text file

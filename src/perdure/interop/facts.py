@@ -126,7 +126,7 @@ async def _append(
 
 
 def _new_in(bundle: Bundle, here: Sequence[Entry]) -> tuple[tuple[NewEntry, ...], int]:
-    """Return the entries for the facts in `bundle` that are not among the store's entries `here`.
+    """Return the new entries for facts of `bundle` that the store lacks; `here` are its entries.
 
     The second value is the number of facts in `bundle` that were forgotten in this store.
     """

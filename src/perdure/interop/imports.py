@@ -88,8 +88,8 @@ async def import_source(  # noqa: PLR0913 - each says how it is imported, most h
 
     `name` is the name of the source in the log, by default the file's name. `subject` is the person
     that a new session is about; an existing session keeps its own subject. `progress` is called in
-    another thread with the bytes read and in total. `bounds` limit the memory that the import
-    uses. An erased session stays erased; if `again` is True, the import creates another session.
+    another thread with the bytes read and the total bytes. `bounds` limit the memory of the import.
+    An erased session stays erased; if `again` is True, the import creates another session.
     Durable: everything is stored when the call returns. A small source is one commit. After a
     crash, a larger source is marked as ``importing``, and the same import continues it. A session
     from a file of perdure's own format is incomplete after a crash. If the source has turns, a
@@ -367,7 +367,7 @@ def _may_be_rewritten(state: StreamState, parsed: ParsedSource) -> bool:
 async def _relation(
     store: SessionStore, content: Content, originals: list[Original]
 ) -> tuple[FileRelation, Original | None]:
-    """Return the relation of `content` to a related version in the store, and that version.
+    """Return how `content` relates to one of the stored versions `originals`, and that version.
 
     Shape: the relation is also GROWN if only the end of an interrupted import is missing. A session
     may have been continued in several files of pi or Operator. In all other formats, a file can
@@ -389,7 +389,7 @@ async def _relation(
 
 
 async def _is_beginning(store: SessionStore, content: Content, original: Original) -> bool:
-    """Return whether the end of `content` equals the start of the matching part of `original`."""
+    """Return whether the stored part in which `content` ends has the same bytes up to that end."""
     end = content.length
     last = next(p.source for p in original.parts if p.source.offset + p.source.length > end)
     kept = await store.blob(last.blob)

@@ -54,7 +54,7 @@ State = tuple[FileId, int, int]
 
 
 class Change(msgspec.Struct, frozen=True):
-    """A change of a file: a session was imported or grew, or the file failed or was removed."""
+    """An event of a file: it was imported or grew, its import failed, or it was removed."""
 
     path: Path
     what: Literal["imported", "failed", "gone"]

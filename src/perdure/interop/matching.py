@@ -1,4 +1,4 @@
-"""Find the session of a source by the ids it may have, or by the records that perdure wrote in it.
+"""Find the session of a source: by its possible ids, or by records that perdure wrote.
 
 The possible ids are computed only from the source, so the session of the source is found again
 whatever other sessions exist.
@@ -226,7 +226,7 @@ def _said(items: Iterable[Item]) -> Iterator[tuple[str, _Said]]:
 
 
 def _unplaced(body: bytes) -> bytes:
-    """Return `body` without the source place of an entry that it contains in ``data``."""
+    """Return `body` without the ``source`` of the other entry's body that its ``data`` contains."""
     if b'"source":' not in body:
         return body
     try:

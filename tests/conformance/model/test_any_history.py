@@ -22,7 +22,7 @@ LEVELS: tuple[ThinkingLevel, ...] = ("off", "high")
 
 
 def histories(log: TreeLog) -> list[tuple[Message, ...]]:
-    """Return the history of each request with which the user continues at a recent entry."""
+    """Return the messages of each request in which the user continues from a recent entry."""
     found: list[tuple[Message, ...]] = []
     for leaf in list(log.by_id)[-LEAVES:]:
         prompted = TreeLog("prompted", origin=log)

@@ -281,7 +281,7 @@ async def test_conversation_with_tools_is_accepted(backend: Backend) -> None:
     assert message.text == "It says 1 and 2."
 
 
-async def test_client_describes_any_model_name_without_a_call(backend: Backend) -> None:
+async def test_client_returns_info_for_any_model_name_without_a_call(backend: Backend) -> None:
     for model in ["", ":", "x", "nobody:nothing", "openai:é\x00" * 20]:
         with case(model):
             info = backend.client(Plan()).info(model)

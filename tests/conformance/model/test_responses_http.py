@@ -160,6 +160,6 @@ async def test_answer_that_failed_on_the_server_raises_unavailable(wire: Wire) -
         await wire.says([*chunks, failed])
 
 
-async def test_context_overflow_is_recognized_by_code(wire: Wire) -> None:
+async def test_context_overflow_is_recognized_by_its_error_code(wire: Wire) -> None:
     error = await wire.failure(failing(400, "Too long.", code="context_length_exceeded"))
     assert isinstance(error, ContextOverflow)

@@ -118,7 +118,7 @@ async def append(
 
 
 async def said_to_old_version(store: SessionStore, text: str, stream: StreamId = S) -> None:
-    """Append a message like an old version: the session's info does not mask its secrets."""
+    """Append a message as an old version did, which stored unmasked secrets in a session's info."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(info, "mask_secrets", str)
         await append(store, stream, said(text))

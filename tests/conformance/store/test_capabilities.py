@@ -23,7 +23,7 @@ async def test_every_backend_declares_its_capabilities(store: SessionStore) -> N
         assert store.capabilities.encryption
 
 
-async def test_multi_stream_commit_is_atomic(store: SessionStore) -> None:
+async def test_multi_stream_commit_is_stored_or_raises_unsupported(store: SessionStore) -> None:
     await create(store)
 
     if store.capabilities.multi_stream_commit:

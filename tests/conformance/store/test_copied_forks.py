@@ -1,4 +1,4 @@
-"""Forks of a backend without pointers into other streams: copies with their own ids."""
+"""Forks on backends that copy the entries of the origin: each copy has an id of its own."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def copying(store: SessionStore) -> None:
 
 
 async def grown(store: SessionStore) -> StreamId:
-    """root s/0 with two branches: s/1 s/3 and s/4 s/5; s/2 is a label on s/1; the leaf is s/5."""
+    """Create root s/0 with branches s/1 s/3 and s/4 s/5; s/2 is a label on s/1; the leaf is s/5."""
     return await create(
         store,
         header("s", title="Trip", cwd="/p"),

@@ -50,7 +50,7 @@ SCOPES: tuple[Scope, ...] = ("tree", "path")
 
 
 async def grown(store: SessionStore) -> StreamId:
-    """root s/0 with two branches: s/1 s/3 and s/4 s/5; s/2 is a label on s/1; the leaf is s/5."""
+    """Create root s/0 with branches s/1 s/3 and s/4 s/5; s/2 is a label on s/1; the leaf is s/5."""
     return await create(
         store,
         S,

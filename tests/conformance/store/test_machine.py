@@ -117,7 +117,7 @@ class StoreMachine(RuleBasedStateMachine):
         return made[kind]
 
     def commit_of(self, *writes: Write, number: int = 0, key: str | None = None) -> None:
-        """Commit to both; the store must append the same as the model, or raise the same."""
+        """Commit to the store and the model; both must append the same or raise the same error."""
         commit = Commit(writes=writes, at=self.clock.now_ms(), idempotency_key=key)
         store = self.store(number)
         try:

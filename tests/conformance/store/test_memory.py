@@ -1,4 +1,4 @@
-"""Episodes and facts in every backend: storing them, work still open, erasure with their source."""
+"""Episodes and facts on every backend: stored, listed if unfinished, erased with their source."""
 
 from __future__ import annotations
 

@@ -433,7 +433,7 @@ async def test_every_backend_finds_the_same_hits_as_memory(
 # ---------------------------------------------------------------- the index
 
 
-async def test_reindexing_changes_nothing(store: SessionStore) -> None:
+async def test_reindexing_changes_no_search_result(store: SessionStore) -> None:
     await create(store, header("s", title="tide"), said("tide"), replied("ebb and tide"))
     await fork(store, S, "f", said("tide"))
     before = await search(store, "tide OR ebb")

@@ -240,7 +240,9 @@ async def test_entries_are_read_after_a_given_seq_up_to_a_limit(store: SessionSt
     assert await store.entries(S, 0, 0) == []
 
 
-async def test_tail_is_the_state_with_newest_entries_and_notes(store: SessionStore) -> None:
+async def test_tail_returns_the_state_with_the_newest_entries_and_notes(
+    store: SessionStore,
+) -> None:
     await create(store, S, said("0"), labelled("one", EntryId("s/0")), said("2"))
 
     state, entries, notes = await store.tail(S, 2, ["label", "leaf"])

@@ -9,7 +9,7 @@ from tests.fakes.mortal_documents import DocumentPlan, finished
 
 
 def run(plan: DocumentPlan) -> None:
-    """Run to the end, or to death."""
+    """Run the plan to its end, or until this process dies."""
     asyncio.run(_run(plan))
 
 

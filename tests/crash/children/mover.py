@@ -17,7 +17,7 @@ AGENT = Agent("mover", model="p:main", instructions="In {{ctx.working_dir}} for 
 
 
 def run(file: str, first: str, second: str, dies_at: int) -> None:
-    """Do the rest of the move between `first` and `second`; die at a commit (0: never)."""
+    """Continue the move from `first` to `second`; die at the commit `dies_at` (0: never)."""
     asyncio.run(_run(file, first, second, dies_at))
 
 

@@ -16,7 +16,7 @@ Metadata = Mapping[str, object]
 """The metadata of a session of the store."""
 
 SNAPSHOT: Final = "adk.state"
-"""`Note.note_type` of notes that store the whole state; the newest one has this type as alias."""
+"""Type of the notes that store the whole state; also the alias of the newest of these notes."""
 CHANGE: Final = "adk.state.change"
 """`Note.note_type` of a change of the state of a user or an app."""
 

@@ -21,7 +21,7 @@ from perdure.adapters.stored_json import json_text
 Namespace = tuple[str, ...]
 
 ITEM: Final = "langgraph.item"
-"""`Custom.custom_type` of items that no search finds; for others, a key in `Message.foreign`."""
+"""`Custom.custom_type` of unsearchable items; other items use it as a key in `Message.foreign`."""
 DELETED: Final = "langgraph.item.deleted"
 """`Note.note_type` of a deletion."""
 

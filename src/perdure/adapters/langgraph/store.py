@@ -36,7 +36,7 @@ from perdure.errors import WrongArgument
 
 _MORE = 4
 _SOME = 50
-"""A recall requests this plus `_MORE` hits per item, because older versions are hits, too."""
+"""A recall requests this many hits plus `_MORE` per item, because older versions are hits, too."""
 
 
 class PerdureStore(BaseStore):

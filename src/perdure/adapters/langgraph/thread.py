@@ -49,7 +49,7 @@ from perdure.errors import HeadConflict, InvalidEntry, WrongArgument
 T = TypeVar("T")
 
 Whole = Literal["values", "with messages"]
-"""What is stored for a checkpoint that is stored again: only values, or readable messages, too."""
+"""How a checkpoint is stored again: only its values, or its values and its readable messages."""
 
 
 class Thread:
@@ -206,7 +206,7 @@ class Thread:
     # ------------------------------------------------------------ copying and deleting
 
     async def adopt(self, origin: Thread) -> None:
-        """Append the notes on newest checkpoints, and `origin`'s pending writes, to this fork."""
+        """Append the notes that this fork of `origin` needs: newest checkpoints, pending writes."""
         shown = (await origin.reader.history()).keys
         keys = list((await self.reader.history()).keys)
         gone = [key for key in keys if key not in shown]

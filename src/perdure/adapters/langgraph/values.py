@@ -1,9 +1,9 @@
 """Channel values in checkpoints: only new values, and the changes of grown values, are stored.
 
-For each channel, a checkpoint records how many checkpoints earlier on its path the value is stored
-(`back`). A checkpoint stores a value whole or as a tail: bytes to append to a part of an earlier
-value, which is stored one or more checkpoints earlier on the path. A distance is a number of
-checkpoints, not an id, so it stays valid in a fork of the session.
+For each channel, a checkpoint records the distance to the earlier checkpoint on its path that
+stores the value (`back`). A checkpoint stores a value whole or as a tail: bytes to append to a part
+of an earlier value, which is stored one or more checkpoints earlier on the path. A distance is a
+number of checkpoints, not an id, so it stays valid in a fork of the session.
 """
 
 from __future__ import annotations

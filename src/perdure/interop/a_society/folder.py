@@ -1,7 +1,7 @@
 """Read and check A-Society's folder of a flow, and convert its messages.
 
 The folder contains ``flow.json``, and for each role ``roles/<instance>/transcript.json`` and
-``feed.json``. Folders with another state version than perdure writes are found but cannot be
+``feed.json``. A folder with another state version than perdure's own is found, but cannot be
 opened. This module writes nothing.
 """
 
@@ -33,7 +33,7 @@ STATE = [".a-society", "state"]
 """Path of a workspace's state folder, which has a subfolder with flow folders for each project."""
 
 SELECTORS = "selectors"
-"""The folder with the selectors' transcripts; never read, as other programs write none."""
+"""Folder of the selectors' transcripts; imports skip it, because only perdure writes it."""
 
 Data = dict[str, Any]
 
@@ -76,7 +76,7 @@ class FlowFolder(msgspec.Struct, frozen=True):
 
 
 class Readable(msgspec.Struct, frozen=True):
-    """The folders that an import is allowed to read. Paths in the flow's files add no folders.
+    """The folders that an import is allowed to read. Paths in a flow's files add none.
 
     `given` is the folder that the user named; it contains the flow's folder. `workspace` is the
     flow's workspace, if the user named it.
@@ -212,7 +212,7 @@ def _consent(found: object) -> Data:
 
 
 def _denied_where_asked(found: object) -> object:
-    """Return the flow's open waits for people, with each wait for consent marked as denied.
+    """Return `found`, the flow's waits for a person, with each wait for consent marked as denied.
 
     A consent question from another store does not apply in this store.
     """

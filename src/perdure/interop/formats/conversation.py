@@ -1,4 +1,4 @@
-"""Build the conversation of a session's next request, for another program to continue it.
+"""Build the conversation of a session's next request, so that another program can continue it.
 
 These functions are pure. Compactions are applied, and every tool call has a result. Ids and names
 are derived from the session and its leaf, so the same conversation always gives the same file.
@@ -28,7 +28,7 @@ _MOST_NAME_CHARS = 64
 _ID_CHARS = 32
 
 OTHER_ENTRIES = "entry outside the context"
-"""Text for entries that a file for another program lacks: older ones, other branches, settings."""
+"""The loss that counts entries outside the conversation: older ones, other branches, settings."""
 
 
 class Said(msgspec.Struct, frozen=True):

@@ -29,7 +29,7 @@ IMPORT = "import"
 """Key in a session's metadata for the description of its source."""
 
 REDACTED = "redacted"
-"""Key in a header's metadata for the list of replacements.
+"""Key in a header's metadata for the kinds of values that redaction replaced.
 
 ``redacted`` is also the type of the side entry that replaces an original.
 """
@@ -88,7 +88,7 @@ class Item(msgspec.Struct, gc=False):
 
 
 def described_source(header: StreamHeader) -> Fields:
-    """Return the description of its source in the header of a session; empty if there is none."""
+    """Return what a session's `header` states about the source; empty if it states nothing."""
     return fields_of((header.metadata or {}).get(IMPORT)) or {}
 
 
@@ -150,7 +150,7 @@ class ParsedSource(msgspec.Struct, frozen=True):
 
 
 def is_of_source(header: StreamHeader, parsed: ParsedSource) -> bool:
-    """Return whether `header` is of a session with the format and the session id of `parsed`."""
+    """Return whether the session of `header` has the format and the session id of `parsed`."""
     described = described_source(header)
     named = (described.get("format"), described.get("session"))
     return named == (parsed.format, parsed.header.session)

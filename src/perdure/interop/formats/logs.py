@@ -28,7 +28,10 @@ from perdure.stores.protocol import EMPTY, Lease, Write
 
 _TURNS = (TurnStarted.kind, TurnFinished.kind)
 _GIVING = AUTHORITY_KINDS | {Note.kind}
-"""Kinds that may grant permissions. Programs check their own notes with ``Session.is_in_force``."""
+"""Kinds that may grant permissions, including notes.
+
+A program asks ``Session.is_in_force`` before it acts on its note.
+"""
 
 _CHANGED = "it was changed while it was read"
 _SOME_BYTES = 64 * 1024
@@ -108,10 +111,7 @@ class LogFile:
         return self._last_turn >= first
 
     def has_authority(self, first: int) -> bool:
-        """Return whether an entry from seq `first` on could grant permissions.
-
-        The result assumes that the user wrote the entry.
-        """
+        """Return whether an entry from `first` on could grant permissions if the user wrote it."""
         return self._last_authority >= first
 
     def alias(self, seq: int) -> str | None:

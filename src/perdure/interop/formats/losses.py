@@ -52,7 +52,7 @@ _HELD_NOTES = frozenset(
 """Kinds of side entries that session files support, or whose loss is counted separately."""
 
 _PLACE = ("format", "session")
-"""Keys that the description of every source has."""
+"""Keys that every description of a source has, so they never count as losses."""
 
 
 def difference_text(added: int, *, is_rewritten: bool) -> str:

@@ -1,7 +1,7 @@
 """A session for display: the tree as numbered lines, parts as plain text, results with times.
 
 This module is pure and contains no syntax of an output format: Markdown and HTML are both made from
-a `Transcript`. `encode` of a `Transcript` is the data of the HTML page. The script of the page
+a `Transcript`. An HTML page contains the `Transcript` as JSON (`encode`). The script of the page
 reads the names and defaults that this module defines.
 Shape: each `number` counts the tree entries from 0 in log order; parents come before their
 children.
@@ -72,7 +72,7 @@ _TOLD = frozenset(
         ToolFinished,
     )
 )
-"""Kinds of side entries that do not count as omitted: shown ones, and those about a file."""
+"""Kinds of side entries that are shown or describe a file; they do not count as omitted."""
 
 
 class Said(msgspec.Struct, frozen=True, tag="text"):
@@ -98,7 +98,10 @@ class Medium(msgspec.Struct, frozen=True, omit_defaults=True, tag="media"):
 
 
 class Called(msgspec.Struct, frozen=True, tag="call"):
-    """A tool call: `args` as indented JSON, `brief` its most informative argument, on one line."""
+    """A tool call.
+
+    `args` is indented JSON; `brief` is the most informative argument on one line.
+    """
 
     id: str
     name: str
@@ -230,7 +233,7 @@ def without_instructions(transcript: Transcript) -> Transcript:
 
 
 def transcript_of(bundle: Bundle, redacted: Mapping[str, int] | None = None) -> Transcript:
-    """Return the session in `bundle`; `redacted` are the counts of its replacements."""
+    """Return the session in `bundle`; `redacted` counts the values that redaction replaced."""
     standing = standing_of(bundle)
     built = _Lines(bundle, standing)
     lines = tuple(built.lines())

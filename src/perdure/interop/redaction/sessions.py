@@ -37,7 +37,7 @@ _decoder = msgspec.json.Decoder()
 
 @cache
 def _vocabulary() -> frozenset[str]:
-    """Return the fixed words of bodies: names of fields and of choices.
+    """Return the fixed words of bodies: kinds, field names and the allowed values of fields.
 
     Redaction never treats these words as secrets.
     """

@@ -37,7 +37,7 @@ class Answers:
     def add_block(
         self, item: int, hung_on: int | None, answer_id: str | None, calls: Iterable[str]
     ) -> None:
-        """Add the child `item` of `hung_on` as a block of the answer `answer_id`.
+        """Add `item`, which is a child of `hung_on`, as a block of the answer `answer_id`.
 
         `calls` are the ids of the tool calls in the block.
         """
@@ -51,7 +51,7 @@ class Answers:
         self._join(item, answer)
 
     def add_results(self, item: int, hung_on: int | None, calls: Iterable[str]) -> None:
-        """Add the child `item` of `hung_on` as the results of the tool calls `calls`."""
+        """Add `item`, which is a child of `hung_on`, as the results of the tool calls `calls`."""
         answer = self._answer_at(hung_on)
         if answer is not None and not self._calls[answer].isdisjoint(calls):
             self._join(item, answer)

@@ -106,7 +106,7 @@ def _script() -> str:
 
 
 def _without_map(script: str) -> str:
-    """Return `script` without the comment at its end that names a source map, which pages lack."""
+    """Return `script` without its last comment, which names a source map that pages do not have."""
     return script.partition("//# sourceMappingURL=")[0].rstrip()
 
 

@@ -48,7 +48,7 @@ _METADATA = ("projectHash", "kind")
 
 
 class _Told(msgspec.Struct):
-    """The state of a message: a digest of its text, its calls, and the calls that have a result.
+    """The state of a message: digest of its text, ids of its calls, ids of the calls with a result.
 
     `at` is the index of the message in the chain. `before` is the leaf (the end of the
     conversation) before the message was added.
@@ -275,7 +275,7 @@ parse = whole_parser(FORMAT, Reader)
 
 
 def part_of(fields: Fields, media: Media) -> Part | None:
-    """Convert a part in the form of Google's API, but not a tool call; None for an unknown type."""
+    """Convert a part in the form of Google's API; None for a tool call or an unknown type."""
     text = fields.get("text")
     if isinstance(text, str):
         return ThinkingPart(text) if fields.get("thought") is True else TextPart(text)

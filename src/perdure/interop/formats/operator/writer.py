@@ -270,7 +270,7 @@ def _kept_over(tree: Iterable[Entry], undone: frozenset[EntryId]) -> frozenset[E
 
 
 def _read_from(entries: Sequence[Entry], base: SourceFile | None) -> Mapping[EntryId, None]:
-    """Return the ids of the entries that were read from the file `base`, as keys.
+    """Return a mapping whose keys are the ids of the entries that were read from the file `base`.
 
     An opaque entry (an unreadable line) is included if `base` contains its line.
     """

@@ -161,7 +161,7 @@ def _time_of(fields: Fields, message: Fields) -> int | None:
 
 
 def is_record(fields: Fields) -> bool:
-    """Return whether `fields` is a pi record; Operator's records have snake case, numeric times."""
+    """Return whether `fields` is a pi record; Operator's have snake-case keys and numeric times."""
     kind = name_in(fields, "type")
     if text_in(fields, "timestamp") is None or "parent_id" in fields:
         return False

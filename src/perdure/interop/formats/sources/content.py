@@ -185,7 +185,7 @@ def batches_in(content: Content) -> Iterator[tuple[list[bytes], bool]]:
 
 
 def lines_in(content: Content) -> Iterator[Line]:
-    """Yield the lines of `content`, as ``lines_of`` does."""
+    """Yield the lines of `content`, each with its number and offset."""
     number = offset = 0
     for lines, is_ended in batches_in(content):
         for line in lines:

@@ -1,8 +1,8 @@
 """Read tables of another program's SQLite file, which is not trusted and never changed.
 
 Invariant: every query has a limit for its work and for the size of a value. Views, virtual tables
-and generated columns could run code, so this module does not read them. Text that is no UTF-8 and
-binary values are returned as base64, so every value can be written as JSON.
+and generated columns could run code, so this module does not read them. Binary values, and text
+that is not valid UTF-8, are returned as base64, so every value can be written as JSON.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from perdure.session.messages import Message
 from perdure.session.notes import ImportedRecord, Label, LeafMoved, SideBody
 
 Place = Callable[[Record, int | None], int | None]
-"""Adds a record as a child of the given item; returns the item that its children get as parent."""
+"""Adds a record as a child of the given item; returns the parent item for the record's children."""
 
 
 Referred = Callable[[str, str], int | None]
