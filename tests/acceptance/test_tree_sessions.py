@@ -133,7 +133,7 @@ async def test_newest_compaction_applies_only_on_its_branch(session: Session) ->
     assert await context_texts(session) == ["question one", "other answer"]
 
 
-async def test_extension_messages_are_in_context_and_extension_state_is_not(
+async def test_context_contains_extension_messages_without_extension_state(
     session: Session,
 ) -> None:
     await session.append(

@@ -659,7 +659,7 @@ def test_interrupted_turn_can_be_abandoned(
     world.ok("sessions", "branch", session, "root")
 
 
-def test_file_named_in_prompt_is_attached_but_file_named_in_piped_text_is_not(
+def test_file_named_in_a_prompt_is_attached_and_file_named_in_piped_text_is_not_attached(
     world: World,
 ) -> None:
     (world.folder / "sea.py").write_text("print('sea')\n")

@@ -30,7 +30,7 @@ LINES = (
 
 
 @pytest.mark.parametrize("words", LINES)
-def test_command_run_in_a_fork_or_in_process_gives_the_output_of_a_new_process(
+def test_forked_or_in_process_command_gives_the_output_of_a_new_process(
     imported: World, words: tuple[str, ...]
 ) -> None:
     anew = imported.run_anew(*words)
@@ -41,7 +41,7 @@ def test_command_run_in_a_fork_or_in_process_gives_the_output_of_a_new_process(
 
 
 @pytest.mark.parametrize("run", [run_command, run_here])
-def test_command_run_in_a_fork_or_in_process_reads_its_input_and_environment(
+def test_forked_or_in_process_command_reads_its_input_and_environment(
     run: Runner, world: World, tmp_path: Path
 ) -> None:
     (tmp_path / "elsewhere").mkdir()
@@ -56,7 +56,7 @@ def test_command_run_in_a_fork_or_in_process_reads_its_input_and_environment(
     assert (tmp_path / "elsewhere" / "other.db").exists()
 
 
-def test_command_run_in_process_leaves_process_state_unchanged(tmp_path: Path) -> None:
+def test_in_process_command_leaves_the_state_of_the_process_unchanged(tmp_path: Path) -> None:
     def state() -> tuple[object, ...]:
         streams = (sys.stdin, sys.stdout, sys.stderr, os.fstat(1).st_ino)
         root = logging.getLogger()

@@ -141,7 +141,7 @@ def test_wrong_command_line_gets_a_short_error_message(
     assert len(ended.err) < 400
 
 
-def test_undo_of_a_compaction_is_refused_if_there_is_none(sample: World) -> None:
+def test_undo_is_refused_if_there_is_no_compaction(sample: World) -> None:
     while sample.run("sessions", "uncompact", "0196").code == 0:
         pass
     ended = sample.run("sessions", "uncompact", "0196")

@@ -47,7 +47,7 @@ def test_import_of_many_files_reports_the_names_of_invalid_files(
     assert world.ok("store", "verify", "--json").json["ok"] is True
 
 
-def test_repeated_import_prints_only_changed_files_and_count_of_others(
+def test_repeated_import_prints_changed_files_and_the_number_of_unchanged_files(
     world: World, folder: Path
 ) -> None:
     """Before, an import of 2,000 unchanged sessions printed 2,000 lines."""
@@ -240,7 +240,7 @@ def test_suggested_copy_command_for_a_plain_target_contains_no_key(world: World)
     assert theirs in world.ok("sessions", "show", theirs, *mine).out
 
 
-def test_import_of_a_store_among_other_paths_imports_the_others(world: World) -> None:
+def test_import_with_a_store_among_its_paths_imports_the_other_paths(world: World) -> None:
     mate = f"sqlite:///{world.folder / 'their.db'}"
     world.ok("chat", "-p", "tea", "--store", mate)
 

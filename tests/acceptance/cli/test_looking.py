@@ -400,7 +400,7 @@ READING = (
 """Commands that read a store."""
 
 
-def test_reading_without_store_does_not_create_one(world: World) -> None:
+def test_reading_without_a_store_does_not_create_a_store(world: World) -> None:
     for words in READING:
         ended = world.run(*words.split(), "--json")
         assert (ended.code, ended.error["code"], ended.out) == (3, "store_not_found", ""), words

@@ -162,7 +162,7 @@ def test_command_line_cannot_extend_permissions_of_a_resumed_project_agent(
     assert not (project.folder / "a").exists()
 
 
-def test_duplicate_agent_id_error_names_both_files(project: World) -> None:
+def test_duplicate_agent_id_error_mentions_both_files(project: World) -> None:
     own(project, "agents/helper.agent.yaml", AGENT.format(id="helper"))
     ended = project.run("chat", "--agent", "helper", "-p", "x")
     assert ended.code == 2

@@ -122,7 +122,7 @@ def test_retention_and_quota_limits_are_printed_in_the_typed_units(sample: World
     assert "of 2GB" in sample.ok("store", "quota", "set", "--max-bytes", "2GB").out
 
 
-def test_id_prefix_selects_the_existing_session_and_not_the_erased_one(sample: World) -> None:
+def test_id_prefix_selects_the_existing_session_and_not_the_erased_session(sample: World) -> None:
     sample.ok("sessions", "erase", SAMPLE_ID, "--yes")
     sample.ok("import", str(SAMPLE), "--again")
     (row,) = sample.ok("sessions", "list", "--json").json
@@ -145,7 +145,7 @@ def test_warning_about_a_typed_credential_explains_how_the_message_is_stored(
     assert (refused.code, "stored and sent" in refused.err) == (2, False)
 
 
-def test_word_help_prints_help_and_unknown_command_suggests_a_known_one(
+def test_word_help_prints_help_and_unknown_command_suggests_a_known_command(
     world: World,
 ) -> None:
     assert world.ok("help", "sessions", "fork").out == world.ok("sessions", "fork", "-h").out

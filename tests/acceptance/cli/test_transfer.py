@@ -64,7 +64,7 @@ def test_export_overwrites_a_file_only_with_the_force_option(sample: World) -> N
     assert [path.name for path in sample.folder.glob(".*.part")] == []
 
 
-def test_export_error_names_the_unwritable_path(sample: World) -> None:
+def test_export_error_mentions_the_unwritable_path(sample: World) -> None:
     ended = sample.run("export", SAMPLE_ID, "-o", "nowhere/out.jsonl", "--json")
     assert (ended.code, ended.error["code"]) == (3, "path_not_found")
     assert "nowhere" in ended.error["message"]

@@ -68,7 +68,7 @@ async def test_compact_command_with_a_model_does_not_change_the_model_of_the_rol
     flow(project, "resume", "f")
 
 
-def test_role_with_an_erased_session_stops_with_a_reason_and_others_continue(
+def test_role_with_an_erased_session_stops_with_a_reason_and_other_roles_continue(
     project: World,
 ) -> None:
     flow(project, "run", *ALLOWED, code=1)

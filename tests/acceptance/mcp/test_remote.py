@@ -37,7 +37,7 @@ async def run(connection: Connection, tool: str, **args: Any) -> str:
     return (await specs[call.tool].run(call)).text
 
 
-async def test_tools_of_a_remote_server_work_like_any_other(tmp_path: Path) -> None:
+async def test_tools_of_a_remote_server_work_like_other_tools(tmp_path: Path) -> None:
     calls = CallTools((ScriptedCall("mcp_far_add", '{"a": 1, "b": 6}', id="c1"),))
     stage = Stage(says(calls), says("done"))
     with listening(tmp_path / "deeds") as (url, _):

@@ -313,7 +313,9 @@ async def test_requests_of_all_workers_keep_the_interval_of_their_limit(
         assert at - begun >= number * 400 - 50  # a permit comes before its answer
 
 
-async def test_command_sets_limit_and_status_lists_it(store: Store, address: str) -> None:
+async def test_limit_command_sets_a_limit_that_the_status_command_lists(
+    store: Store, address: str
+) -> None:
     def run(*line: str) -> Any:
         made = subprocess.run(
             [sys.executable, "-m", "perdure", *line, "--store", address, "--json"],

@@ -336,7 +336,7 @@ async def test_26_role_stops_even_if_its_answer_text_is_already_complete(tmp_pat
     assert run.awaiting_human_nodes["owner-intake"].reason == "autonomous-abort"
 
 
-async def test_flow_reports_a_missing_workspace_and_continues_in_another_one(
+async def test_flow_reports_a_missing_workspace_and_continues_in_another_workspace(
     tmp_path: Path,
 ) -> None:
     old, new = tmp_path / "old", tmp_path / "new"

@@ -34,7 +34,7 @@ ERRORS = {
 
 @pytest.mark.parametrize("kept", [0.0, 0.4, 0.99])
 @pytest.mark.parametrize("error", ERRORS)
-async def test_failed_write_is_rejected_and_next_one_succeeds(
+async def test_failed_write_is_rejected_and_the_next_write_succeeds(
     store: JsonlStore, error: int, kept: float
 ) -> None:
     await create(store, S, said("before"))

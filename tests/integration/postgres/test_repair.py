@@ -109,7 +109,7 @@ NAMES = {damage: name for name, damage in DAMAGE.items()}
 
 
 @sampled("damage", list(DAMAGE.values()), kind=type, each=9, ids=NAMES.__getitem__)
-async def test_repair_keeps_readable_entries_and_reports_lost_ones(
+async def test_repair_keeps_readable_entries_and_reports_lost_entries(
     address: str, place: str, damage: str
 ) -> None:
     await filled(address)

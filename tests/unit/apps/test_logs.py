@@ -67,6 +67,6 @@ def test_secrets_and_debug_lines_of_libraries_are_not_logged(asked: str) -> None
 
 
 @pytest.mark.parametrize("asked", ["loud", "info,xml"])
-def test_unknown_log_setting_lists_the_known_ones(asked: str) -> None:
+def test_error_for_an_unknown_log_setting_lists_the_known_settings(asked: str) -> None:
     with pytest.raises(ConfigError, match="debug, info, warning, error"):
         set_up_logs({"PERDURE_LOG": asked}, io.StringIO())

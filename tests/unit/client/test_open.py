@@ -77,7 +77,9 @@ async def test_file_is_created_and_opened_again(tmp_path: Path) -> None:
         ("C:\\agents.db", "use sqlite:///FILE, "),
     ],
 )
-async def test_error_for_an_unknown_address_lists_the_known_ones(address: str, told: str) -> None:
+async def test_error_for_an_unknown_address_lists_the_known_addresses(
+    address: str, told: str
+) -> None:
     with pytest.raises(ConfigError, match=told):
         async with open_store(address):
             raise AssertionError("it was opened")
@@ -298,7 +300,7 @@ def test_program_that_never_closes_an_awaited_store_ends(tmp_path: Path) -> None
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
-def test_plain_with_statement_raises_an_error_that_shows_the_correct_code() -> None:
+def test_with_statement_without_async_raises_an_error_that_shows_the_correct_code() -> None:
     opening: Any = open_store("memory:")
     with (
         pytest.raises(TypeError, match=r"async with perdure\.open.*perdure\.blocking\.open"),

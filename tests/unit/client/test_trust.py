@@ -32,7 +32,7 @@ def test_mark_key_is_created_once_in_a_private_file(tmp_path: Path) -> None:
     assert stat.S_IMODE(key.parent.stat().st_mode) == 0o700
 
 
-async def test_mark_key_that_cannot_be_stored_is_used_in_this_process_only(tmp_path: Path) -> None:
+async def test_mark_key_that_cannot_be_stored_is_used_only_in_this_process(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     folder = TrustFolder(tmp_path / "file" / "trust")
     marks = folder.marks(is_trusted=False)

@@ -77,7 +77,7 @@ def test_unknown_record_keeps_all_fields_except_its_envelope() -> None:
     assert said.unknown == "'new' is stored without effect"
 
 
-def test_message_without_role_is_malformed_and_one_with_a_new_role_is_unknown() -> None:
+def test_message_without_role_is_malformed_and_message_with_a_new_role_is_unknown() -> None:
     assert unreadable_message("pi", {}, None, is_known=False).malformed is not None
     assert unreadable_message("pi", {}, "user", is_known=True).malformed is not None
     said = unreadable_message("pi", {"role": "x"}, "x", is_known=False)

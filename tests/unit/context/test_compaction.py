@@ -265,7 +265,7 @@ def test_messages_outside_context_are_not_summarised() -> None:
 # Again -------------------------------------------------------------------------------------------
 
 
-def test_messages_kept_by_a_compaction_are_summarised_by_the_next_one() -> None:
+def test_messages_kept_by_a_compaction_are_summarised_by_the_next_compaction() -> None:
     """#2608: a range that starts after the last compaction omits the messages that it kept."""
     log = TreeLog()
     log.append(user("before"))
@@ -277,7 +277,7 @@ def test_messages_kept_by_a_compaction_are_summarised_by_the_next_one() -> None:
     assert plan.previous_summary == "first summary"
 
 
-def test_next_compaction_can_keep_entries_from_before_the_previous_one() -> None:
+def test_next_compaction_can_keep_entries_from_before_the_previous_compaction() -> None:
     log = TreeLog()
     log.append(user("before"))
     first, second = log.extend(user("one"), user(BIG))

@@ -41,7 +41,7 @@ def test_compaction_plan_gives_one_summary_request_with_the_conversation() -> No
     assert sending_problems(request.messages) == []
 
 
-def test_next_summary_updates_the_previous_one() -> None:
+def test_next_summary_updates_the_previous_summary() -> None:
     files = "\n\n<read-files>\na\n</read-files>"
     (request,) = summary_requests(updated(HISTORY, f"it began{files}"), "m")
     text = prompt_of(request)
@@ -147,7 +147,7 @@ def test_request_contains_complete_messages() -> None:
     assert all(message.text in prompt_of(request) for message in said)
 
 
-def test_parts_of_a_long_conversation_fit_the_window_and_together_contain_all_of_it() -> None:
+def test_parts_of_a_long_conversation_fit_the_window_and_together_contain_every_message() -> None:
     said = tuple(user(f"{n} " + "wörd " * 300) for n in range(20))
     plan = CompactionPlan(None, said[:15], said[15:], "what was before", 1)
     parts = summary_parts(plan, "m", 3_000, scale=1.5, focus="cats", max_output_tokens=400)

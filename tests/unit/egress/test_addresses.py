@@ -30,7 +30,7 @@ def test_local_network_is_allowed_only_if_configured(address: str) -> None:
 @pytest.mark.parametrize(
     "address", ["169.254.169.254", "fe80::1", "224.0.0.1", "ff02::1", "0.0.0.0", "fd00:ec2::254"]
 )
-def test_metadata_and_multicast_addresses_stay_blocked_if_local_ones_are_allowed(
+def test_metadata_and_multicast_addresses_stay_blocked_if_local_addresses_are_allowed(
     address: str,
 ) -> None:
     assert not is_open(address, is_local_open=True)

@@ -120,7 +120,7 @@ async def test_failure_to_record_an_episode_is_logged_and_not_raised(
     assert bool(logged) == bool(caplog.text)
 
 
-async def test_ended_session_has_one_episode_and_cancelled_one_has_none() -> None:
+async def test_ended_session_has_one_episode_and_cancelled_session_has_none() -> None:
     clock = ManualClock()
     ends = assistant(tool_call("c1", "end_session", {"reason": "done"}))
     agent = perdure.Agent("helper", model="x:y", tools=["end_session"])

@@ -5,13 +5,13 @@ from __future__ import annotations
 from perdure.errors.advice import install_of, nearest_name
 
 
-def test_nearest_name_is_the_most_similar_one() -> None:
+def test_nearest_name_is_the_most_similar_name() -> None:
     names = ("model", "tools", "agent")
     assert nearest_name("modle", names) == "model"
     assert nearest_name("agents", names) == "agent"
 
 
-def test_nearest_name_without_a_similar_one_is_none() -> None:
+def test_nearest_name_is_none_if_no_name_is_similar() -> None:
     assert nearest_name("xyz", ("model", "agent")) is None
 
 

@@ -330,7 +330,7 @@ def test_event_payload_cannot_override_envelope_fields() -> None:
     assert wire(event)["sequenceNumber"] == 9
 
 
-def test_live_events_have_the_seq_of_their_call_but_none_of_their_own() -> None:
+def test_live_event_has_the_seq_of_its_call_and_no_seq_of_its_own() -> None:
     token = LiveEvent(S, 4, 2, "agent:token", AT, "Hi", "helper", "p:m")
     thought = LiveEvent(S, 4, 2, "agent:reasoning", AT, "Hm", "helper", "p:m")
     snapshot = Snapshot(S, 4, 2, assistant("Hi"), AT)

@@ -120,7 +120,7 @@ async def test_session_migrated_into_goose_database_is_imported_once(tmp_path: P
         assert (outcome.report.session, outcome.report.messages) == (file.stem, messages)
 
 
-async def test_too_large_session_does_not_stop_import_of_others(database: Path) -> None:
+async def test_too_large_session_does_not_stop_import_of_other_sessions(database: Path) -> None:
     before = limits()
     use_input_limits(InputLimits(import_file_bytes=1_000))
     try:

@@ -158,7 +158,7 @@ async def test_export_mark_of_another_session_is_ignored(program: Program) -> No
 
 
 @pytest.mark.parametrize("program", HANDED)
-async def test_erasure_report_names_the_session_that_continues_the_erased_one(
+async def test_erasure_report_mentions_the_session_that_continues_the_erased_session(
     program: Program,
 ) -> None:
     store = await edited()

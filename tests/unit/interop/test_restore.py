@@ -117,7 +117,7 @@ async def test_restore_of_a_session_continued_in_another_store_adds_new_entries(
     assert await bundle_of(other, S) == await bundle_of(store, S)
 
 
-async def test_session_restored_over_another_one_with_its_id_gets_a_new_id() -> None:
+async def test_session_restored_beside_another_session_with_its_id_gets_a_new_id() -> None:
     store, other = empty_store(), empty_store()
     bundle = await with_turn(store)
     await create(other)

@@ -53,7 +53,7 @@ def test_dialogue_of_named_speakers_ranks_higher_with_several_speakers() -> None
     assert {each.reasons["speaker"] for each in between_two.values()} == {1.0}
 
 
-def test_long_text_raises_the_rank_of_its_neighbours_less_than_a_short_one() -> None:
+def test_long_text_raises_the_rank_of_its_neighbours_less_than_a_short_text() -> None:
     def of_neighbour(length: int) -> float:
         texts = [said("a", None, "moon " + "so " * (length - 1)), said("b", None, "so")]
         return ranked(texts, "the moon?")["b"].reasons["neighbours"]

@@ -48,7 +48,7 @@ def test_similarity_includes_vectors_of_neighbours() -> None:
     assert found.window == pytest.approx(expected, abs=1e-5)
 
 
-def test_text_inserted_between_others_changes_their_neighbours() -> None:
+def test_text_inserted_between_other_texts_changes_their_neighbours() -> None:
     corpus = corpus_of([1, 3])
     corpus.add_vectors(corpus.vectors[MODEL], [(1, stored((1, 0))), (3, stored((0, 1)))])
     before = similarity(corpus, ASKED)

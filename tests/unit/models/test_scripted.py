@@ -183,7 +183,7 @@ def test_every_part_of_request_counts_as_tokens() -> None:
     assert estimated_tokens(larger) > 10 + 10 + 10 + 10
 
 
-def test_scenario_named_echo_replaces_the_built_in_one() -> None:
+def test_scenario_named_echo_replaces_the_built_in_scenario() -> None:
     model = ScriptedModel(Scenario(name="echo", context_window=5), clock=ManualClock())
     assert model.info("scripted:echo").context_window == 5
 
@@ -212,7 +212,7 @@ def counted(heard: Heard) -> tuple[int, str]:
 
 
 @given(st.lists(st.sampled_from(SAID), min_size=1, max_size=60), st.lists(st.integers(1, 12)))
-def test_growing_conversation_has_the_same_token_count_as_a_new_one(
+def test_growing_conversation_has_the_same_token_count_as_a_new_conversation(
     said: list[Message], steps: list[int]
 ) -> None:
     hearing, upto = MessageCounter(), 0

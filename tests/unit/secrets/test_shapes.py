@@ -153,7 +153,7 @@ def test_patterns_take_linear_time_on_repetition(piece: str) -> None:
     )  # a quadratic pattern would exceed the time limit
 
 
-def test_password_that_ends_like_a_file_name_is_found_but_a_file_name_is_not() -> None:
+def test_password_that_ends_like_a_field_name_is_found_and_field_names_are_ignored() -> None:
     for text in (
         "password=hunter2secret",
         "password: hunter2secret",

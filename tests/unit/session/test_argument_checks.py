@@ -176,7 +176,7 @@ def test_value_of_a_wrong_shape_is_described_without_its_module() -> None:
         take(names=text)
 
 
-async def test_error_names_the_wrong_part_of_a_nested_value() -> None:
+async def test_error_mentions_the_wrong_part_of_a_nested_value() -> None:
     message = perdure.user("Hello")
     async with perdure.open("memory:") as store:
         session = await store.create()
@@ -197,7 +197,7 @@ async def test_error_names_the_wrong_part_of_a_nested_value() -> None:
         perdure.Workspace(variables=number)
 
 
-async def test_error_names_the_type_of_a_value_that_is_nearly_right() -> None:
+async def test_error_mentions_the_type_of_a_value_that_is_nearly_right() -> None:
     async with perdure.open("memory:") as store:
         session: Any = await store.create()
         with pytest.raises(WrongArgument, match=r"as after, not Session$"):
@@ -210,7 +210,7 @@ async def test_error_names_the_type_of_a_value_that_is_nearly_right() -> None:
             type(store.schedule)(wrong, wrong)
 
 
-def test_error_names_the_module_of_a_type_with_the_same_name() -> None:
+def test_error_mentions_the_module_of_a_type_with_the_same_name() -> None:
     with perdure.blocking.open("memory:") as store:
         wrong: Any = store
         with pytest.raises(WrongArgument, match=r"as store, not Store of perdure\.blocking$"):

@@ -36,7 +36,7 @@ def test_unreadable_label_entry_changes_no_label() -> None:
     assert labels_of([good, damaged, newer]) == {"s/1": "a"}
 
 
-def test_compaction_undone_entry_cancels_the_compaction_it_is_about() -> None:
+def test_entry_compaction_undone_cancels_the_compaction_to_which_it_refers() -> None:
     undone = [side_entry(CompactionUndone(), "s/4"), side_entry(CompactionUndone(), None)]
     assert undone_of([*undone, side_entry(Label("x"), "s/5")]) == {"s/4"}
 
@@ -72,7 +72,7 @@ def test_compaction_without_kept_entry_starts_window() -> None:
         assert [entry.seq for entry in log.window().entries] == [2, 3]
 
 
-def test_newest_compaction_can_restore_entries_hidden_by_an_earlier_one() -> None:
+def test_newest_compaction_can_restore_entries_hidden_by_an_earlier_compaction() -> None:
     log = TreeLog()
     first, second = log.extend(user("a"), user("b"))
     log.extend(Compaction("one", first_kept=second), user("c"), Compaction("two", first_kept=first))
@@ -90,7 +90,7 @@ def test_erased_compaction_hides_no_entry() -> None:
     assert (window.state.compaction, window.undone) == (None, {erased})
 
 
-def test_undone_compaction_restores_previous_one() -> None:
+def test_undone_compaction_restores_the_window_of_the_previous_compaction() -> None:
     log = TreeLog()
     _, kept = log.extend(user("a"), user("b"))
     older = log.append(Compaction("one", first_kept=kept))

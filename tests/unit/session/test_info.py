@@ -122,7 +122,7 @@ def test_message_with_a_slash_inside_becomes_the_session_name(text: str) -> None
     assert info_with(new_tree(user(text)), new_tree(user("b"))).name == text
 
 
-def test_long_first_message_is_cut_and_a_long_title_is_not() -> None:
+def test_long_first_message_is_cut_and_a_long_title_stays_whole() -> None:
     long = "word " * 40
     info = info_with(new_tree(user(long)))
     assert info.name.endswith("word…")

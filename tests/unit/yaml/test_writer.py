@@ -17,7 +17,7 @@ def read(text: str) -> object:
     return data
 
 
-def test_mapping_keys_are_sorted_but_list_items_are_not() -> None:
+def test_mapping_keys_are_sorted_and_list_items_keep_their_order() -> None:
     assert yaml_of({"b": [2, 1], "a": None}) == "a: null\nb:\n  - 2\n  - 1\n"
 
 

@@ -96,7 +96,7 @@ async def test_line_typed_while_a_turn_ends_is_answered_by_the_next_turn(
 
 
 @pytest.mark.parametrize("typed_text", ["!echo a-secret", "!!echo a-secret", "/cost"])
-async def test_command_typed_during_a_turn_runs_after_it_and_is_not_sent(
+async def test_command_typed_during_a_turn_runs_after_the_turn_and_is_not_sent(
     typed: TypedLines, typed_text: str
 ) -> None:
     async with perdure.open("memory:") as store:

@@ -49,7 +49,7 @@ def test_sessions_of_current_folder_are_listed_first(state: State) -> None:
     assert names(press(state, "\t\t")) == names(state)
 
 
-def test_picker_offers_all_sessions_if_folder_has_none() -> None:
+def test_picker_offers_all_sessions_if_the_folder_has_no_session() -> None:
     assert first_state(choices_of(ELSEWHERE), "/here").is_everywhere
 
 

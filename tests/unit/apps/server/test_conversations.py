@@ -13,7 +13,9 @@ from perdure.errors import HeadConflict
 from tests.fakes.served import served
 
 
-async def test_message_without_session_starts_one_with_unguessable_id(tmp_path: Path) -> None:
+async def test_message_without_session_starts_a_session_with_an_unguessable_id(
+    tmp_path: Path,
+) -> None:
     async with served(tmp_path, ["one", "two"]) as server:
         first = await server.http.post("/v1/messages", json={"text": "hello"})
         second = await server.http.post("/v1/messages", json={"text": "hello"})
@@ -137,7 +139,7 @@ async def test_steering_at_an_outdated_head_stores_nothing(tmp_path: Path) -> No
         assert (await server.store.open(chat.id)).head == head
 
 
-async def test_message_sets_the_agent_of_a_session_without_one(tmp_path: Path) -> None:
+async def test_message_sets_the_agent_of_a_session_that_has_no_agent(tmp_path: Path) -> None:
     agents = [perdure.Agent(name, model="scripted:desk") for name in ("desk", "shop")]
     async with served(tmp_path, ["one", "two"], agents=agents) as server:
         session = await server.store.create()

@@ -80,7 +80,7 @@ async def test_iterating_a_turn_that_waits_for_an_answer_raises_after_its_last_e
     assert types[-1] == "session:turn_completed"
 
 
-async def test_question_of_an_invoked_agent_raises_for_its_invoker() -> None:
+async def test_question_of_an_invoked_agent_raises_waiting_in_the_turn_of_its_invoker() -> None:
     theatre = Theatre(lead=[INVOKE], scout=[asks("strike")])
     agents = [Agent(n, model=f"p:{n}", tools=("invoke_agent", STRIKE)) for n in ("lead", "scout")]
     chat = await theatre.runtime(*agents).start("lead", id="s")

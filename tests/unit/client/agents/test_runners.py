@@ -19,6 +19,6 @@ def test_runner_argument_has_priority_over_the_environment() -> None:
     assert isinstance(runner_of("embedded", {RUNNER: "workers"}), EmbeddedRunner)
 
 
-def test_unknown_runner_in_environment_is_an_error_that_lists_known_ones() -> None:
+def test_error_for_an_unknown_runner_in_the_environment_lists_the_known_runners() -> None:
     with pytest.raises(ConfigError, match="'celery' in \\$PERDURE_RUNNER: use embedded or workers"):
         runner_of(None, {RUNNER: "celery"})

@@ -16,7 +16,7 @@ from perdure.tools.approval import Bound, Ruling
 from tests.fakes.chats import MODEL, Stage, calls, says
 
 
-def test_agent_is_found_by_id_and_unknown_id_lists_known_ones() -> None:
+def test_agent_is_found_by_id_and_error_for_an_unknown_id_lists_the_known_ids() -> None:
     owner = Agent("owner", model="scripted:echo")
     host = Host(Stage().store, [owner])
     assert host.agent("owner") is owner

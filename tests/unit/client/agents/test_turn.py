@@ -76,7 +76,7 @@ async def test_failure_during_turn_ends_iteration() -> None:
         [event async for event in turn]
 
 
-async def test_stopped_turn_ends_in_this_process_only() -> None:
+async def test_stopped_turn_ends_only_in_this_process() -> None:
     entered = asyncio.Event()
 
     async def wait() -> str:

@@ -20,7 +20,7 @@ async def test_slow_call_still_writes_before_later_calls() -> None:
     assert written == list("abcde")
 
 
-async def test_failed_or_cancelled_call_lets_the_next_one_write() -> None:
+async def test_call_after_a_failed_or_cancelled_call_can_write() -> None:
     order, written = CallOrder(), list[str]()
     begun: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     await wait_for_call(order.take(begun))

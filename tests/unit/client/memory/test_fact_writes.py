@@ -127,7 +127,7 @@ async def test_same_fact_remembered_twice_is_stored_once(store: Store) -> None:
     assert (await memory.remember("likes “thé”", subject="ana")).id != first.id
 
 
-async def test_same_fact_from_another_source_gets_this_source_too(store: Store) -> None:
+async def test_same_fact_from_another_source_also_gets_that_source(store: Store) -> None:
     session = await store.create(subject="ana")
     one, two = await session.append(user("I like tea"), user("Tea again"))
     first = await store.memory.remember("likes tea", source=one)

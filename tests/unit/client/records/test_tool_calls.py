@@ -68,7 +68,7 @@ async def test_tool_calls_of_appended_messages_have_their_results() -> None:
         assert await store.tool_calls(failed=True) == [found[1]]
 
 
-async def test_newest_calls_come_from_the_newest_sessions_without_reading_older_ones(
+async def test_newest_calls_come_from_the_newest_sessions_without_reading_older_sessions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = ManualClock()

@@ -46,7 +46,7 @@ def test_message_exported_as_custom_record_is_read_with_its_role() -> None:
     assert other == CustomMessage("todo", (TextPart("x"),), is_displayed=False)
 
 
-def test_model_and_label_records_are_read_and_unknown_ones_become_custom_entries() -> None:
+def test_model_and_label_records_are_read_and_unknown_records_become_custom_entries() -> None:
     assert said(type="model_change", provider="p", modelId="m") == ModelChange("p:m")
     label = said_by({"type": "label", "targetId": "a", "label": "x"}, Media())
     assert (label.body, label.about) == (Label("x"), "a")

@@ -244,7 +244,7 @@ def test_any_message_is_read_and_can_be_written(role: str, fields: Fields) -> No
         msgspec.json.decode(encode(message), type=CustomMessage)
 
 
-def test_nested_usage_is_read_from_tool_results_and_no_other_messages() -> None:
+def test_nested_usage_is_read_only_from_tool_results() -> None:
     assert nested_usage({"role": "toolResult", "usage": {"input": 1}}) == {"usage": {"input": 1}}
     assert nested_usage({"role": "assistant", "usage": {"input": 1}}) is None
     assert nested_usage({"role": "toolResult", "usage": 5}) is None

@@ -208,7 +208,7 @@ async def test_node_whose_turn_ended_by_a_denial_waits_as_consent_denied(tmp_pat
     assert b"ana denied send" in end.entries[0].body
 
 
-async def test_answer_split_by_crash_is_evaluated_as_one(tmp_path: Path) -> None:
+async def test_answer_split_by_a_crash_is_evaluated_as_one_answer(tmp_path: Path) -> None:
     place = Place()
     whole = hand(tmp_path, "end", name="a.md")
     turn = await place.turn(tmp_path)

@@ -95,7 +95,9 @@ async def test_cancellation_at_the_end_of_a_flow_run_is_raised(tmp_path: Path) -
         await running
 
 
-async def test_branches_run_in_parallel_but_turns_of_role_do_not(tmp_path: Path) -> None:
+async def test_branches_run_in_parallel_and_turns_of_one_role_run_one_after_another(
+    tmp_path: Path,
+) -> None:
     flow = graph(
         *("owner-intake>a", "owner-intake>b", "owner-intake>c", "a>end", "b>end", "c>end"),
         **OWNERS,

@@ -30,7 +30,7 @@ def test_provider_name_follows_conventions() -> None:
     assert (about[names.ATTEMPT], about[names.REQUEST_MAX_TOKENS]) == (2, 100)
 
 
-def test_input_tokens_include_cached_ones() -> None:
+def test_input_tokens_include_cached_tokens() -> None:
     about = of_usage(Usage(10, 3, cache_read_tokens=5, cache_write_tokens=2, cost_microcents=9))
     assert about[names.INPUT_TOKENS] == 17
     assert about[names.OUTPUT_TOKENS] == 3
@@ -71,7 +71,7 @@ def test_long_content_is_truncated_to_valid_json() -> None:
         assert content.startswith(told["content"])
 
 
-def test_telemetry_contains_newest_messages_and_counts_omitted_ones() -> None:
+def test_telemetry_contains_newest_messages_and_counts_omitted_messages() -> None:
     said = [user(f"{n} " * 500) for n in range(100)]
     text = shown_messages(said)
     assert len(text) <= MAX_CONTENT

@@ -112,7 +112,7 @@ def test_log_reports_whether_turns_follow_a_position() -> None:
     assert not log_of(said(0)).has_turns(0)
 
 
-def test_log_piece_has_entries_up_to_a_given_size_and_at_least_one() -> None:
+def test_log_piece_has_at_least_one_entry_and_entries_up_to_a_given_size() -> None:
     log = log_of(*(said(seq) for seq in range(4)))
     assert [log.some(first, 1) for first in range(4)] == [1, 1, 1, 1]
     assert [log.some(first, 10_000) for first in range(4)] == [4, 3, 2, 1]

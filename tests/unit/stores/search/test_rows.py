@@ -30,7 +30,7 @@ def test_text_row_outside_the_index_parts_is_restored_from_text_or_bytes() -> No
         assert LooseRow(1, 1, 1, "#ruser", "x").text
 
 
-def test_search_plan_run_synchronously_raises_an_error_if_it_waits() -> None:
+def test_search_plan_that_runs_synchronously_raises_an_error_if_it_waits() -> None:
     async def plan() -> int:
         return 7
 

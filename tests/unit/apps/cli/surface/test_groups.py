@@ -58,7 +58,7 @@ def whole_flow() -> list[tuple[str, ...]]:
 
 
 @pytest.mark.full_only
-def test_command_loads_neither_other_commands_nor_code_that_it_does_not_need() -> None:
+def test_command_loads_no_other_command_and_no_unneeded_code() -> None:
     unneeded = {
         "store info": ("apps.maintenance.copy", "interop.formats.native", "engine.turns.machine"),
         "sessions list": ("client.memory.last_turn", "engine.turns.machine", "tools.permissions"),

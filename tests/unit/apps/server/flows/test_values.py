@@ -7,7 +7,7 @@ import msgspec
 from perdure.apps.server.flows.values import FlowEdgeView
 
 
-def test_json_of_an_edge_has_fields_from_and_to() -> None:
+def test_json_of_an_edge_has_the_fields_from_and_to() -> None:
     edge = FlowEdgeView(source="a", target="b", state="done", artifact="x.md")
     assert msgspec.to_builtins(edge) == {
         "from": "a",

@@ -103,7 +103,7 @@ async def test_cursor_after_newest_entry_is_rejected_before_stream_starts(
             assert got.json()["newest"] == head
 
 
-async def test_namespace_stream_shows_visible_sessions_only(tmp_path: Path) -> None:
+async def test_namespace_stream_shows_only_visible_sessions(tmp_path: Path) -> None:
     async with served(tmp_path, ["one"] * 9) as server:
         ana = await server.client(subject="ana")
         seen_by: dict[str, set[str]] = {}

@@ -15,7 +15,7 @@ def find_order(number: int) -> str:
     return f"order {number} was sent"
 
 
-async def test_search_finds_words_of_visible_sessions_only(tmp_path: Path) -> None:
+async def test_search_finds_only_words_of_visible_sessions(tmp_path: Path) -> None:
     async with served(tmp_path, ["The heron flew", "x"]) as server:
         ana, bob = await server.client(subject="ana"), await server.client(subject="bob")
         sent = await ana.post("/v1/messages", json={"text": "Did you see the heron?"})
@@ -113,7 +113,7 @@ async def test_search_is_filtered_like_the_sessions(tmp_path: Path) -> None:
         assert {made[each["session"]] for each in page.json()["items"]} == {"ana"}
 
 
-async def test_filters_offer_values_of_visible_sessions_only(tmp_path: Path) -> None:
+async def test_filters_offer_only_values_of_visible_sessions(tmp_path: Path) -> None:
     async with served(tmp_path) as server:
         for subject in ("ana", "bob"):
             made = await server.store.create(subject=subject, cwd=f"/home/{subject}")

@@ -50,7 +50,9 @@ async def test_running_turn_is_aborted(tmp_path: Path) -> None:
         assert turn["status"] == "aborted"
 
 
-async def test_cancelling_a_session_adds_no_episode_but_ending_it_adds_one(tmp_path: Path) -> None:
+async def test_ending_a_session_adds_an_episode_and_cancelling_a_session_adds_none(
+    tmp_path: Path,
+) -> None:
     async with served(tmp_path, [CALL, "over"], agents=[waiting_agent(asyncio.Event())]) as server:
         for action, state, episodes in (("cancel", "idle", 0), ("end", "ended", 1)):
             sent = await server.http.post("/v1/messages", json={"text": "go"})

@@ -50,7 +50,7 @@ def test_skill_with_credential_is_rejected_without_quoting_it(
     assert shelf(tmp_path, tests=f"{HEAD}{{{{secrets.GITHUB}}}}").faults() == ()
 
 
-def test_project_without_skills_has_none(tmp_path: Path) -> None:
+def test_project_without_a_skills_folder_has_no_skills(tmp_path: Path) -> None:
     empty = SkillShelf(tmp_path)
     assert (empty.names(), empty.whole(), empty.of_role("owner"), empty.faults(["owner"])) == (
         *((), {}, ()),

@@ -67,7 +67,7 @@ def test_missing_artifact_is_reported_by_name() -> None:
     assert "You hand over to nobody" in text
 
 
-def test_first_message_at_a_node_separates_handoffs_already_made_from_missing_ones() -> None:
+def test_first_message_at_a_node_separates_handoffs_already_made_from_missing_handoffs() -> None:
     log = FlowLog(FORK).work("o", "a")
     text = told(log, "o")
     assert "You have handed over to: `a`." in text

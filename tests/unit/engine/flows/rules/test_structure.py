@@ -84,7 +84,7 @@ def test_25_node_that_has_already_run_cannot_be_removed() -> None:
     ]
 
 
-def test_nodes_may_be_added_and_unused_ones_removed() -> None:
+def test_nodes_can_be_added_and_unused_nodes_can_be_removed() -> None:
     log = FlowLog(GOOD).claim("owner-intake")
     names = {"owner-intake": "owner", "end": "owner"}
     assert faults_of_edit(log.run, GOOD, graph("owner-intake>b", "b>c", "c>end", **names)) == []

@@ -72,7 +72,7 @@ async def test_media_handle_in_a_text_gives_no_access_to_the_content() -> None:
     assert await result_of(stage) == "read_media: this session holds no such thing"
 
 
-async def test_unknown_media_handle_gets_the_same_error_as_a_forbidden_one() -> None:
+async def test_unknown_media_handle_gets_the_same_error_as_a_forbidden_handle() -> None:
     stage = Stage(says(reading("media://sha256-" + "0" * 64)), says("done"))
     await (await stage.chat(["read_media"])).send("go")
     assert "holds no such thing" in await result_of(stage)

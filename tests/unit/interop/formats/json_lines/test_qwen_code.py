@@ -39,7 +39,7 @@ def test_messages_have_thoughts_calls_results_and_usage() -> None:
     assert result.parts == (ToolResultPart("call_1", "Boskoop\nGravensteiner", name="read_file"),)
 
 
-def test_branch_of_the_last_line_is_the_current_one() -> None:
+def test_branch_of_the_last_line_is_the_current_branch() -> None:
     parsed = parse(CONTENT)
     path = path_of(parsed)
     assert "And pears?" not in texts_on(path)

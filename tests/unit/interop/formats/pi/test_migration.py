@@ -20,7 +20,7 @@ def records(content: bytes) -> list[dict[str, Any]]:
     return [msgspec.json.decode(line.content, type=dict[str, Any]) for line in lines_of(content)]
 
 
-def test_file_of_version_3_needs_no_migration_but_older_versions_do() -> None:
+def test_only_files_of_versions_below_3_need_migration() -> None:
     assert needs_migration(pi_file("v1.jsonl"))
     assert needs_migration(pi_file("v2.jsonl"))
     assert not needs_migration(pi_file("v3.jsonl"))
