@@ -466,7 +466,7 @@ class Session:
     ) -> Entry:
         """Continue from `entry` (None: before the root), with a summary of the abandoned branch.
 
-        `expected_leaf` and `idempotency_key` work as in `branch`. Raises: the errors of `branch`.
+        For `expected_leaf` and `idempotency_key`, see `branch`. Raises: the errors of `branch`.
         """
         writer, key = self._writer, idempotency_key
         moved = await branches.branch(writer, entry, summary, expected_leaf, key)
@@ -490,7 +490,7 @@ class Session:
         the fork works in that folder: its file tools, instructions and ``{{ctx.working_dir}}`` use
         it. `metadata` is the fork's own; `subject` defaults to the subject of this session. Raises:
         EntryNotFound; InvalidEntry; SessionExists; HookBlocked; LimitExceeded for a long title;
-        ConfigError if `cwd` is not a folder; WrongArgument as in `Store.create`; FlowRefusal.
+        ConfigError if `cwd` is not a folder; WrongArgument (see `Store.create`); FlowRefusal.
         """
         writer = self._writer
         own = StreamHeader(

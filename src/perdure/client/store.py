@@ -410,7 +410,7 @@ class Store:
         The export includes sessions of every origin, but no flows; `query` selects by name or id.
         With `format` "perdure", `import_files` restores the sessions from the folder. Without a
         `query`, this format also exports the facts of each subject to a separate file. A failed
-        file does not stop the export: see `ExportedFile.error`. `redact` and `replace` work as in
+        file does not stop the export: see `ExportedFile.error`. For `redact` and `replace`, see
         `Session.export`. Raises: FormatError when the folder cannot be created.
         """
         selection = transfers.ExportSelection(redact=tuple(redact))

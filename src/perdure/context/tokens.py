@@ -42,7 +42,7 @@ def estimate_tokens(message: Message, scale: float = 1.0) -> int:
 
 
 def unscaled_tokens(message: Message) -> float:
-    """Return the unscaled estimate, a multiple of 1/4, so that sums are exact."""
+    """Return the unscaled estimate for `message`: a multiple of 1/4, so that sums are exact."""
     return sum(_unscaled_tokens(part) for part in message.parts)
 
 
@@ -80,7 +80,7 @@ def _byte_length(text: str) -> int:
 def context_tokens(messages: Sequence[Message], scale: float = 1.0) -> int:
     """Return the tokens of a call with `messages`: newest reported usage, plus estimates after it.
 
-    Reported usage is used only if the answer was complete and the usage is not zero; it includes
+    Reported usage counts only if the answer was complete and the usage is not zero. It includes
     cached tokens. Usage reported before the newest compaction describes another context:
     `build_context` removes it from the messages that it returns.
     """

@@ -268,7 +268,7 @@ class _Answers(msgspec.Struct, frozen=True):
 
     `results` maps the position of an answer, and then the index of a call in it, to the result.
     `taken` are the positions of results that answer a call, or that repeat the result of a call.
-    `answered` and `owed` are the ids of the calls, as in `Calls`.
+    For `answered` and `owed`, see `Calls`.
     """
 
     results: dict[int, dict[int, _Result]]

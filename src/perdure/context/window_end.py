@@ -45,8 +45,8 @@ def context_of_end(
 
     `pins` contains the ids of the pinned entries of all branches. `near` contains the pinned
     entries of this branch that precede the first user question in `window`. `near` also contains
-    the tool calls and results that belong to these entries. The other arguments are the same as for
-    `build_context`.
+    the tool calls and results that belong to these entries. `build_context` explains the other
+    arguments.
     """
     end = from_question(window)
     if not end.entries:

@@ -97,7 +97,7 @@ def period_of(question: str, now: int) -> Period | None:
 
 
 def _tokens(question: str) -> list[tuple[str, bool]]:
-    """Return the folded words of the question, and for each whether it is capitalized."""
+    """Return each folded word of the question, with True if the word is capitalized."""
     found: list[tuple[str, bool]] = []
     for token in _TOKEN.findall(question):
         found += [(term, token[0].isupper()) for term in terms(token)]

@@ -39,5 +39,5 @@ def items_in(block: str | None) -> int:
 
 
 def one_item(text: str) -> str:
-    """Return `text` with all lines but the first indented, so that no line looks like an item."""
+    """Return `text` with each line after the first indented, so that none looks like an item."""
     return "\n  ".join(text.splitlines())

@@ -15,11 +15,11 @@ from perdure.session.kinds import CustomMessage
 from perdure.session.messages import TextPart
 
 KNOWLEDGE = "knowledge"
-"""The ``custom_type`` of a passage."""
+"""The ``custom_type`` of an entry that contains a passage."""
 
 MARKDOWN = frozenset((".md", ".markdown"))
 ENDINGS = MARKDOWN | {".txt"}
-"""Endings of the names of files that count as knowledge."""
+"""File name endings of the files that are indexed as knowledge."""
 
 MOST_BYTES = 1024 * 1024
 """A file with more bytes is not read."""

@@ -69,8 +69,8 @@ NEAREST = 0.05
 class Scope(NamedTuple):
     """The sessions allowed in a recall: they are of `subjects`, in `only`, and not in `but`.
 
-    `subjects`, `only` and `but` contain keys of ``stores.search.index_keys``. `subjects` allows
-    every session if it is None; so does `only`.
+    `subjects`, `only` and `but` contain keys of ``stores.search.index_keys``. `subjects` and `only`
+    restrict nothing if they are None.
     """
 
     subjects: Collection[str] | None = None
@@ -130,14 +130,14 @@ class Size(NamedTuple):
         return self.words / max(self.sessions, 1) or 1.0
 
     def with_statements(self, number: int, words: int) -> Size:
-        """Return the size with `number` statements added, each counted as a session by itself."""
+        """Return the size with `number` statements added, each counted as a session of its own."""
         return Size(
             self.texts + number, self.sessions + number, self.words + words, self.spans + words
         )
 
 
 class Sums(Protocol):
-    """The scores of those texts of a corpus that a scope allows."""
+    """Computes the scores of those texts of a corpus that a scope allows."""
 
     @property
     def size(self) -> Size:

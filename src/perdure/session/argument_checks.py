@@ -71,7 +71,7 @@ _MOST = 2**63
 """Upper bound of stored integers: not every JSON reader accepts larger integers."""
 
 _UNIONS = (types.UnionType, get_origin(Literal[1] | None))
-"""The two runtime forms of ``X | Y``."""
+"""The two types that a union annotation, such as ``X | Y``, can have at runtime."""
 
 
 @cache

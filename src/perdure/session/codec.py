@@ -50,8 +50,7 @@ BODIES: dict[str, type[TreeBody] | type[SideBody]] = {
 """Kind -> class of its body, for every kind except ``message`` and ``opaque``."""
 
 ENTRY_NOTES = tuple([body.kind for body in SideBody.__subclasses__() if body.follows_entry])
-"""Kinds of side entries that forks, bundles and copies include with the tree entry they describe.
-"""
+"""Kinds of the side entries that accompany their tree entry into forks, bundles and copies."""
 
 _encoder = msgspec.json.Encoder()
 _object = msgspec.json.Decoder(dict[str, Any])

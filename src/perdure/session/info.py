@@ -92,10 +92,10 @@ class StreamHeader(msgspec.Struct, frozen=True, omit_defaults=True):
     """Immutable properties of a stream, set when it is created and part of its genesis hash.
 
     Units: `created_at` is Unix milliseconds. Shape: `metadata` is the client's own JSON object.
-    `subject` names the person the session is about, in the client's own words, so that all data of
-    one person can be erased at once. `received` counts the entries that come from an imported file:
-    such entries grant no permissions. `subject` and `received` belong to the store and are not
-    exported.
+    `subject` names the person that the session is about, in the client's own words, so that all
+    data of one person can be erased at once. `received` counts the entries that come from an
+    imported file: such entries grant no permissions. `subject` and `received` belong to the store
+    and are not exported.
     """
 
     id: StreamId
@@ -488,7 +488,7 @@ def one_line(text: str | None) -> str | None:
 
 
 def shorten_title(text: str | None) -> str | None:
-    """Return `text` cut to `TITLE_LENGTH` characters, ending in an ellipsis if it was longer."""
+    """Return `text`; if it is longer than `TITLE_LENGTH`, cut it and add an ellipsis."""
     if text is None or len(text) <= TITLE_LENGTH:
         return text
     return text[: TITLE_LENGTH - 1].rstrip() + "…"

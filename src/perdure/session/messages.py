@@ -42,7 +42,7 @@ class TextPart(ShortRepr, frozen=True, gc=False, tag="text"):
 
 
 class ThinkingPart(ShortRepr, frozen=True, gc=False, omit_defaults=True, tag="thinking"):
-    """Reasoning of a model. Stored for people; never sent to another provider."""
+    """Reasoning of a model. The log stores it for people; another provider never receives it."""
 
     text: str
     is_redacted: bool = False
@@ -102,7 +102,7 @@ class Usage(ShortRepr, frozen=True, gc=False, omit_defaults=True):
     """Tokens of one model call, as counted by the provider.
 
     Units: tokens; `cost_microcents` in 1e-8 US dollars, None when the price is unknown.
-    Shape: the four token classes do not overlap; their sum is the context the call used.
+    Shape: the four token classes do not overlap; their sum is the context that the call used.
     """
 
     input_tokens: int = 0

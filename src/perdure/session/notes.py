@@ -49,7 +49,7 @@ class SideBody(msgspec.Struct, frozen=True, omit_defaults=True):
     """Base of all bodies of the side lane.
 
     If `follows_entry` is True, forks, bundles and copies include a side entry of this kind together
-    with its tree entry. `event` has the same meaning as in `TreeBody`.
+    with its tree entry. For `event`, see `TreeBody`.
     """
 
     __repr__ = short_repr

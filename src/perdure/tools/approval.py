@@ -78,8 +78,10 @@ class Ruling(msgspec.Struct, frozen=True):
 
 
 Judge = Callable[[ToolCallPart, frozenset[str], Bound | None], Ruling]
-"""Decides whether a call may run, from the call, the grants of the turn so far, and the data that
-an approval would cover (None if it was not read yet). Pure.
+"""Decides whether a call may run. Pure.
+
+The arguments are the call, the grants of the turn so far, and the data that an approval would cover
+(None if the data was not read yet).
 """
 
 

@@ -47,7 +47,10 @@ def bound_of(spec: ToolSpec, call: ToolCall, agent: str) -> Bound:
 
 
 def shown_facts(facts: Mapping[str, str]) -> dict[str, str]:
-    """Return `facts` for storage in UTF-8; to masked secrets, add the hash of the unmasked text."""
+    """Return `facts` in UTF-8, with masked secrets.
+
+    A fact with a masked secret ends with the hash of its unmasked text.
+    """
     return {_mask_fact(name): _mask_fact(fact) for name, fact in facts.items()}
 
 

@@ -150,8 +150,8 @@ def _expands(line: str) -> bool:
 def _quoted(line: str) -> Iterator[tuple[str, str]]:
     """Yield each character of `line`, with the quote around it.
 
-    Shape: the quote is "" outside of quotes. A quote that opens is yielded with itself. An escaped
-    character is yielded as x, without its backslash.
+    Shape: the quote is "" outside of quotes. The character that opens a quote counts as inside this
+    quote. An escaped character is yielded as x, without its backslash.
     """
     quote = ""
     is_escaped = False

@@ -70,8 +70,8 @@ def judge_of(
 ) -> Judge:
     """Return the function that judges calls of the tools in `registry` under `permissions`.
 
-    `granted` are the permissions that people gave for the whole session. `rules` has the same
-    meaning as in `judge_call`.
+    `granted` are the permissions that people gave for the whole session. For `rules`, see
+    `judge_call`.
     """
 
     def judge(call: ToolCallPart, in_turn: frozenset[str], bound: Bound | None) -> Ruling:

@@ -1,8 +1,8 @@
 """Convert a function's signature to a JSON Schema, and a model's arguments to Python values.
 
-The schemas use the part of draft 2020-12 that OpenAI, Anthropic and Google all accept: no
-references, no formats, closed objects unless they are free-form, and a type for every ``enum``.
-Unsupported annotations are rejected when the tool is declared, not when it is called.
+The schemas use the part of draft 2020-12 that OpenAI, Anthropic and Google all accept. They contain
+no references and no formats. Objects are closed unless they are free-form, and every ``enum`` has a
+type. Unsupported annotations are rejected when the tool is declared, not when it is called.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What happens to an answer that was streaming when its process died: ``retry`` the call,
     ``continue`` from the stored part, ``rollback`` the turn, or ``ask`` a person."""
     limits: Limits = Limits()
-    """The most turns of a session and rounds of a turn; a turn that exceeds a limit fails."""
+    """Maximum turns of a session, and rounds of a turn; a turn that exceeds a limit fails."""
     retry: RetryPolicy | None = None
     """How often `model` is tried at most.
 
@@ -264,7 +264,7 @@ class Agent(AgentSettings, Generic[OutputT], frozen=True, metaclass=NamedParamet
 
         Returns None if the instructions are blank. A reference to a secret is not replaced, and a
         warning is logged.
-        Raises: ConfigError for a name the workspace does not have.
+        Raises: ConfigError for a name that the workspace does not have.
         """
         place = f"the instructions of agent {self.id!r}"
         if warning := unfilled_in(self.instructions, place):
@@ -276,9 +276,9 @@ class Agent(AgentSettings, Generic[OutputT], frozen=True, metaclass=NamedParamet
     def tools_in(self, workspace: Workspace) -> ToolRegistry:
         """Return the agent's tools.
 
-        Placeholders in descriptions are replaced as in `system_prompt`.
+        Placeholders in descriptions are replaced (see `system_prompt`).
 
-        Raises: ConfigError for a name the workspace does not have.
+        Raises: ConfigError for a name that the workspace does not have.
         """
         return ToolRegistry(
             tuple(_described(spec, workspace.names) for spec in self.registry.tools)

@@ -199,7 +199,7 @@ class Chat(Generic[OutputT]):
     async def abort(self) -> None:
         """Abort the running turn; its messages remain stored. Does nothing if no turn is running.
 
-        A closed handle aborts no turn that another chat runs.
+        A closed handle does not abort a turn that another chat runs.
         Raises: LeaseHeld if another process runs the turn, because only that process can abort it.
         """
         await _abort(self, self._running.environment, None if self._is_closed else self._follow)

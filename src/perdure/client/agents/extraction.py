@@ -1,8 +1,8 @@
 """Extracts facts from sessions that ended, in the background, once for each end of a session.
 
 The commit that ends a session records that facts are due; the commit of the facts records that the
-facts are captured. Because of these records, a crash between the commit that ends a session and the
-commit of its facts loses no facts, and no fact is stored twice.
+facts are captured. Because of these two records, a crash between the two commits loses no facts,
+and no fact is stored twice.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _PROBLEM = 500
 
 
 class ExtractionModels(msgspec.Struct, frozen=True):
-    """What extraction uses of a runtime: model clients for its sessions, prices, and budgets."""
+    """The parts of a runtime that extraction uses: model clients for sessions, prices, budgets."""
 
     client: Callable[[Agent, StreamId], ModelClient]
     cost: Cost

@@ -177,8 +177,8 @@ class Runtime:
 
         The session's tools are bound again by name and schema. Limits come from the runtime, or
         from the given agent, or from the runtime's agent with this id. The session never gets more
-        than this agent allows; `tools`, `allowed_commands` and `scope` restrict it further, as in
-        `start`. An interrupted turn continues at once, as ``chat.turn``; if another process runs
+        than this agent allows; `tools`, `allowed_commands` and `scope` restrict it further (see
+        `start`). An interrupted turn continues at once, as ``chat.turn``; if another process runs
         the turn, it is followed (`Turn.held`). With a `workspace`, the session moves to it
         permanently: folder, file tools and instructions. Variables, file and selection that
         `workspace` omits stay unchanged; its scope can only restrict. A session without an agent in
@@ -187,8 +187,8 @@ class Runtime:
         is in force, the stored agent can only restrict the new agent, an open turn ends as
         interrupted, and the session runs in `workspace` (default: the current folder). Durable: a
         move to another workspace is stored when this returns. Raises: SessionNotFound; ConfigError
-        if no agent is given and none is in force, or if the call asks for more permissions than
-        the agent has; McpUnavailable if a needed MCP server does not start; TurnOpen if the session
+        if no agent is given and none is in force, or if the call asks for more permissions than the
+        agent has; McpUnavailable if a needed MCP server does not start; TurnOpen if the session
         would move during a turn; FlowRefusal for the session of a role until its flow is completed.
         """
         handle, found = await opened(self._store, StreamId(session))

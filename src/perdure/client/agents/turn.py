@@ -93,8 +93,8 @@ _CUT_OFF = {
 
 The key states whether the turn's message is stored.
 
-The lines are not logged as warnings, because Python prints warnings on stderr, where a fault must
-print nothing.
+The lines are logged as information: Python would print a warning on stderr, where nothing may be
+printed.
 """
 
 _log = logging.getLogger(__name__)

@@ -61,9 +61,9 @@ class Slots:
     The worker requests each slot, the store grants it, and the worker returns it.
 
     While any limit of turns is set, every turn has a slot. A turn to which no limit applies gets
-    its slot at once. From the stored slots, a worker that takes over turns knows which turns ran
-    and which only waited. Each pass compares all slots of the worker with the slots in the store,
-    and restores those that the store has lost. Turns that began before their limit was set also get
+    its slot at once. A worker that takes over turns knows from the stored slots which turns ran and
+    which only waited. Each pass compares all slots of the worker with the slots in the store, and
+    restores those that the store has lost. Turns that began before their limit was set also get
     slots. `stop` ends all waits for slots.
     """
 

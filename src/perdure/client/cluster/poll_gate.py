@@ -84,7 +84,7 @@ class PollGate:
         return event.is_set()
 
     def _run(self) -> None:
-        """Poll repeatedly; after a failed poll, treat every queue as if it had work."""
+        """Poll repeatedly; after a failed poll, let every thread of DBOS poll its queue."""
         while not self._stop.wait(self._interval_s):
             try:
                 found = frozenset(self._ask(tuple(self._queues)))

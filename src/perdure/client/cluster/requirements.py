@@ -22,7 +22,7 @@ _ENCODER = msgspec.json.Encoder(order="sorted")
 
 
 class Requirement(msgspec.Struct, frozen=True):
-    """The id of an agent, and the hash of the schema of each of its tools.
+    """The id of an agent, and a hash of each tool's schema.
 
     The requirement contains the names of MCP servers, but not their tools.
     """

@@ -36,7 +36,7 @@ QUEUES_S = 0.5
 """How often a worker looks for queues of other agents that it can serve."""
 
 SWEEP_S = 5.0
-"""How often the log is compared with the queue."""
+"""How often a worker compares the log with the queue."""
 
 IDLE_S = 30.0
 """How often a worker looks for idle sessions, expired questions and facts that are due."""

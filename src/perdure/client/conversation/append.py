@@ -86,7 +86,7 @@ class CommittedSessions(list[Appended]):
 
 
 class AppendOptions(TypedDict, total=False):
-    """Options for one session in `Store.commit`, the same as for `Session.append_many`."""
+    """Options for one session in `Store.commit`; `Session.append_many` explains them."""
 
     parent: Parent
     expected_head: int | None

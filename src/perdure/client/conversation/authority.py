@@ -173,8 +173,8 @@ async def _turn_withheld(
     """Return why the newest turn is not in force; None if it is in force or there is no turn.
 
     `page` are the newest entries of the session. The cost is proportional to the length of the
-    turn. If the session has no turn, nothing but the index of notes is read in addition, because an
-    imported file can state a wrong number of turns.
+    turn. If the session has no turn, the index of notes is read as well, because an imported file
+    can state a wrong number of turns.
     """
     if received == 0 and marks_of(store).is_trusted:
         return None

@@ -26,8 +26,8 @@ class CallOrder:
         """Reserve the next position for a call; the call has finished writing when `own` is done.
 
         Shape: the earlier call, which `wait_for_call` waits for; None if there is nothing to wait
-        for. Calls from different event loops have no order, so a call from another loop is not
-        waited for.
+        for. Calls from different event loops have no order, so a call does not wait for a call from
+        another loop.
         """
         before, self._last = self._last, own
         return before if before is None or before.get_loop() is own.get_loop() else None

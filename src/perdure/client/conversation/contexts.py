@@ -34,8 +34,7 @@ else:
     windows = Later("perdure.engine.windows")
 
 _FIRST_READ, _READ_MORE = 64, 4
-"""How many entries a context within a budget reads first, and the growth factor of each next read.
-"""
+"""A context within a budget reads this many entries first, and more by this factor each time."""
 
 
 async def context_of(writer: SessionWriter, budget_tokens: int | None) -> build.Context:

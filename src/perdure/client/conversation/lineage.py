@@ -38,7 +38,7 @@ def child_id(parent: StreamId, created_at: int, key: str) -> StreamId:
 
 
 class Child(msgspec.Struct, frozen=True):
-    """A session of an invoked agent, for display."""
+    """A session that a tool call opened for an invoked agent, with data for display."""
 
     info: SessionInfo
     agent: str | None

@@ -135,7 +135,8 @@ def moved_to(kept: Workspace, folder: str) -> Workspace:
 def merge_workspace(kept: Workspace, given: Workspace) -> Workspace:
     """Return the workspace `kept` with the changes in `given`.
 
-    Each omitted value stays as in `kept`: folder, variables, file, selection and scope.
+    A folder, variable, file or selection that `given` omits stays unchanged. The scope always stays
+    unchanged.
     Raises: the errors of `usable`.
     """
     given = usable(given)

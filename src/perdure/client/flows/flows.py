@@ -77,7 +77,7 @@ STANDARD = FeedbackContext("standard")
 
 @takes_all_declared
 class Flows:
-    """The flows of the store of `runtime`; the agents of `runtime` are the roles of the flows.
+    """The flows in the store of `runtime`, whose agents work as the roles of the flows.
 
     A role instance runs under the agent with its own id (``developer_2``), or under the agent with
     the id of its base role (``developer``). `on_interrupt` applies to the partial answer of a

@@ -232,10 +232,9 @@ async def _commit_correction(
 ) -> None:
     """Commit `new` as the newest version of `known`. Raises: HeadConflict; IdempotencyMismatch.
 
-    A version without sources gets the sources of the newest version. When a correction is repeated
-    with the same key, the newest version can have other sources than at the first call, so the
-    search for an earlier commit with the idempotency key `key` also tries the sources of earlier
-    versions.
+    A version without sources gets the sources of the newest version. If a call repeats an earlier
+    call with the same idempotency key `key`, the newest version can have other sources now. The
+    search for the earlier commit therefore also tries the sources of earlier versions.
     """
     stream, head, versions = known.state.header.id, known.state.head, known.stored.versions
     newest, mismatch = versions[-1], None

@@ -65,7 +65,7 @@ _EPISODE_KINDS = (EpisodeRecorded.kind, FactsDue.kind, FactsCaptured.kind)
 T = TypeVar("T", Fact, Episode)
 
 RECALLED = 10
-"""Default number of hits."""
+"""Maximum number of hits that a recall returns by default."""
 
 
 @takes_all_declared
@@ -108,8 +108,8 @@ class Memory:
         `sessions`, only these sessions and the facts from them are searched; `without` excludes
         sessions. With `agent`, only this agent's sessions and facts are searched; with the scope
         "agent", for every subject. `scope` "namespace" searches all subjects. `knowledge_of` adds
-        the knowledge folders of an agent and, like `agent`, excludes facts of other agents. numpy
-        (extra ``memory``) makes recalls in a large store several times faster, with the same hits.
+        the knowledge folders of an agent, and excludes facts of other agents. numpy (extra
+        ``memory``) makes recalls in a large store several times faster, with the same hits.
         Raises: SearchIndexDamaged; Unsupported; EmbedderUnavailable; ConfigError if the embedder is
         not set up; WrongArgument for an empty question, a subject with a wider scope, or the scope
         "agent" without an agent; ValueError if `limit` is negative.

@@ -49,7 +49,7 @@ _DEEPEST = 64
 """Maximum depth below a knowledge folder at which folders are read."""
 
 _AT_ONCE = 4 * 1024 * 1024
-"""Files are read and indexed in batches of about this size."""
+"""Files are read and indexed in batches of approximately this size. Units: bytes."""
 
 
 class _Found(msgspec.Struct, frozen=True):

@@ -1,8 +1,8 @@
 """Tools that let an agent read and change the memory of its session's subject.
 
 A tool call can see only facts and sessions of the session's subject, and no fact of another agent.
-A call that changes a fact needs approval, like a call that changes a file. The size of results is
-limited.
+A call that changes a fact needs the same approval as a call that changes a file. The size of
+results is limited.
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ class _Calls:
         return header.subject
 
     async def _source(self, call: ToolCall) -> EntryId | None:
-        """Return the user's newest message as a fact's source; erasing it also erases the fact."""
+        """Return the user's newest message as a fact's source; if it is erased, so is the fact."""
         store, session = self._memory.backend, StreamId(call.session_id)
         leaf = (await store.state(session)).leaf
         newest = await store.branch(session, leaf, limit=_NEWEST, kind=MESSAGE)

@@ -33,7 +33,7 @@ _MOST_KEPT = 10_000
 
 
 class _Cell(NamedTuple):
-    """A key under which usage is added up.
+    """Identifies the model calls of an agent and model in a quarter of an hour, to sum their usage.
 
     Units: `quarter` counts quarters of an hour since the Unix epoch.
     """

@@ -77,8 +77,8 @@ class Schedule:
         """Schedule `text` for `session` at the time `at` (a datetime, or Unix milliseconds).
 
         A process that has the agent of the session sends the message: a worker, a server, or a
-        program with a Scheduler. When the message is sent, a credential in it is handled as the
-        agent's settings require.
+        program with a Scheduler. The agent's settings decide what happens to a credential in the
+        message when it is sent.
         Durable: all changes are stored when this returns.
         Raises: SessionNotFound if the session does not exist; LimitExceeded if the text is too
         long; WrongArgument if the session has no agent that is in force on this machine, for

@@ -156,7 +156,9 @@ class Flow(Handle[AsyncFlow]):
         tools: Sequence[str] | None = None,
         by: str = "user",
     ) -> FlowState:
-        """Set model, skills and tools of a role instance for later turns (None: as in its agent).
+        """Set the model, skills and tools of a role instance for later turns.
+
+        None keeps the setting of the role's agent.
 
         Raises: FlowRefusal if the workflow has no such role, or if skills are given after the role
         has begun; WrongArgument if `model` is not ``provider:name``. Also raises ConfigError for a

@@ -21,7 +21,7 @@ from perdure.session.argument_checks import is_kept, kind_of
 H = TypeVar("H")
 
 HIDDEN = frozenset({"backend", "outside", "bus", "aclose"})
-"""Attributes and methods that only programs with async use."""
+"""Attributes and methods of async handles that handles without async lack."""
 
 _HANDLES: dict[type, type[Handle[Any]]] = {}
 """Async class -> the class that wraps it without async."""

@@ -401,7 +401,7 @@ class Session(Handle[AsyncSession]):
     ) -> Entry:
         """Continue from `entry` (None: before the root), with a summary of the abandoned branch.
 
-        `expected_leaf` and `idempotency_key` work as in `branch`. Raises: the errors of `branch`.
+        For `expected_leaf` and `idempotency_key`, see `branch`. Raises: the errors of `branch`.
         """
 
     def fork(
@@ -421,7 +421,7 @@ class Session(Handle[AsyncSession]):
         the fork works in that folder: its file tools, instructions and ``{{ctx.working_dir}}`` use
         it. `metadata` is the fork's own; `subject` defaults to the subject of this session. Raises:
         EntryNotFound; InvalidEntry; SessionExists; HookBlocked; LimitExceeded for a long title;
-        ConfigError if `cwd` is not a folder; WrongArgument as in `Store.create`; FlowRefusal.
+        ConfigError if `cwd` is not a folder; WrongArgument (see `Store.create`); FlowRefusal.
         """
 
     def flush(self) -> None:
@@ -694,7 +694,7 @@ class Store(Handle[AsyncStore]):
         The export includes sessions of every origin, but no flows; `query` selects by name or id.
         With `format` "perdure", `import_files` restores the sessions from the folder. Without a
         `query`, this format also exports the facts of each subject to a separate file. A failed
-        file does not stop the export: see `ExportedFile.error`. `redact` and `replace` work as in
+        file does not stop the export: see `ExportedFile.error`. For `redact` and `replace`, see
         `Session.export`. Raises: FormatError when the folder cannot be created.
         """
 
@@ -868,8 +868,8 @@ class Memory(Handle[AsyncMemory]):
         `sessions`, only these sessions and the facts from them are searched; `without` excludes
         sessions. With `agent`, only this agent's sessions and facts are searched; with the scope
         "agent", for every subject. `scope` "namespace" searches all subjects. `knowledge_of` adds
-        the knowledge folders of an agent and, like `agent`, excludes facts of other agents. numpy
-        (extra ``memory``) makes recalls in a large store several times faster, with the same hits.
+        the knowledge folders of an agent, and excludes facts of other agents. numpy (extra
+        ``memory``) makes recalls in a large store several times faster, with the same hits.
         Raises: SearchIndexDamaged; Unsupported; EmbedderUnavailable; ConfigError if the embedder is
         not set up; WrongArgument for an empty question, a subject with a wider scope, or the scope
         "agent" without an agent; ValueError if `limit` is negative.
@@ -1034,8 +1034,8 @@ class Schedule(Handle[AsyncSchedule]):
         """Schedule `text` for `session` at the time `at` (a datetime, or Unix milliseconds).
 
         A process that has the agent of the session sends the message: a worker, a server, or a
-        program with a Scheduler. When the message is sent, a credential in it is handled as the
-        agent's settings require.
+        program with a Scheduler. The agent's settings decide what happens to a credential in the
+        message when it is sent.
         Durable: all changes are stored when this returns.
         Raises: SessionNotFound if the session does not exist; LimitExceeded if the text is too
         long; WrongArgument if the session has no agent that is in force on this machine, for
@@ -1197,7 +1197,7 @@ class Chat(Handle[AsyncChat[OutputT]], Generic[OutputT]):
     def abort(self) -> None:
         """Abort the running turn; its messages remain stored. Does nothing if no turn is running.
 
-        A closed handle aborts no turn that another chat runs.
+        A closed handle does not abort a turn that another chat runs.
         Raises: LeaseHeld if another process runs the turn, because only that process can abort it.
         """
 
@@ -1319,8 +1319,8 @@ class Runtime(Handle[AsyncRuntime]):
 
         The session's tools are bound again by name and schema. Limits come from the runtime, or
         from the given agent, or from the runtime's agent with this id. The session never gets more
-        than this agent allows; `tools`, `allowed_commands` and `scope` restrict it further, as in
-        `start`. An interrupted turn continues at once, as ``chat.turn``; if another process runs
+        than this agent allows; `tools`, `allowed_commands` and `scope` restrict it further (see
+        `start`). An interrupted turn continues at once, as ``chat.turn``; if another process runs
         the turn, it is followed (`Turn.held`). With a `workspace`, the session moves to it
         permanently: folder, file tools and instructions. Variables, file and selection that
         `workspace` omits stay unchanged; its scope can only restrict. A session without an agent in
@@ -1329,8 +1329,8 @@ class Runtime(Handle[AsyncRuntime]):
         is in force, the stored agent can only restrict the new agent, an open turn ends as
         interrupted, and the session runs in `workspace` (default: the current folder). Durable: a
         move to another workspace is stored when this returns. Raises: SessionNotFound; ConfigError
-        if no agent is given and none is in force, or if the call asks for more permissions than
-        the agent has; McpUnavailable if a needed MCP server does not start; TurnOpen if the session
+        if no agent is given and none is in force, or if the call asks for more permissions than the
+        agent has; McpUnavailable if a needed MCP server does not start; TurnOpen if the session
         would move during a turn; FlowRefusal for the session of a role until its flow is completed.
         """
 

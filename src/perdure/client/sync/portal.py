@@ -24,7 +24,7 @@ Close = Callable[[], Awaitable[None]]
 
 
 class Portal:
-    """The interface through which other threads use the loop."""
+    """Runs calls of other threads in the event loop."""
 
     def __init__(self) -> None:
         self._thread = _LoopThread()

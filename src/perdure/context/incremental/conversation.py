@@ -77,7 +77,7 @@ class Conversation(msgspec.Struct, frozen=True):
 
 
 def conversation_of(window: ContextWindow, history: History = "full") -> Conversation:
-    """Return the messages of `window`; `history` has the same meaning as in `build_context`."""
+    """Return the messages of `window`; for `history`, see `build_context`."""
     said = emit(window)
     empty = Conversation(
         leaf=window.leaf,

@@ -28,10 +28,10 @@ _MARGIN = 1 + 1e-9
 class Prompt(msgspec.Struct, frozen=True):
     """The messages of a request.
 
-    Shape: `messages` and `tokens` have the same meaning as in `Context`; `dropped` counts the
-    entries of the omitted messages. `call_ids` contains the ids of all calls in the messages,
-    `handles` the handles of all media. `is_counted` is True if `tokens` includes usage that a
-    provider reported for the whole request.
+    Shape: for `messages` and `tokens`, see `Context`; `dropped` counts the entries of the omitted
+    messages. `call_ids` contains the ids of all calls in the messages, `handles` the handles of all
+    media. `is_counted` is True if `tokens` includes usage that a provider reported for the whole
+    request.
     Units: `size` is the messages' size in tokens, unscaled.
     """
 

@@ -62,7 +62,7 @@ class FeedPoint(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `open` is the item to which the next text is added. `pending` maps each tool call without an
     outcome to its item. `asked` maps the entry of each open question to the call or topic that the
-    question is about. `nodes` are the nodes the role has started. `entry` states who wrote the
+    question is about. `nodes` are the nodes that the role has started. `entry` states who wrote the
     message that starts the next turn: perdure (``composed``) or a person (``said``).
     """
 
@@ -79,7 +79,7 @@ class FeedPoint(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 Log = Iterable[tuple[Entry, object]]
-"""Entries with their decoded bodies."""
+"""The entries of a log, each with its decoded body."""
 
 _Step = tuple[FeedPoint, tuple[FeedItem, ...]]
 

@@ -267,9 +267,9 @@ class RepairAsked(SideBody, frozen=True, omit_defaults=True):
 
 
 class ConsentChanged(SideBody, frozen=True, omit_defaults=True):
-    """A change of the roles' consent. `command` is an exact command, or the name of an MCP tool.
+    """The flow's consent changed. `command` is an exact command, or the name of an MCP tool.
 
-    Shape: the entry has either `mode`, or `tool` with `command`, or all three.
+    Shape: the entry has `mode`, or `tool` together with `command`, or all three.
     """
 
     kind: ClassVar[str] = "flow_consent"
@@ -389,7 +389,7 @@ class FeedbackAsked(SideBody, frozen=True):
 
 
 class FeedbackDecided(SideBody, frozen=True):
-    """The decision whether feedback is written."""
+    """A person decided whether feedback is written."""
 
     kind: ClassVar[str] = "feedback_decided"
     event: ClassVar[str] = "flow:feedback_consent_resolved"

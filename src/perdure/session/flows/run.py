@@ -205,7 +205,7 @@ class FlowRun(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, d
 
     @cached_property
     def received(self) -> Mapping[str, tuple[str, ...]]:
-        """Return the keys of `receiving_handoff`, grouped by receiving node, in the same order."""
+        """Return the keys of `receiving_handoff` by receiving node; their order stays the same."""
         found: defaultdict[str, list[str]] = defaultdict(list)
         for key in self.receiving_handoff:
             found[ends_of(key)[1]].append(key)
@@ -230,15 +230,15 @@ class Declined(ShortRepr, frozen=True):
 
 
 class FlowState(msgspec.Struct, frozen=True, dict=True):
-    """A `FlowRun` with additional state for decisions.
+    """A `FlowRun`, and the additional state on which decisions depend.
 
     `start` are those first nodes of the flow that no claim has started yet. `sessions` maps a role
-    instance to the stream of its session. `repairs` maps a node to its newest repair request; the
-    request is removed by a turn of the node that ends without a repair request, and by a claim with
-    a person's reply. During the review, the keys of `repairs` are roles instead of nodes. `digests`
-    maps each `edge_key` to the hashes of the artifacts sent along that edge. `improvement` is the
-    order in which the roles review the flow. `stopping` are the nodes and roles whose turn a person
-    wants to stop. `document` is set if the flow runs a workflow document.
+    instance to the stream of its session. `repairs` maps a node to its newest repair request. The
+    request is removed when a turn of the node ends without a repair request, or when the node is
+    claimed with a person's reply. During the review, the keys of `repairs` are roles instead of
+    nodes. `digests` maps each `edge_key` to the hashes of the artifacts sent along that edge.
+    `improvement` is the order in which the roles review the flow. `stopping` are the nodes and
+    roles whose turn a person wants to stop. `document` is set if the flow runs a workflow document.
     """
 
     __repr__ = short_repr
@@ -292,8 +292,8 @@ class FlowState(msgspec.Struct, frozen=True, dict=True):
     def in_record(self, path: str) -> str:
         """Return an artifact's `path` relative to the record folder.
 
-        A-Society writes paths relative to the workspace. Paths in a flow that A-Society exported
-        begin with the former record folder.
+        A-Society writes paths relative to the workspace. In a flow that A-Society exported, these
+        paths begin with the former record folder.
         """
         return path.removeprefix(f"{self.former_record}/") if self.former_record else path
 

@@ -89,7 +89,7 @@ class StoredFact(msgspec.Struct, frozen=True):
 
 
 def stored_facts(entries: Iterable[tuple[Entry, object]]) -> dict[EntryId, StoredFact]:
-    """Return the facts of one memory stream by id, in the order they were remembered.
+    """Return the facts of one memory stream by id, in the order in which they were remembered.
 
     `entries` has the entries of ``FACT_KINDS`` with their bodies, in order. Forgotten and erased
     facts are omitted.

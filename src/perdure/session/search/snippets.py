@@ -17,10 +17,10 @@ LENGTH = 160
 """Maximum number of characters of a snippet, without the truncation marks."""
 
 _LEAD = 40
-"""Maximum number of characters before the first match."""
+"""Maximum number of characters of a snippet before its first match."""
 
 _MOST_PLACES = 1_000
-"""Maximum number of matches examined per phrase."""
+"""Maximum number of matches of each phrase that are examined."""
 
 _SLICE = 65_536
 _REACH = 4_096

@@ -18,7 +18,7 @@ SearchRole = Literal[
 """
 
 HITS = 20
-"""Default number of hits."""
+"""Maximum number of hits that a search returns by default."""
 
 MOST_RANKED = 1_000
 """Only this many matching entries, the newest, are ranked; older matches are not returned."""

@@ -37,7 +37,7 @@ _FILTERED = b"clean filter"
 
 
 def bind_look(call: ToolCall) -> Bound:
-    """Return the repository's settings that a person must allow before git runs, as a `doubt`."""
+    """Return a `doubt` if the repository has settings that a person must allow before git runs."""
     repository = repository_of(call)
     if repository.grant is None:
         return Bound()

@@ -35,7 +35,7 @@ _NEVER_TRACKED = (
     *(":(glob)[.][.]/**", ":(glob)**/[.][.]/**", "[/]*"),
     *(":(glob,icase)[.]git/**", ":(glob,icase)**/[.]git/**"),
 )
-"""Patterns of paths that git itself never adds to an index, but a manipulated index may contain.
+"""Patterns of paths that git never adds to an index; a manipulated index may contain such paths.
 
 Git would read a file with such a path as if the file were in the working directory. A part in
 brackets makes git treat the path as a pattern. Git compares a pattern with paths but never resolves

@@ -30,7 +30,7 @@ MAX_TIMEOUT_S = 86_400
 TimeoutS = Annotated[float, Meta(gt=0, le=MAX_TIMEOUT_S)]
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
-"""Pattern of complete server names."""
+"""Regular expression that the whole name of a server must match."""
 
 _header = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}")
 _variable = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")

@@ -1,9 +1,9 @@
-"""Files that tools can never read, and files that tools can never write, by their names.
+"""Decide by the names in a file's path whether tools may read or write the file.
 
-The rules apply in every directory. These functions are pure. Names are compared as in the most
-lenient file system. Letter case, invisible characters, dots and spaces at the end, and everything
-after a colon are ignored, because on some file systems names that differ only in these lead to the
-same file.
+The rules apply in every directory. These functions are pure. Names are compared by the rules of the
+most lenient file systems: letter case, invisible characters, dots and spaces at the end, and
+everything after a colon are ignored. On such file systems, names that differ only in these lead to
+the same file.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Find files of perdure itself, and of programs from which perdure imports, to close them to tools.
+"""Find the files of perdure and of the programs from which it imports, to close them to tools.
 
 The rules on file names in `floors` already close the usual places of these files. Environment
 variables and settings can move the files to other places; this module closes these places as well.

@@ -82,7 +82,7 @@ class FiledDelegation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class FiledMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Settings for shortening long conversations and for recalling earlier ones.
 
-    Raises: ConfigError if a window has no size, or a size has no window.
+    Raises: ConfigError if the type "window" has no `window_size`, or if another type has one.
     """
 
     type: Annotated[

@@ -221,7 +221,7 @@ def _line_of(found: LocatedWorkflow, ref: str, agent: Agent) -> int | None:
 
 
 def file_reader(workspace: Path) -> ReadFile:
-    """Return a function that reads template files only in `workspace`, like a sandboxed tool."""
+    """Return a function that reads template files; it rejects files outside of `workspace`."""
 
     def read(path: str) -> str:
         try:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from perdure.session.search.parts.codes import MOST_WORDS
 
 SCANNED = 48
-"""A search reads up to this many new entries itself instead of indexing them first."""
+"""A search reads up to this many entries that are not indexed; more are indexed first."""
 
 MOST_LOOSE = 512
 MOST_LOOSE_WORDS = 200_000
-"""Loose texts can become a part if there are this many of them, or if they have this many words.
+"""Loose texts can become a part from `MOST_LOOSE` texts or `MOST_LOOSE_WORDS` words on.
 
 If there are at least twice `MOST_LOOSE` loose texts, a search updates the index first.
 """
@@ -20,8 +20,8 @@ If there are at least twice `MOST_LOOSE` loose texts, a search updates the index
 BATCH_ROWS = 8_192
 """Maximum texts in one batch and in one part; it is at most ``postings.MOST_TEXTS``.
 
-A part holds each of its words once. With 2,048 texts in a part, the pages of the part take 0.71 of
-the size of the texts; with 8,192 texts, they take 0.51, and a recall reads a quarter of the pages.
+A part holds each of its words once. With 2,048 texts in a part, its pages take 0.71 of the size of
+the texts. With 8,192 texts, they take 0.51 of this size, and a recall reads a quarter of the pages.
 """
 
 BATCH_BYTES = 16_000_000
