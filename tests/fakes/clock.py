@@ -55,6 +55,16 @@ class ManualClock:
         self._now_ms = now_ms
 
 
+def pass_loop_time(seconds: float) -> None:
+    """Let `seconds` pass for the timers of the running event loop: a test of long waits is quick.
+
+    The timers of the loop that end by then fire in its next iteration.
+    """
+    loop = asyncio.get_running_loop()
+    time_before = loop.time
+    loop.time = lambda: time_before() + seconds
+
+
 class SeededRandom:
     """A `session.clock.RandomSource` whose bytes follow from its seed."""
 

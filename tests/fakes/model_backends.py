@@ -181,7 +181,7 @@ class HttpBackend:
             return sending(*words, is_ended=False)
         if plan.ends == "hang":
             return hanging(words)
-        return streaming(self.events(plan), pause_s=plan.pause_s)
+        return streaming(self.events(plan))
 
 
 _STATUS: dict[ErrorCode, tuple[int, str]] = {

@@ -196,11 +196,16 @@ async def running(server: ModelServer) -> AsyncGenerator[ModelServer]:
 
 def streaming(events: Iterable[Chunk | str], *, pause_s: float = 0.0) -> Handler:
     """Send all events of an answer, with `pause_s` before each."""
+    return paced(events, lambda: asyncio.sleep(pause_s))
+
+
+def paced(events: Iterable[Chunk | str], pause: Callable[[], Awaitable[None]]) -> Handler:
+    """Send all events of an answer, with `pause` before each."""
 
     async def handle(exchange: Exchange) -> None:
         await exchange.head()
         for event in events:
-            await asyncio.sleep(pause_s)
+            await pause()
             await exchange.event(event)
         await exchange.end()
 

@@ -77,9 +77,9 @@ class ServerAnswer:
         return found
 
 
-def answering(answer: ServerAnswer, *, pause_s: float = 0.0) -> Handler:
-    """Send the whole answer, with `pause_s` before each chunk."""
-    return streaming([*answer.chunks(), "[DONE]"], pause_s=pause_s)
+def answering(answer: ServerAnswer) -> Handler:
+    """Send the whole answer."""
+    return streaming([*answer.chunks(), "[DONE]"])
 
 
 def events(plan: Plan) -> list[Chunk | str]:

@@ -30,4 +30,3 @@ class Plan:
     after_words: bool = False
     ends: str = "cleanly"
     chunk_chars: int = 8
-    pause_s: float = 0.0

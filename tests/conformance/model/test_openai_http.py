@@ -387,15 +387,6 @@ async def test_silent_server_times_out(words: int) -> None:
         assert builder.partial().text == ANSWER.text[: 7 if words else 0]
 
 
-async def test_slow_server_answer_is_awaited() -> None:
-    async with openai_server() as server:
-        # Together the pauses are longer than the silence that is allowed.
-        client = OpenAICompatible(base_url=server.url, stream_idle_timeout_s=1.5)
-        server.will(answering(ServerAnswer(text="drop by drop" * 4, chunk_chars=3), pause_s=0.1))
-        assert (await Wire(client, server).answer()).text == "drop by drop" * 4
-        await client.aclose()
-
-
 async def test_refused_connection_is_unavailable_and_its_error_contains_the_address() -> None:
     with reserved_port() as port:
         url = f"http://127.0.0.1:{port}/v1"

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from typing import get_args
 
 import pytest
+from httpcore2._backends.anyio import AnyIOStream
 
 from perdure.bounds.limits import InputLimits
 from perdure.errors import (
@@ -32,7 +33,8 @@ from perdure.session.messages import (
     tool_result,
     user,
 )
-from tests.fakes.model_backends import HTTP_BACKENDS, SECRET, HttpBackend
+from tests.fakes.clock import pass_loop_time
+from tests.fakes.model_backends import HTTP_BACKENDS, PATIENT_S, SECRET, HttpBackend
 from tests.fakes.model_server import (
     Chunk,
     Handler,
@@ -40,11 +42,12 @@ from tests.fakes.model_server import (
     failing,
     hanging,
     mute,
+    paced,
     plain,
     sending,
 )
 from tests.fakes.plans import Plan
-from tests.fakes.samples import ALL_ONLY, case
+from tests.fakes.samples import ALL_ONLY
 
 HELLO = (user("Hello"),)
 READ = ToolDeclaration(
@@ -182,33 +185,64 @@ async def test_server_that_sends_no_byte_is_unavailable_after_the_first_byte_tim
         await backend.all_ended()
 
 
-async def test_any_byte_of_an_answer_satisfies_first_byte_timeout() -> None:
-    await asyncio.gather(*map(any_byte_satisfies, HTTP_BACKENDS))
+class Waits:
+    """The waits of HTTP clients for bytes with the time limit `limit_s`."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, limit_s: float) -> None:
+        read, self._more, self._seen = AnyIOStream.read, asyncio.Event(), 0
+        self._count = 0
+
+        async def counted(
+            stream: AnyIOStream,
+            max_bytes: int,
+            timeout: float | None = None,  # noqa: ASYNC109 - the signature of httpcore's
+        ) -> bytes:
+            if timeout == limit_s:
+                self._count += 1
+                self._more.set()
+            return await read(stream, max_bytes, timeout)
+
+        monkeypatch.setattr(AnyIOStream, "read", counted)
+
+    async def last(self, seconds: float) -> None:
+        """Let the next wait of a client last for `seconds`, on the clock of the event loop."""
+        async with asyncio.timeout(60):
+            while self._count <= self._seen:
+                self._more.clear()
+                await self._more.wait()
+        self._seen = self._count
+        pass_loop_time(seconds)
 
 
-async def any_byte_satisfies(name: str) -> None:
-    plan = Plan(text="late", pause_s=0.6)  # the headers come at once, the words much later
-    with case(name):
-        async with HTTP_BACKENDS[name]() as backend:
-            client = backend.client(plan)
-            request = ModelRequest(backend.model, HELLO, first_byte_timeout_s=0.4)
-            words = [d.text async for d in client.stream(request) if isinstance(d, TextDelta)]
-            assert "".join(words) == "late"
-            request = ModelRequest(backend.model, HELLO, stream_idle_timeout_s=0.2)
-            with pytest.raises(ModelUnavailable, match=r"no further byte for 0\.2 s"):
-                await anext(backend.client(plan).stream(request))
+@pytest.mark.parametrize("name", HTTP_BACKENDS)
+async def test_any_byte_of_an_answer_satisfies_first_byte_timeout(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = Waits(monkeypatch, PATIENT_S)
+    async with HTTP_BACKENDS[name]() as backend:
+        client = backend.client(Plan())
+        # The headers come at once, the words much later.
+        late = paced(backend.events(Plan(text="late")), lambda: waits.last(PATIENT_S / 2))
+        backend.server.will(late)
+        request = ModelRequest(backend.model, HELLO, first_byte_timeout_s=PATIENT_S / 4)
+        words = [d.text async for d in client.stream(request) if isinstance(d, TextDelta)]
+        assert "".join(words) == "late"
+        backend.server.will(hanging())
+        request = ModelRequest(backend.model, HELLO, stream_idle_timeout_s=0.2)
+        with pytest.raises(ModelUnavailable, match=r"no further byte for 0\.2 s"):
+            await anext(client.stream(request))
 
 
-async def test_slow_server_answer_is_awaited() -> None:
-    await asyncio.gather(*map(slow_server_is_waited_for, HTTP_BACKENDS))
-
-
-async def slow_server_is_waited_for(name: str) -> None:
-    # Together the pauses exceed the allowed silence.
-    plan = Plan(text="drop by drop " * 4, chunk_chars=5, pause_s=0.25)
-    with case(name):
-        async with HTTP_BACKENDS[name](stream_idle_timeout_s=2.0) as backend:
-            assert (await answer(backend, plan)).text == plan.text
+@pytest.mark.parametrize("name", HTTP_BACKENDS)
+async def test_slow_server_answer_is_awaited(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits, plan = Waits(monkeypatch, PATIENT_S), Plan(text="drop by drop " * 4, chunk_chars=5)
+    async with HTTP_BACKENDS[name]() as backend:
+        client = backend.client(plan)
+        # Together the pauses exceed the allowed silence.
+        backend.server.will(paced(backend.events(plan), lambda: waits.last(PATIENT_S / 2)))
+        request = ModelRequest(backend.model, HELLO)
+        words = [d.text async for d in client.stream(request) if isinstance(d, TextDelta)]
+        assert "".join(words) == plan.text
 
 
 async def test_call_cancelled_before_answer_ends_immediately(backend: HttpBackend) -> None:
