@@ -28,21 +28,34 @@ QUICK := $(BIN)/python -m pytest -q -m checked -p no:cacheprovider
 # With room for what is soon garbage, node looks for it less often: an eighth of the time.
 TYPES := NODE_OPTIONS="--max-semi-space-size=64 $$NODE_OPTIONS" $(BIN)/basedpyright
 
+# Unit tests that load the libraries of all providers, which takes seconds: the conformance tests
+# load them too, so these run beside them.
+OF_PROVIDERS := tests/unit/models/providers tests/unit/client/agents/test_providers.py
+
+# Other tests that load these libraries, and tests that load a framework as integration tests do.
+ALSO_OF_PROVIDERS := tests/integration/recording tests/attacks/test_patterns.py
+OF_FRAMEWORKS := tests/unit/adapters tests/attacks/test_imported_run_states.py
+
+# The upper layers, with about half of the unit tests: `make check` runs them beside the other half.
+UPPER := tests/unit/apps tests/unit/client tests/unit/engine
+
 # The parts of the tests. Each is one process of pytest: it collects only its own tests, and loads only
-# the libraries that they need. The parts that take longest begin first, so that none is waited for at
-# the end. `tests/scripts/test_tiers.py` checks that each test is in one part.
+# the libraries that they need. So tests that load the same large library are in one part. The parts
+# that take longest begin first, so that none is waited for at the end. `tests/scripts/test_tiers.py`
+# checks that each test is in one part.
 PARTS := cluster postgres integration others conformance crash acceptance commands attacks terminal upper lower
 PART_crash := tests/crash
 PART_cluster := tests/integration/cluster
 PART_postgres := tests/integration/postgres
 PART_terminal := tests/integration/tui
-PART_integration := tests/integration $(patsubst %,--ignore=%,$(PART_cluster) $(PART_postgres) $(PART_terminal))
+PART_integration := tests/integration $(OF_FRAMEWORKS) \
+	$(patsubst %,--ignore=%,$(PART_cluster) $(PART_postgres) $(PART_terminal) $(ALSO_OF_PROVIDERS))
 PART_commands := tests/acceptance/cli
 PART_acceptance := tests/acceptance --ignore=$(PART_commands)
-PART_conformance := tests/conformance
-PART_attacks := tests/attacks
-PART_upper = $(UPPER)
-PART_lower = tests/unit $(UPPER:%=--ignore=%)
+PART_conformance := tests/conformance $(OF_PROVIDERS) $(ALSO_OF_PROVIDERS)
+PART_attacks := tests/attacks $(patsubst %,--ignore=%,$(OF_FRAMEWORKS) $(ALSO_OF_PROVIDERS))
+PART_upper := $(UPPER) $(OF_PROVIDERS:%=--ignore=%)
+PART_lower := tests/unit $(patsubst %,--ignore=%,$(UPPER) $(OF_PROVIDERS) $(OF_FRAMEWORKS))
 PART_others := tests $(patsubst %,--ignore=tests/%,acceptance attacks conformance crash integration unit)
 
 # Files or folders of tests in $(ARGS) are run instead of the parts. An option with a path needs `=`.
@@ -56,13 +69,6 @@ SELECT :=
 # Three more at a time than there are cores to use: each waits for the disk, a server or a child process
 # two fifths of its time.
 SIDE_BY_SIDE := --no-print-directory --keep-going --output-sync=target -j$$(($(JOBS) + 3))
-
-# Unit tests that load the libraries of all providers, which takes seconds: the conformance tests
-# load them too, so these run beside them.
-OF_PROVIDERS := tests/unit/models/providers tests/unit/client/agents/test_providers.py
-
-# The upper layers, with about half of the unit tests: `make check` runs them beside the other half.
-UPPER := tests/unit/apps tests/unit/client tests/unit/engine
 
 # Compiled modules are kept, also for who asked Python not to: the tests start hundreds of processes
 # and each would compile every module it imports.

@@ -112,8 +112,8 @@ def test_named_tests_run_instead_of_the_parts() -> None:
 def is_in(file: str, words: Sequence[str]) -> bool:
     """Return whether a command of pytest collects `file`."""
     ignored = [word.removeprefix("--ignore=") for word in words if word.startswith("--ignore=")]
-    folders = [word for word in words if word.partition("/")[0] == "tests"]
-    below = [any(file.startswith(f"{each}/") for each in some) for some in (folders, ignored)]
+    named = [word for word in words if word.partition("/")[0] == "tests"]
+    below = [any(f"{file}/".startswith(f"{each}/") for each in some) for some in (named, ignored)]
     return below == [True, False]
 
 
