@@ -1,9 +1,9 @@
 """Append rules: turn a write into entries, independent of any storage.
 
-Every backend passes a stream's state and a `Write` to `plan_append` and stores the result, so seq,
-parents, the leaf, open turns, ``queued`` entries and errors are the same in all backends.
-The functions are pure: a callback returns the visible entries, and the time is an argument. The
-backend reads the state, computes the hashes and handles idempotency keys.
+Every backend passes a stream's state and a `Write` to `plan_append`, and stores the result. So all
+backends have the same seqs, parents, leaf, open turns, ``queued`` entries and errors. The functions
+are pure: a callback returns the visible entries, and the time is an argument. The backend reads the
+state, computes the hashes and handles idempotency keys.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ Progress = Callable[[int, int], None]
 
 
 class StoreCopy:
-    """One copy between two stores.
+    """Copies streams from one store to another.
 
     `whole_of` returns a stream as a `Whole`; it is called for a stream that needs new hashes.
     """

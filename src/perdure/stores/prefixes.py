@@ -25,8 +25,8 @@ def only_entry(prefix: str, near: Mapping[str, EntryId], stream: StreamId) -> En
     """Return the entry of `stream` with the foreign id `prefix`, or the only one in `near`.
 
     Shape: `near` maps foreign ids that begin with `prefix` to entries.
-    Raises: EntryNotFound if `near` is empty, or if `prefix` is a number, which can be a whole
-    foreign id but never a prefix; AmbiguousId.
+    Raises: EntryNotFound if `near` is empty, or if `prefix` is a number: a number can be a whole
+    foreign id, but never a prefix. Raises AmbiguousId if several ids begin with `prefix`.
     """
     if prefix in near:
         return near[prefix]

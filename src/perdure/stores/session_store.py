@@ -109,10 +109,10 @@ class SearchService(Protocol):
 
 
 class RetentionService(Protocol):
-    """Erasure, retention policies, quotas and the list of backups."""
+    """Erases and removes sessions; stores the retention policy, the quota and a list of backups."""
 
     async def erase(self, request: EraseRequest) -> Certificate:
-        """Erase the data that `request` describes, with everything derived from this data.
+        """Erase the data that `request` describes, and everything that is derived from this data.
 
         An erasure removes the bodies of the entries with their salts, titles and headers, foreign
         ids, partial answers, idempotency keys, texts in the search index, summaries of the entries
@@ -221,7 +221,7 @@ class RetentionService(Protocol):
 
 
 class MaintenanceService(Protocol):
-    """Verification, copying, salvage, figures and clean-up."""
+    """Verifies, copies, salvages, measures and cleans up a namespace."""
 
     async def verify(self, on_progress: OnProgress | None = None) -> Verification:
         """Check every hash, parent, count and span. May call `on_progress` on another thread."""

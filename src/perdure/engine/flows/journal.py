@@ -26,7 +26,7 @@ from perdure.stores.protocol import Commit, Write
 from perdure.stores.session_store import SessionStore
 
 Decide = Callable[[FlowState], Sequence[SideBody]]
-"""Returns the entries to append to a flow in a given state; an error means: append nothing."""
+"""Returns the entries to append to a flow in a given state; after an error, nothing is appended."""
 
 
 class Journal:

@@ -129,8 +129,8 @@ class NodeTurn:
         """Return the state of the flow on which the next commit is based, usually the cached state.
 
         The store rejects a commit that is based on an outdated state. The state is read again after
-        a rejection, and also for a repair, because the first commit of a repair writes nothing to
-        the flow and so cannot be rejected.
+        a rejection. It is also read again for a repair: the first commit of a repair writes nothing
+        to the flow, so it cannot be rejected.
         """
         is_doubtful = self._is_unheard or (is_begun and self._repair is not None)
         journal = self._ground.journal

@@ -1,4 +1,4 @@
-"""Derive the effect that a runner has to perform from a turn's state.
+"""From a turn's state, derive the effect that a runner has to perform.
 
 At most one effect of a turn, such as a model call, is unfinished at any time. Several tools that
 run in parallel count as one effect.

@@ -142,8 +142,9 @@ class Delegation(Protocol):
 class ToCompact(msgspec.Struct, frozen=True):
     """The planned compaction, on which the texts around its summary depend.
 
-    `unanswered` is the text of the user's newest message if the compaction would remove it from the
-    context before it was answered; `kept` is the text of the message that follows the summary.
+    `unanswered` is the text of the user's newest message, if the compaction would remove this
+    message from the context before it is answered. `kept` is the text of the message that follows
+    the summary.
     Units: `window_tokens` is the size of the model's window in tokens, or None if it is unknown.
     """
 

@@ -140,7 +140,7 @@ class Aborted(msgspec.Struct, frozen=True):
 
 
 class Broken(msgspec.Struct, frozen=True):
-    """Something supplied by the program (a tool, a model client, a price list) broke the turn."""
+    """Something that the program supplied (a tool, a model client, prices) broke the turn."""
 
     reason: str
 

@@ -1,7 +1,7 @@
 """Read the state of the newest turn from the log, for example to continue an open turn.
 
 A turn writes the state that it inherits to its ``turn_started``, and all other state to its
-entries, so only the newest turn is read, whatever the length of the log.
+entries. So only the newest turn is read, whatever the length of the log.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Recollection:
         return IdleState(left.head, leaf, left.number)
 
     async def idle(self) -> IdleState:
-        """Read the state of the session, and with it everything that a new turn needs.
+        """Read the state of the session, and everything else that a new turn needs.
 
         Raises: SessionNotFound if the session does not exist; TurnOpen if a turn is open.
         """

@@ -446,7 +446,7 @@ def _is_long(message: Message) -> bool:
 
 
 def _contents(happened: Input) -> tuple[bytes, ...]:
-    """Return the contents stored with the entries of an outcome."""
+    """Return the contents that are stored with the entries of an outcome."""
     if isinstance(happened, Aborted):
         return tuple(content for each in happened.returned.values() for content in each.contents)
     return happened.contents if isinstance(happened, Begin | Answered | ToolReturned) else ()

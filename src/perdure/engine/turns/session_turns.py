@@ -38,9 +38,9 @@ class Signals:
     `begun` resolves when the turn has the lease; its value is the seq after which the turn's events
     begin. `stored` resolves when the turn cannot be lost any more, because it began or the request
     for it is in the log. `stopping` requests the end of the turn. `companion` takes part in the
-    commits of the turn. If the turn runs elsewhere and the caller only follows it, `held` names the
-    other process that runs the turn, or `leader` is the lease holder in this process that runs the
-    turn. `cause` is the error with which the turn failed in this process.
+    commits of the turn. If the caller only follows a turn, `held` names the other process that runs
+    it, or `leader` is the lease holder in this process that runs it. `cause` is the error with
+    which the turn failed in this process.
     """
 
     def __init__(self, companion: CommitParticipant | None = None) -> None:
@@ -106,7 +106,7 @@ class Terms:
         return self.settings
 
     def tokens_of(self, conversation: Conversation, scales: Scales) -> int:
-        """Estimate the size of a request without new messages, with instructions and tools."""
+        """Estimate the size of a request: history, instructions and tools, but no new message."""
         scale = scales.of(self.model_on(conversation.state))
         prompt = prompt_of(conversation, scale=scale)
         if prompt.is_counted:

@@ -98,7 +98,7 @@ class LimitService(Protocol):
         ...
 
     async def infos(self) -> Sequence[LimitInfo]:
-        """Return every limit with its current use, by subject."""
+        """Return every limit and its current use, sorted by subject."""
         ...
 
     async def sync_slots(self, worker: str, slots: Sequence[Slot]) -> set[str]:

@@ -90,7 +90,7 @@ class LiveReceiver:
             self._known[stream] = (of, END, _now())
 
     async def catch_up(self, calls: Sequence[tuple[StreamId, int]], *, is_last: bool) -> None:
-        """Implement `Relay.catch_up`: wait for a running call, then make at most one round trip."""
+        """Implement `Relay.catch_up`: wait for an open round trip, then make at most one."""
         behind = {
             stream: None
             for stream, of in calls

@@ -1,8 +1,8 @@
 """Apply a commit to the data of a namespace in memory, in one step without awaits.
 
-Either all writes of the commit are applied, or none. A planned write takes effect at once, so that
-later writes of the same commit see it (for example a fork of a stream that the commit also writes
-to). If a later write is rejected, all writes of the commit are rolled back.
+Either all writes of the commit are applied, or none. A planned write takes effect immediately, so
+that later writes of the same commit see it. For example, a commit can write to a stream and also
+fork it. If a later write is rejected, all writes of the commit are rolled back.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def _append_to_one(
 
 
 def lead(held: HeldStream, stream: StreamId, wanted: LeaseRequest, now: int) -> Lease:
-    """Give the lease of the stream `held` to the owner in `wanted`, with the next epoch.
+    """Give the lease of the stream `held`, with the next epoch, to the owner in `wanted`.
 
     Raises: LeaseHeld.
     """

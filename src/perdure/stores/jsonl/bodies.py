@@ -1,4 +1,4 @@
-"""Convert a body to records and back, with the fields that records cannot express.
+"""Convert a body to records and back; extra fields contain what the records cannot express.
 
 Usually the record alone gives the body byte for byte, and perdure stores nothing else. If a record
 cannot express the whole body, perdure also stores the missing fields, or the whole body. Invariant:

@@ -49,7 +49,7 @@ class CopiedFork(msgspec.Struct, frozen=True):
 
 
 def copy_fork(origin: Log, header: StreamHeader, fork: ForkPoint, write: Write) -> CopiedFork:
-    """Return `write`, the write that creates the fork of `origin`, with the copied entries first.
+    """Add the copied entries to `write`, which creates the fork of `origin`; they come first.
 
     Raises: InvalidEntry, InvalidParent if the fork point does not exist in `origin`; LeafConflict.
     """

@@ -134,7 +134,7 @@ class IndexState:
         return [*self.commits, last]
 
     def id_of(self, seq: int | None) -> EntryId | None:
-        """Return the id of the entry with that seq."""
+        """Return the id of the entry with the seq `seq`."""
         return None if seq is None else entry_id(self.header.id, seq)
 
     def anchor_of(self, record: str | None) -> int | None:
@@ -144,7 +144,7 @@ class IndexState:
 
 
 def entry_at(log: IndexState, seq: int, body: bytes) -> Entry:
-    """Return the entry with that seq and that body."""
+    """Return the entry with the seq `seq` and the body `body`."""
     row = log.rows[seq]
     return Entry(
         stream=log.header.id,
@@ -165,7 +165,7 @@ def tool_digest(line: bytes, part: int) -> bytes:
 
 
 def foreign_entry(log: IndexState, said: Said, parent: int | None, part: int) -> NewEntry:
-    """Return the entry in another program's record, below `parent`, with resolved references."""
+    """Return the entry that another program's record contains, with its references resolved."""
     if part == 1:
         return new_side(LeafMoved(log.id_of(parent)))
     body = said.body

@@ -145,7 +145,7 @@ def fields_of(line: bytes) -> Fields | None:
 
 
 def line_of(fields: Fields, ours: Ours | None, codec: Codec) -> bytes:
-    """Return the record `fields`, with `ours`, as a line without a line break."""
+    """Encode the record `fields`, and `ours` in it, as one line without a line break."""
     return codec.line(fields if ours is None else {**fields, "perdure": ours})
 
 

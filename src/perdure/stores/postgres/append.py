@@ -3,9 +3,9 @@
 A handle caches the state of the streams it wrote. While the handle is the only writer, a commit is
 one round trip, and this process plans all changes. Before any change, ``perdure.append`` checks in
 the server that the stream matches the cached state (same hash, same epoch). If the cached state is
-outdated, or the commit writes to several streams, the commit first locks the rows of the streams,
-in the order of their ids, and then reads them. A commit is rejected only based on rows that were
-read under a lock.
+outdated, or the commit writes to several streams, the commit locks the rows of the streams, in the
+order of their ids. Then it reads the rows. A commit is rejected only based on rows that were read
+under a lock.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Read the entries that a stream sees, and its branches, with functions of the schema.
+"""Read the branches of a stream, and the entries that it sees, by SQL functions of the schema.
 
 A branch is stored as a chain of runs, which are sequences of consecutive entries (see
 ``migrations/0013_log.sql``). A run of consecutive entries is one range of the primary key. So a

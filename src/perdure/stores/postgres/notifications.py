@@ -1,4 +1,4 @@
-"""Wake iterators after commits, with NOTIFY and a connection that only listens.
+"""Wake iterators after commits: send NOTIFY, and listen on a separate connection.
 
 A commit wakes the iterators of its streams and those of the whole namespace. A commit does not wake
 the iterators of other streams. A notification names the streams. A commit does not include its

@@ -265,7 +265,7 @@ async def aliases(db: Database, stream: StreamId) -> dict[str, EntryId]:
 async def _aliases_between(
     db: Database, stream: StreamId, start: str, suffix: bytes
 ) -> dict[str, EntryId]:
-    """Return the foreign ids between `start` and `start` + `suffix`, with the visible entries."""
+    """Map visible foreign ids between `start` and `start` + `suffix` to their entries."""
     if not start or not is_utf8(start):
         return {}
     ns, name = db.namespace, start.encode()

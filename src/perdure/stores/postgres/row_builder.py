@@ -105,7 +105,7 @@ class Share:
 
 
 def share_of(stream: Stream, write: Write, at: int, salts: bytes, facts: Facts) -> Share:
-    """Return `write` as rows of `stream`, in a commit made at `at`, with one salt per entry.
+    """Return the rows of `write`, in a commit at time `at`; `salts` has one salt per entry.
 
     Raises: NotLookedUp if a fact is missing, and the errors of ``append_rules.plan_append``.
     """

@@ -1,1 +1,1 @@
-"""The search service of the stores: the plan of a search over index rows, and SQLite's rows."""
+"""The search service of the stores: it searches index rows; SQLite's tables are here, too."""

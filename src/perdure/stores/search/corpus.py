@@ -118,7 +118,7 @@ class Corpus:
         return [head for head in heads if (head, word.key) not in self._counted]
 
     def counts(self, heads: Iterable[Head], word: WordClass) -> Counts:
-        """Return how often each text has words of class `word`, which all `heads` must count."""
+        """Return how often each text has words of class `word`; all `heads` must be counted."""
         texts, found = array("l"), array("l")
         for head in heads:
             counted = self._counted[head, word.key]

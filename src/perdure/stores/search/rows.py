@@ -86,7 +86,7 @@ class LooseRow(NamedTuple):
 
     @property
     def text(self) -> Text:
-        """The text. Raises: ValueError, AttributeError for a damaged row."""
+        """The text in this row. Raises: ValueError, AttributeError for a damaged row."""
         place, *filters = self.filters.split()
         words = self.words.split()
         return Text(self.position, self.at, words, filters, int(place.removeprefix(_PLACE)))
@@ -232,7 +232,7 @@ class IndexWriter(Protocol):
         ...
 
     async def remove_part(self, number: int) -> None:
-        """Remove an index part with its texts."""
+        """Remove an index part and its texts."""
         ...
 
 

@@ -3,8 +3,8 @@
 The functions of this module run on the writer thread between ``BEGIN IMMEDIATE`` and ``COMMIT``, so
 no other connection or process changes the data that they read. A commit to one stream is checked
 completely before its first write, so a rejected commit leaves no change. A commit to several
-streams is applied stream by stream, so that each stream sees the changes to the earlier streams;
-the writer uses a savepoint for such a commit.
+streams is applied stream by stream, so that each stream sees the changes to the earlier streams.
+The writer uses a savepoint for such a commit.
 """
 
 from __future__ import annotations
@@ -466,7 +466,7 @@ def release_lease(tables: Tables, namespace: str, lease: Lease) -> None:
 
 
 def _leading(row: Stream, wanted: LeaseRequest, now: int) -> tuple[Stream, Lease]:
-    """Return `row` with the lease that `wanted` requests and the next epoch. Raises: LeaseHeld."""
+    """Return `row` with the next epoch and the lease that `wanted` requests. Raises: LeaseHeld."""
     stream = row.state.header.id
     if row.owner is not None and row.owner != wanted.dead_owner and is_running(row.until, now):
         raise LeaseHeld(stream, row.owner, row.until)

@@ -30,7 +30,7 @@ from perdure.stores.sqlite.rekey_copy import remove_left_copy
 sys.stdin.buffer.read()
 remove_left_copy(Path(sys.argv[1]))
 """
-"""Program that waits until the writer closes the pipe or dies, and removes its leftovers."""
+"""A program that waits until the writer closes the pipe or dies, then removes the leftovers."""
 
 _TRIES = 100
 _TRY_S = 0.01

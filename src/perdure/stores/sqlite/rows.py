@@ -92,7 +92,7 @@ class LogConnection(Protocol):
 
 
 class Connection(LogConnection, Protocol):
-    """The methods of ``apsw.Connection`` in use, because apsw's own annotations are incomplete."""
+    """The methods of ``apsw.Connection`` that the store uses; apsw's annotations are incomplete."""
 
     @property
     def in_transaction(self) -> bool: ...
@@ -126,7 +126,7 @@ class Connection(LogConnection, Protocol):
 
 
 class Blob(Protocol):
-    """The methods of ``apsw.Blob`` in use."""
+    """The methods of ``apsw.Blob`` that the store uses."""
 
     def write(self, data: bytes, /) -> object: ...
 
@@ -134,7 +134,7 @@ class Blob(Protocol):
 
 
 class Cursor(Protocol):
-    """The methods of ``apsw.Cursor`` in use."""
+    """The methods of ``apsw.Cursor`` that the store uses."""
 
     def execute(self, statements: str, bindings: Sequence[object] = ..., /) -> Cursor: ...
 

@@ -1,7 +1,7 @@
 """The exact schema that a store must have; a received file may contain more objects.
 
-A trigger of a received file would run on perdure's writes, a view or a generated column on
-perdure's reads, and an extra table could keep data that an erasure removed. So every connection
+A trigger of a received file would run on perdure's writes. A view or a generated column would run
+on perdure's reads. An extra table could keep data that an erasure removed. So every connection
 enables SQLite's defenses. Before a connection reads anything else, it compares a digest of the
 file's schema with the digest that is expected for the schema version. Only if the digests differ,
 the schemas are compared in detail to name the difference.

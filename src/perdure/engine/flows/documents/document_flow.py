@@ -1,9 +1,9 @@
 """Convert a workflow document to a flow: its graph, its conversations, and its entry in the log.
 
 Consecutive nodes of the same agent share one conversation in one session. A node continues the
-conversation of the previous agent node if there is only one such node, both have the same agent,
-and no other agent node follows the previous agent node. An exported session becomes one
-conversation again, and the branches of a document run in parallel.
+conversation of the previous agent node under three conditions: there is only one such node, both
+have the same agent, and no other agent node follows the previous one. An exported session becomes
+one conversation again, and the branches of a document run in parallel.
 """
 
 from __future__ import annotations

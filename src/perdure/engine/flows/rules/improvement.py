@@ -141,7 +141,7 @@ def next_step(state: FlowState) -> NextStep:
 
 
 def _has_feedback(state: FlowState) -> bool:
-    """Return whether the feedback is written; A-Society may record this as a completed role."""
+    """Return whether the feedback is written; an imported flow may list it as a completed role."""
     phase = state.run.improvement_phase
     is_listed = phase is not None and FEEDBACK_ROLE in phase.completed_roles
     return is_listed or state.is_feedback_written

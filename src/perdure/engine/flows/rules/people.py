@@ -163,7 +163,7 @@ def sessions_to_stop(state: FlowState) -> tuple[StreamId, ...]:
 
 
 def approve(state: FlowState, by: str, node: str | None = None) -> HandoffMade:
-    """Approve a staged handoff, with its artifacts as they were staged.
+    """Approve a staged handoff; its artifacts are handed over as they were staged.
 
     Raises: FlowRefusal if no handoff waits, or if several wait and `node` is None.
     """

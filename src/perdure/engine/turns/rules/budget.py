@@ -169,7 +169,7 @@ def answer_usage(
 def summary_counted(
     outcome: SummaryOutcome, model: str, tokens: int | None, config: TurnConfig
 ) -> SummaryOutcome:
-    """Return the outcome of a summary call, with the usage priced or estimated.
+    """Return the outcome of a summary call; add the price to its usage, or an estimated usage.
 
     `tokens` is the estimated size of the request.
     """

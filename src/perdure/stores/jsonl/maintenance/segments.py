@@ -83,7 +83,7 @@ def read_segment(
 def receive(
     shelf: SessionIndex, feed: Feed, share: StreamSegment, contents: Sequence[bytes]
 ) -> None:
-    """Implement ``MaintenanceService.receive``; commits written before a kill are kept."""
+    """Implement ``MaintenanceService.receive``; commits that were written before a kill stay."""
     _check_possible(share)
     check(share)
     stream = share.header.id

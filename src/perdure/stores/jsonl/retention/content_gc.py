@@ -49,7 +49,7 @@ def held_for(folder: Folder, entries: Iterable[Entry]) -> Generator[None]:
 def remove_unreferenced(shelf: SessionIndex, among: Collection[str] | None = None) -> list[int]:
     """Remove unreferenced contents (only those in `among`, if given); return their sizes.
 
-    Durable: each removal is as durable as ``Folder.remove`` makes it.
+    Durable: if the folder is synced, the removals are on the disk when the call returns.
     """
     folder = shelf.folder
     waiting = {path.name: path for path in blobs_in(folder)}

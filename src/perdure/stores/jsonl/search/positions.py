@@ -113,7 +113,7 @@ def catch_up(shelf: SessionIndex, feed: Feed) -> None:
 
 
 def give_positions(feed: Feed, log: Log) -> None:
-    """Give positions to the entries of a session that had none in the feed when it was read.
+    """Give positions to those entries of a session that had none when the feed was read.
 
     Raises: StoreReadOnly, StoreFull, StoreUnavailable.
     """

@@ -151,7 +151,7 @@ def _prefixed(tables: Tables, namespace: int, prefix: str, most: int) -> set[int
 
 
 def _named(tables: Tables, namespace: int, parts: Sequence[bytes], most: int) -> set[int] | None:
-    """Return the streams whose names may contain the rarest of `parts`; None for over `most`."""
+    """Return streams whose names may contain the rarest of `parts`; None if more than `most`."""
     long = list(tables.rows(_WITH_LONG_NAME, namespace, LONG_NAME, most + 1))
     fewest: list[Row] | None = None
     for part in reversed(parts):  # names differ more at their ends than at their beginnings

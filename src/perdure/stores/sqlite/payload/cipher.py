@@ -1,9 +1,9 @@
 """Encryption of a database file: the cipher, and how an encrypted file is recognized.
 
-SQLite3 Multiple Ciphers encrypts and authenticates every page, of the database and of its journals,
-with a raw key that is not derived from a password. A file starts with a random salt, and eight
-bytes of its header stay readable. The key is passed only to the connection. If a statement that
-contains the key fails, its error is replaced by an error without the key.
+SQLite3 Multiple Ciphers encrypts and authenticates every page of the database and of its journals.
+The key is used as it is: it is not derived from a password. A file starts with a random salt, and
+eight bytes of its header stay readable. The key is passed only to the connection. If a statement
+that contains the key fails, its error is replaced by an error without the key.
 """
 
 from __future__ import annotations
