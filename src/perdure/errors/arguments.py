@@ -49,7 +49,7 @@ def wrong(owner: str, name: str, takes: str, given: object) -> WrongArgument:
 
 
 def _not_listed(name: str, takes: str, given: object) -> str:
-    """Describe the wrong value `given` of an argument that must be the list `takes`."""
+    """Describe the wrong value `given` of an argument; `takes` describes the expected list."""
     kind = type(given).__name__
     if isinstance(given, list | tuple | set | frozenset | dict):
         items = list(cast("Iterable[object]", given))

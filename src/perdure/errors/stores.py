@@ -6,7 +6,7 @@ from perdure.errors.root import PerdureError
 
 
 class StoreError(PerdureError):
-    """The store rejected a call or could not execute it; nothing of the call was written."""
+    """The store rejected a call or could not execute it; the call wrote nothing."""
 
     code = "store_error"
 

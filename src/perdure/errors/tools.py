@@ -50,7 +50,7 @@ class ToolDenied(ToolError):
 
 
 class ApprovalStale(ToolError):
-    """The approved target changed before the tool ran; nothing was done."""
+    """The facts that a person approved changed before the tool ran; nothing was done."""
 
     code = "approval_stale"
 

@@ -41,7 +41,10 @@ class Relay(Protocol):
     """Passes live events from this process to others, and from other processes to the bus."""
 
     def shown(self, event: LiveEvent, epoch: int) -> None:
-        """Pass on an event of this process, sent under lease `epoch`; never waits or raises."""
+        """Pass an event of this process to other processes; never wait or raise.
+
+        `epoch` is the number of the lease under which the event was published.
+        """
         ...
 
     async def settle(self, stream: StreamId, of: int) -> None:
@@ -68,7 +71,7 @@ class Relay(Protocol):
         ...
 
     async def catch_up(self, calls: Sequence[tuple[StreamId, int]], *, is_last: bool) -> None:
-        """Give the bus the events of `calls`: calls of other processes whose end is in the log.
+        """Give the bus the events of other processes' `calls`; the log has the ends of these calls.
 
         `is_last` is False if the log has newer entries. If `is_last` is False, the bus receives
         only the events of calls that the bus knows as open.

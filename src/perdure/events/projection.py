@@ -1,8 +1,8 @@
 """The durable events of an entry, and the wire form of every event.
 
 Each entry has one or more events, and the same entry always gives the same events. An unknown kind
-gives ``log:entry``. An event that Relavium also has gets the same name and payload as in Relavium;
-``docs/events.md`` lists all events.
+gives ``log:entry``. Events that the program Relavium has, too, get the same name and payload as in
+Relavium; ``docs/events.md`` lists all events.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _RETRYABLE = frozenset({"provider_rate_limit", "provider_unavailable", "tool_fai
 """Failures of turns after which a retry of the same message may succeed."""
 
 _COMPACTING: Mapping[str, str] = {"threshold": "auto-threshold", "overflow": "auto-overflow"}
-"""Reasons for automatic compactions, as reported to observers."""
+"""Maps the reason for an automatic compaction to the name that observers receive for it."""
 
 _PREVIEWED: Mapping[str, str] = {"fs_write": "path", "process": "command", "egress": "host"}
 """Action of a tool -> name of the event field that contains the preview of the action."""

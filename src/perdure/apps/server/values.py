@@ -354,7 +354,7 @@ class RecalledView(Value, frozen=True, kw_only=True):
 
 
 class Recollection(Value, frozen=True, kw_only=True):
-    """The recalled texts. `problem` states why the recall compared only words."""
+    """The recalled texts. `problem` is the reason why the recall compared only words, or null."""
 
     items: list[RecalledView]
     problem: str | None

@@ -133,7 +133,7 @@ _only_hash = re.compile(r"(\d+ bytes, blake2b-256 )?[0-9a-f]{64}")
 _inode = re.compile(r" \(inode \d+\)$")
 
 _HASHED = frozenset({"content", "after", "permissions"})
-"""If the value of such a fact is only a hash, a shortened question omits the fact."""
+"""A shortened question omits these facts if their value is only a hash."""
 
 
 def _is_repeated(value: object, diff: str) -> bool:

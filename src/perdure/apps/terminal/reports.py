@@ -268,7 +268,7 @@ def _authority_facts(authority: Authority) -> Iterator[tuple[str, str]]:
 
 
 def usage_data(usage: Usage) -> dict[str, object]:
-    """Return `usage` as JSON data with every field, also fields that are zero."""
+    """Return `usage` as JSON data with every field, including fields that are zero."""
     return {**msgspec.structs.asdict(usage), "total_tokens": usage.total_tokens}
 
 

@@ -1,4 +1,4 @@
-"""The last lines: the model, the cost, the tokens and the used share of the context; the keys."""
+"""The last lines of the screen: one with model, cost, tokens and used context, one with keys."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from perdure.codecs.style import Style
 from perdure.codecs.times import iso_time
 
 STYLE = Style(smallest=-6, largest=21, whole="", zero="0", minus_zero="0")
-"""pi's number format: no ``.0``; 0 for -0; 1e-6 ≤ |x| < 1e21 in decimal notation."""
+"""pi's number format: whole floats without ``.0``; 1e-6 ≤ |x| < 1e21 in decimal notation; no -0."""
 
 
 def to_line(value: object) -> bytes:

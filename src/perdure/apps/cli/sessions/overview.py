@@ -131,8 +131,8 @@ async def list_sessions(
 
     Lists the sessions of one namespace; --namespace selects another. The activity of a session is
     its newest user or assistant message. Ids are shortened to prefixes that other commands accept.
-    To choose a session interactively, use `perdure sessions pick`; to search messages, `perdure
-    sessions search`.
+    To choose a session interactively, use `perdure sessions pick`; to search messages,
+    `perdure sessions search`.
 
     Examples:
         perdure sessions list --cwd .             # those of this folder

@@ -79,7 +79,7 @@ class Callers:
 
 
 class Authentication(AbstractAuthenticationMiddleware):
-    """Finds the caller by the ``Authorization`` header. Only open routes do not require the header.
+    """Finds the caller of a request by its token; only open routes accept requests without a token.
 
     `callers_of` returns the `Callers` of the server that a request was sent to.
     """
