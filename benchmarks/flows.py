@@ -86,7 +86,7 @@ class _Spent(msgspec.Struct, frozen=True):
 
 
 _Took = tuple[float, float]
-"""Seconds of wall time, and of CPU time."""
+"""The seconds that some work took: wall time and CPU time."""
 
 
 class _Recording:

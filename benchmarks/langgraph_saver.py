@@ -21,7 +21,7 @@ from benchmarks.side_by_side import Meter, megabytes, show
 from perdure.adapters.langgraph import PerdureSaver
 
 TURNS = (33, 100, 167)
-"""About 100, 300 and 500 checkpoints, three a turn."""
+"""Numbers of turns: with three checkpoints a turn, about 100, 300 and 500 checkpoints."""
 
 AT: Any = {"configurable": {"thread_id": "t"}}
 WARM = 3

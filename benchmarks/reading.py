@@ -28,7 +28,7 @@ CHATS = 10_000
 FILES = 2_000
 REPEATS = 5
 MS_PER_MB = 20.0
-"""This is 50 MB/s."""
+"""Limit of the time per MB: 20 ms are 50 MB/s."""
 BYTES_PER_BYTE = 3.0
 
 

@@ -26,7 +26,7 @@ TEXT = "one event of the many that a page shows while it is open " * 4
 BLOCK = b'event: durable\nid: %d\ndata: {"text":"' + TEXT.encode() + b'"}\n\n'
 
 Tell = Callable[[int], Awaitable[int]]
-"""Append to a session, by its number; return the seq of the entry."""
+"""A function that appends to the session with a given number, and returns the entry's seq."""
 
 
 class Job(msgspec.Struct, frozen=True):

@@ -26,7 +26,7 @@ DRAIN_S = 20.0
 LINE_LIMIT = 2**24
 
 Arrivals = dict[int, int]
-"""When each seq arrived. Units: monotonic nanoseconds."""
+"""Maps the seq of each event to its time of arrival. Units: monotonic nanoseconds."""
 
 
 async def measure(run: Run) -> list[Figure]:

@@ -16,7 +16,7 @@ PATH_BYTES = 60
 RESULT_BYTES = (2_000, 8_000)
 
 ENTRIES_A_TURN = 4
-"""The average: two entries in one turn, six in the next."""
+"""The average number of entries in a turn: two and six, alternately."""
 
 _WORDS: tuple[str, ...] = (
     *("the", "log", "keeps", "every", "entry", "of", "a", "session", "and", "turn", "reads"),

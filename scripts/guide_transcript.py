@@ -29,7 +29,7 @@ HOME = {
     ".operator/sessions": ("operator/current.jsonl",),
     ".pi/agent/sessions/--home-ana-orchard--": ("pi/v3.jsonl", "pi/v2.jsonl"),
 }
-"""Folder below home -> the histories in it."""
+"""Maps folders below home to the histories in them."""
 
 
 def fill(home: Path) -> None:

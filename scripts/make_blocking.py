@@ -110,7 +110,7 @@ class Resolved(ast.NodeTransformer):
 
 
 class Text:
-    """The lines of the file, and the imports that they need."""
+    """The generated file: its lines, and the imports that they need."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []

@@ -51,7 +51,7 @@ class Heading(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
 
 class Session(NamedTuple):
-    """A session and its entries."""
+    """A session of a conversation: its first line and its entries."""
 
     heading: Heading
     lines: Sequence[Line]
@@ -108,14 +108,14 @@ class Conversation(NamedTuple):
 
 
 class Collection:
-    """All conversations in `folder`."""
+    """The conversations of the benchmark, which are in `folder`."""
 
     def __init__(self, folder: Path = DATA) -> None:
         self.folder = folder
 
     @cached_property
     def conversations(self) -> Sequence[Conversation]:
-        """The conversations, in the order of the list."""
+        """The conversations, in the order of ``conversations.json``."""
         rows = (self.folder / "conversations.json").read_bytes()
         return [self._read(each) for each in msgspec.json.decode(rows, type=list[Listed])]
 

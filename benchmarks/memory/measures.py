@@ -18,7 +18,7 @@ FIRST = 10
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """The measures of the hits for one question."""
+    """How well the hits answer one question, by each of the three measures."""
 
     conversation: Conversation
     question: Question
@@ -28,7 +28,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Means(msgspec.Struct, frozen=True):
-    """The means over questions, and the number of questions."""
+    """The mean of each measure over some questions, and the number of questions."""
 
     count: int
     turn: float
@@ -82,4 +82,4 @@ GROUPS: dict[str, Callable[[Outcome], bool]] = {
     "one entry answers": lambda each: len(each.question.evidence) == 1,
     "several entries": lambda each: len(each.question.evidence) > 1,
 }
-"""The rows of the table."""
+"""The rows of the table, each with the test whether it includes an outcome."""

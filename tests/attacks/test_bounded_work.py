@@ -48,7 +48,7 @@ from tests.fakes.web_server import Request, Response, WebServer
 
 GIGABYTE = 1 << 30
 QUICK_S = 5.0
-"""Processor time: independent of other processes."""
+"""Limit of the processor time of an attempt; other processes do not affect it."""
 STALL_S = 60.0
 """Timeout for operations that could block forever."""
 

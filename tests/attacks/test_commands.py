@@ -23,7 +23,7 @@ ALLOWED = Permissions(
     allowed_commands=("git status",), allowed_command_globs=("echo **", "pytest tests/* -q")
 )
 RULES = "git status; echo **; pytest tests/* -q"
-"""The rules, as a refusal names them."""
+"""The allowed commands, in the form in which a refusal lists them."""
 ESCAPES = {"\\n": "\n", "\\r": "\r", "\\t": "\t", "\\0": "\0", "\\\\": "\\"}
 
 

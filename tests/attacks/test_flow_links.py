@@ -269,7 +269,7 @@ def test_link_in_place_of_a_temporary_workflow_file_is_replaced_and_not_followed
 
 
 @pytest.mark.parametrize("record", ["rec", ".perdure/records/f", "a/b/c", "../elsewhere"])
-def test_plain_record_folder_is_made(world: Path, record: str) -> None:
+def test_record_folder_without_links_is_created(world: Path, record: str) -> None:
     record_of(world, record)
     assert (world / "work" / record / ".flow").read_text() == "f"
     assert (world / "work" / record / "workflow.yaml").read_text() == WORKFLOW

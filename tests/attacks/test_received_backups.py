@@ -128,7 +128,7 @@ async def test_backup_beside_a_folder_link_leaves_linked_folder_unchanged(tmp_pa
     assert {path.name: hash_of(path) for path in outside.iterdir()} == before
 
 
-async def test_lock_link_does_not_change_its_target_file(tmp_path: Path) -> None:
+async def test_lock_file_that_is_a_link_leaves_its_target_unchanged(tmp_path: Path) -> None:
     folder, outside = await backup(tmp_path)
     precious = outside / MANIFEST_NAME
     before = precious.read_bytes()

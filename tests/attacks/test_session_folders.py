@@ -274,7 +274,7 @@ async def use(folder: Path) -> tuple[list[PerdureError], Verification | None]:
 
 
 SESSION_FORMS = tuple(FORMS)[:15]
-"""Forms in the place of a session file: the first of `FORMS`."""
+"""The forms that replace a session file; they are the first ones in `FORMS`."""
 
 
 @sampled("form", list(FORMS), kind=lambda form: form.split("-")[0])

@@ -37,7 +37,7 @@ CHANCE = random.Random(0 if "CI" in os.environ else None)
 
 
 class Gate:
-    """A model that answers once `is_open`, which any thread may set."""
+    """A model that answers when `is_open` is set, which any thread can do."""
 
     is_open = False
 

@@ -32,7 +32,7 @@ LIMITS = {
 STORES = ("sqlite", "jsonl", "postgres")
 CASES = [(store, limit) for store in STORES for limit in LIMITS]
 PAIRS = [*zip(STORES, LIMITS, strict=True)]
-"""Pairs with each store and each limit once; `make test` runs these."""
+"""The cases that `make test` runs: each store and each limit occurs in one of them."""
 
 
 @pytest.fixture(params=STORES)

@@ -15,7 +15,7 @@ from tests.crash.children import mover
 from tests.fakes.forked import run_forked
 
 COMMITS = 6
-"""Commits of the whole run: start, move, variables, two of the turn, fork."""
+"""Number of commits of the run: start, move, variables, two for the turn, fork."""
 
 
 def killed(folder: Path, dies_at: int) -> bool:

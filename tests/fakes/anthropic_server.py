@@ -35,7 +35,7 @@ _IN_STREAM: dict[ErrorCode, tuple[str, str]] = {
 
 
 def events(plan: Plan) -> list[Chunk]:
-    """The events of a clean stream."""
+    """The events of a stream without errors."""
     blocks = _block_count(plan)
     found = words(plan)
     for index, (call_id, name, args) in enumerate(plan.calls, start=blocks):
@@ -58,7 +58,7 @@ def events(plan: Plan) -> list[Chunk]:
 
 
 def words(plan: Plan) -> list[Chunk]:
-    """The beginning of a stream: thinking and text, without calls and end."""
+    """The first events of a stream: the thinking and the text, but no calls and no end."""
     found: list[Chunk] = [_message_start(plan.usage), {"type": "ping"}]
     if plan.thinking:
         found.append(_start(0, {"type": "thinking", "thinking": "", "signature": ""}))

@@ -18,7 +18,7 @@ _CHANGING = frozenset(("date", "x-request-id"))
 
 
 class Operation(msgspec.Struct, frozen=True):
-    """One method of one path of the document."""
+    """One operation of the API: a method of a path in the OpenAPI document."""
 
     method: str
     path: str
@@ -37,7 +37,7 @@ class Operation(msgspec.Struct, frozen=True):
 
 
 class Call(msgspec.Struct, frozen=True):
-    """One request."""
+    """One request for an operation."""
 
     operation: Operation
     path: str

@@ -41,7 +41,7 @@ class Replaced(AssertionError):
 
 
 class Page:
-    """One tab."""
+    """One tab of the browser."""
 
     def __init__(self, send: int, receive: int) -> None:
         self._send = send

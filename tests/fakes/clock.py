@@ -72,5 +72,5 @@ class SeededRandom:
         self._random = random.Random(seed)
 
     def __call__(self, count: int, /) -> bytes:
-        """The next `count` bytes."""
+        """Return the next `count` bytes."""
         return self._random.randbytes(count)

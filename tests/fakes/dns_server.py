@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from ipaddress import ip_address
 
 Answers = Callable[[str, int], Sequence[str]]
-"""A name, and the number of the query for this name (from 1) -> its addresses."""
+"""Maps a name, and the number of the query for it (from 1), to its addresses."""
 
 _A, _AAAA = 1, 28
 

@@ -57,7 +57,7 @@ class Ended:
 
 
 class Forked:
-    """A process that runs."""
+    """A running process that was forked."""
 
     def __init__(self, process: ForkServerProcess, out: int, err: int) -> None:
         self._process = process

@@ -20,7 +20,7 @@ from perdure.__main__ import run
 from tests.fakes.forked import Ended, Forked, forked, run_forked, take_streams
 
 MOST_INPUT = 60_000
-"""How many bytes a pipe holds while no process reads it."""
+"""Number of bytes that a pipe can hold while no process reads it."""
 
 AT_START = (*("PYTHON" + each for each in string.ascii_uppercase), "LC_", "LD_")
 """Prefixes of the variables that a process reads only when it starts."""

@@ -38,7 +38,10 @@ _IN_STREAM: dict[ErrorCode, tuple[int, str]] = {
 
 
 def events(plan: Plan) -> list[Chunk]:
-    """The chunks of a clean stream. Calls arrive complete; the first call of a step is signed."""
+    """The chunks of a stream without errors.
+
+    Calls arrive complete; the first of a step is signed.
+    """
     found = words(plan)
     for index, (call_id, name, args) in enumerate(plan.calls):
         part: dict[str, object] = {"functionCall": {"name": name, "args": args, "id": call_id}}
@@ -54,7 +57,7 @@ def events(plan: Plan) -> list[Chunk]:
 
 
 def words(plan: Plan) -> list[Chunk]:
-    """The beginning of a stream: thinking and text, without calls and end."""
+    """The first events of a stream: the thinking and the text, but no calls and no end."""
     thoughts = [
         _chunk([{"text": piece, "thought": True}])
         for piece in pieces(plan.thinking, plan.chunk_chars)

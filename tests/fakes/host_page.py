@@ -76,7 +76,7 @@ class Visit:
 
     @property
     def said(self) -> Locator:
-        """The messages."""
+        """The messages that the chat shows."""
         return self.page.locator(".log .message")
 
     async def texts(self) -> list[str]:

@@ -33,7 +33,7 @@ _FAST_S = 0.03
 _TICK_S = 0.004
 """The smallest step in which processor time is measured."""
 MOST_S = 2.0
-"""Work that takes longer counts as endless."""
+"""Seconds of processor time after which work counts as endless."""
 
 
 class Pattern(NamedTuple):
@@ -122,7 +122,7 @@ def seconds_of(work: Callable[[], object]) -> float:
 
 
 class _TooLong(BaseException):
-    """The time limit is over."""
+    """Raised when the time limit is over."""
 
 
 def _give_up(*_: object) -> None:

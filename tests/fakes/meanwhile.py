@@ -16,7 +16,7 @@ from unittest import mock
 
 
 class Looks:
-    """The number of accesses to a file."""
+    """Counts the accesses to a file."""
 
     def __init__(self) -> None:
         self.count = 0

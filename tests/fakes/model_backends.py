@@ -127,11 +127,11 @@ class Format(Protocol):
     """A wire format, as a module of the fakes: it translates a plan into the format."""
 
     def events(self, plan: Plan) -> Sequence[Chunk | str]:
-        """The events of a clean stream."""
+        """The events of a stream without errors."""
         ...
 
     def words(self, plan: Plan) -> Sequence[Chunk | str]:
-        """The beginning of a stream: reasoning and text, without calls and end."""
+        """The first events of a stream: the reasoning and the text, but no calls and no end."""
         ...
 
     def garbage(self) -> str:
@@ -165,7 +165,7 @@ class HttpBackend:
             await self.server.is_idle.wait()
 
     def events(self, plan: Plan) -> Sequence[Chunk | str]:
-        """The events of a clean stream."""
+        """The events of a stream without errors."""
         return self._form.events(plan)
 
     def handler(self, plan: Plan) -> Handler:
@@ -214,7 +214,7 @@ class HttpMaker(Protocol):
     """A function that makes a client of the server at `url`."""
 
     def __call__(self, *, base_url: str, api_key: str, stream_idle_timeout_s: float) -> WireClient:
-        """The client."""
+        """Return the client."""
         ...
 
 
@@ -262,6 +262,6 @@ HTTP_BACKENDS: dict[str, HttpBackendMaker] = {
     "anthropic": _http(anthropic.MODEL, anthropic, anthropic.anthropic_server, AnthropicMessages),
     "google": _http(google.MODEL, google, google.google_server, GoogleGenerative),
 }
-"""The clients of all wire formats, and of the one service that extends another's format."""
+"""The clients of all wire formats, and the client of a service that extends one of the formats."""
 
 BACKENDS: dict[str, BackendMaker] = {"scripted": scripted_backend, **HTTP_BACKENDS}

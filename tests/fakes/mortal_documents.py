@@ -63,7 +63,7 @@ workflow:
 
 
 class DocumentPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """One run: its folder, and the point at which it dies."""
+    """One run of the document: its folder, and the point at which its process dies."""
 
     folder: str
     death: Death = Death()

@@ -32,7 +32,7 @@ Kind = Literal["two", "three", "chosen", "declined"]
 
 
 class FlowPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """One run: its folder, its flow, and the point at which it dies."""
+    """One run: its folder, its flow, and the point at which its process dies."""
 
     folder: str
     kind: Kind = "two"
@@ -105,7 +105,7 @@ _ASK = Say("Shall it be closed?\n```handoff\ntype: prompt-human\n```")
 
 
 WINDOW = 10_000
-"""The context window of the roles; tokens."""
+"""Size of the context window of the roles, in tokens."""
 
 _FULL = Usage(WINDOW - 100, 100)
 _SUMMARY = Say("The plan has to say who signs it; what is handed over comes after that. " * 3)

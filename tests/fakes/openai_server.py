@@ -47,7 +47,7 @@ class ServerAnswer:
     thinking_field: str = "reasoning_content"
 
     def chunks(self) -> list[Chunk]:
-        """The chunks of a clean stream; the arguments of several calls come interleaved."""
+        """The chunks of a stream without errors; the arguments of several calls are interleaved."""
         reason = self.finish_reason or ("tool_calls" if self.calls else "stop")
         found = [_choice({"role": "assistant", "content": ""})]
         found += [
@@ -83,12 +83,12 @@ def answering(answer: ServerAnswer) -> Handler:
 
 
 def events(plan: Plan) -> list[Chunk | str]:
-    """The events of a clean stream."""
+    """The events of a stream without errors."""
     return [*_answer_of(plan).chunks(), "[DONE]"]
 
 
 def words(plan: Plan) -> list[Chunk]:
-    """The beginning of a stream: reasoning and text, without calls and end."""
+    """The first events of a stream: the reasoning and the text, but no calls and no end."""
     chunks = _answer_of(replace(plan, calls=(), stop_reason=None)).chunks()
     return chunks[:-2]
 

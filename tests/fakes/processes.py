@@ -21,7 +21,7 @@ END_S = 60
 
 
 class Child:
-    """One process, which waits for the signal to start."""
+    """One child process, which waits for the signal of the test to start."""
 
     def __init__(self, process: ForkServerProcess, stdin: int, stdout: int) -> None:
         assert process.pid is not None

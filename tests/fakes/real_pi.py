@@ -25,7 +25,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 DRIVER = REPOSITORY / "tests" / "acceptance" / "pi" / "driver.mjs"
 NAMED = "PERDURE_PI"
 PACKAGES = ("@mariozechner/pi-coding-agent", "@earendil-works/pi-coding-agent")
-"""The names of the package: up to 0.73, and later."""
+"""The npm names of pi: the name up to version 0.73, and the name of later versions."""
 
 PATIENCE_S = 60
 _CONTROLS = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|[\]_][^\x07\x1b]*(?:\x07|\x1b\\)?)")

@@ -30,7 +30,7 @@ _IN_STREAM: dict[ErrorCode, tuple[str, str]] = {
 
 
 def events(plan: Plan) -> list[Chunk]:
-    """The events of a clean stream; the output items come one after the other."""
+    """The events of a stream without errors; the output items come one after the other."""
     found = words(plan)
     index = bool(plan.thinking) + bool(plan.text)
     for number, (call_id, name, args) in enumerate(plan.calls):
@@ -39,7 +39,7 @@ def events(plan: Plan) -> list[Chunk]:
 
 
 def words(plan: Plan) -> list[Chunk]:
-    """The beginning of a stream: reasoning and text, without calls and end."""
+    """The first events of a stream: the reasoning and the text, but no calls and no end."""
     found: list[Chunk] = [
         {"type": "response.created", "response": _response("in_progress")},
         {"type": "response.in_progress", "response": _response("in_progress")},

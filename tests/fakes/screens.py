@@ -38,7 +38,7 @@ def answering_in(
 
 @dataclass
 class Seen:
-    """A running chat."""
+    """A running chat, whose screen a test can read."""
 
     program: ChatProgram
     pilot: Pilot[Any]

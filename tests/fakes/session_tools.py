@@ -17,7 +17,7 @@ from typing import Any, ClassVar, cast
 
 Record = dict[str, Any]
 Piece = tuple[str, str]
-"""The speaker (user, assistant, call, tool, system), and the text."""
+"""A piece of a context: its speaker (user, assistant, call, tool, system), and its text."""
 
 
 class Operator:

@@ -128,7 +128,7 @@ def _text(field: int, value: str) -> bytes:
 
 
 def _value(name: str, kind: int, axes: int) -> bytes:
-    """Return a value with dynamic axes."""
+    """Return the ONNX description of a value whose axes have no fixed size."""
     shape = b"".join(_bytes(1, _text(2, f"axis{number}")) for number in range(axes))
     return _text(1, name) + _bytes(2, _bytes(1, _number(1, kind) + _bytes(2, shape)))
 

@@ -12,7 +12,7 @@ from tests.conftest import REPOSITORY
 from tests.fakes.sources import FIXTURES, empty_store, every_file, imported
 
 FORMATS = (*registry.FORMATS, "perdure")
-"""Every format that is read."""
+"""Every format that an import can read."""
 
 LARGEST_BYTES = 200_000
 """Of a longer file only the beginning is used, so that a case takes milliseconds."""

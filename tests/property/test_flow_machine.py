@@ -84,10 +84,10 @@ Death = tuple[int, Moment]
 MOMENTS: tuple[Moment, ...] = get_args(Moment)
 
 READ = ("owner", "developer", "writer", FEEDBACK_ROLE)
-"""Roles whose feeds are read."""
+"""Roles whose feeds the test reads."""
 
 LONGEST_S = 30
-"""Longest time of one event; a flow that never stops is aborted then."""
+"""Maximum time of one event; a flow that runs longer is aborted."""
 
 WHOM = (*ROLES, STRANGER, "owner-intake", "n0", "n1", "n2", "n3", "end")
 EDITS = ("mended", "broken", "shrunk", "grown", "recast", "cut", "joined", "watched")
@@ -95,7 +95,7 @@ ANSWERS = ("go on", "approve", "decline", "parallel", "none", "grant", "default"
 
 
 class FlowWorld(FlowMachine):
-    """One flow; each rule is an event."""
+    """A state machine of one flow; each rule is an event in the flow."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -609,7 +609,9 @@ def test_flow_of_two_last_nodes_ends() -> None:
 
 
 @pytest.mark.parametrize("kind", WRONG)
-async def test_every_invalid_turn_end_is_classified(tmp_path: Path, kind: str) -> None:
+async def test_each_invalid_end_of_a_turn_requests_the_repair_with_its_code(
+    tmp_path: Path, kind: str
+) -> None:
     code, answer = WRONG[kind]
     clock = HastyClock()
     store = MemoryStore(clock=clock, random=SeededRandom(1))

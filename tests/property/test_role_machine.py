@@ -107,7 +107,7 @@ class RoleClock(HastyClock):
 
 
 class RoleWorld(FlowMachine):
-    """One flow; each rule is an event."""
+    """A state machine of one flow; each rule is an event in the flow."""
 
     def __init__(self) -> None:
         super().__init__(RoleClock())

@@ -33,7 +33,7 @@ TURNS = (
 """The model's answers in the turns of a session, in order."""
 
 ALL = 2**31
-"""Entries read at first: at least as many as any session has."""
+"""Number of entries that are read at first; no session has more."""
 
 
 @tool(effect="read")

@@ -49,7 +49,7 @@ class _UsageOnly(msgspec.Struct):
 _usage_only = msgspec.json.Decoder(_UsageOnly)
 
 Signature = tuple[str, int, bytes]
-"""Kind and time of an entry, and the digest of its content."""
+"""What identifies an entry without an id: its kind, its time and the digest of its content."""
 
 
 class Traces:

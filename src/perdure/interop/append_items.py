@@ -263,9 +263,9 @@ class ItemAppend:
             self._leaf = None if target is None else self._places[target]
 
     def _moving(self, *, is_last: bool) -> list[NewEntry]:
-        """Return the entry that moves the leaf (the end of the conversation) to its new place.
+        """Return the entry that moves the leaf (the end of the conversation).
 
-        The list is empty if the leaf is already at that place.
+        The list is empty if the leaf is already at the right place.
         """
         wanted = self._base.leaf
         if not self._base.has_own_leaf:
@@ -302,7 +302,7 @@ class _Step(msgspec.Struct, frozen=True):
 
 
 class _Places:
-    """Maps each item of a source to its present or future entry, with eight bytes per item."""
+    """Maps each item of a source to its entry, stored or not; uses eight bytes per item."""
 
     def __init__(self, base: Base, count: int) -> None:
         self._stream = base.stream

@@ -47,7 +47,7 @@ SHARE = 0.05
 RETRY_S = 2.0
 
 FileId = tuple[int, int]
-"""Device and inode of a file, which are the same under all names of the file."""
+"""Identity of a file: its device and inode, which are the same under all names of the file."""
 
 State = tuple[FileId, int, int]
 """Identity of a file, its size in bytes, and the time of its last change in nanoseconds."""

@@ -58,7 +58,7 @@ class Original(msgspec.Struct, frozen=True):
 
 
 class FileRelation(Enum):
-    """The relation of a file to an original."""
+    """How the content of a file relates to an original."""
 
     SAME = "same"
     OLDER = "older"

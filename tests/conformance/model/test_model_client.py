@@ -209,7 +209,7 @@ async def test_failed_call_is_made_at_most_once(backend: Backend) -> None:
     assert backend.calls <= before + 1
 
 
-async def test_truncated_stream_is_unavailable(backend: Backend) -> None:
+async def test_truncated_stream_raises_unavailable(backend: Backend) -> None:
     builder = AnswerBuilder(backend.model)
     client = backend.client(Plan(text="half an ans", ends="cut"))
     with pytest.raises(ModelUnavailable):

@@ -59,7 +59,7 @@ PNG = b"\x89PNG"
 
 @dataclass
 class Wire:
-    """A client and the server it talks to."""
+    """A client, and the server that it calls."""
 
     client: OpenAICompatible
     server: ModelServer
@@ -278,7 +278,7 @@ async def test_answer_without_end_is_truncated(wire: Wire, is_ended: bool) -> No
     assert isinstance(await wire.failure(handler), ModelUnavailable)
 
 
-async def test_disconnect_before_answer_is_unavailable(wire: Wire) -> None:
+async def test_disconnect_before_answer_raises_unavailable(wire: Wire) -> None:
     assert isinstance(await wire.failure(breaking_off([])), ModelUnavailable)
 
 
@@ -387,7 +387,7 @@ async def test_silent_server_times_out(words: int) -> None:
         assert builder.partial().text == ANSWER.text[: 7 if words else 0]
 
 
-async def test_refused_connection_is_unavailable_and_its_error_contains_the_address() -> None:
+async def test_refused_connection_raises_unavailable_with_the_address() -> None:
     with reserved_port() as port:
         url = f"http://127.0.0.1:{port}/v1"
         client = OpenAICompatible(base_url=url)

@@ -145,7 +145,7 @@ async def test_response_that_is_not_an_answer_is_malformed(backend: HttpBackend)
         assert (kind, type(error)) == (kind, MalformedResponse)
 
 
-async def test_disconnect_before_answer_is_unavailable(
+async def test_disconnect_before_answer_raises_unavailable(
     backend: HttpBackend,
 ) -> None:
     assert isinstance(await failure(backend, breaking_off([])), ModelUnavailable)
@@ -171,7 +171,7 @@ async def test_silent_server_times_out(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", HTTP_BACKENDS)
-async def test_server_that_sends_no_byte_is_unavailable_after_the_first_byte_timeout(
+async def test_server_that_sends_no_byte_before_first_byte_timeout_raises_unavailable(
     name: str,
 ) -> None:
     async with HTTP_BACKENDS[name]() as backend:
@@ -215,7 +215,7 @@ class Waits:
 
 
 @pytest.mark.parametrize("name", HTTP_BACKENDS)
-async def test_any_byte_of_an_answer_satisfies_first_byte_timeout(
+async def test_first_byte_timeout_no_longer_applies_after_any_byte(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits = Waits(monkeypatch, PATIENT_S)
@@ -286,7 +286,7 @@ async def test_answer_in_thousands_of_pieces_arrives(backend: HttpBackend, piece
     assert (await answer(backend, Plan(text=text, chunk_chars=1))).text == text
 
 
-async def test_answer_over_the_size_limit_is_malformed(
+async def test_answer_over_the_size_limit_raises_malformed_response(
     backend: HttpBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few = [InputLimits(model_answer_bytes=3_000)]
@@ -298,7 +298,7 @@ async def test_answer_over_the_size_limit_is_malformed(
         assert error.reason.startswith("the answer exceeds limits.model_answer_bytes = 3,000;")
 
 
-async def test_compressed_answer_is_malformed(backend: HttpBackend) -> None:
+async def test_compressed_answer_raises_malformed_response(backend: HttpBackend) -> None:
     error = await failure(backend, failing(200, body=b"x", content_encoding="gzip"))
     assert isinstance(error, MalformedResponse)
     assert error.reason == "the answer is compressed ('gzip'), which was not asked for"

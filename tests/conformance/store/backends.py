@@ -55,7 +55,7 @@ class MemoryData:
 
 
 class SqliteData:
-    """A database file."""
+    """The data of a SQLite store: a database file."""
 
     is_durable = True
 
@@ -86,7 +86,7 @@ class SqliteData:
 
 
 class PostgresData:
-    """A database of a server."""
+    """The data of a PostgreSQL store: a database on a server."""
 
     is_durable = True
 
@@ -144,7 +144,7 @@ BACKENDS: Mapping[str, Callable[[Setting], Data]] = {
     "postgres": Setting.postgres,
     **{name: partial(jsonl_data, dialect) for name, dialect in CODECS.items()},
 }
-"""Name -> how a store of that kind is made."""
+"""Maps the name of a backend to the function that creates the data of a store."""
 
 
 class Backend:

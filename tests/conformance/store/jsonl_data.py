@@ -9,11 +9,11 @@ from perdure.stores.jsonl.store import DialectName, JsonlStore
 from perdure.stores.session_store import SessionStore
 
 CODECS: dict[str, DialectName] = {"jsonl-operator": "operator", "jsonl-pi": "pi"}
-"""Name of a backend -> its dialect."""
+"""Maps the name of a backend to the dialect of its files."""
 
 
 class JsonlData:
-    """A folder."""
+    """The data of a store of session files: a folder."""
 
     is_durable = True
 

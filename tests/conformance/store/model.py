@@ -41,7 +41,7 @@ class Stream:
 
 @dataclass
 class Model:
-    """A namespace. `log` is every entry of every stream in commit order."""
+    """The model of a namespace. `log` contains every entry of every stream in commit order."""
 
     streams: dict[StreamId, Stream] = field(default_factory=dict[StreamId, Stream])
     log: list[Entry] = field(default_factory=list[Entry])

@@ -388,7 +388,7 @@ async def test_summary_based_on_an_erased_summary_is_erased_in_forks_too(
     assert await sound(store) == 3
 
 
-async def test_summary_of_kept_entries_is_kept(store: SessionStore) -> None:
+async def test_summary_is_not_erased_if_a_fork_keeps_its_entries(store: SessionStore) -> None:
     await create(store, S, said("a"), said("b"))
     short = new_tree(Compaction("a and b", first_kept=EntryId("s/1")))
     await append(store, S, short, said("c"), said("d"))

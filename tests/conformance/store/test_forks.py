@@ -231,7 +231,7 @@ async def test_path_through_two_forks_omits_other_branches(store: SessionStore) 
             await append(store, g, said("x", EntryId(hidden)))
 
 
-async def test_tree_fork_of_path_fork_sees_only_that_path(store: SessionStore) -> None:
+async def test_tree_fork_of_a_path_fork_sees_only_that_path(store: SessionStore) -> None:
     await grown(store)
     await fork(store, S, "f", said("f0"), at=EntryId("s/3"), scope="path")
     await fork(store, StreamId("f"), "g", said("g0"))

@@ -107,7 +107,9 @@ async def test_commit_that_takes_no_lease_returns_no_lease(store: SessionStore) 
 
 
 @able
-async def test_held_lease_fails_whole_commit(store: SessionStore, clock: ManualClock) -> None:
+async def test_commit_that_takes_a_held_lease_stores_nothing(
+    store: SessionStore, clock: ManualClock
+) -> None:
     await create(store)
     lease = await store.acquire_lease(S, "you", TTL_MS)
     before = await store.state(S)

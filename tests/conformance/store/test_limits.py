@@ -260,7 +260,7 @@ async def test_removed_session_does_not_count_in_quota(
     assert (await limiting.retention.quota())[1] == Usage(0, 0, 0)
 
 
-async def test_quota_covers_one_namespace_and_all_handles(
+async def test_quota_applies_to_all_handles_of_one_namespace_only(
     data: Data, store: SessionStore, limiting: SessionStore
 ) -> None:
     await create(store, S)

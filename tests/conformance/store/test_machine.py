@@ -42,7 +42,7 @@ from tests.conformance.store.model import Model
 T = TypeVar("T")
 
 NUMBERS = st.integers(0, 999)
-"""Indexes into the existing items, modulo their number."""
+"""Numbers that select an existing item, modulo the count of such items."""
 
 ENTRIES = st.lists(
     st.tuples(

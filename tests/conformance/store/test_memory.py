@@ -186,7 +186,7 @@ async def test_erasing_entry_deletes_summary_of_its_episode(handle: Store) -> No
 
 
 @pytest.mark.needs("erase")
-async def test_erased_subject_loses_its_facts_and_can_be_remembered_again(handle: Store) -> None:
+async def test_erased_subject_loses_its_facts_and_can_get_new_ones(handle: Store) -> None:
     session = await handle.create(subject="ana")
     said = await session.append(user("I like tea"))
     await session.end()

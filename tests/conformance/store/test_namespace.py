@@ -115,7 +115,7 @@ async def test_entries_outside_the_tree_are_returned_for_all_sessions_of_the_nam
     assert await store.notes_of_all(kinds, []) == []
 
 
-async def test_entries_of_frequent_kinds_are_returned_for_all_sessions_too(
+async def test_model_calls_and_turn_starts_are_returned_for_all_sessions(
     store: SessionStore,
 ) -> None:
     await create(store, "a")

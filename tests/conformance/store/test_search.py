@@ -135,7 +135,7 @@ WORDS_OF_TEXTS = (
     ("a\u2028b\x00c\x85d e\u0301", ["a b c d é", "b", "e"]),
     ("½ cup of ﬂour", ["1 2 flour", "flour", "½"]),
 )
-"""Text -> queries that find it, and find no other text of the table."""
+"""Maps a text to the queries that find it and find no other text of the table."""
 
 
 async def test_words_of_code_and_of_all_scripts_are_found(store: SessionStore) -> None:

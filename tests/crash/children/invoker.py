@@ -24,7 +24,7 @@ AGENTS = (
 
 
 class Model:
-    """The lead invokes the scout once and repeats its answer; the scout answers."""
+    """The model of two agents: the lead invokes the scout once, and then each gives its answer."""
 
     def __init__(self, dies_at: int = 0) -> None:
         self.calls = 0

@@ -29,7 +29,7 @@ from tests.fakes.faulty_vfs import faulty_vfs, killing_at
 
 STREAMS = (StreamId("first"), StreamId("second"))
 SIZES = (3, 2)
-"""Entries of one commit in each stream."""
+"""Numbers of entries that the commits append to each stream."""
 
 FILLER = "x" * 3_000
 

@@ -30,7 +30,7 @@ from tests.fakes.faulty_files import killing_at, planned
 
 S = StreamId("s")
 SIZE = 3
-"""Entries of one commit."""
+"""Number of entries of one commit."""
 
 FILLER = "x" * 300
 KEPT = (0.0, 0.3, 0.97, 1.0)

@@ -59,7 +59,7 @@ class Substitute(PerdureStore):
 
 
 class SyncSubstitute(Substitute):
-    """Replaces `SqliteStore`."""
+    """A perdure store in place of LangGraph's `SqliteStore`."""
 
     @classmethod
     @contextmanager
@@ -69,7 +69,7 @@ class SyncSubstitute(Substitute):
 
 
 class AsyncSubstitute(Substitute):
-    """Replaces `AsyncSqliteStore`."""
+    """A perdure store in place of LangGraph's `AsyncSqliteStore`."""
 
     async def setup(self) -> None:  # pyright: ignore[reportIncompatibleMethodOverride] - as theirs
         """Do nothing."""

@@ -23,7 +23,7 @@ Namespace = tuple[str, ...]
 ITEM: Final = "langgraph.item"
 """`Custom.custom_type` of unsearchable items; other items use it as a key in `Message.foreign`."""
 DELETED: Final = "langgraph.item.deleted"
-"""`Note.note_type` of a deletion."""
+"""`Note.note_type` of a note that deletes an item."""
 
 Vector = Sequence[float]
 

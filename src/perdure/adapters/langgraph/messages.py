@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 import perdure
 
 CHANNEL = "messages"
-"""The channel whose messages a session shows."""
+"""The channel of a graph's state whose messages a session shows to people."""
 
 
 def messages_of(values: dict[str, Any]) -> list[BaseMessage]:

@@ -1,1 +1,1 @@
-"""Flows in the folders of A-Society: flow.json, and a transcript and a feed for each role."""
+"""Import and export flows as folders of A-Society: flow.json, a transcript and a feed per role."""

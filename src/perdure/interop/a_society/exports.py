@@ -35,7 +35,7 @@ from perdure.stores.protocol import LogReader
 from perdure.stores.session_store import SessionStore
 
 _WRITTEN = ("record.yaml", "improvement.yaml")
-"""Files of a record folder that perdure itself writes, not a role."""
+"""Files that perdure itself, and no role, writes into a record folder."""
 
 _NOT_WRITTEN = ("recordName", "recordSummary")
 """Fields of the state that are not exported: readers get them from the record's workflow file."""

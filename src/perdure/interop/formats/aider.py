@@ -36,7 +36,7 @@ _MODEL = re.compile(r"> (?:Main model|Model): (\S+) with ")
 _QUESTION, _OUTPUT = "#### ", "> "
 _FENCE = re.compile(r"(`{3,})([^`]*)$")
 _ASKING = ("/ask ", "/code ", "/architect ", "/context ")
-"""Commands that send their text to a model."""
+"""Commands of Aider whose text is sent to a model."""
 
 
 def is_beginning(start: bytes) -> bool:

@@ -32,7 +32,7 @@ OTHER_ENTRIES = "entry outside the context"
 
 
 class Said(msgspec.Struct, frozen=True):
-    """A message. Units: `at` is Unix milliseconds."""
+    """A message and its time. Units: `at` is Unix milliseconds."""
 
     message: Message
     at: int
@@ -57,7 +57,7 @@ class Conversation(msgspec.Struct, frozen=True):
     media: Mapping[str, bytes]
 
     def handover(self, lines: int) -> Mapping[str, object]:
-        """Return the mark for a file whose first `lines` lines are copied from this session."""
+        """Return the handover mark for a file whose first `lines` lines come from this session."""
         return Handover(self.session, str(self.leaf), lines).mark
 
     def base64(self, part: MediaPart) -> str | None:

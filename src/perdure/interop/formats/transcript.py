@@ -76,13 +76,13 @@ _TOLD = frozenset(
 
 
 class Said(msgspec.Struct, frozen=True, tag="text"):
-    """A text of a message."""
+    """A text part of a message."""
 
     text: str
 
 
 class Thought(msgspec.Struct, frozen=True, omit_defaults=True, tag="thinking"):
-    """Reasoning of a model."""
+    """A thinking part of a message: reasoning of a model."""
 
     text: str
     is_redacted: bool = False

@@ -53,7 +53,7 @@ from perdure.session.notes import ImportedRecord, SessionInfoChanged
 FORMAT: Final = "claude-code"
 
 TITLES = {"summary": "summary", "ai-title": "aiTitle", "custom-title": "customTitle"}
-"""Types of the records with a session title, lowest priority first, and the field of the title."""
+"""Record types that contain a session title, lowest priority first, with the title's field."""
 
 QUIET = frozenset(
     {
@@ -63,7 +63,7 @@ QUIET = frozenset(
         *("tag", "pr-link", "worktree-state", "attribution-snapshot", "content-replacement"),
     }
 )
-"""Types of records known to be irrelevant for the conversation."""
+"""Types of known records, which cause no warning even if they add nothing to the conversation."""
 
 _SAID = ("user", "assistant")
 _NOTHING = Message("user", ())

@@ -39,14 +39,14 @@ from perdure.session.notes import ImportedRecord, LeafMoved, SessionInfoChanged
 
 FORMAT: Final = "codex"
 ENVELOPES = frozenset({"session_meta", "response_item", "event_msg", "turn_context", "compacted"})
-"""Types of the lines that have a payload."""
+"""Types of lines whose content is in the field ``payload``."""
 
 PROVIDER = "openai"
 
 QUIET = frozenset(
     {"ghost_snapshot", "web_search_call", "compaction", "compaction_summary", "other"}
 )
-"""Types of response items known to be irrelevant for the conversation."""
+"""Types of response items that are known not to belong to the conversation."""
 
 APART = frozenset({"world_state", "token_usage_record"})
 """Types of lines of Codex 0.16x and later that add nothing to the conversation."""

@@ -20,7 +20,7 @@ from perdure.interop.formats.sources.database import Database, Row
 _encode = msgspec.json.Encoder().encode
 
 Lines = Iterator[bytes]
-"""The lines of one session, without LF."""
+"""The lines into which the rows of one session are converted, without LF."""
 
 
 class DatabaseFormat(msgspec.Struct, frozen=True):

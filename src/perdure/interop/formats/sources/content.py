@@ -44,7 +44,7 @@ class Content(Protocol):
 
 
 class Held(msgspec.Struct, frozen=True):
-    """Bytes in memory."""
+    """A source whose bytes are in memory."""
 
     content: bytes
     name: str = "source"

@@ -108,7 +108,7 @@ def has_type(fields: Fields) -> bool:
 
 
 Make = Callable[[SourceDraft], LineReader]
-"""Creates the reader of a format."""
+"""A function that creates the reader of a format."""
 
 
 class Stretch(msgspec.Struct, frozen=True):
