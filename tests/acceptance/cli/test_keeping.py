@@ -337,7 +337,7 @@ def test_preview_of_filters_lists_the_forks_that_are_erased_too(sample: World) -
     assert told.startswith("erased 2 sessions, ")
 
 
-def test_preview_of_an_erased_session_lists_the_forks_that_are_left(sample: World) -> None:
+def test_preview_of_an_erased_session_lists_the_forks_that_still_exist(sample: World) -> None:
     fork = sample.ok("sessions", "fork", SAMPLE_ID, "12", "--json").json["session"]
     sample.ok("chat", "-m", "scripted:echo", "--session", fork, "-p", "one more")
     sample.ok("sessions", "erase", SAMPLE_ID, "--keep-for-forks", "--yes")

@@ -204,7 +204,7 @@ def test_compaction_of_an_import_in_another_folder_moves_no_session(world: World
     assert world.ok("sessions", "show", SAMPLE_ID, "--json").json["cwd"] == "/home/mira/tidepool"
 
 
-def test_imported_session_keeps_its_listed_folder_when_a_chat_works_in_another(
+def test_imported_session_keeps_its_listed_folder_when_a_chat_works_in_another_folder(
     world: World,
 ) -> None:
     there = world.folder / "there"

@@ -59,7 +59,7 @@ def test_failed_call_is_marked_as_failed(sample: Page) -> None:
     )
 
 
-def test_compaction_lists_and_links_hidden_entries(sample: Page) -> None:
+def test_compaction_on_the_page_counts_its_hidden_entries_and_links_to_them(sample: Page) -> None:
     note = "document.querySelector('.block.compaction .hides')"
     assert "in place of 20 entries above, 10,572 tokens before it" in sample.value(
         f"{note}.textContent"

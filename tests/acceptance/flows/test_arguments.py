@@ -61,7 +61,7 @@ def test_invalid_flow_arguments_exit_2_and_change_nothing(world: World, project:
     assert {path for path in project.rglob("*") if "store.db" not in path.name} == found
 
 
-def test_revoked_command_needs_approval_in_any_spacing(world: World, project: Path) -> None:
+def test_command_can_be_granted_and_revoked_with_any_spacing(world: World, project: Path) -> None:
     flow(world, *RUN, "--consent", "partial-access", code=1)
     flow(world, "consent", "f", "--allow-command", "ls   a")
     granted = flow(world, "show", "f", "--json").json["consentState"]["bash"]["allowedCommands"]

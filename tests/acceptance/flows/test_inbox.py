@@ -62,7 +62,9 @@ def test_answer_to_a_node_that_does_not_wait_is_rejected(project: World) -> None
         assert answered(project, question, "none", "--json", code=code).error["code"] == error
 
 
-def test_run_with_configure_ask_asks_a_person_about_each_role(project: World) -> None:
+def test_run_with_the_option_configure_ask_lets_a_person_configure_each_role(
+    project: World,
+) -> None:
     skill = project.folder / "a-docs" / "skills" / "careful"
     skill.mkdir(parents=True)
     (skill / "SKILL.md").write_text("---\nname: careful\ndescription: Look twice.\n---\nDo.\n")

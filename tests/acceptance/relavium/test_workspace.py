@@ -231,7 +231,9 @@ async def test_message_during_another_turn_records_no_workspace_change(tmp_path:
         ]
 
 
-async def test_grant_for_one_folder_is_invalid_after_a_move_to_another(tmp_path: Path) -> None:
+async def test_grant_for_one_folder_is_invalid_after_a_move_to_another_folder(
+    tmp_path: Path,
+) -> None:
     shops = Shops(tmp_path)
     await shops.start()
     call = asks("write_file", json='{"path": "f.txt", "content": "new"}')

@@ -25,7 +25,7 @@ LOOKED_AT_S = 1.0
 
 @pytest.mark.all_only
 @pytest.mark.timeout(400)
-async def test_rolling_upgrade_loses_no_turn_and_runs_none_twice(
+async def test_rolling_upgrade_loses_no_turn_and_runs_no_turn_twice(
     store: Store, address: str, folder: Path
 ) -> None:
     (folder / HELD).touch()

@@ -43,7 +43,7 @@ async def store(address: str) -> AsyncIterator[Store]:
         yield opened
 
 
-async def test_retention_of_killed_worker_is_continued_by_another(
+async def test_retention_of_killed_worker_is_continued_by_another_worker(
     store: Store, address: str, folder: Path
 ) -> None:
     for number in range(SESSIONS):

@@ -367,7 +367,7 @@ async def test_decision_during_concurrent_change_is_retried_and_not_lost(
     assert (await place.kinds())[-2:] == ["role_configured", "human_replied"]
 
 
-async def test_second_of_concurrent_replies_is_rejected(
+async def test_second_of_two_concurrent_replies_is_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = Place(tmp_path, owner=[ASK])

@@ -612,7 +612,9 @@ async def test_reader_of_another_process_does_not_keep_erased_words(
     assert await faults_of_index(store) == []
 
 
-async def test_erasing_removes_words_of_deleted_files_too(open_store: Opener, folder: Path) -> None:
+async def test_erasing_also_removes_words_of_deleted_files(
+    open_store: Opener, folder: Path
+) -> None:
     store = await open_store()
     await fill(store, "a", "b")
     await fill(store, "s", word=CANARY)

@@ -65,7 +65,7 @@ async def test_cancelled_waiter_gets_cancel_message() -> None:
     assert not answer.cancel()
 
 
-async def test_timeout_ends_only_the_wait(store: SqliteStore) -> None:
+async def test_caller_that_times_out_does_not_disturb_the_next_commit(store: SqliteStore) -> None:
     await create(store)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0):

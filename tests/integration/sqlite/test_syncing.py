@@ -188,7 +188,7 @@ async def test_no_commit_returns_between_failed_sync_and_log_restart(
     assert (await store.maintenance.verify()).is_ok
 
 
-async def test_write_ahead_log_of_an_encrypted_store_is_synced_too(
+async def test_write_ahead_log_of_an_encrypted_store_is_also_synced(
     path: Path, synced: list[str]
 ) -> None:
     store = await SqliteStore.open(

@@ -457,7 +457,7 @@ async def test_message_sent_just_after_its_turn_ended_is_answered(
     assert [text.count("print('sea')") for text in await said(store)] == [0, 1]
 
 
-async def test_footer_replaces_its_keys_only_if_they_change(store: Store, tmp_path: Path) -> None:
+async def test_footer_rebuilds_its_keys_only_if_they_change(store: Store, tmp_path: Path) -> None:
     async with chatting(store, tmp_path) as seen:
         await seen.until(lambda: "Send" in seen.screen)
         footer = seen.program.query_one(KeyFooter)

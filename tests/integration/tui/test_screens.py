@@ -118,7 +118,9 @@ async def test_tree_navigator_can_compare_and_fork(store: Store, tmp_path: Path)
     assert len(await store.recent()) == 2
 
 
-async def test_preview_of_long_messages_ends_with_the_newest(store: Store, tmp_path: Path) -> None:
+async def test_preview_of_long_messages_ends_with_the_newest_message(
+    store: Store, tmp_path: Path
+) -> None:
     session = await store.create(title="Long", cwd=str(tmp_path))
     for n in range(6):
         await session.append(user(f"Message {n}: " + "many words " * 60))

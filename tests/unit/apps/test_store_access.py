@@ -77,7 +77,7 @@ async def test_empty_file_is_reported_as_damaged_and_unchanged(tmp_path: Path) -
     assert file.stat().st_size == 0
 
 
-async def test_store_created_by_writing_is_private(tmp_path: Path) -> None:
+async def test_store_that_a_writing_command_creates_is_private(tmp_path: Path) -> None:
     file = tmp_path / "sub" / "x.db"
     async with writable_store(file_address(file)) as store:
         await store.create(id="s")

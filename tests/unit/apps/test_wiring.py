@@ -32,7 +32,7 @@ def test_default_chat_agent_is_offline() -> None:
     assert chat_agent("openai:x").model == "openai:x"
 
 
-def test_agent_can_be_given_more_tools() -> None:
+def test_chat_agent_can_get_additional_tools() -> None:
     @tool(effect="write")
     def note(text: str) -> str:
         """Note it."""

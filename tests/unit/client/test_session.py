@@ -295,7 +295,7 @@ async def test_only_the_first_answer_to_a_question_is_used(
 
 
 @pytest.mark.parametrize("choice", ["yes", "no"])
-async def test_answer_without_key_that_was_stored_first_takes_precedence(
+async def test_answer_stored_first_by_a_consent_takes_precedence_over_the_answer_of_a_person(
     session: Session, memory: MemoryStore, monkeypatch: pytest.MonkeyPatch, choice: str
 ) -> None:
     """The other answer is from a flow's consent, which answers several questions at once."""

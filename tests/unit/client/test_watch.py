@@ -352,7 +352,7 @@ async def test_store_watch_starts_at_newest_position_by_default(
     assert seqs(await following) == [1]
 
 
-async def test_watch_from_position_after_newest_waits_and_logs(
+async def test_store_watch_from_a_position_after_the_newest_waits_and_logs_this(
     store: Store, session: Session, caplog: pytest.LogCaptureFixture
 ) -> None:
     await session.append(user("a"))
@@ -458,7 +458,7 @@ async def test_live_events_of_other_sessions_are_not_yielded(
     assert await nothing_follows(watch)
 
 
-async def test_watch_of_a_store_yields_live_events_too(
+async def test_watch_of_a_store_also_yields_live_events(
     store: Store, session: Session, engine: Engine
 ) -> None:
     watch = store.watch(after=0)

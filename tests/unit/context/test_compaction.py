@@ -250,7 +250,7 @@ def test_compaction_plan_can_keep_no_message() -> None:
     assert texts(plan.history) == ["a", "b"]
 
 
-def test_context_of_tool_results_only_cannot_be_compacted() -> None:
+def test_context_that_contains_only_tool_results_cannot_be_compacted() -> None:
     assert plan_of(tool_result("1", BIG), tool_result("2", BIG), keep=50) is None
 
 
@@ -384,7 +384,7 @@ def test_node_compaction_keeps_only_unanswered_message() -> None:
     assert plan.first_kept == asked
 
 
-def test_compaction_without_node_summarises_everything_once() -> None:
+def test_node_compaction_without_a_known_node_summarises_everything_only_once() -> None:
     log = TreeLog()
     log.extend(user("a"), assistant("b"))
     plan = plan_node_compaction(log.window(), EntryId("s/99"))

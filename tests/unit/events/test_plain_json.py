@@ -48,11 +48,11 @@ def test_unset_optional_fields_are_omitted() -> None:
     }
 
 
-def test_required_none_field_is_included() -> None:
+def test_required_field_with_value_none_is_included() -> None:
     assert fields_of(LeafMoved(None)) == {"target": None}
 
 
-def test_nested_values_get_a_json_form_too() -> None:
+def test_nested_values_also_get_a_json_form() -> None:
     message = assistant("hi", tool_call("c", "x"), usage=Usage(2))
     assert msgspec.json.decode(msgspec.json.encode(plain(message))) == {
         "role": "assistant",

@@ -244,7 +244,7 @@ def test_each_entry_kind_has_its_own_event_payload() -> None:
             assert told(body) == [(type_, payload)]
 
 
-def test_finished_model_call_with_usage_also_updates_the_cost() -> None:
+def test_finished_model_call_with_usage_also_causes_a_cost_event() -> None:
     usage = Usage(1, 2, cost_microcents=30)
     spent = ledger.Spending(70, 1)
     body = ledger.ModelFinished("stop", usage, model="p:m", spent=spent)
@@ -305,7 +305,7 @@ def test_unreadable_entry_has_an_event(entry: Entry) -> None:
     assert event.payload["lane"] == entry.lane
 
 
-def test_durable_event_on_the_wire_has_its_number() -> None:
+def test_durable_event_on_the_wire_has_its_sequence_number() -> None:
     (event,) = events_of(entry_with(notes.Label("start")))
     assert wire(event) == {
         "sessionId": "s",

@@ -18,7 +18,7 @@ EVENTS: list[AnyEvent] = [
 ]
 
 
-def test_every_event_has_type_and_stream() -> None:
+def test_every_event_has_a_type_and_a_stream() -> None:
     assert [event.type for event in EVENTS] == ["session:ended", "agent:token", SNAPSHOT]
     assert {event.stream for event in EVENTS} == {S}
 

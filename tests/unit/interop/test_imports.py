@@ -64,7 +64,7 @@ async def sources(store: SessionStore, stream: StreamId) -> list[ImportSource]:
 # -- a new session
 
 
-async def test_subject_applies_only_to_new_session() -> None:
+async def test_subject_of_an_import_applies_only_to_a_new_session() -> None:
     store = empty_store()
     about_ann = partial(
         import_source, store, clock=ManualClock(), random=SeededRandom(1), subject="ann"
@@ -148,7 +148,7 @@ async def test_imported_file_whose_leaf_is_an_earlier_entry_gets_a_leaf_entry() 
     assert state.leaf == await store.resolve(report.session, "a4")
 
 
-async def test_every_fixture_gives_valid_store() -> None:
+async def test_every_fixture_gives_a_valid_store() -> None:
     store = empty_store()
     for content in every_file():
         await imported(store, content)
@@ -201,7 +201,7 @@ async def test_import_reports_its_progress() -> None:
 # -- the same file again
 
 
-async def test_same_file_again_adds_nothing() -> None:
+async def test_importing_the_same_file_again_adds_nothing() -> None:
     store = empty_store()
     for content in every_file():
         first = await imported(store, content)
@@ -212,7 +212,7 @@ async def test_same_file_again_adds_nothing() -> None:
         assert await store.state(first.session) == before
 
 
-async def test_older_copy_adds_nothing_and_is_reported() -> None:
+async def test_older_copy_of_a_file_adds_nothing_and_is_reported() -> None:
     store = empty_store()
     await imported(store, pi_file("v3.jsonl"))
     before = await store.state(V3)
@@ -438,7 +438,7 @@ async def test_pi_export_continued_in_pi_is_imported_into_its_session() -> None:
 
 
 @pytest.mark.parametrize("format", ["pi", "operator"])
-async def test_unknown_version_is_read_and_reported(format: str) -> None:
+async def test_file_of_an_unknown_version_is_read_and_reported(format: str) -> None:
     content = pi_file("v3.jsonl") if format == "pi" else operator_file("current.jsonl")
     newer = content.replace(b'"version":3', b'"version":99', 1)
     store = empty_store()

@@ -315,7 +315,7 @@ async def until(is_met: Callable[[], bool]) -> None:
     raise AssertionError("it did not come to that")
 
 
-async def test_scans_slow_down_without_changes_and_recover(
+async def test_scans_become_rarer_without_changes_and_more_frequent_after_a_change(
     tmp_path: Path,
 ) -> None:
     pauses: list[float] = []

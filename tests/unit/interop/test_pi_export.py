@@ -295,7 +295,7 @@ async def test_leaf_before_root_is_written_as_root() -> None:
     assert (last["customType"], last["parentId"]) == (LEAF_MARKER, None)
 
 
-async def test_header_ignored_by_pi_is_reported() -> None:
+async def test_header_that_pi_would_ignore_is_reported() -> None:
     for cwd, is_told in (("/short", False), ("/" + "x" * 500, True)):
         store = empty_store()
         header = StreamHeader(S, START_MS, cwd=cwd)
@@ -304,7 +304,7 @@ async def test_header_ignored_by_pi_is_reported() -> None:
         assert ("`pi -c` passes over it" in warnings) == is_told
 
 
-async def test_losses_in_pi_are_reported() -> None:
+async def test_data_that_the_pi_format_cannot_express_is_reported() -> None:
     store = empty_store()
     await create(store)
     await append(store, new_tree(system("rules")), new_tree(user("x")))

@@ -95,7 +95,7 @@ async def test_open_turn_remains_open_for_recovery() -> None:
     assert (await other.state(S)).open_turn == 1
 
 
-async def test_same_file_again_adds_nothing() -> None:
+async def test_restoring_the_same_file_again_adds_nothing() -> None:
     bundle = await with_turn(empty_store())
     other = empty_store()
     await restored(other, bundle)
@@ -241,7 +241,7 @@ async def test_log_read_in_pieces_can_be_restored_under_another_id() -> None:
     assert (await other.maintenance.verify()).is_ok
 
 
-async def test_exported_fork_is_recognized_in_its_store_and_complete_in_another() -> None:
+async def test_exported_fork_is_recognized_in_its_store_and_complete_in_another_store() -> None:
     store, other = empty_store(), empty_store()
     await with_turn(store)
     await fork(store, S, FORK, EntryId("s/2"), scope="tree")

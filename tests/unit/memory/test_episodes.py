@@ -39,7 +39,7 @@ def test_episode_without_entries_starts_at_its_end() -> None:
     assert (made.started_at, made.ended_at, made.messages) == (7, 7, 0)
 
 
-def test_unreadable_message_is_counted_without_calls() -> None:
+def test_unreadable_message_counts_as_a_message_without_tool_calls() -> None:
     fold = EpisodeFold()
     fold.add("message", b'{"tool_call": "tool_call"', 1, 0)
     made = fold.recorded(INFO, 0, 7, "user", None)
@@ -63,7 +63,7 @@ def test_agent_of_episode_comes_from_the_newest_binding() -> None:
     assert agent_in([]) is None
 
 
-def test_binding_that_cannot_be_read_gives_no_agent() -> None:
+def test_unreadable_agent_binding_is_ignored_for_the_agent_of_an_episode() -> None:
     started = entry(0, new_side(SessionStarted({"id": "old"})))
     bound = entry(5, new_side(AgentBound({"id": "new"})))
     unreadable = [

@@ -13,7 +13,7 @@ def test_short_text_is_one_passage() -> None:
     assert passage_of("a zebra\n crossing ", weight) == (0, "a zebra\n crossing ")
 
 
-def test_passage_of_a_long_text_contains_the_words() -> None:
+def test_best_passage_of_a_long_text_contains_the_words_of_the_question() -> None:
     for before in (0, 100, 300, 1_000):
         text = "word " * before + "the zebra is near the crossing " + "other " * 1_000
         start, passage = passage_of(text, weight)

@@ -30,7 +30,7 @@ def test_function_words_of_a_question_are_ignored_if_it_has_other_words() -> Non
     assert [word.asked for word in asked("Worüber hat er mit ihr geredet?").words] == ["geredet"]
 
 
-def test_question_of_only_function_words_searches_for_them() -> None:
+def test_question_of_only_function_words_searches_for_these_words() -> None:
     assert {word.asked for word in asked("Who was it?").words} == {"who", "was", "it"}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from perdure.memory.reports import ImportedFacts, ImportedFolder, Unread, UnreadLine
 
 
-def test_reports_list_unread_files_and_lines() -> None:
+def test_import_reports_contain_the_unread_files_and_lines() -> None:
     folder = ImportedFolder(1, 2, problems=(Unread("a.md", "it is binary"),))
     assert [each.path for each in folder.problems] == ["a.md"]
     assert "\n" not in repr(folder)

@@ -34,7 +34,7 @@ def test_recall_scores_equal_those_of_a_reference_implementation(sums: Sums, cou
 
 
 @EACH
-def test_limited_ranking_is_start_of_full_ranking(sums: Sums) -> None:
+def test_limited_ranking_is_the_start_of_the_full_ranking(sums: Sums) -> None:
     corpus, _ = corpus_of(random_sessions(1))
     asked = question_of("the moon and the boats", START_MS)
     counts = [corpus.counts((), word) for word in asked.words]

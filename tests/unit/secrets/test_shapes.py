@@ -166,7 +166,7 @@ def test_password_that_ends_like_a_field_name_is_found_and_field_names_are_ignor
         assert not found(text), text
 
 
-def test_password_after_a_short_name_is_found() -> None:
+def test_password_after_a_short_field_name_is_found() -> None:
     for text, secret in [
         ("pass: hunter22", "hunter22"),
         ("Pass: Tr0ub4dor&3", "Tr0ub4dor&3"),

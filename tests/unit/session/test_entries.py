@@ -36,6 +36,6 @@ def test_error_for_an_unreadable_message_contains_the_entry_id() -> None:
         entry_with(b"{}", v=2).message  # noqa: B018 - reading it is what fails
 
 
-def test_new_entry_defaults_to_leaf_as_parent() -> None:
+def test_new_entry_has_the_leaf_as_parent_by_default() -> None:
     new = NewEntry("custom", b"{}")
     assert (new.lane, new.parent, new.about, new.at) == ("tree", LEAF, None, None)

@@ -74,7 +74,7 @@ def test_messages_entries_and_turns_are_counted() -> None:
     assert (info.entries, info.messages, info.turns) == (5, 3, 1)
 
 
-def test_only_user_and_assistant_messages_are_activity() -> None:
+def test_only_user_and_assistant_messages_count_as_activity() -> None:
     assert info_with(new_tree(system("x")), new_tree(tool_result("c", "x"))).updated_at == 1000
     assert info_with(new_side(SessionInfoChanged(title="x"))).updated_at == 1000
     assert info_with(new_tree(user("x")), new_side(SessionEnded())).updated_at == 2000

@@ -67,7 +67,7 @@ def admitted(
 # ---------------------------------------------------------------- results of a write
 
 
-def test_planned_append_has_resulting_stream_state() -> None:
+def test_planned_append_contains_the_stream_state_after_the_append() -> None:
     state = state_at()
 
     admission = admitted(

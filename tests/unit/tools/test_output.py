@@ -70,7 +70,7 @@ def test_schema_rejects_unknown_keys_and_has_no_references() -> None:
     }
 
 
-def test_schema_of_pydantic_model_is_portable_too() -> None:
+def test_schema_of_a_pydantic_model_is_also_portable() -> None:
     found = output_of(Plan)
     assert found.schema["properties"]["steps"]["items"]["required"] == ["name"]
     assert found.value('{"steps": [{"name": "go"}]}') == Plan(steps=[Nested(name="go")])

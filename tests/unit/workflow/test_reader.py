@@ -139,7 +139,7 @@ def test_faults_in_inputs_and_context_are_described(before: str, after: str, fau
     assert fault in "; ".join(faults_of(WITH_INPUTS.replace(before, after)))
 
 
-def test_error_for_an_unsupported_node_type_names_it() -> None:
+def test_error_for_an_unsupported_node_type_mentions_the_type() -> None:
     text = GOOD.replace("type: input}", "type: human_gate, gate_type: approval}")
     assert faults_of(text) == (
         "line 6: perdure does not run 'human_gate' nodes: it runs input, agent, output",

@@ -118,7 +118,7 @@ def test_entries_of_other_writers_are_reported_and_not_counted_as_items(
     assert caplog.text.count("is not counted: this adapter did not write it") >= len(wrong)
 
 
-def test_items_of_a_namespace_are_not_found_in_another(store_address: str) -> None:
+def test_items_of_a_namespace_are_not_found_in_an_unrelated_namespace(store_address: str) -> None:
     names = [("a", "b", "c"), ("a", "b:c"), ("a:b", "c"), ("ä",), ("x" * 90, "y" * 90), ("a", "b")]
     with perdure.blocking.open(store_address) as store:
         items = PerdureStore(store)

@@ -319,7 +319,7 @@ async def test_question_of_paused_run_exists_after_a_kill_at_any_commit(tmp_path
             assert (await store.verify()).is_ok
 
 
-async def test_blocking_store_asks_for_approval_too(tmp_path: Path) -> None:
+async def test_blocking_store_also_asks_for_approval(tmp_path: Path) -> None:
     with perdure.blocking.open(f"sqlite:///{tmp_path / 's.db'}") as store:
         session = PerdureSession("s", store)
         result = await Runner.run(

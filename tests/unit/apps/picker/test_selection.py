@@ -53,7 +53,7 @@ def test_picker_offers_all_sessions_if_the_folder_has_no_session() -> None:
     assert first_state(choices_of(ELSEWHERE), "/here").is_everywhere
 
 
-def test_typing_reduces_and_deleting_restores_the_matches(state: State) -> None:
+def test_typing_reduces_the_matches_and_deleting_restores_them(state: State) -> None:
     narrow = press(state, "24")
     assert names(narrow) == ["Session 24"]
     assert names(press(narrow, "\x7f")) == names(press(state, "2"))

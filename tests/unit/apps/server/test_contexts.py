@@ -118,7 +118,7 @@ class Sum(msgspec.Struct):
     why: str = ""
 
 
-async def test_context_of_call_includes_its_workspace_and_output(
+async def test_context_of_call_includes_its_workspace_and_output_type(
     tmp_path: Path,
 ) -> None:
     @perdure.tool(effect="read")
@@ -176,7 +176,7 @@ async def test_tool_changed_since_the_call_is_listed_without_schema(tmp_path: Pa
             ]
 
 
-async def test_context_of_trimmed_call_has_only_its_messages(tmp_path: Path) -> None:
+async def test_context_of_trimmed_call_has_only_the_messages_that_were_sent(tmp_path: Path) -> None:
     compaction = CompactionSettings(max_messages=3)
     agent = perdure.Agent("desk", model="scripted:desk", compaction=compaction)
     model = ScriptedModel(["one", "two", "three"])

@@ -78,7 +78,7 @@ def test_project_can_only_reduce_limits_of_user(
         assert explained.overrides[0].note == "a project cannot widen what you allow"
 
 
-def test_project_cannot_set_any_other_setting(files: Files) -> None:
+def test_project_cannot_set_settings_that_are_reserved_for_the_user(files: Files) -> None:
     values = {
         "chat.model": '"openai:x"',
         "chat.agent": '"x"',

@@ -45,7 +45,9 @@ def test_settings_contain_servers_by_name(tmp_path: Path) -> None:
         ('[mcp.servers.a]\nurl = "http://example.org"\n', "only https"),
     ],
 )
-def test_invalid_server_is_reported_on_read(tmp_path: Path, text: str, told: str) -> None:
+def test_invalid_server_is_reported_when_the_settings_are_read(
+    tmp_path: Path, text: str, told: str
+) -> None:
     with pytest.raises(InvalidSettings, match=told):
         configured(tmp_path, text)
 

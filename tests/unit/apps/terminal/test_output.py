@@ -77,7 +77,7 @@ def test_error_output_masks_secrets(capsys: pytest.CaptureFixture[str]) -> None:
     assert said.count("[redacted]") == 4
 
 
-def test_error_is_printed_as_one_sentence_or_as_its_facts(
+def test_error_is_printed_as_one_sentence_or_as_json(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     error = HeadConflict("s1", 3, 5)

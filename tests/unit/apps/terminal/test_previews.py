@@ -178,7 +178,7 @@ def test_preview_of_an_entry_with_any_body_is_one_line(kind: str, body: bytes, w
 
 
 @given(st.text(max_size=80))
-def test_tool_result_with_any_text_stays_on_its_line(text: str) -> None:
+def test_tool_result_with_any_text_stays_on_one_line(text: str) -> None:
     message = Message("tool", (ToolResultPart("c", text),))
     assert message_line(message, WIDTH) is not None
     if not any("\ud800" <= c <= "\udfff" for c in text):

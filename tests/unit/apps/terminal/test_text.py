@@ -48,7 +48,7 @@ def test_cut_line_is_marked_as_cut() -> None:
     assert one_line("漢字漢字", 5) == "漢字…"
 
 
-def test_clipping_counts_cells_not_characters() -> None:
+def test_text_is_clipped_by_cells_and_not_by_characters() -> None:
     assert clip("漢字", 4) == "漢字"
     assert clip("漢字", 3) == "漢…"
     assert clip("abc", 0) == ""

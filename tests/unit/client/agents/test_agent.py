@@ -187,7 +187,7 @@ def test_placeholders_in_tool_descriptions_are_replaced_and_hash_is_unchanged() 
         agent.tools_in(Workspace())
 
 
-def test_session_permissions_are_restricted_never_extended() -> None:
+def test_session_permissions_can_be_restricted_and_never_extended() -> None:
     less = AGENT.restrict(allowed_commands=(), scope="sandboxed").permissions
     assert (less.allowed_commands, less.scope) == ((), "sandboxed")
     with pytest.raises(ConfigError, match="wider"):

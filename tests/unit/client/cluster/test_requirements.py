@@ -34,7 +34,7 @@ OTHER_SCHEMA = Agent("helper", model=MODEL, tools=[add_texts])
 OTHER_NAME = Agent("other", model=MODEL, tools=[add])
 
 
-def test_worker_with_agent_and_tools_meets_requirement() -> None:
+def test_worker_with_the_required_agent_and_tools_meets_the_requirement() -> None:
     required = requirement_of(WITH.snapshot())
     assert required.is_met_by(WITH)
     for agent in (WITHOUT, OTHER_SCHEMA, OTHER_NAME, None):

@@ -156,7 +156,7 @@ async def test_role_that_has_not_started_has_empty_feed(tmp_path: Path) -> None:
     assert (point.role, point.session_seq) == ("reviewer", -1)
 
 
-def test_feed_point_round_trips_through_its_text() -> None:
+def test_position_in_a_feed_round_trips_through_its_text() -> None:
     point = FeedPoint("owner", count=3, nodes=("plan",))
     assert decode_point(encode_point(point)) == point
     with pytest.raises(ValueError, match="JSON"):

@@ -54,7 +54,7 @@ def test_granted_calls_are_allowed_if_mode_uses_grants(question: Question) -> No
     assert not is_freed(question, closed)
 
 
-def test_allow_for_flow_grants_exactly_that_call_and_enables_grants() -> None:
+def test_answer_allow_for_flow_grants_only_that_call_and_turns_on_partial_access() -> None:
     assert allowing(COMMAND, ConsentState(), "ana") == ConsentChanged(
         "ana", "partial-access", "bash", "make test"
     )
@@ -64,6 +64,6 @@ def test_allow_for_flow_grants_exactly_that_call_and_enables_grants() -> None:
     assert allowing(WRITE, ConsentState(), "ana") == ConsentChanged("ana", "partial-access")
 
 
-def test_allow_for_flow_of_a_tool_without_grants_adds_no_grant() -> None:
+def test_answer_allow_for_flow_adds_no_grant_for_a_tool_without_grants() -> None:
     assert granted_by(asked("http_request", "http_request GET example.org")) is None
     assert granted_by(asked("run_command", "something else")) is None

@@ -81,7 +81,7 @@ def test_question_is_found_by_a_unique_prefix() -> None:
         find_question("x", ASKED)
 
 
-def test_question_is_found_by_session_prefix_and_whole_number() -> None:
+def test_question_is_found_by_session_prefix_and_whole_question_number() -> None:
     asked = [
         OpenQuestion(EntryId(id), 0, None, Question("approval", "May it?", ()))
         for id in ("trip-a/17", "work/12:build")
@@ -93,7 +93,7 @@ def test_question_is_found_by_session_prefix_and_whole_number() -> None:
             find_question(typed, asked)
 
 
-async def test_entry_search_accepts_the_seq_of_an_own_and_of_a_shared_entry(store: Store) -> None:
+async def test_entry_search_accepts_the_seq_of_an_own_entry_or_a_shared_entry(store: Store) -> None:
     session = await store.create(id="s")
     first, _ = await session.append(user("a"), user("b"))
     fork = await session.fork(at=first, id="f")

@@ -83,7 +83,9 @@ async def test_link_outside_the_folder_opens_the_session_of_its_target(
             await store.open(tmp_path / "again")
 
 
-async def test_link_in_a_session_folder_is_rejected_with_the_path_to_open(tmp_path: Path) -> None:
+async def test_error_for_a_link_in_a_session_folder_contains_the_path_to_open(
+    tmp_path: Path,
+) -> None:
     folder = tmp_path / "sessions"
     async with perdure.open(f"jsonl:///{folder}?dialect=pi") as store:
         session = await store.create()

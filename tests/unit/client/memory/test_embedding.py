@@ -36,7 +36,7 @@ async def test_text_in_other_words_is_recalled_by_its_meaning() -> None:
     assert hit.why.terms == ()
 
 
-async def test_distant_texts_are_not_recalled() -> None:
+async def test_texts_with_a_distant_meaning_are_not_recalled() -> None:
     async with perdure.open("memory:") as store:
         await fill(store)
         memory = store.memory.with_embedder(WordEmbedder(dimension=512))
@@ -52,7 +52,9 @@ async def test_embedder_is_loaded_from_folder_by_name(tmp_path: Path) -> None:
         assert await memory.embed() == 0
 
 
-async def test_recall_embeds_some_new_texts_and_explicit_embedding_embeds_the_rest() -> None:
+async def test_recall_embeds_some_new_texts_and_explicit_embedding_embeds_the_remaining_texts() -> (
+    None
+):
     async with perdure.open("memory:") as store:
         await fill(store, 3 * embedding.AT_ONCE)
         memory = store.memory.with_embedder(LODGING)

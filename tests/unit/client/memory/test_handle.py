@@ -58,7 +58,7 @@ async def test_recall_limited_to_sessions_returns_no_hit_from_other_sessions() -
             assert {hit.session_id for hit in hits} == wanted
 
 
-async def test_recall_by_agent_finds_only_sessions_of_that_agent() -> None:
+async def test_recall_for_an_agent_finds_only_sessions_of_that_agent() -> None:
     agents = [Agent("helper", model="x:y"), Agent("other", model="x:y")]
     async with perdure.open("memory:") as store:
         model = ScriptedModel(["the moon"] * 3)

@@ -86,7 +86,7 @@ async def test_memory_tools_never_change_or_recall_facts_of_another_subject() ->
         assert "Aurora" in (await run(store, asked, subject="ana"))[0]
 
 
-async def test_past_sessions_are_found_by_words_and_read() -> None:
+async def test_past_sessions_can_be_found_by_words_and_can_be_read() -> None:
     async with perdure.open("memory:", clock=ManualClock()) as store:
         past = await store.create(subject="ana")
         entries = await past.append_many([user(f"The hotel number {n}") for n in range(40)])

@@ -27,7 +27,9 @@ async def asked(store: Store, session: str) -> list[str]:
     return [message.text for message in messages if message.role == "user"]
 
 
-async def test_repeated_message_with_one_key_gets_the_reply_of_the_first_call(store: Store) -> None:
+async def test_message_repeated_with_the_same_key_gets_the_reply_of_the_first_call(
+    store: Store,
+) -> None:
     models = ScriptedModel(["One.", "Two."])
     async with Runtime(store, [AGENT], models=models) as runtime:
         chat = await runtime.start("local")

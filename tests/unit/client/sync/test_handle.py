@@ -39,7 +39,7 @@ def test_blocking_handle_rejects_an_object_of_another_type() -> None:
         blocking.Runtime("memory:")  # pyright: ignore[reportArgumentType] - the mistake
 
 
-def test_wait_for_a_turn_result_times_out_while_the_turn_continues() -> None:
+def test_waiting_for_a_turn_result_times_out_and_the_turn_continues() -> None:
     going = threading.Event()
 
     @perdure.tool

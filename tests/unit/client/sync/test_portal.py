@@ -190,7 +190,7 @@ def test_unreferenced_portal_stops_its_thread() -> None:
     assert not loop_threads()
 
 
-def test_waiting_inside_loop_for_same_loop_raises() -> None:
+def test_waiting_for_a_loop_inside_the_same_loop_raises_an_error() -> None:
     portal = Portal()
 
     def call_again() -> int:

@@ -9,7 +9,7 @@ from perdure.session.messages import Message, TextPart, ToolResultPart
 from perdure.session.notes import ImportedRecord, LeafMoved
 
 
-def test_leaf_record_selects_its_target_or_the_place_before_the_root() -> None:
+def test_leaf_record_selects_its_target_or_the_position_before_the_root() -> None:
     moved = said_by({"type": "leaf", "target_id": "a"}, Media())
     assert (moved.body, moved.references) == (LeafMoved(None), (("target", "a"),))
     assert said_by({"type": "leaf"}, Media()).references == ()

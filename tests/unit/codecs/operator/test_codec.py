@@ -51,7 +51,7 @@ def test_numbers_are_written_in_format_of_operator(number: float, text: str) -> 
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
-def test_every_number_is_spelled_as_by_operator(number: float) -> None:
+def test_every_number_is_written_exactly_as_operator_writes_it(number: float) -> None:
     assert spelling(number, STYLE) == pydantic_core.to_json(number).decode()
 
 

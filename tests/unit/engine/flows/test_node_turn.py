@@ -198,7 +198,9 @@ async def test_turn_of_a_single_commit_records_start_and_end_of_its_node(tmp_pat
     assert kinds_of(both.writes[0]) == ["node_claimed", "node_parked"]
 
 
-async def test_node_whose_turn_ended_by_a_denial_waits_as_consent_denied(tmp_path: Path) -> None:
+async def test_node_whose_turn_ended_by_a_denial_waits_with_the_reason_consent_denied(
+    tmp_path: Path,
+) -> None:
     place = Place()
     turn = await place.turn(tmp_path)
     await place.commit((await turn.beside(STARTED)).writes)

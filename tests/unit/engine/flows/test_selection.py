@@ -112,7 +112,7 @@ def test_selector_answer_with_wrong_choices_is_rejected(answer: str, why: str) -
         selection(after(FIRST), FIRST, answer, is_partial=False)
 
 
-def test_person_chooses_what_the_selector_left_open() -> None:
+def test_settings_that_the_selector_left_open_are_chosen_by_a_person() -> None:
     offers = Offers(OFFERS.models)
     opened = SelectorOpened("owner", FIRST.session, 1, offers)
     state = after(opened, of_skills="ask")

@@ -65,7 +65,7 @@ async def look(store: MemoryStore) -> FlowState:
     return await Journal(store, FLOW, ManualClock()).state()
 
 
-async def test_next_read_reads_only_new_entries() -> None:
+async def test_next_read_of_a_flow_state_reads_only_new_entries() -> None:
     store = store_of()
     await begun(store, STARTED, *([CLAIMED, PARKED] * 500))
     first = await look(store)

@@ -62,7 +62,7 @@ async def test_model_call_and_tool_without_hooks_are_unchanged() -> None:
     assert (await ran(look, Hooks())).output == ToolOutput("seen")
 
 
-async def test_closing_stream_closes_model_stream() -> None:
+async def test_closing_the_stream_with_hooks_closes_the_stream_of_the_model() -> None:
     words = Words()
     stream = HookedModels(words, Hooks(), "s").stream(REQUEST)
     await anext(stream)

@@ -14,7 +14,7 @@ from perdure.engine.turns.config import (
 
 
 @pytest.mark.parametrize("none", [0, -1])
-def test_missing_limit_is_default_limit(none: int) -> None:
+def test_missing_limit_gets_its_default(none: int) -> None:
     assert Limits(none, none, none) == Limits(MAX_TURNS, MAX_TOOL_ROUNDS, MAX_CORRECTABLE_ROUNDS)
 
 

@@ -109,7 +109,7 @@ async def test_request_erased_while_its_session_is_resumed_begins_no_turn(store:
         assert [each async for each in chat.session.entries(kind=TurnStarted.kind)] == []
 
 
-async def test_newest_stop_request_for_a_turn_or_its_request_is_found(store: Store) -> None:
+async def test_stop_request_is_found_by_the_turn_request_it_is_about(store: Store) -> None:
     async with Runtime(store, agents=[AGENT]) as runtime:
         chat = await runtime.start(AGENT)
         other = await append(chat, store, TurnRequested(SAID))
@@ -122,7 +122,7 @@ async def test_newest_stop_request_for_a_turn_or_its_request_is_found(store: Sto
 
 
 @pytest.mark.parametrize("between", [0, 30, 31, 32, 33, 80])
-async def test_open_request_and_its_stop_request_are_found_at_any_distance(
+async def test_open_request_and_its_stop_request_are_found_at_any_distance_from_the_head(
     store: Store, between: int
 ) -> None:
     async with Runtime(store, agents=[AGENT]) as runtime:

@@ -30,7 +30,7 @@ def put(folder: Path, run: Mapping[str, object] = RUN, **files: object) -> Path:
     return folder
 
 
-def test_missing_flow_fields_have_defaults(tmp_path: Path) -> None:
+def test_missing_fields_of_a_flow_get_defaults(tmp_path: Path) -> None:
     found = read_folder(put(tmp_path))
     assert found.run["visitedNodeIds"] == []
     assert found.run["feedbackContext"] == {"kind": "standard"}

@@ -70,13 +70,13 @@ def test_commands_and_output_are_not_sent_to_a_model() -> None:
     assert bodies.count(ImportedRecord("aider", "output")) == 3
 
 
-def test_sections_cover_the_whole_file() -> None:
+def test_sections_of_an_aider_history_cover_the_whole_file() -> None:
     sections = list(sessions_in(Held(CONTENT)))
     assert b"".join(each.read(0, each.length) for each in sections) == CONTENT
     assert sections[1].read(2, 5) == CONTENT[sections[0].length + 2 :][:5]
 
 
-async def test_history_that_grew_adds_to_its_last_run(tmp_path: Path) -> None:
+async def test_lines_of_a_history_that_grew_are_added_to_its_last_run(tmp_path: Path) -> None:
     path, store = tmp_path / FILE_NAME, empty_store()
     path.write_bytes(CONTENT)
     first, last = await reports_of(store, path)

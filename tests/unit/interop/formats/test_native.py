@@ -118,7 +118,7 @@ def renamed(bundle: Bundle, stream: StreamId) -> tuple[Entry, ...]:
     return tuple(move_entry(entry, stream, entry.seq, ids) for entry in bundle.entries)
 
 
-def test_entries_can_get_other_ids_and_all_references_follow() -> None:
+def test_entries_can_get_other_ids_and_all_references_are_updated() -> None:
     compaction = new_tree(Compaction("sum", EntryId("s/0")))
     leaf = new_side(LeafMoved(EntryId("s/1")))
     bundle = bundle_of(

@@ -11,7 +11,7 @@ _words = st.text("ab", min_size=2, max_size=5)
 
 
 @given(st.lists(_words, max_size=6), st.text("ab", max_size=30))
-def test_known_values_are_found_anywhere(values: list[str], text: str) -> None:
+def test_known_values_are_found_anywhere_in_a_text(values: list[str], text: str) -> None:
     expected = {
         (start, start + len(value))
         for value in values

@@ -72,7 +72,7 @@ def test_longest_of_nested_folders_is_found() -> None:
     assert shape.findall("/home/alice/app/x /home/alice/y") == ["/home/alice/app", "/home/alice"]
 
 
-def test_names_are_found_as_words_in_any_case() -> None:
+def test_user_names_are_found_as_whole_words_in_any_letter_case() -> None:
     text = "Alice, ALICE_KEY, alice's -home-alice-src malice alices"
     names = KnownValues(["alice"], paths.SHORTEST_NAME)
     assert len(list(paths.people(names, text))) == 4

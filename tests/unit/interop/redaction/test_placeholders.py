@@ -50,7 +50,7 @@ def test_value_at_the_end_of_a_sentence_gets_the_same_placeholder() -> None:
     assert made.counts == {"password": 1}
 
 
-def test_common_word_as_password_is_replaced_only_beside_its_name() -> None:
+def test_password_that_is_a_common_word_is_replaced_only_beside_its_field_name() -> None:
     texts = ("POSTGRES_PASSWORD=postgres", "Set POSTGRES_PASSWORD=postgres. Done")
     made = redactor(*texts)
     assert made.replace("image: postgres:16, see postgresql docs") == (

@@ -113,7 +113,7 @@ def test_refusal_for_another_reason_is_not_an_overflow(said: str) -> None:
     assert isinstance(of_status(400, {"message": said}), ModelRefused)
 
 
-def test_too_many_tokens_a_minute_is_a_rate_limit() -> None:
+def test_too_many_tokens_a_minute_counts_as_a_rate_limit() -> None:
     error = of_status(429, {"message": "Too many tokens, please wait before trying again."})
     assert isinstance(error, RateLimited)
 
@@ -179,7 +179,7 @@ def test_exhausted_account_is_a_refusal_despite_status_429() -> None:
     assert error.status == 429
 
 
-def test_failed_connection_is_unavailable_with_address() -> None:
+def test_error_for_a_failed_connection_is_unavailable_and_contains_the_address() -> None:
     cause = httpx2.ConnectError("connection refused")
     wrapped = ModelConnectionError("x", "Connection error.")
     wrapped.__cause__ = cause
@@ -190,13 +190,13 @@ def test_failed_connection_is_unavailable_with_address() -> None:
     assert "connection refused" in model_error(wrapped, MODEL).reason
 
 
-def test_missing_response_is_unavailable() -> None:
+def test_missing_response_counts_as_an_unavailable_model() -> None:
     made = model_error(ModelTimeoutError("x", "Request timed out."), MODEL, address="http://h")
     assert isinstance(made, ModelUnavailable)
     assert made.reason == "http://h did not answer in time"
 
 
-def test_undecodable_answer_is_malformed() -> None:
+def test_undecodable_answer_counts_as_malformed() -> None:
     error = ModelAPIError("x", "Failed to decode")
     error.__cause__ = json.JSONDecodeError("bad", "{", 1)
     assert isinstance(model_error(error, MODEL), MalformedResponse)
@@ -225,7 +225,7 @@ def test_stream_errors_are_classified_by_message() -> None:
     assert isinstance(in_stream(OVERFLOWS[0], "invalid_request_error"), ContextOverflow)
 
 
-def test_request_that_cannot_be_sent_is_a_refusal() -> None:
+def test_request_that_cannot_be_sent_counts_as_a_refusal() -> None:
     assert isinstance(model_error(UserError("video?"), MODEL), ModelRefused)
 
 

@@ -130,7 +130,7 @@ def test_request_includes_only_the_reasoning_of_unfinished_tool_rounds() -> None
     assert [part.content for part in thoughts] == ["before b"]
 
 
-def test_tools_and_the_system_prompt_are_parameters() -> None:
+def test_tools_and_the_system_prompt_are_sent_as_request_parameters() -> None:
     schema: dict[str, object] = {"type": "object", "properties": {}}
     request = ModelRequest(
         "m", (user("x"),), system="Be brief.", tools=(ToolDeclaration("t", "Does.", schema),)

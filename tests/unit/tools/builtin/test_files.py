@@ -128,7 +128,9 @@ async def test_path_leading_outside_is_rejected_with_reason(tmp_path: Path) -> N
     assert run.output.text == "read_file: the path leads out of the working directory"
 
 
-async def test_directory_is_listed_by_name_with_marks(tmp_path: Path) -> None:
+async def test_directory_entries_are_sorted_by_name_and_marked_with_their_kind(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "a.py").write_text("")
     (tmp_path / "README").write_text("")

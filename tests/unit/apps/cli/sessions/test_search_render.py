@@ -21,7 +21,7 @@ def hit(snippet: str, *marks: tuple[int, int], is_on_branch: bool = True) -> Sho
     return ShownHit(found, INFO, "s")
 
 
-def test_matches_are_in_brackets_without_colours() -> None:
+def test_matches_are_in_brackets_if_colours_are_disabled() -> None:
     heading, line, command = hit_lines([hit("the tide table", (4, 8))], 80, PLAIN)
 
     assert heading.startswith("Trip  tide  user  19")
@@ -43,7 +43,7 @@ def test_hits_of_one_session_are_below_one_title() -> None:
     assert lines[6:] == ["  second", "  perdure sessions read o 2"]
 
 
-def test_matches_are_coloured_with_colours() -> None:
+def test_matches_are_coloured_if_colours_are_enabled() -> None:
     _, line, _ = hit_lines([hit("the tide table", (4, 8))], 80, COLOURED)
 
     assert line == "  the \x1b[1;33mtide\x1b[0m table"

@@ -24,7 +24,7 @@ def own() -> None:
     """Return a command of the group itself."""
 
 
-def test_group_returns_one_command_or_all_commands_in_order() -> None:
+def test_group_returns_the_named_command_or_all_commands_in_order() -> None:
     group = Group({"later": "perdure.apps.flow.init:init", "never": "perdure.missing:none"})
     group.command("own")(own)
     assert [each.name for each in group.commands("own")] == ["own"]
@@ -48,7 +48,7 @@ def test_only_the_given_command_of_a_group_is_loaded() -> None:
     assert shape_of(command).at(words).arguments
 
 
-def test_unknown_command_builds_program_once() -> None:
+def test_program_is_built_once_per_command_also_for_unknown_commands() -> None:
     assert command_line(["export", "01jd"]) is command_line(["export", "01je", "-o", "x"])
     assert command_line(["memory", "unknown"]) is command_line(["memory", "unknown too"])
 

@@ -41,7 +41,7 @@ async def test_flow_runs_from_start_to_end_over_http(tmp_path: Path) -> None:
         assert (await server.http.get(url)).status_code == 404
 
 
-async def test_consent_and_configuration_are_changed(tmp_path: Path) -> None:
+async def test_consent_and_configuration_of_a_flow_can_be_changed_over_http(tmp_path: Path) -> None:
     async with serving_flows(tmp_path) as server:
         flow = await begun(server, tmp_path, consent="no-access")
         url = f"/v1/flows/{flow}"

@@ -78,7 +78,7 @@ async def test_tool_calls_and_usage_of_all_sessions_need_an_unrestricted_token(
             assert (refused.status_code, refused.json()["code"]) == (403, "token_restricted")
 
 
-async def test_search_is_filtered_like_the_sessions(tmp_path: Path) -> None:
+async def test_search_accepts_the_same_filters_as_the_session_list(tmp_path: Path) -> None:
     agents = [perdure.Agent(name, model="scripted:desk") for name in ("desk", "guide")]
     async with served(tmp_path, ["The heron flew"] * 9, agents=agents) as server:
         made = dict[str, str]()

@@ -68,7 +68,9 @@ async def test_invoked_agent_runs_in_its_own_session_and_returns_its_answer() ->
     assert finished.delegated.session == child
 
 
-async def test_agent_that_can_invoke_others_receives_their_list() -> None:
+async def test_agent_that_can_invoke_other_agents_gets_a_list_of_them_in_the_tool_description() -> (
+    None
+):
     theatre = Theatre(main=[words("ok")])
     await run(theatre, theatre.runtime(lead(), scout()))
     (tool,) = theatre.players.requests[0].tools

@@ -47,7 +47,7 @@ def test_agent_keys_of_a_workflow_document_become_agent_settings() -> None:
     )
 
 
-def test_settings_of_perdure_have_separate_keys() -> None:
+def test_settings_that_only_perdure_has_have_keys_of_their_own() -> None:
     history: History = "text_only"
     agent = agent_of_text(
         HEAD + "budget: {max_cost_microcents: 5, on_exceed: fail}\nlimits: {max_turns: 3}\n"

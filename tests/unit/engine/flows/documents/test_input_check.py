@@ -74,7 +74,7 @@ def test_texts_are_converted_to_input_types() -> None:
     assert from_texts(LOCATED.workflow, {"days": "many"}) == {"days": "many"}
 
 
-def test_node_without_any_input_is_fault() -> None:
+def test_node_without_any_input_is_a_fault() -> None:
     silent = LocatedWorkflow(document("in>a", "a>b", "b>out", prompts={"a": None, "b": None}))
     ((line, fault),) = untold(silent, {})
     assert (line, "'a' has no prompt_template" in fault) == (None, True)

@@ -65,7 +65,7 @@ def test_answer_of_a_node_is_handed_to_all_its_successors() -> None:
         (Ended("stop", "h"), Artifact("p", problem="gone"), "autonomous-abort", "gone"),
     ],
 )
-def test_turn_without_answer_waits_for_person(
+def test_node_whose_turn_has_no_answer_waits_for_a_person(
     ended: Ended, answer: Artifact | None, reason: str, detail: str
 ) -> None:
     log = begun("in>a", "a>out").claim("a", "in=>a")

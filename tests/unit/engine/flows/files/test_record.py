@@ -62,7 +62,9 @@ def test_path_outside_folder_is_rejected(record: RecordFolder, name: str) -> Non
         ("a\0b", "no such file"),
     ],
 )
-def test_unusable_artifact_reports_reason(record: RecordFolder, name: str, problem: str) -> None:
+def test_error_for_an_unusable_artifact_gives_the_reason(
+    record: RecordFolder, name: str, problem: str
+) -> None:
     (record.folder / "empty.md").write_text(" \n")
     os.mkfifo(record.folder / "pipe")
     with (record.folder / "large.md").open("wb") as file:

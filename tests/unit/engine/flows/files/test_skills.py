@@ -88,7 +88,7 @@ def test_missing_skill_reports_where_it_is_required(tmp_path: Path) -> None:
         (HEAD + "x" * InputLimits().document_bytes, "limits.document_bytes"),
     ],
 )
-def test_unusable_skill_reports_reason(tmp_path: Path, text: str, told: str) -> None:
+def test_error_for_an_unusable_skill_gives_the_reason(tmp_path: Path, text: str, told: str) -> None:
     made = shelf(tmp_path, tests=text)
     (fault,) = made.faults()
     assert fault.startswith("a-docs/skills/tests/SKILL.md")

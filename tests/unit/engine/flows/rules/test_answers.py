@@ -79,7 +79,7 @@ def test_review_mode_and_feedback_are_chosen_by_answers() -> None:
     assert decided == kinds.FeedbackDecided(is_granted=False, by="ana")
 
 
-def test_role_is_configured_from_offers() -> None:
+def test_role_is_configured_with_the_offered_choices() -> None:
     state = FlowLog(LINE).add(TO_CONFIGURE).state
     (waiting,) = waits_in(state)
     assert waiting.choices == (

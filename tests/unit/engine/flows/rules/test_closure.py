@@ -68,7 +68,7 @@ def test_stall_reason_contains_the_incomplete_join() -> None:
     assert stalled == "no node can go on: z waits for b"
 
 
-def test_first_of_two_last_nodes_waits_and_second_closes() -> None:
+def test_with_two_last_nodes_the_first_waits_and_the_second_closes_the_flow() -> None:
     log = FlowLog(graph("o>y", "o>z", y="owner", z="owner")).work("o", "y", "z")
     log.claim("y", "o=>y")
     assert is_work_left(log.state, "y")

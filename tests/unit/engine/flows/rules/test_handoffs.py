@@ -66,7 +66,7 @@ def test_artifact_goes_to_each_node_at_most_once() -> None:
     assert "named twice" in fault.summary
 
 
-def test_handoff_to_non_neighbor_lists_neighbors() -> None:
+def test_error_for_a_handoff_to_a_non_neighbour_lists_the_neighbours() -> None:
     log = FlowLog(graph("o>a", "a>b", "b>z")).claim("o")
     fault = decided(log, "o", "b")
     assert isinstance(fault, Fault)

@@ -102,7 +102,7 @@ def test_26_failed_turn_waits_for_person_despite_signal(end: TurnEnd) -> None:
     assert body == NodeParked("a", "a", "autonomous-abort", "it was stopped")
 
 
-def test_node_of_a_denied_turn_waits_as_consent_denied() -> None:
+def test_node_of_a_denied_turn_waits_with_the_reason_consent_denied() -> None:
     said = block("target_node_id: end\nartifact_path: done.md")
     ended = Ended("aborted", said, "ana denied send", is_denied=True)
     body = node_finished(at_a().state, "a", ended, {"done.md": Artifact("done.md")})

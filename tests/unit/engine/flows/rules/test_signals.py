@@ -31,7 +31,7 @@ def test_handoff_to_one_or_several_targets_is_parsed() -> None:
 
 
 @pytest.mark.parametrize("kind", ["prompt-human", "await-handoff", "forward-pass-closed"])
-def test_signals_with_only_type_are_parsed(kind: str) -> None:
+def test_signals_that_consist_only_of_a_type_are_parsed(kind: str) -> None:
     assert signal_in(block(f"type: {kind}")) == Plain(kind)  # pyright: ignore[reportArgumentType] - the parameters are its literals
 
 

@@ -68,6 +68,6 @@ def test_handoff_of_plain_lines_is_parsed_without_yaml(monkeypatch: pytest.Monke
     assert signal_in(text) == Handover((HandoffTarget("step-77", "out/step-76.md"),))
 
 
-def test_duplicate_key_is_still_a_fault() -> None:
+def test_duplicate_key_in_a_simple_block_is_a_fault() -> None:
     text = "```handoff\ntarget_node_id: a\ntarget_node_id: b\nartifact_path: c.md\n```"
     assert isinstance(signal_in(text), Fault)

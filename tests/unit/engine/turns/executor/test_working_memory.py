@@ -26,7 +26,7 @@ def prompt(*messages: Message) -> Prompt:
     return prompt_of(conversation(*messages))
 
 
-def test_fixed_parts_over_budget_raise_context_overflow() -> None:
+def test_fixed_parts_of_a_request_over_budget_raise_context_overflow() -> None:
     said = conversation(user("x" * 400))  # 100 tokens
     with pytest.raises(ContextOverflow) as refused:
         room_for(said, "m", 149, 50, 1.0)

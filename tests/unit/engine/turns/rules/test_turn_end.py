@@ -36,7 +36,7 @@ def test_pending_calls_of_an_aborted_turn_get_the_outcome_aborted() -> None:
     assert scribe.entries == []
 
 
-def test_cancelled_turn_is_marked() -> None:
+def test_cancelled_turn_is_marked_as_cancelled() -> None:
     course = Course()
     course.happens(inputs.Aborted(is_cancel=True))
     assert course.log.bodies(TurnFinished)[0].end == "cancelled"

@@ -3,7 +3,7 @@ from __future__ import annotations
 from perdure.interop.formats.claude_code.answers import Answers
 
 
-def test_child_of_any_block_of_an_answer_gets_its_newest_block_as_parent() -> None:
+def test_child_of_any_block_of_an_answer_gets_the_newest_block_of_that_answer_as_parent() -> None:
     answers = Answers()
     answers.add_block(1, 0, "m", ["a"])
     answers.add_block(2, 1, "m", ["b"])
@@ -37,7 +37,7 @@ def test_next_answer_of_the_model_is_a_separate_message() -> None:
     assert answers.end_at(3) == 3
 
 
-def test_answer_id_on_another_branch_starts_another_answer() -> None:
+def test_same_answer_id_on_another_branch_starts_another_answer() -> None:
     answers = Answers()
     answers.add_block(1, 0, "m", [])
     answers.add_block(5, 4, "m", [])

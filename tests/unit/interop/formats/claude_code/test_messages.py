@@ -78,7 +78,7 @@ def test_remote_media_address_is_stored_unchanged() -> None:
     assert msgspec.json.decode(part.raw)["source"]["url"] == "https://x"
 
 
-def test_tool_result_is_a_text_or_blocks() -> None:
+def test_tool_result_can_be_a_text_or_a_list_of_blocks() -> None:
     text = {"type": "tool_result", "tool_use_id": "t1", "content": "out", "is_error": True}
     assert parts_of(text) == (ToolResultPart("t1", "out", is_error=True),)
     blocks = [{"type": "text", "text": "a"}, {"type": "image", "source": SOURCE}, {"type": "new"}]

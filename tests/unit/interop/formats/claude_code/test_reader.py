@@ -117,7 +117,7 @@ def test_text_typed_during_a_model_call_becomes_a_message() -> None:
     assert parsed.items[position_of(parsed, "q1")].body == user("and count the pears")
 
 
-def test_failed_call_of_api_is_answer_with_error() -> None:
+def test_failed_api_call_becomes_an_answer_with_an_error() -> None:
     parsed = parse(claude_file("tools.jsonl"))
     body = parsed.items[position_of(parsed, "a8")].body
     assert isinstance(body, Message)
@@ -159,7 +159,7 @@ def test_summary_record_before_its_leaf_record_becomes_the_title() -> None:
     assert parsed.items[0].body == SessionInfoChanged(title="Early")
 
 
-def test_header_of_the_imported_session_has_its_data() -> None:
+def test_header_of_the_imported_session_has_the_data_of_the_file() -> None:
     header = parse(claude_file("tools.jsonl")).header
     assert header.session == "5a1d0c9e-0000-4000-8000-00000000c001"
     assert header.cwd == "/home/ana/orchard"
@@ -216,7 +216,7 @@ def test_side_chains_are_branches_outside_the_current_branch() -> None:
     assert [item.alias for item in side] == ["su1", "sa1", "sr1", "sa2"]
 
 
-def test_rewind_creates_branch() -> None:
+def test_rewind_creates_a_branch() -> None:
     parsed = parse(claude_file("sidechain.jsonl"))
     assert parsed.items[position_of(parsed, "u2")].parent == position_of(parsed, "a2")
     assert parsed.items[position_of(parsed, "u3")].parent == position_of(parsed, "a2")

@@ -53,7 +53,7 @@ def test_messages_have_thoughts_pictures_calls_and_results() -> None:
     assert parse(CONTENT).items[0].at == 1_777_626_010_000
 
 
-def test_summary_of_goose_is_a_compaction() -> None:
+def test_summary_of_goose_becomes_a_compaction() -> None:
     bodies = [item.body for item in path_of(parse(CONTENT))]
     compaction = next(body for body in bodies if isinstance(body, Compaction))
     assert compaction.summary == "The user asked about apples; Boskoop keeps longest."

@@ -97,13 +97,13 @@ def test_message_with_changed_text_begins_a_branch() -> None:
     assert len(bodies_of(parsed, Message)) == 3
 
 
-def test_unchanged_repeated_message_becomes_note() -> None:
+def test_repeated_message_without_changes_becomes_a_note() -> None:
     parsed = parse(HEADER + message("u", "user", "Which?") * 2)
     assert said(parsed) == ["Which?"]
     assert bodies_of(parsed, ImportedRecord) == [ImportedRecord("gemini-cli", "message:user")]
 
 
-def test_replaced_message_list_branches_at_first_difference() -> None:
+def test_replaced_message_list_starts_a_branch_at_its_first_difference() -> None:
     messages = [
         {"id": "u", "type": "user", "content": "Which?"},
         {"id": "x", "type": "gemini", "content": "A summary."},

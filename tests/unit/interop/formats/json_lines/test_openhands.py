@@ -66,7 +66,7 @@ def test_every_event_is_imported_or_reported() -> None:
     assert outside == ["SystemPromptEvent", "ConversationStateUpdateEvent"]
 
 
-def test_events_are_messages_calls_and_results() -> None:
+def test_events_become_messages_with_calls_and_results() -> None:
     parsed = parse(CONTENT)
     path = path_of(parsed)
     asked, action, result, finish, failed, condensed, last = [item.body for item in path]

@@ -10,7 +10,9 @@ from tests.fakes.clock import START_MS
 
 @pytest.mark.parametrize("kind", ["ses", "msg", "prt"])
 @pytest.mark.parametrize("number", [0, 1, 5000])
-def test_id_is_recognized_only_with_its_time_and_its_seed(kind: str, number: int) -> None:
+def test_opencode_id_is_recognized_only_with_the_time_and_seed_it_was_made_from(
+    kind: str, number: int
+) -> None:
     made = opencode_id(kind, START_MS, number, "seed")
     assert is_id_of(made, kind, START_MS, "seed")
     assert not is_id_of(made, kind, START_MS, "other")

@@ -48,7 +48,7 @@ def steps(*parts: object, **info: object) -> list[Message]:
     return steps_of({**INFO, **info}, list(parts), Media())
 
 
-def test_step_becomes_answer_with_results() -> None:
+def test_each_step_becomes_an_answer_with_its_results() -> None:
     done = tool(status="completed", output="fine")
     first, result, second = steps(
         {"type": "reasoning", "text": "hm"},
@@ -143,6 +143,6 @@ def test_summary_is_the_joined_text_of_its_parts() -> None:
     assert summary_in([text("a"), {"type": "step-start"}, text(""), text("b"), 5]) == "a\n\nb"
 
 
-def test_agent_session_id_is_read_from_its_call() -> None:
+def test_id_of_the_session_of_an_invoked_agent_is_read_from_the_call() -> None:
     assert subagents_of([text("a"), tool(metadata={"sessionId": "x"})]) == {"subagent": "x"}
     assert subagents_of([tool(), 5]) is None

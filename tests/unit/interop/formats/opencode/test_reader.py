@@ -43,7 +43,7 @@ def test_every_line_of_a_file_is_imported_or_reported(name: str) -> None:
     assert (parsed.warnings, parsed.malformed) == ((), ())
 
 
-def test_header_of_the_imported_session_has_its_data() -> None:
+def test_header_of_the_imported_session_has_the_data_of_the_file() -> None:
     parsed = parse(opencode_file("export.json"))
     assert (parsed.header.session, parsed.header.cwd) == (SESSION, "/home/ana/orchard")
     assert parsed.header.created_at == 1_775_037_600_000

@@ -139,14 +139,14 @@ def test_leaf_record_selects_the_current_leaf_and_has_no_children() -> None:
     assert doubts not in texts_on(path_of(parsed))
 
 
-def test_child_of_leaf_record_gets_its_target_as_parent() -> None:
+def test_child_of_leaf_record_gets_the_target_of_the_record_as_parent() -> None:
     records = [said("a", None), said("b", "a"), said("d", "l")]
     leaf = {"id": "l", "timestamp": 3.0, "parent_id": "b", "type": "leaf", "target_id": "a"}
     parsed = parse(file_of(HEADER, records[0], records[1], leaf, records[2]))
     assert parent_of(parsed, "d") == "b"
 
 
-def test_leaf_may_be_before_the_root() -> None:
+def test_leaf_can_be_the_position_before_the_root() -> None:
     leaf = {"id": "l", "timestamp": 3.0, "parent_id": "a", "type": "leaf"}
     parsed = parse(file_of(HEADER, said("a", None), leaf))
     assert parsed.leaf is None

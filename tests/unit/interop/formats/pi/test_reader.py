@@ -109,14 +109,14 @@ def test_settings_in_a_pi_header_add_no_entries() -> None:
 # -- the tree of versions 2 and 3
 
 
-def test_child_of_label_gets_tree_ancestor_as_parent() -> None:
+def test_child_of_a_label_record_gets_the_parent_of_the_label_as_parent() -> None:
     parsed = parse(pi_file("v2.jsonl"))
     label, child = made_of(parsed, 4), made_of(parsed, 5)
     assert (label.body, label.lane) == (Label("choice"), "side")
     assert label.about == child.parent == position_of(parsed, 3)
 
 
-def test_all_branches_are_stored_and_leaf_is_last_line() -> None:
+def test_all_branches_are_stored_and_the_leaf_is_the_last_line() -> None:
     parsed = parse(pi_file("v2.jsonl"))
     assert texts_on(path_of(parsed)) == [
         "Plan the harvest",
@@ -255,7 +255,7 @@ def test_child_of_lost_line_gets_previous_line_as_parent() -> None:
     assert made_of(parsed, 7).parent == position_of(parsed, 5)
 
 
-def test_orphan_without_preceding_malformed_line_is_root() -> None:
+def test_orphan_without_preceding_malformed_line_becomes_a_root() -> None:
     parsed = parse(file_of(said("a", None), said("c", "b")))
     assert [item.parent for item in parsed.items] == [None, None]
     assert parsed.leaf == 1

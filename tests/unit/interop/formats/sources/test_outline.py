@@ -52,7 +52,7 @@ def test_outline_of_an_item_does_not_grow_with_its_entry_body() -> None:
     assert outline_of((long,))[0] == outline_of(ITEMS)[0]
 
 
-def test_second_reading_returns_items_with_the_changes_found_in_the_first() -> None:
+def test_second_reading_returns_items_with_the_changes_found_in_the_first_reading() -> None:
     whole, outline = Whole(), Outline()
     for items in (whole, outline):
         for item in ITEMS:

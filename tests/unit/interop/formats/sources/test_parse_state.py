@@ -26,7 +26,7 @@ def test_repeated_warnings_are_shortened_but_lines_are_counted() -> None:
     assert len(parsed.malformed) == WARNINGS_OF_A_SORT + 5
 
 
-def test_only_unknown_version_is_reported() -> None:
+def test_version_of_a_file_is_reported_only_if_it_is_unknown() -> None:
     draft = SourceDraft("test")
     for version in (None, 1, 3, 3.0):
         draft.check_version(Line(1, 0, b""), version, 3)
