@@ -48,9 +48,9 @@ class CopiedStream(msgspec.Struct, frozen=True):
 
     `added` counts the new entries in the target. `hash` is the hash of the target's chain, in
     hexadecimal. `hash` equals the hash in the source, except if the outcome is ``sealed anew``.
-    `reason` explains new hashes or the fault. The outcome ``conflict`` means that the target has
-    another session with the same id. A ``damaged`` stream was copied up to the damage. ``erased``
-    streams are skipped if the target removes sessions completely.
+    `reason` says why the hashes are new, or what the fault is. The outcome ``conflict`` means that
+    the target has another session with the same id. A ``damaged`` stream was copied up to the
+    damage. ``erased`` streams are skipped if the target removes sessions completely.
     """
 
     stream: StreamId

@@ -49,7 +49,7 @@ class StoredEntry(msgspec.Struct, frozen=True):
 
 
 def sealed(entry: Entry, salt: bytes) -> StoredEntry:
-    """Return `entry` as it is stored with `salt`."""
+    """Return `entry` in its stored form, with the salt `salt`."""
     return StoredEntry(entry, salt, body_digest(entry.body, salt))
 
 

@@ -31,7 +31,7 @@ class CommitParticipant(Protocol):
     """Takes part in the commits of one turn."""
 
     async def beside(self, entries: Sequence[NewEntry]) -> CoCommit:
-        """Return the writes to commit together with the turn's next `entries`.
+        """Return the writes that are committed together with the turn's next `entries`.
 
         The runner calls `beside` before every commit of the turn. The call is repeated if a commit
         was rejected because the turn's stream or another stream had changed. If `beside` raises an

@@ -135,7 +135,7 @@ class Delegation(Protocol):
         ...
 
     async def find_delegated(self, key: str) -> Delegated | None:
-        """Return the session opened by the call with the idempotency key `key`, if any."""
+        """Return the session that the call with the idempotency key `key` opened, if any."""
         ...
 
 

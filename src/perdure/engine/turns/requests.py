@@ -120,7 +120,7 @@ async def refuse_request(claim: Claim, request: int, code: str, error: str) -> N
 
 
 async def break_turn(claim: Claim, reason: str) -> None:
-    """End the open turn, if there is one, as failed; `reason` says why.
+    """End the open turn as failed, if there is one; `reason` says why.
 
     Raises: LeaseHeld if another process runs the turn.
     """

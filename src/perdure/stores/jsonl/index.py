@@ -55,7 +55,7 @@ _TRAIL_BYTES = 256
 
 
 TAIL_BYTES = 2**18
-"""Number of bytes read from the end of a file for its newest entries."""
+"""Number of bytes at the end of a file that are read for its newest entries."""
 
 
 class Log(IndexState):

@@ -54,7 +54,7 @@ def entry(log: Log, reference: EntryId) -> Entry:
 def branch(
     log: Log, leaf: EntryId | None, *, limit: int | None = None, kind: str | None = None
 ) -> list[Entry]:
-    """Return the entries from the root to `leaf`; `kind` and `limit` select the newest of a kind.
+    """Return the entries from the root to `leaf`: all, or only the newest `limit` of one `kind`.
 
     Raises: EntryNotFound.
     """

@@ -99,8 +99,8 @@ def lease_taken(
 ) -> Statement:
     """Return the statement that acquires the lease of a stream whose epoch must be `epoch`.
 
-    Shape: one row with the end of the lease. If the epoch has changed, the statement fails like a
-    commit to a changed stream.
+    Shape: one row with the end of the lease. If the epoch has changed or the lease is not free, the
+    statement raises ``faults.STALE``.
     """
     ttl_ms = min(wanted.ttl_ms, LONGEST_LEASE_MS)
     values = (namespace, stream, epoch, wanted.owner, ttl_ms, wanted.dead_owner, now)

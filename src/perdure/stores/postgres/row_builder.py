@@ -41,7 +41,10 @@ class NotLookedUp(Exception):
 
 @dataclass(slots=True)
 class Facts:
-    """Facts looked up for one stream. A node is None if the stream sees no such tree entry."""
+    """Facts that were looked up for one stream.
+
+    A node is None if the stream sees no such tree entry.
+    """
 
     nodes: dict[EntryId, Node | None] = field(default_factory=dict[EntryId, "Node | None"])
     states: dict[EntryId, State] = field(default_factory=dict[EntryId, State])

@@ -32,7 +32,7 @@ def first_version() -> int:
 
 
 def latest_version() -> int:
-    """Return the newest schema version this program supports."""
+    """Return the newest schema version that this program supports."""
     return max(migrations())
 
 

@@ -1,8 +1,8 @@
 """Store the received part of an answer in the background, without delaying the stream.
 
 Received text is stored after `EVERY_S`, or after `EVERY_BYTES`, even if no more text arrives. An
-answer that is complete before its first save is never stored in part. One save runs at a time and
-writes everything received before it began, so a slow store saves less often.
+answer that is complete before its first save is never stored in part. Only one save runs at a time.
+It writes everything that was received before it began, so a slow store saves less often.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def ask_about_tool(scribe: Scribe, seq: int, started: ToolStarted) -> None:
 
 
 def _short_argument(shown: dict[str, object]) -> str:
-    """Return the first text in the arguments, and the words of lists, cut to a short line."""
+    """Return one short line: the first text in the arguments, and the words of all lists."""
     first = next((text for text in shown.values() if isinstance(text, str)), "")
     lists = (cast("list[object]", each) for each in shown.values() if isinstance(each, list))
     words = (word for each in lists for word in each if isinstance(word, str))
