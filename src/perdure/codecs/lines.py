@@ -79,7 +79,7 @@ def lines_of(content: bytes) -> Iterator[Line]:
 
 
 def pieces_at(content: bytes, pieces: Iterable[msgspec.Raw]) -> Iterator[Line]:
-    """Yield the location and the content of each piece of the JSON document `content`."""
+    """Yield each of `pieces`, which are parts of `content`, with its line number and offset."""
     offset, number = 0, 1
     for piece in pieces:
         written = bytes(piece)

@@ -169,7 +169,7 @@ async def chat(  # noqa: PLR0913 - each is an option of the command
     Messages are logged before they are processed. The model comes from -m, $PERDURE_MODEL, or
     chat.model of your settings; scripted:echo works offline. An interrupted turn is resumed first.
     --json prints one event per line; a new session begins with session:started. @FILE attaches a
-    file. Facts of `perdure memory remember` are recalled. --allow-command allows a command.
+    file. Facts from `perdure memory remember` are recalled. --allow-command allows a command.
 
     In a terminal the chat fills the screen if textual is installed (perdure[tui]); F1 shows its
     keys. --display inline or lines suits a screen reader.

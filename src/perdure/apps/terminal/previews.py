@@ -192,7 +192,7 @@ def message_line(message: Message, width: int) -> str:
 
 
 def call_line(call: ToolCallPart) -> str:
-    """Format a tool call as ``name argument``: the first text argument, or else all as JSON."""
+    """Format a tool call: its name, then its first text argument, or else all arguments as JSON."""
     for value in call.args.values():
         if isinstance(value, str) and value.strip():
             return f"{call.name} {value}"

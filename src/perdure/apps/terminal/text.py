@@ -45,7 +45,7 @@ def one_line(text: str, width: int) -> str:
 def shorten_echoes(message: str, words: Iterable[str]) -> str:
     """Shorten those of the typed `words` that `message` repeats in full.
 
-    Without the shortening, a long quoted text would hide the message of the error.
+    Otherwise, a long quoted text would hide the rest of the message.
     """
     for word in words:
         for part in (word, word.partition("=")[2], word.removeprefix("./")):

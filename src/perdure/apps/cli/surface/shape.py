@@ -33,8 +33,9 @@ class Example(msgspec.Struct, frozen=True, omit_defaults=True):
 class Parameter(msgspec.Struct, frozen=True, omit_defaults=True):
     """An argument or option. `name` is the parameter's name in the function.
 
-    Shape: `spellings` is ``-o`` and ``--output``, or the placeholder of an argument; `opposites`
-    lists the negations of a flag; `value` is the placeholder of an option's value, None for a flag.
+    Shape: `spellings` are the names of an option, such as ``-o`` and ``--output``, or the
+    placeholder of an argument; `opposites` lists the negations of a flag; `value` is the
+    placeholder of an option's value, None for a flag.
     """
 
     name: str
