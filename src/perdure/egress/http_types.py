@@ -17,7 +17,7 @@ Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
 
 class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One request.
+    """One HTTP request.
 
     Units: `timeout_s` is the total time in seconds; the size limit is in bytes of the response
     body.

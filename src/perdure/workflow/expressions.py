@@ -42,7 +42,10 @@ FORM = (
 
 
 class Filter(msgspec.Struct, frozen=True):
-    """A transformation of a value. Only the filter ``default`` has an `argument`."""
+    """A filter in a placeholder, which transforms the value.
+
+    Only the filter ``default`` has an `argument`.
+    """
 
     name: FilterName
     argument: str | int | float | bool | None = None

@@ -76,7 +76,7 @@ OnWait = Callable[[StreamId, EntryId], None]
 
 
 class PersonWaits:
-    """The sessions of one process whose turns wait for a person.
+    """Records which sessions of one process have a turn that waits for a person.
 
     `on_wait` is called with the session and the question when a turn begins to wait.
     """

@@ -233,7 +233,7 @@ def _with_copies(write: Write, header: StreamHeader, origin: Log | None) -> Copi
 
 
 class BatchFacts(NamedTuple):
-    """Data about a whole commit.
+    """Data that a commit writes besides its entries.
 
     `copies` counts the entries that a fork copied; `asked` is the commit's fingerprint, which is
     stored with the idempotency key.

@@ -35,7 +35,10 @@ _MOST_TAIL_BYTES = 2**24
 
 
 class FileState(msgspec.Struct, frozen=True):
-    """The state of a session. `leaf` and `open_turn` are seqs. Units: `payload` in bytes."""
+    """The state of a session, as its file contains it.
+
+    `leaf` and `open_turn` are seqs. Units: `payload` in bytes.
+    """
 
     header: StreamHeader
     head: int

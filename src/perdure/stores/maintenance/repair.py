@@ -57,7 +57,10 @@ class SalvagedNamespace(msgspec.Struct, frozen=True):
 
 
 class RepairedStream(msgspec.Struct, frozen=True):
-    """A valid stream. `is_same` means that the commits have their original hashes."""
+    """A valid stream, made from a salvaged one.
+
+    `is_same` means that the commits have their original hashes.
+    """
 
     sealed: StreamSegment
     losses: tuple[Problem, ...]
@@ -103,7 +106,7 @@ MOST_LOST = 100_000
 
 
 class _Stream:
-    """The repair of one stream."""
+    """Repairs one stream."""
 
     def __init__(
         self,

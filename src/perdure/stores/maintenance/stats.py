@@ -52,7 +52,7 @@ class FileFigures(msgspec.Struct, frozen=True):
 
 
 class NamespaceFigures(msgspec.Struct, frozen=True):
-    """Figures of one namespace.
+    """The size of one namespace, its largest streams, and its growth.
 
     Shape: `largest` are the `LARGEST` largest streams by bytes; `growth` are the days with commits
     among the last `DAYS` days, newest first.

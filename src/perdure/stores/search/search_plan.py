@@ -34,7 +34,7 @@ async def hits(
 
 
 class _Search:
-    """One search in one snapshot of the store."""
+    """Runs one search in one snapshot of the store."""
 
     def __init__(
         self, index: IndexReader, log: IndexedLog, query: SearchQuery, sought: Sought

@@ -73,7 +73,7 @@ MEANINGS: tuple[tuple[type[apsw.Error], Meaning], ...] = (
 
 
 NO_VALUES = (UnicodeDecodeError, OverflowError, TypeError, msgspec.DecodeError)
-"""Errors of decoding a row that was not written by perdure."""
+"""Errors that are raised if a row is decoded that perdure did not write."""
 
 
 def no_value(error: Exception, path: Path) -> StoreCorrupt:

@@ -181,7 +181,7 @@ class Stream(msgspec.Struct, frozen=True):
 
 
 class Tables:
-    """A database through one connection; only one thread at a time may use it.
+    """Reads and writes the tables through one connection; only one thread at a time may use it.
 
     `run` is for statements, and for results that are read completely. `run` uses one shared cursor,
     because creating a cursor costs as much as a statement. `rows` creates its own cursor.

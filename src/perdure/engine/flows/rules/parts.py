@@ -31,7 +31,7 @@ Folder = Literal["record", "workspace"]
 
 
 class NodePart(msgspec.Struct, frozen=True):
-    """The turns of a node.
+    """Decides what the turns of a node do in the flow.
 
     `work` is the work that the turn begins; None if the node already runs.
 
@@ -102,7 +102,7 @@ class NodePart(msgspec.Struct, frozen=True):
 
 
 class ReflectionPart(msgspec.Struct, frozen=True):
-    """The turns of a role that reviews the flow.
+    """Decides what the turns of a reviewing role do in the flow.
 
     `work` and `is_resumed` have the same meaning as in `NodePart`.
     """

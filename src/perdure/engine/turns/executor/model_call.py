@@ -110,7 +110,7 @@ async def key_renewed(renew: RenewCredentials | None, provider: str) -> bool:
 
 
 class AnswerCall:
-    """One model call for an answer, from request to outcome."""
+    """Makes one model call for an answer, from request to outcome."""
 
     def __init__(
         self,

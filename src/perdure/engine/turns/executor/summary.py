@@ -90,7 +90,7 @@ async def summarise(
 
 
 class _SummaryWriting:
-    """The model calls for one summary: one call for each request of the plan, or for each part."""
+    """Makes the model calls for one summary: one for each request of the plan, or for each part."""
 
     def __init__(
         self,

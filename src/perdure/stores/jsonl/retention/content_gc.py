@@ -95,7 +95,7 @@ def _partials(folder: Folder) -> Iterator[tuple[Path, Stamp]]:
 
 
 class ReferenceScan:
-    """One scan of the files of a folder; `at` maps each file to its stamp."""
+    """Scans files of a folder for names of contents; `at` maps each scanned file to its stamp."""
 
     def __init__(self, shelf: SessionIndex) -> None:
         self.folder = shelf.folder

@@ -40,7 +40,7 @@ _moment = msgspec.json.Decoder(int)
 
 
 class Limits:
-    """The limits of one folder; only the thread of the folder's handle may use them."""
+    """Stores the limits of one folder; only the thread of the folder's handle may use it."""
 
     def __init__(self, shelf: SessionIndex) -> None:
         self.shelf = shelf

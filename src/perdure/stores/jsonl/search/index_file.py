@@ -120,7 +120,7 @@ class IndexTables:
 
 
 class IndexFile:
-    """The index of one folder; only one thread at a time may use it."""
+    """Opens and changes the index file of one folder; only one thread at a time may use it."""
 
     def __init__(self, folder: Folder, dialect: str) -> None:
         self.folder = folder

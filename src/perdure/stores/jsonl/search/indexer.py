@@ -47,7 +47,7 @@ _ROWS = 64
 
 
 class Index:
-    """The index of one folder; only one thread at a time may use it."""
+    """Updates the index of one folder; only one thread at a time may use it."""
 
     def __init__(self, sessions: SessionIndex, feed: Feed) -> None:
         self.sessions = sessions

@@ -64,7 +64,7 @@ class Run(Protocol):
 
 
 class _Moment(NamedTuple):
-    """The index and the files at one moment."""
+    """The index and the files, read at the same moment."""
 
     reader: SqliteReader
     log: FolderLog

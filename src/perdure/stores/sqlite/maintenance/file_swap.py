@@ -31,7 +31,7 @@ ALONE_LIMIT_S = 2.0
 """How long to wait for other processes to close the store."""
 
 PROGRESS_STEPS = 1_000
-"""SQLite instructions between two progress reports."""
+"""Number of SQLite instructions between two progress reports."""
 
 Report = Callable[[int, int], None]
 """Called with the written and the total number of bytes."""
