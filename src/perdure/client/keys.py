@@ -38,8 +38,8 @@ def configured_key(
 ) -> StoreKey | None:
     """Return the key `given`, or else the key that the environment sets; None if there is no key.
 
-    Raises: WrongArgument if `given` is not a key; KeyMissing if the key in the environment is
-    missing or invalid, or is in a file that other users can read.
+    Raises: WrongArgument if `given` is not a key. Raises KeyMissing if the key in the environment
+    is missing or invalid, or is in a file that other users can read.
     """
     if isinstance(given, StoreKey):
         return given

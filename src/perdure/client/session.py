@@ -386,8 +386,8 @@ class Session:
     ) -> Entry:
         """Answer a question of this session. The first answer counts; later answers are rejected.
 
-        Durable: everything is stored on return. Raises: EntryNotFound; InvalidEntry when the entry
-        is not a question of this session or `choice` is not offered; AlreadyAnswered after a
+        Durable: everything is stored on return. Raises: EntryNotFound; InvalidEntry if the entry is
+        not a question of this session or `choice` is not offered. Raises AlreadyAnswered after a
         different answer; QuestionClosed once the question has expired or its turn has ended.
         """
         return await answering.answer_in(self._writer, question, Answer(choice, by, note))
@@ -530,8 +530,8 @@ class Session:
 
         A partial answer remains on the branch; tool calls without a result are recorded as aborted,
         and questions are withdrawn. Shape: True if a turn was open. Raises: LeaseHeld while the
-        process of the turn is alive, or while its state is unknown and the lease has not expired;
-        FlowRefusal for a flow, and for the session of a role until its flow is completed.
+        process of the turn is alive, or while its state is unknown and the lease has not expired.
+        Raises FlowRefusal for a flow, and for the session of a role until its flow is completed.
         """
         writer = self._writer
         await writer.require_no_role(await self._reader.look(), "abandon")
@@ -561,9 +561,9 @@ class Session:
         The format "perdure" contains everything, and `Store.import_files` restores it. Markdown and
         workflows contain one branch, the other formats all branches; `leaf` selects one branch by
         its end, and `all_branches` selects every branch. `redact` replaces "secrets", "paths" or
-        both in the exported text. `dialect` is the dialect of a workflow. `Exported.warnings` lists
-        the data that the format cannot represent. A draft is stored first. Durable: the file is
-        complete when this returns. Only the owner of the file can read it. Raises: PathExists,
+        both in the exported text. `dialect` selects the workflow's dialect. `Exported.warnings`
+        lists the data that the format cannot represent. A draft is stored first. Durable: the file
+        is complete when this returns. Only the owner of the file can read it. Raises: PathExists,
         unless `replace` is given; FormatError if the path cannot be written; WrongArgument for a
         folder or a file of the store; EntryNotFound if `leaf` does not exist; Erased.
         """

@@ -14,7 +14,7 @@ from perdure.session.ids import StreamId, entry_place, is_number
 from perdure.session.info import SessionInfo, trim_title
 
 _DIGITS = 18
-"""The most digits that a time in Unix milliseconds can have in a cursor."""
+"""Maximum number of digits of a time (Unix milliseconds) in a cursor."""
 
 
 def require_header(

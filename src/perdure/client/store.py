@@ -440,8 +440,8 @@ class Store:
         `answer` is one of the question's choices, or free text if there are no choices. The first
         answer counts. Durable: everything is stored on return. Raises: QuestionNotFound;
         AlreadyAnswered after a different answer; QuestionClosed if the question has expired or its
-        turn has ended; FlowRefusal if a flow no longer waits for the answer; InvalidEntry if the
-        entry is no question, or `answer` is not one of its choices.
+        turn has ended. Raises FlowRefusal if a flow no longer waits for the answer; InvalidEntry if
+        the entry is no question, or `answer` is not one of its choices.
         """
         asking = identifiers.stream_asking(question)
         if asking is None:

@@ -246,7 +246,7 @@ class _Elsewhere:
             await self._relay.catch_up(_calls_in(page, _MODEL_ENDS), is_last=is_last)
 
     def take(self, page: _Page, *, is_last: bool) -> None:
-        """Process `page` after its events were emitted; `is_last` if it has the newest entries."""
+        """Process `page` after its events were emitted; `is_last` marks the newest page."""
         relay = self._relay
         if relay is None:
             return

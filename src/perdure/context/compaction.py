@@ -37,7 +37,7 @@ class CompactionPlan(msgspec.Struct, frozen=True):
     `first_kept` is the start of the kept part; None if no message is kept. `history` is summarized
     together with `previous_summary`. If the cut is inside a turn, `turn_prefix` is the part of that
     turn before the cut, summarized separately. `unanswered` is the text of the user's newest
-    message, if that message leaves the context without an answer.
+    message, if it leaves the context without an answer.
     Units: `tokens_before` is the size of a request before the compaction, in tokens.
     Shape: files are sorted; a changed file is not also in the list of read files.
     """
@@ -261,7 +261,7 @@ def _cut(
 
 
 def _enough_from(shown: Sequence[Shown], keep_recent_tokens: int, scale: float) -> int | None:
-    """Return the last position from which `keep_recent_tokens` remain; None if fewer exist."""
+    """Return the last position from which on `keep_recent_tokens` remain; None if there is none."""
     total = 0
     for position in range(len(shown) - 1, -1, -1):
         message = shown[position].message

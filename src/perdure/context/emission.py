@@ -48,7 +48,7 @@ class Emitted(msgspec.Struct, frozen=True):
     """The messages of a window.
 
     Shape: if `has_summary` is true, the first of `messages` is the compaction's summary. `skips`
-    are the entries that cannot be read, completely or in part, each with the number of unreadable
+    are the entries that this version cannot read completely, each with the number of unreadable
     pieces.
     """
 

@@ -35,7 +35,7 @@ def pins_of(notes: Iterable[Entry]) -> frozenset[EntryId]:
 def with_pins(
     window: ContextWindow, path: Sequence[Entry], pins: frozenset[EntryId]
 ) -> ContextWindow:
-    """Return `window` with the pinned entries of `path`; this branch ends with `window`.
+    """Return `window` with the pinned entries of its branch `path`.
 
     Shape: entries of `pins` that are not on this branch are omitted.
     """

@@ -23,7 +23,7 @@ from perdure.session.messages import user
 
 MIN_SUMMARY_CHARACTERS = 20
 PREFIX_SHARE = 0.625
-"""Share of the output limit for the summary of a split turn's start."""
+"""The summary of a split turn's start gets this share of the output limit."""
 MOST_PARTS = 16
 """Maximum number of requests for one summary; the middle of a longer conversation is omitted."""
 LEAST_PART_TOKENS = 100

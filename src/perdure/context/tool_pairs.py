@@ -1,4 +1,4 @@
-"""Pair tool calls with their results, and remove content that cannot be sent from messages.
+"""Pair tool calls with their results, and remove from messages what cannot be sent.
 
 After `repair_pairs`, each assistant message with calls is directly followed by one tool message
 that answers every call once, in order. Every result has a call, and no part is empty. Ids and names
@@ -100,7 +100,7 @@ class Ids(msgspec.Struct, frozen=True):
 
 
 class Calls(msgspec.Struct, frozen=True):
-    """The state of tool calls, as far as the pairing of later messages depends on it.
+    """The state of tool calls on which the pairing of later messages depends.
 
     `answered` are the ids of calls that accept no further result; `owed` are the ids of calls that
     can still get a result. `sent` are the ids with which calls are sent to the model; `repeats`

@@ -89,7 +89,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EpisodeFold:
-    """Collects the data of an episode from the entries of its range."""
+    """Collects the data of an episode from the episode's entries."""
 
     def __init__(self) -> None:
         self.messages = 0
@@ -98,7 +98,7 @@ class EpisodeFold:
         self.started_at: int | None = None
 
     def add(self, kind: str, body: bytes, v: int, at: int) -> None:
-        """Add the next entry of the range."""
+        """Add the next entry of the episode."""
         self.started_at = at if self.started_at is None else min(self.started_at, at)
         if kind == TurnStarted.kind:
             self.turns += 1

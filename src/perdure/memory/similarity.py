@@ -1,8 +1,8 @@
 """Compute the similarity in meaning between a question and the texts of a corpus, with numpy.
 
 A text is compared by its own vector, and also by its vector together with the vectors of its
-neighbours. The vectors of neighbours are weighed like the words of neighbours. Vectors are stored
-in memory as signed bytes and converted to floats one block at a time.
+neighbours. The vectors of neighbours have the same weights as the words of neighbours. Vectors are
+stored in memory as signed bytes and converted to floats one block at a time.
 """
 
 from __future__ import annotations

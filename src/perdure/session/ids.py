@@ -2,7 +2,7 @@
 
 A stream id is chosen by the client or generated from time and random bytes. The id of an entry is
 its position, ``<stream>/<seq>``. Entry ids are unique, even across forks, because they are
-positions. Ids that other programs gave to entries are only in a store's alias table.
+positions. A store's alias table contains the ids that other programs gave to entries.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ StreamId = NewType("StreamId", str)
 EntryId = NewType("EntryId", str)
 
 IdempotencyKey = Annotated[str, Meta(min_length=1)]
-"""The key of a call that can be repeated.
+"""An idempotency key: a repeated call with the same key has no further effect.
 
 A key is never empty, because unrelated calls would share an empty key.
 """

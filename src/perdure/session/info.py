@@ -44,7 +44,7 @@ LISTED_STATUSES: tuple[Status, ...] = ("active", "importing", "exported", "ended
 """Statuses of the sessions in lists: erased ones are never listed."""
 
 SessionScope = Literal["listed", "all"]
-"""Which sessions a list contains: ``listed`` those of origin user or import, ``all`` every one.
+"""Which sessions a list contains: those of origin user or import (``listed``), or ``all``.
 
 Flows are never included.
 """

@@ -20,7 +20,7 @@ ToolEffect = Literal["read", "write", "external"]
 UnknownPolicy = Literal["retry", "ask", "never"]
 InterruptPolicy = Literal["retry", "continue", "rollback", "ask"]
 History = Literal["full", "text_only"]
-"""Content of earlier turns in a request; ``text_only`` omits tool calls, results and thinking."""
+"""What a request contains of earlier turns; ``text_only`` omits calls, results and thinking."""
 Priority = Literal["low", "normal", "high"]
 """Turns with a higher priority begin before other turns that also wait for workers."""
 CallPurpose = Literal["answer", "summary"]

@@ -87,7 +87,7 @@ class ToolResultPart(ShortRepr, frozen=True, omit_defaults=True, tag="tool_resul
 
 
 class UnknownPart(ShortRepr, frozen=True, tag="unknown"):
-    """A part of a type this version does not know, stored as its original JSON."""
+    """A part of a type that this version does not know, stored as its original JSON."""
 
     raw: msgspec.Raw
 

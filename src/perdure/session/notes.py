@@ -27,7 +27,7 @@ QuestionTopic = Literal[
     "improvement-choice",
     "feedback-consent",
 ]
-"""Topics of questions. The topics after "program" are used by flows, in entries of flow kinds."""
+"""Topics of questions. Flows use the topics after "program", in entries of their own kinds."""
 
 PROGRAM: Final = "program"
 """The topic of a question that a program asks outside a turn (`Session.ask`)."""

@@ -28,7 +28,7 @@ class Doubt(ShortRepr, frozen=True):
     """A problem with a working directory, about which a person must first decide in every mode.
 
     `text` is the question. `grant` is the permission that the answer "always" gives. The grant
-    names the directory and all its problems, so perdure asks again if any of these changes.
+    names the directory and all its problems, so perdure asks again if one of them changes.
     """
 
     text: str

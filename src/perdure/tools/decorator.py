@@ -109,7 +109,7 @@ def tool(
 
     The schema comes from the signature. The descriptions of tool and parameters (``Args:``) come
     from the docstring. A parameter ``call: ToolCall`` receives the call and is hidden from the
-    model. A function that is not ``async`` runs in a thread, which continues after a cancel. The
+    model. A function that is not ``async`` runs in a thread, which a cancel does not stop. The
     model gets returned text, media and `ToolOutput` unchanged, None as "done", and other values as
     JSON. If `needs_approval` is True, a person approves each call, in every mode, and sees its
     arguments. `needs_approval` can be a function that gets the tool's arguments, including

@@ -88,7 +88,8 @@ def _log_failure(spec: ToolSpec, call: ToolCall, error: BaseException) -> None:
 def run_of(output: ToolOutput, instead_of: ToolRun | None = None) -> ToolRun:
     """Return a run that ended with `output`.
 
-    An error `output` that replaces a failed run `instead_of` keeps the outcome of that run.
+    If `output` is an error that replaces the failed run `instead_of`, the outcome of `instead_of`
+    is kept.
     """
     if not output.is_error:
         return ToolRun(output, "ok")

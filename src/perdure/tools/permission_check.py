@@ -28,8 +28,8 @@ _NEVER_NAMES = frozenset(("__proto__", "prototype", "constructor", "__class__", 
 class RuleSet(msgspec.Struct, frozen=True):
     """The decision for each action. If `honours_grants` is True, an earlier answer "always" counts.
 
-    `asks_hidden` means that writing a file needs approval if a name in the file's path starts with
-    a dot, such as ``.github``, because such files configure other programs.
+    `asks_hidden` means that writing a file needs approval if a name in its path starts with a dot,
+    such as ``.github``. Such files configure other programs.
     """
 
     actions: Mapping[Action, Decision]
@@ -55,7 +55,7 @@ EXAMINE = Ruling("examine")
 
 
 def effective_args(spec: ToolSpec, args: Mapping[str, object]) -> Mapping[str, object]:
-    """Return `args` without names that are forbidden or that only the configuration sets."""
+    """Return `args` without arguments that are forbidden or that only the configuration sets."""
     dropped = spec.config_only | _NEVER_NAMES
     if dropped.isdisjoint(args):
         return args

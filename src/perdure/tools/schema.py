@@ -167,7 +167,10 @@ def pydantic_schema(of: Any) -> Schema:
 
 
 def pydantic_reason(error: ValueError) -> str:
-    """Return the message of pydantic's `error` without links; each problem has its place first."""
+    """Return the message of pydantic's `error` without links.
+
+    Each problem in the message begins with its place.
+    """
     found: Any = error
     if not callable(getattr(found, "errors", None)):
         return str(error)

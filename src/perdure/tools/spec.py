@@ -44,7 +44,7 @@ def _no_secrets() -> Taint:
 class ToolCall(ShortRepr, frozen=True):
     """One tool call, as passed to the tool.
 
-    `idempotency_key` is the same for every attempt of one call, across crashes and machines: pass
+    `idempotency_key` is the same for every attempt of one call, across crashes and machines. Pass
     it to the external service, so that a repeated call has no second effect. `attempt` counts the
     attempts of the call from 1. `working_dir` is the session's workspace, and `permissions` are the
     access rights of the agent's built-in tools. `secrets` resolves named secrets, which are removed
@@ -116,7 +116,7 @@ NeedsApproval = Callable[[Mapping[str, object]], bool]
 """Returns whether a call with these arguments needs approval. Pure."""
 
 Examine = Callable[[Mapping[str, object], Permissions], Subject]
-"""Returns the subject of a call with these arguments.
+"""Returns the `Subject` of a call with these arguments.
 
 Pure. Raises: ToolError if such a call is never allowed.
 """

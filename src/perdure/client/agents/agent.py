@@ -115,9 +115,9 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     permissions: Permissions = Permissions()
     """What the built-in tools may do. A session can only restrict these permissions."""
     max_agents: Annotated[int, Meta(ge=0)] = 16
-    """How many sessions of other agents a session may open with ``invoke_agent``."""
+    """Maximum number of sessions that a session may open for other agents with ``invoke_agent``."""
     max_depth: Annotated[int, Meta(ge=0)] = 3
-    """How deep the sessions that ``invoke_agent`` opens may be nested."""
+    """Maximum nesting depth of the sessions that ``invoke_agent`` opens."""
     question_expires_s: Annotated[float, Meta(gt=0)] | None = None
     """The seconds after which an unanswered question ends its turn. None: no time limit."""
     first_byte_timeout_s: TimeoutS | None = None
@@ -145,9 +145,8 @@ class Agent(AgentSettings, Generic[OutputT], frozen=True, metaclass=NamedParamet
     """A model with instructions and tools.
 
     Raises: ConfigError if two tools or two MCP servers have the same name, or if a tool is unknown.
-    Raises WrongArgument for an id that is not kebab-case, for a model that is not
-    ``provider:name``, for an output without a schema, for an unknown keyword, and for a value of
-    the wrong type.
+    Raises WrongArgument for an id that is not kebab-case, a model that is not ``provider:name``, an
+    output without a schema, an unknown keyword, or a value of the wrong type.
     """
 
     __repr__ = short_repr
@@ -248,7 +247,7 @@ class Agent(AgentSettings, Generic[OutputT], frozen=True, metaclass=NamedParamet
         return msgspec.structs.replace(self, tools=tuple(tools))
 
     def snapshot(self) -> dict[str, object]:
-        """Return the agent as plain data; tools are names and hashes of their schemas."""
+        """Return the agent as plain data, with the name and the hash of the schema of each tool."""
         registry = self.registry
         described = [
             {"name": name, "schema_hash": registry.schema_hash(name)} for name in registry.names

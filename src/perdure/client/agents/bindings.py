@@ -177,7 +177,7 @@ class Bindings:
                     await self._bind(session, given, place, state, narrowing=snapshot)
 
     async def _connected(self, session: StreamId, bound: Binding, given: Agent | None) -> Binding:
-        """Return `bound`, with more tools if some of its MCP servers are connected only now.
+        """Return `bound`, with the tools of those MCP servers that are connected only now.
 
         If `bound` names MCP servers that are not connected yet, the tools of these servers are
         added and recorded.
@@ -286,7 +286,7 @@ def _planned_servers(bound: Binding) -> list[dict[str, object]]:
 def _with_offers(
     kept: Mapping[str, object], whole: Mapping[str, object], planned: Collection[object]
 ) -> dict[str, object]:
-    """Return the tools and servers of `kept`, plus those of the `planned` servers from `whole`.
+    """Return the tools and servers of `kept`, with the `planned` servers as described in `whole`.
 
     `kept` and `whole` are snapshots. Tools of `kept` keep the parameters that were stored.
     """

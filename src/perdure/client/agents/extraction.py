@@ -53,7 +53,7 @@ else:
 _log = logging.getLogger(__name__)
 
 _LONGEST_S = 600.0
-"""The most time to extract one episode's facts, because closing a runtime waits for this work."""
+"""Time limit for extracting one episode's facts: closing a runtime waits for this work."""
 
 _PROBLEM = 500
 """Maximum number of stored characters of the reason why an extraction failed."""

@@ -26,9 +26,9 @@ def message_of(said: Said, policy: PastePolicy = "warn") -> Message:
     """Return `said` as a message, scanned for credentials; `policy` ``warn`` logs a warning.
 
     A long message is not scanned here: `screen_message` scans it before it is stored.
-    Raises: SecretPasted for a credential if `policy` is ``refuse``; WrongArgument for a message of
-    another role, for a message with neither text nor media, and for anything other than text or a
-    valid message.
+    Raises: SecretPasted for a credential if `policy` is ``refuse``. Raises WrongArgument for a
+    message of another role, a message with neither text nor media, or a value that is neither text
+    nor a valid message.
     """
     message = user(said) if isinstance(said, str) else said
     if not isinstance(message, Message):  # pyright: ignore[reportUnnecessaryIsInstance] - a checker would have told

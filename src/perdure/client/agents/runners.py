@@ -116,7 +116,7 @@ class Runner(Protocol):
         agents: Iterable[Agent],
         at: int,
     ) -> int | None:
-        """Request that workers complete `flow` as `wanted` says; `flow` may also use `agents`.
+        """Append `wanted`, the request that workers complete `flow`, which may also use `agents`.
 
         Returns the seq of the open request; None if flows run in this process. Durable: the request
         is stored on return.

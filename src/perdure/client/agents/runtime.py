@@ -69,7 +69,7 @@ class Runtime:
     Runtime waits for running turns, but never for people: a turn that waits for a person is
     suspended. If the block raises, all running turns are suspended. Another Runtime can resume
     suspended turns. Raises: ConfigError if two agents have the same id, or for "workers" if the
-    store is not on PostgreSQL; WrongArgument for a bad name in prices, and for callbacks with a
+    store is not on PostgreSQL. Raises WrongArgument for a bad name in prices or a callback with a
     wrong signature.
     """
 
@@ -137,10 +137,10 @@ class Runtime:
         `tools`, `allowed_commands` and `scope` (or the workspace's scope) restrict the agent's
         tools, commands and the paths of its file tools. Durable: everything is stored on return.
         Raises: ConfigError for an unknown agent, tool or model provider, for more permissions than
-        the agent has, or for an undefined ``{{ctx.name}}``; SecretPasted for a credential in a
-        variable or in the instructions; McpUnavailable; SessionExists; LimitExceeded for a long
-        title; WrongArgument for an invalid id, an empty subject, text with a NUL, or metadata that
-        is not JSON.
+        the agent has, or for an undefined ``{{ctx.name}}``. Raises SecretPasted for a credential in
+        a variable or in the instructions; McpUnavailable; SessionExists; LimitExceeded for a long
+        title. Raises WrongArgument for an invalid id, an empty subject, text with a NUL, or
+        metadata that is not JSON.
         """
         self.host.require_open("start")
         require_header(subject=subject, metadata=metadata)
@@ -188,8 +188,8 @@ class Runtime:
         interrupted, and the session runs in `workspace` (default: the current folder). Durable: a
         move to another workspace is stored when this returns. Raises: SessionNotFound; ConfigError
         if no agent is given and none is in force, or if the call asks for more permissions than the
-        agent has; McpUnavailable if a needed MCP server does not start; TurnOpen if the session
-        would move during a turn; FlowRefusal for the session of a role until its flow is completed.
+        agent has. Raises McpUnavailable if a needed MCP server does not start; TurnOpen if the
+        session would move in a turn; FlowRefusal for a role's session until its flow is completed.
         """
         handle, found = await opened(self._store, StreamId(session))
         if found.header.origin == "role" or found.header.kind == "flow":

@@ -184,7 +184,7 @@ class Host:
         budget: Budget | None = None,
         invoked_by: tuple[StreamId, ...] = (),
     ) -> SessionTurns:
-        """Return the object that runs turns, limited by `caps`; `flow` replaces the permissions."""
+        """Return the object that runs turns, limited by `caps`; `flow` sets other permissions."""
         caps, tools = caps or agent, with_agent_list(agent.tools_in(workspace), self.agents)
         clock, terms = self.store.outside.clock, flow or InFlow(judge_of(tools, agent.permissions))
         limits, budget = self._limits.over(caps.limits), budget or self.budget_of(caps)
@@ -224,7 +224,7 @@ class Host:
         return SessionTurns(environment, terms_of(agent, environment, prompt, today))
 
     async def aclose(self) -> None:
-        """Stop background work, close the models created here, and stop the MCP servers."""
+        """Stop background work, close the model clients created here, and stop the MCP servers."""
         await self.extraction.stop()
         await self.backlog.stop()
         await self._asking.aclose()
@@ -260,7 +260,7 @@ _OFFERED = "perdure.tools.mcp.server_tools"
 
 
 class Servers:
-    """The MCP servers of a runtime: agents may name servers in `known`; `vault` has the secrets.
+    """Connects a runtime to MCP servers: agents may name those in `known`; `vault` has secrets.
 
     Raises: ConfigError if two servers have the same name.
     """
@@ -281,7 +281,7 @@ class Servers:
         """Return `agent` with the tools of its MCP servers after its own tools.
 
         `wanted` are the names of the tools to use (None: all); a server that has none of these
-        tools is not connected. Offered tools that `agent` does not get are named in the log.
+        tools is not connected. The log names the offered tools that `agent` does not get.
         Raises: McpUnavailable if a server does not start; ConfigError if a server is unknown.
         """
         tools = agent.registry.tools

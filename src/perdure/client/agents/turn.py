@@ -161,7 +161,7 @@ class Turn(Generic[OutputT]):
 
     @property
     def held(self) -> LeaseHeld | None:
-        """The error that names the other process that runs the turn; None if no other does.
+        """The error that names the process that runs the turn, if it is another one; else None.
 
         This process follows the turn that the other process runs: you can await it and iterate over
         its durable events, but you cannot abort it. If the process that runs the turn dies, the
@@ -215,7 +215,10 @@ class Turn(Generic[OutputT]):
             self._result()
 
     def abort(self) -> None:
-        """Abort the turn at the next point where it can be cancelled; no effect after its end."""
+        """Abort the turn at the next point where it can be cancelled.
+
+        Does nothing after the end of the turn.
+        """
         self._signals.stop()
 
     def cancel(self) -> None:

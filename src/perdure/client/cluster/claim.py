@@ -19,7 +19,7 @@ SCHEMA = "perdure_work"
 APPLICATION = "perdure"
 
 CLAIM = "start_queued_partitioned_workflows"
-"""Name of the DBOS function that claims work from queues that run one piece per session."""
+"""Name of the DBOS function that claims work and that `claim_by_priority` replaces."""
 
 _LOOKED_FOR = (
     "w.queue_name = %(queue)s AND w.status = 'ENQUEUED' AND w.application_version = %(version)s"

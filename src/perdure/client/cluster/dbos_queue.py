@@ -52,7 +52,7 @@ During the launch, the limit is `LAUNCHING_MS`.
 """
 
 LAUNCHING_MS = 30_000
-"""Limit of an idle transaction in a launch: a launch is not retried, but delays other launches."""
+"""Time limit of an idle transaction in a launch; a launch is not retried, but delays others."""
 
 _LAUNCH = (20_584, 0)
 """The key of the advisory lock that a worker has during its launch."""

@@ -179,7 +179,7 @@ class FlowWork:
         return await journal.state()
 
     async def _long_wait(self, journal: Journal) -> None:
-        """Return once all running roles have waited for a person for `PARK_S`."""
+        """Return once all running roles have waited `PARK_S` seconds for a person."""
         waits = self._host.person_waits
         loop = asyncio.get_running_loop()
         since: float | None = None

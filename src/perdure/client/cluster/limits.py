@@ -191,7 +191,7 @@ class Slots:
 
 
 async def _look_up(turn: _Turn) -> None:
-    """Read the subjects and the rank of `turn` from the log."""
+    """Read the subjects of `turn`, and the rank of its priority, from the log."""
     store, stream = turn.store, turn.work.stream
     state, model = await store.state(stream), None
     if state.header.kind != "flow":  # its roles have models of their own

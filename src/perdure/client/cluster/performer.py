@@ -221,9 +221,9 @@ class Performer:
         """Wait for the end of `turn`, which answers `request` if that is not None.
 
         Return the error of the turn; the log contains the error if the turn had begun.
-        Raises: TurnSuspended if the worker stops; one of `_AGAIN` if the work must be tried again;
-        _LeftOpen if the turn failed but is still open; _WaitsForPerson if the turn was stopped
-        because it waits for a person.
+        Raises: TurnSuspended if the worker stops; one of `_AGAIN` if the work must be tried again.
+        Raises _LeftOpen if the turn failed but is still open; _WaitsForPerson if the turn was
+        stopped because it waits for a person.
         """
         obeying = asyncio.ensure_future(self._obey_stops(work, turn, request))
         waiting = asyncio.ensure_future(self._long_wait(turn))
@@ -252,7 +252,7 @@ class Performer:
             await end_tasks(obeying, waiting, ended)
 
     async def _long_wait(self, turn: Turn) -> None:
-        """Return once `turn` has waited for a person for `PARK_S`."""
+        """Return once `turn` has waited `PARK_S` seconds for a person."""
         loop, since = asyncio.get_running_loop(), None
         while True:
             change = self._host.person_waits.change()
@@ -319,7 +319,7 @@ class Performer:
         return "refused"
 
     async def _give_up(self, work: Work, losses: int) -> str:
-        """End the turn or reject the request, because several workers died during it."""
+        """End the turn or reject the request, because several workers died during this work."""
         reason = (
             f"{losses} workers died while they ran this turn, so it is not tried again; look at "
             "their logs, then send the message again"

@@ -3,7 +3,7 @@
 DBOS polls each queue on a thread of its own, and each poll takes 3 ms of CPU. With this module, one
 thread of perdure polls all queues in one statement, and the threads of DBOS wait for that thread.
 Each DBOS thread waits on the event that ends the thread; this module replaces the `wait` of that
-event. A thread that this module does not recognise waits as DBOS intends.
+event. For a thread that this module does not recognise, the original `wait` is called.
 """
 
 from __future__ import annotations

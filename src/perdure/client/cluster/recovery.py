@@ -1,10 +1,9 @@
 """Queue requests and turns that are in the log and can continue, but are in no queue.
 
-If work waits for a version of perdure that no worker runs any more, it is changed to work for this
-version.
+Work that waits for a version of perdure that no worker runs any more is reassigned to this version.
 
-Each worker repeats this queueing and changing of work every few seconds. Queueing work twice is
-harmless, because the log shows which work is finished.
+Each worker repeats these two steps every few seconds. Queueing work twice is harmless, because the
+log shows which work is finished.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _TRIED = (
 )
 
 GIVEN_UP = ("work_failed", _TRIED)
-"""The error code and text for a request whose work ended without an answer each time."""
+"""The error code and text for a request for which every attempt ended without an answer."""
 
 
 class Recovery:

@@ -55,7 +55,7 @@ class Requirement(msgspec.Struct, frozen=True):
 
 
 class FlowRequirement(msgspec.Struct, frozen=True):
-    """What a flow requires: the agents of its roles.
+    """What a flow requires of a worker: the agents of its roles.
 
     `agent` is a text that is the same for all flows with the same requirement.
 

@@ -64,7 +64,7 @@ A time is used if its message was sent or cancelled, or if the session of its me
 """
 
 _LONGEST_AGENT_ID = 100
-"""The most characters of an agent's id in a session id; 28 are left for the rest."""
+"""Maximum number of characters of an agent's id in a session id; 28 others remain."""
 
 _LATER = (LeaseHeld, LeaseLost, StoreUnavailable, TurnOpen, TurnSuspended, InvalidTransition)
 """Errors after which the next pass tries again."""
@@ -80,7 +80,7 @@ _log = logging.getLogger(__name__)
 
 @takes_all_declared
 class Scheduler:
-    """Sends messages that are due, in the sessions whose agent and tools `runtime` has.
+    """Sends the messages that are due in sessions for which `runtime` has the agent and tools.
 
     The scheduler sends messages of ``chat.send(at=)``, even if the program that sent them has
     ended, and messages of ``Agent(recurring=...)``. The scheduler works only inside its ``async

@@ -245,9 +245,8 @@ class Worker:
     async def _end_idle(self) -> None:
         """End idle sessions, expire questions, and extract facts that are due.
 
-        Every worker does this. If several workers end idle sessions at once, only the first commit
-        at the checked head ends a session, and the lease of the facts decides which worker extracts
-        the facts.
+        Every worker does this. If several workers end a session at once, only the first commit at
+        the checked head succeeds. The lease of the facts decides which worker extracts the facts.
         """
         while True:
             for runtime in self._runtimes.values():

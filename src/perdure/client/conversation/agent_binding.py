@@ -60,7 +60,7 @@ async def model_of(log: LogReader, stream: StreamId, window: ContextWindow) -> s
     """Return the model of the branch of `stream` that ends with `window`.
 
     If the session has an agent, the result is the model that was last set on the branch, or else
-    the agent's model; models set in an imported file do not count. In a session without an agent,
+    the agent's model. Models set in an imported file do not count. In a session without an agent,
     the result is the model that was last set or that gave the last answer, as in pi.
     """
     agents = context_settings_in(await log.notes(stream, BINDING_KINDS)).model

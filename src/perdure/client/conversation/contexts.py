@@ -34,7 +34,7 @@ else:
     windows = Later("perdure.engine.windows")
 
 _FIRST_READ, _READ_MORE = 64, 4
-"""A context within a budget reads this many entries first, and more by this factor each time."""
+"""A context within a budget reads `_FIRST_READ` entries first, then `_READ_MORE` times as many."""
 
 
 async def context_of(writer: SessionWriter, budget_tokens: int | None) -> build.Context:

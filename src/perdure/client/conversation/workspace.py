@@ -110,8 +110,8 @@ class Workspace(msgspec.Struct, frozen=True, omit_defaults=True, metaclass=Named
 class Shown(msgspec.Struct, frozen=True):
     """The changes that a message makes to the workspace; a field that is None changes nothing.
 
-    Raises: WrongArgument if a variable has the name of a workspace field, or if the selection is in
-    a file that is not the active file; SecretPasted if a variable contains a credential.
+    Raises: SecretPasted if a variable contains a credential; WrongArgument if a variable has the
+    name of a workspace field, or if the selection is not in the active file.
     """
 
     active_file: str | None = None

@@ -1,7 +1,7 @@
 """The handle of one flow: read its state, record decisions, run it.
 
-A decision applies to the newest state of the flow, and is rejected if the flow does not wait for
-that decision, so several processes can record decisions at once. Any process can run the flow.
+A decision applies to the newest state of the flow. It is rejected if the flow does not wait for it,
+so several processes can record decisions at once. Any process can run the flow.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ STANDARD = FeedbackContext("standard")
 
 @takes_all_declared
 class Flows:
-    """The flows in the store of `runtime`, whose agents work as the roles of the flows.
+    """The flows in the store of `runtime`; the agents of `runtime` work as the flows' roles.
 
     A role instance runs under the agent with its own id (``developer_2``), or under the agent with
     the id of its base role (``developer``). `on_interrupt` applies to the partial answer of a
@@ -137,10 +137,10 @@ class Flows:
         a person after three failures. `configuring` can differ for model and skills: ``{"model":
         "auto", "skills": "ask"}``; an omitted key means "given". `settings` is stored in
         `FlowState.settings`, for the program that runs the flow next. Durable: everything is stored
-        on return. Raises: InvalidWorkflow; ConfigError for missing or invalid readings and inputs,
-        for unknown values in `roles`, and for a record folder of another flow; WrongArgument;
-        SecretPasted; FlowExists if `id` is used; Unsupported if the store cannot write two logs in
-        one commit.
+        on return. Raises: ConfigError for missing or invalid readings and inputs, for unknown
+        values in `roles`, and for a record folder of another flow. Raises InvalidWorkflow;
+        WrongArgument; SecretPasted; FlowExists if `id` is used; Unsupported if the store cannot
+        write two logs in one commit.
         """
         if not self._store.backend.capabilities.multi_stream_commit:
             raise Unsupported("flows", self._store.backend.address.partition(":")[0])
@@ -248,9 +248,9 @@ class Flows:
         With `workspace` the flow moves to that folder. The record folder keeps its relative path in
         the workspace. If the record folder of an imported flow is missing, its record is written
         below ``.perdure/records``. `settings` replace the stored settings if they differ. Raises:
-        FlowNotFound if there is no such flow; FlowRefusal if the workspace or the record folder of
-        the flow is not on this machine, or came from a received file; in these cases, pass a folder
-        as `workspace`.
+        FlowNotFound if there is no such flow. Raises FlowRefusal if the workspace or the record
+        folder of the flow is not on this machine, or came from a received file. In these cases,
+        pass a folder as `workspace`.
         """
         found = await self._require_flow(flow)
         self._equipment.check_settings(settings)

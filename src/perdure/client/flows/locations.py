@@ -91,8 +91,8 @@ def begun_record(
     """Create the record folder of a new flow, and return the flow's graph. Blocks.
 
     `roles` are the models, skills and tools chosen for roles.
-    Raises: InvalidWorkflow if the workflow has errors; ConfigError if it cannot be read, if the
-    record folder belongs to another flow, or if a reading, role or skill is unknown.
+    Raises: InvalidWorkflow if the workflow has errors. Raises ConfigError if the workflow cannot be
+    read, if the record folder belongs to another flow, or if a reading, role or skill is unknown.
     """
     workspace, record = begun.workspace, begun.record
     if not workspace.is_dir():

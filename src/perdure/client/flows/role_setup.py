@@ -122,7 +122,7 @@ def agent_for(agents: Mapping[str, Agent], role: str) -> Agent | None:
 def undecided_for(
     state: FlowState, role: str, models: Sequence[str], shelf: SkillShelf
 ) -> Undecided:
-    """Return the choices that `role` still needs before it can begin; `models` can be chosen.
+    """Return the choices that `role` needs before it begins; `models` are the possible models.
 
     Blocks.
     Raises: ConfigError for a skill that cannot be read.

@@ -75,7 +75,7 @@ class Selectors:
     async def step(self, state: FlowState, role: str, open: Undecided, about: About) -> FlowState:
         """Do one step: open a selector or record its choice; return the new state of the flow.
 
-        Raises: Unconfigured after the last attempt, or if a person has stopped the selector;
+        Raises: Unconfigured after the last attempt, or if a person has stopped the selector. Raises
         ConfigError if the role is not set up correctly; LeaseHeld if another process runs the
         selector.
         """

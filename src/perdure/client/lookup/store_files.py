@@ -1,4 +1,4 @@
-"""The files and folders that belong to a store address; the default address."""
+"""Find the files and folders that belong to a store address, and the default address."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SPECIAL = re.compile("[%?#]")
 """Characters in a folder's path that have a special meaning in an address."""
 
 _BESIDE = ("", "-wal", "-shm", "-journal")
-"""Endings of the names of an SQLite store's files, after the name of the database file."""
+"""An SQLite store appends these endings to the name of its database file to name its files."""
 
 
 def database_file(address: str) -> Path | None:

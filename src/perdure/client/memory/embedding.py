@@ -172,7 +172,7 @@ class TextVectors:
         return meaning
 
     async def nearness(self, meaning: Meaning, texts: Sequence[str]) -> list[float | None]:
-        """Return the cosine between a question and each of `texts`, for texts outside the index.
+        """Return the cosine between a question and each of `texts`, which are not in the index.
 
         The vectors of `texts` are kept only in the memory of this process. A call computes at most
         `STATEMENTS` new vectors, beginning with the last of `texts`; for texts without a vector the

@@ -321,7 +321,7 @@ def _check(new: FactRemembered) -> None:
 async def _with_sources(
     store: SessionStore, new: FactRemembered
 ) -> tuple[FactRemembered, tuple[_Source, ...]]:
-    """Return `new` with the complete ids of its sources, and the sources, after checking both."""
+    """Check `new` and its sources; return `new` with complete ids of sources, and the sources."""
     require_text("agent", new.agent)
     _check(new)
     sources = await _require_sources(store, new.sources)

@@ -111,8 +111,8 @@ class Memory:
         the knowledge folders of an agent, and excludes facts of other agents. numpy (extra
         ``memory``) makes recalls in a large store several times faster, with the same hits.
         Raises: SearchIndexDamaged; Unsupported; EmbedderUnavailable; ConfigError if the embedder is
-        not set up; WrongArgument for an empty question, a subject with a wider scope, or the scope
-        "agent" without an agent; ValueError if `limit` is negative.
+        not set up; ValueError if `limit` is negative. Raises WrongArgument for an empty question, a
+        subject with a wider scope, or the scope "agent" without an agent.
         """
         amount("limit", limit)
         require_text("knowledge_of", knowledge_of)

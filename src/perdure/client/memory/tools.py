@@ -39,7 +39,7 @@ _MOST_FACTS = 100
 """Maximum number of facts in one result."""
 
 _MOST_HITS, _MOST_READ = 10, 30
-"""Maximum number of hits in one result, and maximum number of messages of a session."""
+"""Maximum number of hits in one result, and of messages of a session in one result."""
 
 _LOOKED_AT = 4
 """Number of hits that are read first for each wanted hit: some hits belong to other subjects."""

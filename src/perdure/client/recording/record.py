@@ -93,7 +93,7 @@ def record(
 
 
 def _default_store(portal: Portal) -> Store:
-    """Open the default store on the loop of `portal`; the end of the program closes the store."""
+    """Open the default store on the loop of `portal`; it is closed when the program ends."""
 
     async def opened() -> Store:
         return await open_store(default_address(os.environ, sys.platform))

@@ -1,4 +1,4 @@
-"""The files that agents changed, newest change first."""
+"""List the files that agents changed, newest change first."""
 
 from __future__ import annotations
 

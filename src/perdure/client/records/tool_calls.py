@@ -1,4 +1,4 @@
-"""The record of tool calls: tool, input and outcome."""
+"""Collect the tool calls of sessions from their logs: tool, input and outcome."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ _KINDS = frozenset(
 
 
 class Tallies:
-    """The tallies of a store's sessions.
+    """Computes and caches the tallies of a store's sessions.
 
     Each call reads only entries that were appended since the previous call.
 

@@ -81,9 +81,9 @@ class Schedule:
         message when it is sent.
         Durable: all changes are stored when this returns.
         Raises: SessionNotFound if the session does not exist; LimitExceeded if the text is too
-        long; WrongArgument if the session has no agent that is in force on this machine, for
-        example after an import; FlowRefusal if the session belongs to a role of a flow that is not
-        completed.
+        long. Raises WrongArgument if the session has no agent that is in force on this machine, for
+        example after an import. Raises FlowRefusal if the session belongs to a role of a flow that
+        is not completed.
         """
         due_at = due_at_of(at)
         require_within("message_bytes", len(text.encode(errors="replace")), "the message")

@@ -238,10 +238,10 @@ class Flows(Handle[AsyncFlows]):
         a person after three failures. `configuring` can differ for model and skills: ``{"model":
         "auto", "skills": "ask"}``; an omitted key means "given". `settings` is stored in
         `FlowState.settings`, for the program that runs the flow next. Durable: everything is stored
-        on return. Raises: InvalidWorkflow; ConfigError for missing or invalid readings and inputs,
-        for unknown values in `roles`, and for a record folder of another flow; WrongArgument;
-        SecretPasted; FlowExists if `id` is used; Unsupported if the store cannot write two logs in
-        one commit.
+        on return. Raises: ConfigError for missing or invalid readings and inputs, for unknown
+        values in `roles`, and for a record folder of another flow. Raises InvalidWorkflow;
+        WrongArgument; SecretPasted; FlowExists if `id` is used; Unsupported if the store cannot
+        write two logs in one commit.
         """
 
     def outputs(self, flow: str) -> dict[str, object]:
@@ -264,9 +264,9 @@ class Flows(Handle[AsyncFlows]):
         With `workspace` the flow moves to that folder. The record folder keeps its relative path in
         the workspace. If the record folder of an imported flow is missing, its record is written
         below ``.perdure/records``. `settings` replace the stored settings if they differ. Raises:
-        FlowNotFound if there is no such flow; FlowRefusal if the workspace or the record folder of
-        the flow is not on this machine, or came from a received file; in these cases, pass a folder
-        as `workspace`.
+        FlowNotFound if there is no such flow. Raises FlowRefusal if the workspace or the record
+        folder of the flow is not on this machine, or came from a received file. In these cases,
+        pass a folder as `workspace`.
         """
 
     def state(self, flow: str) -> FlowState:

@@ -330,8 +330,8 @@ class Session(Handle[AsyncSession]):
     def answer(self, question: EntryRef, choice: str, *, by: str, note: str | None = None) -> Entry:
         """Answer a question of this session. The first answer counts; later answers are rejected.
 
-        Durable: everything is stored on return. Raises: EntryNotFound; InvalidEntry when the entry
-        is not a question of this session or `choice` is not offered; AlreadyAnswered after a
+        Durable: everything is stored on return. Raises: EntryNotFound; InvalidEntry if the entry is
+        not a question of this session or `choice` is not offered. Raises AlreadyAnswered after a
         different answer; QuestionClosed once the question has expired or its turn has ended.
         """
 
@@ -443,8 +443,8 @@ class Session(Handle[AsyncSession]):
 
         A partial answer remains on the branch; tool calls without a result are recorded as aborted,
         and questions are withdrawn. Shape: True if a turn was open. Raises: LeaseHeld while the
-        process of the turn is alive, or while its state is unknown and the lease has not expired;
-        FlowRefusal for a flow, and for the session of a role until its flow is completed.
+        process of the turn is alive, or while its state is unknown and the lease has not expired.
+        Raises FlowRefusal for a flow, and for the session of a role until its flow is completed.
         """
 
     def reopen(self) -> Entry | None:
@@ -466,9 +466,9 @@ class Session(Handle[AsyncSession]):
         The format "perdure" contains everything, and `Store.import_files` restores it. Markdown and
         workflows contain one branch, the other formats all branches; `leaf` selects one branch by
         its end, and `all_branches` selects every branch. `redact` replaces "secrets", "paths" or
-        both in the exported text. `dialect` is the dialect of a workflow. `Exported.warnings` lists
-        the data that the format cannot represent. A draft is stored first. Durable: the file is
-        complete when this returns. Only the owner of the file can read it. Raises: PathExists,
+        both in the exported text. `dialect` selects the workflow's dialect. `Exported.warnings`
+        lists the data that the format cannot represent. A draft is stored first. Durable: the file
+        is complete when this returns. Only the owner of the file can read it. Raises: PathExists,
         unless `replace` is given; FormatError if the path cannot be written; WrongArgument for a
         folder or a file of the store; EntryNotFound if `leaf` does not exist; Erased.
         """
@@ -710,8 +710,8 @@ class Store(Handle[AsyncStore]):
         `answer` is one of the question's choices, or free text if there are no choices. The first
         answer counts. Durable: everything is stored on return. Raises: QuestionNotFound;
         AlreadyAnswered after a different answer; QuestionClosed if the question has expired or its
-        turn has ended; FlowRefusal if a flow no longer waits for the answer; InvalidEntry if the
-        entry is no question, or `answer` is not one of its choices.
+        turn has ended. Raises FlowRefusal if a flow no longer waits for the answer; InvalidEntry if
+        the entry is no question, or `answer` is not one of its choices.
         """
 
     def tool_calls(
@@ -871,8 +871,8 @@ class Memory(Handle[AsyncMemory]):
         the knowledge folders of an agent, and excludes facts of other agents. numpy (extra
         ``memory``) makes recalls in a large store several times faster, with the same hits.
         Raises: SearchIndexDamaged; Unsupported; EmbedderUnavailable; ConfigError if the embedder is
-        not set up; WrongArgument for an empty question, a subject with a wider scope, or the scope
-        "agent" without an agent; ValueError if `limit` is negative.
+        not set up; ValueError if `limit` is negative. Raises WrongArgument for an empty question, a
+        subject with a wider scope, or the scope "agent" without an agent.
         """
 
     def with_embedder(self, embedder: Embedder | EmbedderName | None) -> Memory:
@@ -1038,9 +1038,9 @@ class Schedule(Handle[AsyncSchedule]):
         message when it is sent.
         Durable: all changes are stored when this returns.
         Raises: SessionNotFound if the session does not exist; LimitExceeded if the text is too
-        long; WrongArgument if the session has no agent that is in force on this machine, for
-        example after an import; FlowRefusal if the session belongs to a role of a flow that is not
-        completed.
+        long. Raises WrongArgument if the session has no agent that is in force on this machine, for
+        example after an import. Raises FlowRefusal if the session belongs to a role of a flow that
+        is not completed.
         """
 
     def cancel(self, message: str) -> None:
@@ -1067,7 +1067,7 @@ class Turn(Handle[AsyncTurn[OutputT]], Generic[OutputT]):
 
     @property
     def held(self) -> LeaseHeld | None:
-        """The error that names the other process that runs the turn; None if no other does.
+        """The error that names the process that runs the turn, if it is another one; else None.
 
         This process follows the turn that the other process runs: you can await it and iterate over
         its durable events, but you cannot abort it. If the process that runs the turn dies, the
@@ -1094,7 +1094,10 @@ class Turn(Handle[AsyncTurn[OutputT]], Generic[OutputT]):
         """
 
     def abort(self) -> None:
-        """Abort the turn at the next point where it can be cancelled; no effect after its end."""
+        """Abort the turn at the next point where it can be cancelled.
+
+        Does nothing after the end of the turn.
+        """
 
     def cancel(self) -> None:
         """Abort the turn because its chat is being closed."""
@@ -1299,10 +1302,10 @@ class Runtime(Handle[AsyncRuntime]):
         `tools`, `allowed_commands` and `scope` (or the workspace's scope) restrict the agent's
         tools, commands and the paths of its file tools. Durable: everything is stored on return.
         Raises: ConfigError for an unknown agent, tool or model provider, for more permissions than
-        the agent has, or for an undefined ``{{ctx.name}}``; SecretPasted for a credential in a
-        variable or in the instructions; McpUnavailable; SessionExists; LimitExceeded for a long
-        title; WrongArgument for an invalid id, an empty subject, text with a NUL, or metadata that
-        is not JSON.
+        the agent has, or for an undefined ``{{ctx.name}}``. Raises SecretPasted for a credential in
+        a variable or in the instructions; McpUnavailable; SessionExists; LimitExceeded for a long
+        title. Raises WrongArgument for an invalid id, an empty subject, text with a NUL, or
+        metadata that is not JSON.
         """
 
     def resume(
@@ -1330,8 +1333,8 @@ class Runtime(Handle[AsyncRuntime]):
         interrupted, and the session runs in `workspace` (default: the current folder). Durable: a
         move to another workspace is stored when this returns. Raises: SessionNotFound; ConfigError
         if no agent is given and none is in force, or if the call asks for more permissions than the
-        agent has; McpUnavailable if a needed MCP server does not start; TurnOpen if the session
-        would move during a turn; FlowRefusal for the session of a role until its flow is completed.
+        agent has. Raises McpUnavailable if a needed MCP server does not start; TurnOpen if the
+        session would move in a turn; FlowRefusal for a role's session until its flow is completed.
         """
 
     def resume_all(

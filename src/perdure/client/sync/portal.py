@@ -153,7 +153,7 @@ class _LoopThread:
     def __init__(self) -> None:
         self.closers: list[Close] = []
         self.kept: set[asyncio.Task[Any]] = set()
-        """Tasks that the closers end, for example the tasks of a connection pool.
+        """Tasks that the `closers` end, for example the tasks of a connection pool.
 
         The portal does not cancel these tasks, because a cancelled task of a pool may end only its
         current job and continue.

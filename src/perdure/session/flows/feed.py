@@ -324,7 +324,7 @@ def _extend_newest(
     text: str,
     shown: Literal["redacted"] | None = None,
 ) -> _Step:
-    """Add `text` to the newest item if that has the same type, or else to a new item."""
+    """Add `text` to the newest item if this item has the same type, or else to a new item."""
     said = point.open
     if said is not None and said.type == type and said.reasoning_display == shown:
         item = replace(said, text=f"{said.text}\n\n{text}")

@@ -72,11 +72,11 @@ class Offers(msgspec.Struct, frozen=True, omit_defaults=True):
 class FlowStarted(SideBody, frozen=True, omit_defaults=True):
     """A flow starts. `start` are the nodes that are started first; all paths are absolute.
 
-    `configuring` states how a role's configuration is chosen: ``given`` takes the configuration
-    from the role's agent and files, ``ask`` asks a person before the role starts, ``auto`` lets a
-    selector choose. `skills_configuring` states how the role's skills are chosen, if that differs
-    from `configuring`. `feedback`, `initialization_mode` and the two version fields become the
-    flow's `FeedbackContext`.
+    `configuring` states how a role's configuration is chosen. ``given`` takes it from the role's
+    agent and files, ``ask`` asks a person before the role starts, ``auto`` lets a selector choose.
+    `skills_configuring` states how the role's skills are chosen, if that differs from
+    `configuring`. `feedback`, `initialization_mode` and the two version fields become the flow's
+    `FeedbackContext`.
     """
 
     kind: ClassVar[str] = "flow_started"

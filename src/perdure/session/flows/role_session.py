@@ -117,7 +117,7 @@ def _read(seen: _Seen, entry: Entry, body: object) -> None:
 
 
 def _exchanges(seen: _Seen) -> tuple[Exchange, ...]:
-    """Return the messages since the node started; all messages if the history lacks that start."""
+    """Return the messages since the node started; all messages if the history lacks its start."""
     if seen.has_node_of_import:
         return tuple(exchange for _, exchange in seen.history[seen.node_of_import :])
     ids = [id for id, _ in seen.history]

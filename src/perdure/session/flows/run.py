@@ -134,7 +134,7 @@ class FeedbackContext(ShortRepr, frozen=True, omit_defaults=True, rename="camel"
 
 
 class ImprovementPhase(msgspec.Struct, frozen=True, rename="camel"):
-    """Progress of the review.
+    """The progress of a flow's review.
 
     Shape: all roles are role instances; the role that gives the feedback is never among them. Paths
     are relative to the workspace, or absolute if they are outside of the workspace.

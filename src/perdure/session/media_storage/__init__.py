@@ -1,1 +1,1 @@
-"""Convert values with inline media to the form a log can store."""
+"""Convert values with inline media to the form that a log can store."""

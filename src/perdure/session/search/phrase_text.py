@@ -1,4 +1,4 @@
-"""The words of a text as one string, in which phrases are counted much faster than in a list.
+"""Join the words of a text into one string, in which counting phrases is faster than in a list.
 
 An index that stores the words of each text as one string ranks its matches without reading or
 decoding an entry. The counts always equal the counts of the module ``matches``.

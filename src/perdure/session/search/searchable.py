@@ -46,8 +46,8 @@ _OF_TOOLS = (ToolCallPart, ToolResultPart)
 class Searchable(msgspec.Struct, frozen=True):
     """The searchable part of an entry.
 
-    `tools` are the names of the tools that the entry calls or answers. `author` is the speaker of a
-    message, or None. `said_at` is the time when the message was said, or None.
+    `tools` are the names of the tools of which the entry contains a call or a result. `author` is
+    the speaker of a message, or None. `said_at` is the time when the message was said, or None.
     """
 
     role: SearchRole

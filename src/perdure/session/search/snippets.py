@@ -148,7 +148,7 @@ def _may_be_in(text: str, phrase: Phrase) -> bool:
 
 @lru_cache(maxsize=256)
 def _pattern(phrase: Phrase) -> re.Pattern[str]:
-    """Return a pattern for `phrase` in ASCII text, much faster than comparing words."""
+    """Return a pattern for `phrase` in ASCII text; it is much faster than comparing words."""
     inside = "[^A-Za-z0-9]+".join(re.escape(term) for term in phrase.terms)
     end = "[A-Za-z0-9]*" if phrase.is_prefix else "(?![A-Za-z0-9])"
     return re.compile(f"(?<![A-Za-z0-9]){inside}{end}", re.IGNORECASE | re.ASCII)

@@ -6,7 +6,7 @@ text. All backends therefore find the same entries. The rules:
 - A word is a sequence of letters, digits and their marks. Every other character separates words,
   ``_`` too. ``foo_bar`` and ``src/foo.py`` are therefore several words in a row, and a query of the
   same form finds these words.
-- Letter case, accents and vowel points do not count; neither do ligatures and widths of letters.
+- Letter case, accents, vowel points, ligatures and widths of letters do not count.
 - In scripts without spaces between words (Chinese, Japanese, Korean, Thai, Lao, Khmer, Burmese)
   and among emoji, each character is one word, so a query finds it anywhere in a line.
 - A word has at most `LONGEST` characters; longer words are split into several words in a row.

@@ -102,7 +102,7 @@ def _several(start: OpenPath, glob: str) -> Iterator[str]:
 
 
 def shown_path(names: tuple[str, ...]) -> str:
-    """Return the path with the parts `names` on one line, with special characters escaped."""
+    """Return the path that consists of `names`, on one line, with special characters escaped."""
     path = "/".join(names)
     return path if path.isprintable() else path.encode("unicode_escape", "replace").decode()
 

@@ -93,7 +93,7 @@ def script_facts(argv: Sequence[str], folder: Path) -> dict[str, str]:
 
 
 def started_facts(argv: Sequence[str], folder: Path, path: str) -> dict[str, str]:
-    """Return facts for programs that `argv` starts through its program, such as ``env``.
+    """Return facts for the programs that the program of `argv`, such as ``env``, starts.
 
     The started programs are found on `path`. The result is empty if the program does not start
     other programs.

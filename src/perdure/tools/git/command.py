@@ -125,7 +125,7 @@ class Git(msgspec.Struct, frozen=True):
 
 
 def _as_variables(overrides: Mapping[str, str]) -> dict[str, str]:
-    """Return `overrides` as environment variables of git, in which keys need no quotes."""
+    """Return `overrides` as environment variables of git; keys in them need no quotes."""
     variables = {"GIT_CONFIG_COUNT": str(len(overrides))}
     for number, (key, value) in enumerate(overrides.items()):
         variables[f"GIT_CONFIG_KEY_{number}"] = key

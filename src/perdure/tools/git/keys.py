@@ -117,7 +117,10 @@ def _words(text: str) -> frozenset[str]:
 
 
 BY_ENVIRONMENT = frozenset(("core.worktree", "extensions.partialclone"))
-"""Keys that are overridden by GIT_WORK_TREE, and by GIT_ALLOW_PROTOCOL, which forbids fetching."""
+"""Keys that the environment variables GIT_WORK_TREE and GIT_ALLOW_PROTOCOL override.
+
+GIT_ALLOW_PROTOCOL forbids fetching.
+"""
 
 _UNREAD = _words(
     """
@@ -131,7 +134,7 @@ _UNREAD = _words(
     git-town hub tig
     """
 )
-"""Sections that these commands do not read, because other commands or programs use them."""
+"""Sections that these commands do not read; only other commands or programs use them."""
 
 _READ = _words(
     """

@@ -211,7 +211,7 @@ def _texts(value: object) -> Iterable[str]:
 
 
 def _merged(node: Schema) -> Schema:
-    """Return `node` merged with the schema in its ``allOf``; several schemas are not supported."""
+    """Return `node` merged with the only schema in its ``allOf``; several are not supported."""
     parts = node.pop("allOf", None)
     if parts is None:
         return node

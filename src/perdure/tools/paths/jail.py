@@ -80,7 +80,7 @@ def open_regular(parent: int, name: str, *, may_be_linked: bool = False, flags: 
 
 
 def refuse_special(status: os.stat_result, *, may_be_linked: bool = True) -> None:
-    """Reject everything but regular files; also reject a second hard link unless `may_be_linked`.
+    """Reject a file that is not regular, or that has a second hard link unless `may_be_linked`.
 
     Raises: OSError if the file is rejected.
     """
@@ -100,7 +100,7 @@ class OpenPath(msgspec.Struct, frozen=True):
 
     Shape: `names` are the names in the path from the jail's root down, with links resolved.
 
-    `descriptor` belongs to a regular file or a directory, and is open as long as its jail.
+    `descriptor` belongs to a regular file or a directory, and stays open until its jail is closed.
     `is_absolute` means that the root is the root of the file system. `has_walls` is False if the
     whole file system is open to tools. `floors` are the jail's closed places, and `root` is the
     path of the jail's root in the form of `floors`.
@@ -169,7 +169,7 @@ class Jail:
 
     @classmethod
     def of(cls, call: ToolCall) -> Jail:
-        """Return the jail for `call`: its working directory, and the directories its scope adds."""
+        """Return the jail for `call`: its working directory, and those that its scope adds."""
         root = call.working_dir
         permissions = call.permissions
         others = (

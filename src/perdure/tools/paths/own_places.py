@@ -88,7 +88,7 @@ def _floors(
 
 
 def _below(home: Names, places: Iterable[str]) -> frozenset[Names]:
-    """Return the folded names of `places`, except of places that contain the home folder `home`."""
+    """Return the folded names of those `places` that do not contain the home folder `home`."""
     found = map(names_of_place, places)
     return frozenset(place for place in found if place and place != home[: len(place)])
 

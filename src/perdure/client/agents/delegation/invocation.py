@@ -244,7 +244,7 @@ def _child_output(agent: str, ended: TurnState, below: Delegated | None) -> Tool
 
 
 def with_agent_list(tools: ToolRegistry, agents: Mapping[str, Agent]) -> ToolRegistry:
-    """Return `tools` with the list of agents in the description of ``invoke_agent``."""
+    """Return `tools`, in which the description of ``invoke_agent`` lists the agents."""
     if INVOKE_AGENT not in tools.names:
         return tools
     listed = "\n".join(

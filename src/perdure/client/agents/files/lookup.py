@@ -52,8 +52,8 @@ def agents_found(folders: Mapping[AgentPlace, Path]) -> tuple[FoundAgentFile, ..
 def agent_named(id: str, found: Sequence[FoundAgentFile]) -> FoundAgentFile:
     """Return the file in `found` whose agent has the id `id`.
 
-    Raises: AgentNotFound if no file has this id; ConfigError if two files have this id (a project's
-    agent does not replace the user's); the error of the file if it is invalid.
+    Raises: AgentNotFound if no file has this id; the error of the file if it is invalid. Raises
+    ConfigError if two files have this id: a project's agent does not replace the user's.
     """
     claimed = [filed for filed in found if filed.id == id]
     if not claimed:

@@ -31,8 +31,8 @@ from perdure.yaml.writer import yaml_of
 def agent_text(agent: Agent) -> str:
     """Return `agent` as the text of an agent file.
 
-    Raises: ConfigError for a tool that is not built in, because a file cannot name it, and for text
-    that looks like a credential, because reading the file would reject it.
+    Raises: ConfigError for a tool that is not built in, because a file cannot name it. Raises
+    ConfigError for text that looks like a credential, because reading the file would reject it.
     """
     own = [spec.name for spec in agent.registry.tools if BUILTIN.get(spec.name) != spec]
     if own:

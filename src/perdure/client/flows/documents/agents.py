@@ -65,7 +65,7 @@ def _faults_of(located: LocatedWorkflow, ref: str, error: ConfigError) -> Iterat
 
 
 def _wider(located: LocatedWorkflow, agents: Mapping[str, Agent]) -> Iterator[DocumentFault]:
-    """Return an error for each tool of a node that the agent lacks.
+    """Return an error for each tool that a node needs and that the node's agent lacks.
 
     If the agent has MCP servers, names of MCP tools are not checked.
     """

@@ -205,7 +205,7 @@ def _unfilled(
 
 
 def _line_of(found: LocatedWorkflow, ref: str, agent: Agent) -> int | None:
-    """Return the line of `agent`'s instructions in `found`, or of the first node using `ref`."""
+    """Return the line in `found` of `agent`'s instructions, or of the first node that has `ref`."""
     own = {"id": ref, "system_prompt": agent.instructions}
     is_own = any(own.items() <= each.items() for each in found.workflow.agents)
     node = found.lines.agents.get(ref) if is_own else None

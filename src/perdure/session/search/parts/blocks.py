@@ -20,7 +20,11 @@ BLOCK_BYTES = 3_960
 """Maximum size of a block: one fits into 4 kB, two into 8 kB. A longer text has its own block."""
 
 _HEADER = Struct("<HqqBBB")
-"""A block's number of texts, first position, earliest time, and bytes per number in each column."""
+"""Format of a block's header.
+
+The header contains the number of texts, the first position, the earliest time, and the bytes per
+number of each column.
+"""
 
 _COUNT = Struct("<H")
 _FORMS = {0: "", 1: "B", 2: "H", 4: "I", 8: "Q"}

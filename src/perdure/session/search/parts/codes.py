@@ -44,7 +44,7 @@ _CODE = re.compile(rb"[\x00-\xbf][\xc0-\xff]*|[\xc0-\xff]+")
 _END = rb"(?![\xc0-\xff])"
 
 _NO_CODE = _NEXT_BYTES
-"""Bytes that are too long for a code, so they occur in no text."""
+"""A sequence of bytes that is longer than any code, so it occurs in no text."""
 
 
 class Counter(msgspec.Struct, frozen=True):

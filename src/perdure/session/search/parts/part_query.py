@@ -1,4 +1,4 @@
-"""The query of an index part: the keys to look up, and the texts that may match.
+"""Query an index part: compute the keys to look up, and the texts that may match.
 
 The query misses no match, but a phrase of several words can select texts that do not match. The
 codes of the selected texts are therefore checked. A block without the codes of a phrase is skipped,
