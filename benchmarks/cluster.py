@@ -206,7 +206,7 @@ async def _load(run: Run, address: str, rate: float, pids: Sequence[int]) -> lis
 
 
 class _Load:
-    """Sessions that take turns; one that had `TURNS_EACH` of them is replaced by a new one."""
+    """Sessions in which turns run; a session with `TURNS_EACH` turns is replaced by a new one."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -215,7 +215,7 @@ class _Load:
         self.chats: list[Chat] = []
 
     async def turn(self) -> None:
-        """Take a turn in a session that is free."""
+        """Run a turn in a session without an open turn."""
         chat = self._free.pop(0) if self._free else await self._start()
         await _turns(chat, 1)
         self._left[chat.id] -= 1

@@ -351,7 +351,7 @@ def folders(repository: Repository) -> Iterator[Violation]:
 
 
 def names(repository: Repository) -> Iterator[Violation]:
-    """Report each folder or module whose name would fit any content."""
+    """Report each folder or module whose name does not say what it contains."""
     for source in repository.python:
         parts = [*source.path.parts[:-1], source.path.stem.removeprefix("test_")]
         for part in BANNED_NAMES.intersection(parts):
@@ -374,7 +374,7 @@ def package_files(repository: Repository) -> Iterator[Violation]:
 
 
 def syntax(repository: Repository) -> Iterator[Violation]:
-    """Report each invalid Python file, except tests: no rule reads their tree, ruff parses them."""
+    """Report each invalid Python file outside the tests; in the tests, ruff finds such files."""
     for source in repository.python:
         if not source.is_test and source.tree is None:
             yield source.at(1, "syntax", "is not valid Python, so most rules could not look at it")

@@ -85,7 +85,7 @@ def durable() -> Iterator[tuple[str, str, str]]:
 
 
 def payload_of(type_: str) -> Mapping[str, str]:
-    """Return key -> type for a payload whose values are not the fields of a body."""
+    """Return the type of each key of a payload whose values are not the fields of a body."""
     keys: Mapping[str, typing.ForwardRef] = getattr(
         payloads, class_of(type_).__name__
     ).__annotations__

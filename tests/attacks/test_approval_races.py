@@ -190,7 +190,7 @@ async def _next_question(chat: Chat, but: str | None) -> str:
 async def test_approval_shows_and_covers_a_folder_name_that_is_not_utf8(
     tmp_path: Path,
 ) -> None:
-    """A link leads to a folder whose name no JSON can hold."""
+    """A link leads to a folder whose name JSON cannot represent."""
 
     def odd(name: bytes) -> Change:
         def make(folder: Path) -> None:

@@ -351,7 +351,7 @@ def bombs() -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "br", "GZIP, gzip", "zstd"])
-async def test_compressed_answer_is_refused_unread(coding: str) -> None:
+async def test_compressed_answer_is_refused_without_being_read(coding: str) -> None:
     body = bombs().get(coding.lower(), bombs()["gzip"])
 
     def answer(request: Request) -> Response:

@@ -79,7 +79,7 @@ async def fill(stores: Sequence[Store], scopes: Sequence[Place]) -> None:
 
 
 async def leaks_in(stores: Sequence[Store], scopes: Sequence[Place]) -> list[str]:
-    """Return the scopes whose calls return a word of another scope, or lack their own."""
+    """Return the scopes whose calls return a word of another scope, or not their own word."""
     wrong: list[str] = []
     for place in scopes:
         memory = stores[place.namespace].memory
@@ -239,7 +239,7 @@ class Question(NamedTuple):
 async def recall_leaks_in(
     stores: Sequence[Store], scopes: Sequence[Place], asked: Sequence[Place]
 ) -> list[str]:
-    """Return the `asked` scopes whose recalls return a text of another scope, or lack their own.
+    """Return the `asked` scopes whose recalls return a text of another scope, or none of their own.
     `scopes` contains all scopes of the store.
     """
     wrong: list[str] = []

@@ -43,8 +43,8 @@ ANY = Permissions(
 class Form:
     """A call, the content of the folder at the question, and the change before the call runs.
 
-    `effect` returns True for a folder in which the call was done. `is_doomed`: the change makes the
-    call impossible, so it is refused instead of asked again.
+    `effect` returns True for a folder in which the call was done. `is_doomed` means that the change
+    makes the call impossible, so that perdure refuses the call without a new question.
     """
 
     tool: str

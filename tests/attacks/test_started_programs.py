@@ -1,4 +1,4 @@
-"""Programs that an approved command starts indirectly are bound like the command."""
+"""An approval of a command is not valid if a program that the command starts has changed."""
 
 from __future__ import annotations
 

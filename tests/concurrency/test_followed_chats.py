@@ -249,7 +249,7 @@ async def test_second_chat_of_a_runtime_gets_an_error_that_says_how_to_queue_a_m
         assert [(await each).text for each in (turn, queued)] == ["the end", "the next"]
 
 
-async def test_following_turn_ends_at_once_when_its_session_is_erased(
+async def test_followed_turn_ends_at_once_when_its_session_is_erased(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(led_turn, "LOOK_S", 3_600.0)

@@ -1,4 +1,4 @@
-"""A process takes its lease back at once if the turn that took it no longer runs."""
+"""A process can take its own lease again at once if the turn that took it no longer runs."""
 
 from __future__ import annotations
 

@@ -125,7 +125,9 @@ async def test_messages_are_stored_in_call_order(
 
 
 @ROUNDS
-def test_blocking_messages_are_stored_in_call_order(address: str, rounds: int) -> None:
+def test_messages_of_the_blocking_interface_are_stored_in_call_order(
+    address: str, rounds: int
+) -> None:
     gate = Gate()
     with (
         perdure.blocking.open(address, durability="normal") as store,

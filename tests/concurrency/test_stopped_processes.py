@@ -33,7 +33,7 @@ from tests.fakes.stopped import stopped_holder
 
 LIMIT_S = 1.0
 PATIENT_S = 600.0
-"""The limit of a store whose calls wait for as long as a test holds the lock."""
+"""Lock timeout of a store whose calls have to wait until a test releases the lock."""
 MARGIN_S = 60.0
 """Time that a busy machine may need for an operation that ends by itself."""
 

@@ -42,7 +42,7 @@ _RECORDS = {
     },
 }
 DIFFERS = {ENCRYPTED: _CONTENT, "jsonl-operator": _CONTENT | _RECORDS}
-"""Variant of an engine -> the test modules whose results may differ from those of the engine."""
+"""Maps a variant of an engine to the test modules in which the variant may behave differently."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -56,7 +56,7 @@ async def has_begun(backend: str, place: Path) -> bool:
 
 
 async def erase_for_good(backend: str, place: Path, pages: list[bytes]) -> None:
-    """Erase again, as after a lost certificate, then erase all other sessions."""
+    """Erase again, as a program that lost the certificate does; then erase all other sessions."""
     store = await opened(backend, place)
     certificate = await erase(store, "e2")
     assert certificate.is_complete

@@ -43,7 +43,7 @@ class ManualClock:
         return tuple(sorted(due - self._steady_s for due, _ in self._sleepers))
 
     def advance(self, seconds: float) -> None:
-        """Let `seconds` pass; each sleeper whose time is over continues in its turn."""
+        """Let `seconds` pass; each sleeper whose time is over will continue."""
         self._steady_s += seconds
         self._now_ms += round(seconds * 1000)
         for due, awakening in self._sleepers:

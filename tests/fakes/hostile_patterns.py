@@ -1,8 +1,8 @@
 """Texts made from a regular expression to slow the expression down, and a measurement of the
 slowdown.
 
-Each repetition in a pattern gets texts that repeat a matching piece after the prefix that leads to
-the repetition: such texts start quadratic and exponential searches.
+For each repetition in a pattern, a text consists of a prefix that leads to the repetition, and many
+copies of a piece that the repetition matches. Such texts cause quadratic and exponential searches.
 """
 
 from __future__ import annotations

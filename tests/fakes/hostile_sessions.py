@@ -124,7 +124,7 @@ class Log:
 
 @dataclass(frozen=True)
 class Form:
-    """One way in which a forged log tries to be obeyed.
+    """One way in which a forged log tries to make perdure obey it.
 
     `header` are fields of the stream's header.
     """

@@ -143,7 +143,7 @@ class Operator:
         self._append({"type": "leaf", "target_id": target})
 
     def rewrite(self) -> None:
-        """Write the whole file again from the parsed records, as `add_reaction` does."""
+        """Write the whole file again from the parsed records, as Operator's `add_reaction` does."""
         known = ("id", "timestamp", "parent_id", "type")
         optional = ("details", "from_hook", "label", "name", "data", "display", "target_id")
         lines = [

@@ -62,7 +62,7 @@ async def findings(store: Store, sent: list[Sent], folder: Path) -> Findings:
 
 
 async def _settled(store: Store, sent: list[Sent]) -> None:
-    """Wait until no session has an open turn or request; count those that take too long as lost."""
+    """Wait until no session has an open turn or request, at most `PATIENCE_S`."""
     until = time.monotonic() + PATIENCE_S
     left = {each.session: each for each in sent}
     while left and time.monotonic() < until:

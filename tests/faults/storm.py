@@ -80,7 +80,7 @@ class Storm:
             await self._worker_fault(fault)
 
     async def _ready_for(self, fault: Fault) -> None:
-        """Wait until enough workers accept work: all for a server fault, otherwise most."""
+        """Wait until enough workers accept work; before a fault of the server, until all do."""
         if fault.kind in OF_SERVER:
             await self.ready()
             return

@@ -135,7 +135,7 @@ class FlowWorld(FlowMachine):
             raise AssertionError(self.broken) from error
 
     def holds(self, is_so: object, broken: str) -> None:
-        """Raise unless `is_so` is true, and store the violation in case the error is caught."""
+        """Raise an error if `is_so` is false, now or in an earlier call whose error was caught."""
         if self.broken is None and not is_so:
             self.broken = broken
             self.breaks.set()
@@ -558,7 +558,7 @@ class TestMoreFlows(FlowWorld.TestCase):
     settings = settings(TestFlows.settings, max_examples=rounds(30))
 
 
-def test_flow_ends_after_edit_removed_awaited_node() -> None:
+def test_flow_ends_after_an_edit_removed_the_edges_that_a_node_waits_for() -> None:
     def answer(desk: Desk) -> str:
         if desk.node == "n1":
             is_new = "n1=>m" not in desk.state.run.completed_handoffs
@@ -578,7 +578,7 @@ def test_flow_ends_after_edit_removed_awaited_node() -> None:
     assert world.oracle.is_completed
 
 
-def test_flow_ends_after_edit_removed_owed_handoff() -> None:
+def test_flow_ends_after_an_edit_removed_a_node_that_is_owed_a_handoff() -> None:
     def answer(desk: Desk) -> str:
         if desk.node == "a":
             return desk.hands("end")
@@ -600,7 +600,7 @@ def test_flow_ends_after_edit_removed_owed_handoff() -> None:
     assert world.oracle.is_completed
 
 
-def test_flow_of_two_last_nodes_ends() -> None:
+def test_flow_with_two_last_nodes_ends() -> None:
     world = FlowWorld()
     owners = dict.fromkeys(("owner-intake", "n0", "end"), "owner")
     world.begin(drawn=graph("owner-intake>n0", "owner-intake>end", **owners))

@@ -98,7 +98,7 @@ class ChanceModel:
 
 
 class RoleClock(HastyClock):
-    """A clock whose longer sleeps end later, measured in rounds of the event loop."""
+    """A clock that measures a sleep in rounds of the event loop: longer sleeps end later."""
 
     async def sleep(self, seconds: float) -> None:
         """Let other tasks run."""

@@ -41,7 +41,7 @@ async def import_files(
     told: Told | None = None,
     **options: Unpack[ImportOptions],
 ) -> AsyncIterator[FileOutcome]:
-    """Import the files at `paths`, as `import_source` does.
+    """Import each session in the files at `paths` with `import_source`.
 
     Shape: one outcome per file, in the order of `paths`; a file with several sessions has one
     outcome per session. If the caller stops iterating early, the running imports are cancelled.

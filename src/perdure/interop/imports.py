@@ -3,9 +3,9 @@
 A source becomes one session: its bytes as blobs, ``import_source`` entries that name them, and
 entries for all its lines. A small source becomes one commit, a larger one several
 (``interop.append_items``); the session is ``importing`` until the last commit. Importing the same
-file again adds nothing. A file that grew, or whose import was interrupted, adds its new items below
-the parents that they name. If perdure moved the leaf (the end of the conversation), an import does
-not move the leaf. A file that perdure wrote for another program is imported again by the same
+file again adds nothing. If the file grew, or its import was interrupted, the new items are added
+below the parents that they name. If perdure moved the leaf (the end of the conversation), an import
+does not move the leaf. A file that perdure wrote for another program is imported again by the same
 rules. A file that does not begin with the content imported earlier becomes a separate session.
 """
 

@@ -274,7 +274,9 @@ async def test_context_window_of_a_fork_includes_entries_of_its_origin(store: Se
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-async def test_fork_finds_foreign_ids_of_its_origin(store: SessionStore, scope: Scope) -> None:
+async def test_foreign_id_of_the_origin_is_resolved_in_its_fork(
+    store: SessionStore, scope: Scope
+) -> None:
     await create(
         store,
         S,
@@ -474,7 +476,7 @@ async def test_visible_ids_of_a_fork_are_the_ids_of_its_readable_entries(
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-async def test_fork_finds_shared_entries_of_its_branch_only(
+async def test_entries_around_given_ids_in_a_fork_include_shared_ones_of_its_branch_only(
     store: SessionStore, scope: Scope
 ) -> None:
     await grown(store)

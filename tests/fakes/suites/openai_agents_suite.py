@@ -99,8 +99,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _is_used(item: pytest.Item) -> bool:
     """Return whether a test, or the code of its module that the test uses, names `SQLiteSession`.
 
-    The other tests run no code of perdure: six of seven of the SDK's tests of runs do not use such
-    a session.
+    The other tests run no code of perdure. Of the SDK's tests of runs, six in seven use no such
+    session.
     """
     assert isinstance(item, pytest.Function)
     module: dict[str, object] = vars(item.module)

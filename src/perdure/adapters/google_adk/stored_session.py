@@ -343,7 +343,7 @@ def _is_snapshot(entry: perdure.Entry) -> bool:
 
 
 def _at(entry: Entry, timestamp: float) -> Entry:
-    """Return `entry`; a message gets the time `timestamp`, unless that is the current time."""
+    """Return `entry`; a message gets the time `timestamp` if this is not the current time."""
     if isinstance(entry, perdure.Custom) or abs(time.time() - timestamp) < _SAID_AT_S:
         return entry
     return msgspec.structs.replace(entry, said_at=round(timestamp * 1000))

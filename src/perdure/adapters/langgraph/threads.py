@@ -211,7 +211,7 @@ class Threads:
                 self._threads.pop(thread_id, None)
 
     async def _keep(self, thread_id: str, is_kept: Callable[[dict[str, Any]], bool]) -> None:
-        """Delete those checkpoints of a thread for whose metadata `is_kept` returns False."""
+        """Delete the checkpoints of a thread whose metadata the function `is_kept` rejects."""
         thread = await self._current(thread_id)
         if thread is None:
             return
