@@ -107,7 +107,7 @@ def test_index_that_links_every_document_has_no_violation() -> None:
     assert missing("# Docs\n\n[a](a.md#part), [b](guides/b.md)\n\n| [c](c.html) |\n") == []
 
 
-def test_index_without_a_document_is_reported() -> None:
+def test_document_missing_from_the_index_is_reported() -> None:
     assert missing("[a](a.md)\n") == ["`c.html`", "`guides/b.md`"]
     assert missing("[a](a.md)\n\n```\n[b](guides/b.md)\n```\n`c.html`\n") == [
         "`c.html`",

@@ -101,7 +101,7 @@ def test_each_test_file_is_in_one_part() -> None:
             assert sum(is_in(name, words) for words in parts) == 1, (tier, name)
 
 
-def test_named_tests_run_instead_of_the_parts() -> None:
+def test_tests_named_on_the_command_line_run_instead_of_the_parts() -> None:
     names = ("tests/unit", "./tests/unit/errors", "'tests/a.py::t[x y]'", str(TESTS / OWN), "tests")
     for name in names:
         (words,) = parts_of("test", name)

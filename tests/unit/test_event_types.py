@@ -31,7 +31,7 @@ def test_every_event_type_has_a_class_and_static_type() -> None:
     assert {name for name in typed if not name.startswith("_")} == made
 
 
-async def test_event_is_matched_by_its_class() -> None:
+async def test_event_can_be_matched_by_its_class_in_a_match_statement() -> None:
     told: list[object] = []
     async with perdure.open("memory:") as store:
         session = await store.create(id="s")

@@ -319,7 +319,7 @@ def test_erasure_of_a_short_text_gives_no_warning(world: World) -> None:
     assert "entry" not in erased.err
 
 
-def test_preview_of_filters_lists_the_forks_that_are_erased_too(sample: World) -> None:
+def test_preview_of_filters_lists_the_forks_that_are_also_erased(sample: World) -> None:
     elsewhere = sample.folder / "elsewhere"
     elsewhere.mkdir()
     fork = sample.ok("sessions", "fork", SAMPLE_ID, "--cwd", str(elsewhere), "--json").json[

@@ -208,7 +208,7 @@ def test_current_store_needs_no_migration(sample: World) -> None:
     assert sample.ok("store", "migrate", "--json").json["steps"] == []
 
 
-def test_store_of_unreleased_schema_is_only_copied(world: World) -> None:
+def test_store_of_an_unreleased_schema_can_only_be_copied(world: World) -> None:
     world.file.write_bytes(GOLDEN.read_bytes())
     for words in UNRELEASED_USES:
         refused = world.run(*words)

@@ -182,7 +182,7 @@ async def test_flow_continues_after_tool_approval(tmp_path: Path) -> None:
         assert (tmp_path / "a.md").exists()
 
 
-async def test_agent_budget_applies_and_node_reports_stop(tmp_path: Path) -> None:
+async def test_node_whose_agent_exceeds_its_budget_waits_with_the_reason(tmp_path: Path) -> None:
     stage = FlowStage(tmp_path, says("Do", "done"))
     agent = Agent("helper", model=MODEL, max_cost_microcents=1, on_exceed="fail")
     prices = {MODEL: Price(1_000_000_000, 1_000_000_000)}

@@ -157,7 +157,7 @@ async def test_10_consent_question_in_a_role_review_survives_a_restart(tmp_path:
     assert run.status == "awaiting_feedback_consent"
 
 
-async def test_11_workspace_is_checked_during_role_reviews_too(tmp_path: Path) -> None:
+async def test_11_workspace_is_also_checked_during_role_reviews(tmp_path: Path) -> None:
     old = tmp_path / "old"
     old.mkdir()
     stage = FlowStage(old, ends(INTAKE, CLOSED))

@@ -109,7 +109,7 @@ def showing(stream: str, content: bytes) -> Commit:
     return Commit(writes=(write,), at=START_MS, blobs=(content,))
 
 
-async def test_content_reused_during_erasure_stays(open_store: Opener) -> None:
+async def test_content_that_is_used_again_during_an_erasure_is_kept(open_store: Opener) -> None:
     """The erasure had found no other reference to it, and was then interrupted."""
     store, content = await open_store(), b"\x89PNG of two"
     await store.commit(showing("s", content))

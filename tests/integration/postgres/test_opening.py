@@ -215,7 +215,7 @@ async def test_invalid_address_or_durability_is_rejected(address: str) -> None:
             )
 
 
-async def test_perdure_opens_database_by_its_address(address: str) -> None:
+async def test_database_is_opened_by_either_form_of_its_address(address: str) -> None:
     for where in (address, address.replace("postgresql:", "postgres:", 1)):
         async with open_by_address(where, durability="normal") as store:
             session = await store.create(title="by address")

@@ -136,7 +136,9 @@ def warnings_in(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [each.getMessage() for each in caplog.records if each.name == LOGGER]
 
 
-async def test_lists_search_and_recall_read_the_replica(servers: Replicated, store: Store) -> None:
+async def test_session_lists_search_and_recall_read_the_replica(
+    servers: Replicated, store: Store
+) -> None:
     session = await store.create(id="s", title="harbour")
     await session.append(perdure.user("the falcon landed in the harbour"))
     await store.search("falcon")  # builds the index

@@ -112,7 +112,9 @@ async def test_unreleased_schema_is_rejected_and_unchanged(
     assert content(path) == before
 
 
-async def test_store_of_unreleased_schema_is_copied_whole(open_store: Opener, path: Path) -> None:
+async def test_store_of_an_unreleased_schema_can_be_copied_completely(
+    open_store: Opener, path: Path
+) -> None:
     old = path.with_name("old.db")
     shutil.copyfile(OLD, old)
 

@@ -84,7 +84,7 @@ async def test_creating_a_store_removes_only_the_drafts_of_killed_processes(
     assert names_in(path.parent) == sorted([path.name, *kept])
 
 
-async def test_new_file_has_final_settings(open_store: Opener, path: Path) -> None:
+async def test_new_database_file_has_its_final_settings(open_store: Opener, path: Path) -> None:
     await made(open_store)
 
     with raw_database(path) as db:
@@ -334,7 +334,7 @@ async def test_processes_create_same_store_concurrently(path: Path) -> None:
         await store.close()
 
 
-async def test_handles_of_one_file_share_its_writer_and_close_one_by_one(
+async def test_store_handles_of_one_file_share_its_writer_and_are_closed_separately(
     open_store: Opener, path: Path
 ) -> None:
     first, second = await open_store(), await open_store(path.parent / "." / path.name)

@@ -215,7 +215,9 @@ def message_while_two_processes_hold(path: Path) -> tuple[str, list[int]]:
 
 
 @pytest.mark.skipif(not Path("/proc/locks").exists(), reason="locks cannot be read here")
-async def test_rekey_of_a_store_open_in_two_processes_names_both(path: Path) -> None:
+async def test_error_for_rekey_of_a_store_open_in_two_processes_contains_both_process_ids(
+    path: Path,
+) -> None:
     await planted(path, None)
     message, pids = message_while_two_processes_hold(path)
     assert message.startswith("processes ")
@@ -235,7 +237,7 @@ async def test_rekey_of_a_store_open_in_another_process_is_rejected(
     assert await content(path, SECOND) == before
 
 
-async def test_handle_opened_before_rekey_reports_replacement(path: Path) -> None:
+async def test_opening_a_file_that_was_encrypted_meanwhile_raises_key_missing(path: Path) -> None:
     await planted(path, None)
     site = locate_site(path, key=None)
 

@@ -25,7 +25,9 @@ def test_user_folder_is_absolute_even_for_relative_environment() -> None:
         assert user_folder("XDG_CONFIG_HOME", ".config", environment) == expected, environment
 
 
-def test_user_folder_without_a_home_folder_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_user_folder_without_a_home_folder_raises_config_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("HOME", "relative")  # as without an account: no absolute path is known
     for environment in ({}, {"HOME": "relative"}, {"HOME": ""}):
         with pytest.raises(ConfigError, match="set HOME"):

@@ -60,7 +60,7 @@ async def test_custom_clock_and_random_source_are_used() -> None:
         assert (await session.append(user("hi"))).at == START_MS
 
 
-async def test_file_is_created_and_opened_again(tmp_path: Path) -> None:
+async def test_store_file_is_created_and_can_be_opened_again(tmp_path: Path) -> None:
     address = f"sqlite:///{tmp_path / 'new' / 'a.db'}"
     async with open_store(address, namespace="n", durability="normal") as store:
         await store.create(id="s")

@@ -77,7 +77,7 @@ async def test_context_begins_at_the_compaction(session: Session) -> None:
     assert "long ago" not in told
 
 
-async def test_budget_limits_only_the_context(session: Session) -> None:
+async def test_token_budget_limits_the_context_but_not_the_path(session: Session) -> None:
     for n in range(20):
         await session.append(user(f"question {n} " + "x" * 400), assistant("y" * 400))
     whole = await session.context()
@@ -113,7 +113,9 @@ async def test_entry_is_found_by_complete_id_or_alias(
         await session.find("ab")
 
 
-async def test_read_updates_the_leaf_of_the_handle(store: Store, session: Session) -> None:
+async def test_reading_a_session_updates_the_leaf_of_its_handle(
+    store: Store, session: Session
+) -> None:
     await (await store.open("s")).append(user("by another"))
     assert (session.head, session.leaf) == (-1, None)
     await session.messages()

@@ -207,7 +207,7 @@ async def test_entry_appended_before_first_step_is_not_missed(session: Session) 
     assert seqs(await take(watch, 1)) == [0]
 
 
-async def test_seq_beyond_the_log_is_rejected(store: Store, session: Session) -> None:
+async def test_watch_from_a_seq_beyond_the_log_is_rejected(store: Store, session: Session) -> None:
     await session.append(user("a"), user("b"))
     with pytest.raises(WrongArgument, match=r"after is 2, and the newest entry of 's' is 1: "):
         await asyncio.wait_for(anext(session.watch(after=2)), DEADLINE_S)

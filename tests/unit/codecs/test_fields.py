@@ -87,5 +87,5 @@ def test_list_of_texts_omits_values_that_are_not_text() -> None:
         (True, None),
     ],
 )
-def test_time_may_be_a_number_of_seconds(written: object, time: int | None) -> None:
+def test_time_can_be_a_number_of_seconds(written: object, time: int | None) -> None:
     assert fields.seconds_in({"key": written}, "key") == time

@@ -45,7 +45,7 @@ def test_media_without_a_type_get_the_general_binary_type() -> None:
         (b"RIFF0000AVI ", "application/octet-stream"),
     ],
 )
-def test_missing_type_is_detected_from_content(beginning: bytes, name: str) -> None:
+def test_missing_media_type_is_detected_from_the_content(beginning: bytes, name: str) -> None:
     part = Media().part(b64encode(beginning).decode(), None)
     assert part is not None
     assert part.mime_type == name

@@ -189,7 +189,7 @@ def test_unreadable_entries_are_counted_and_readable_entries_are_emitted() -> No
     assert said.skipped_count == 5
 
 
-def test_unreadable_compaction_is_counted() -> None:
+def test_unreadable_compaction_is_counted_as_skipped() -> None:
     log = TreeLog()
     log.append(user("a"))
     log.append_raw("compaction", b'{"summary":"from the future"}', v=99)

@@ -55,7 +55,7 @@ def test_newest_pin_note_about_an_entry_applies() -> None:
     assert pins_of([]) == frozenset()
 
 
-def test_pinned_hidden_entry_follows_summary() -> None:
+def test_pinned_entry_that_a_compaction_hides_follows_the_summary() -> None:
     log, ids = grown()
     (summary, *rest) = said(pinned(log, ids[1], ids[6]))
     assert "So far." in summary

@@ -107,7 +107,7 @@ def test_summary_without_history_contains_only_turn_prefix() -> None:
     assert summary_text(plan, ["prefix"]) == f"{prompts.TURN_HEADING}\n\nprefix"
 
 
-def test_files_are_listed_once_at_the_end() -> None:
+def test_file_lists_of_a_summary_are_merged_and_written_at_its_end() -> None:
     plan = msgspec.structs.replace(
         PREFIX_ONLY,
         previous_summary="previous\n\n<read-files>\na\n</read-files>",

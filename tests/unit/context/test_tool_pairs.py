@@ -73,7 +73,7 @@ def test_calls_of_the_last_answer_also_get_results() -> None:
     assert results_in(sent[-1]) == [("1", prompts.CALL_INTERRUPTED)]
 
 
-def test_first_of_two_results_is_used() -> None:
+def test_first_of_two_results_of_one_call_is_used() -> None:
     sent = repair(assistant(tool_call("1", "a")), tool_result("1", "x"), tool_result("1", "y"))
     assert results_in(sent[1]) == [("1", "x")]
     assert len(sent) == 2

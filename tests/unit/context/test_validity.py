@@ -48,7 +48,7 @@ def test_answers_around_empty_message_are_merged() -> None:
     assert valid(user("a"), assistant("b"), user(" "), assistant("c"))[1:] == [assistant("b", "c")]
 
 
-def test_user_text_may_follow_tool_results() -> None:
+def test_user_message_can_follow_tool_results() -> None:
     said = [user("a"), assistant(tool_call("1", "x")), tool_result("1", "r"), user("b")]
     assert [message.role for message in valid(*said)] == ["user", "assistant", "tool", "user"]
 

@@ -28,7 +28,7 @@ def test_url_is_split_into_destination(url: str, found: Destination) -> None:
     assert destination_of(url) == found
 
 
-def test_url_is_rebuilt_from_parts() -> None:
+def test_url_of_a_destination_is_rebuilt_from_its_parts() -> None:
     assert destination_of("HTTPS://EXAMPLE.com:443/a").url == "https://example.com/a"
     assert destination_of("https://[2606:4700::1111]:1/").url == "https://[2606:4700::1111]:1/"
 

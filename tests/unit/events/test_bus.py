@@ -56,7 +56,7 @@ def test_late_subscriber_starts_with_snapshot() -> None:
     assert subscription.take() == [live(5)]
 
 
-def test_closed_call_has_no_snapshot() -> None:
+def test_closed_model_call_has_no_snapshot() -> None:
     bus = LiveBus()
     bus.publish(live(1))
     bus.close_call(S, 1)

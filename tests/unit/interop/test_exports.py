@@ -197,7 +197,7 @@ async def test_fork_can_be_exported_at_a_shared_entry(format: ExportFormat) -> N
             assert len(path) == len(await store.branch(session, shared.id))
 
 
-async def test_losses_of_format_are_reported() -> None:
+async def test_data_that_an_export_leaves_out_is_reported() -> None:
     store, session = await stored()
     markdown = await export_session(store, session, "markdown")
     everything = await export_session(

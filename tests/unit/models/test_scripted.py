@@ -117,7 +117,7 @@ async def test_parallel_calls_are_interleaved() -> None:
     assert pieces == [(0, ""), (1, ""), (0, "1234"), (1, "78"), (0, "56")]
 
 
-async def test_usage_is_estimated_scripted_or_omitted() -> None:
+async def test_usage_of_a_scripted_answer_is_estimated_given_or_omitted() -> None:
     model = scripted(
         """
         rules:
@@ -131,7 +131,7 @@ async def test_usage_is_estimated_scripted_or_omitted() -> None:
     assert (await answer(model, user("none"))).usage is None
 
 
-async def test_request_larger_than_the_window_overflows() -> None:
+async def test_request_larger_than_the_context_window_raises_context_overflow() -> None:
     model = scripted("{model: {context_window: 100, max_output_tokens: 9}, rules: [{text: ok}]}")
     assert model.info("scripted:x") == ModelInfo("scripted:x", 100, 9)
     assert (await answer(model, user("x" * 400))).text == "ok"

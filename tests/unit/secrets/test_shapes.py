@@ -20,7 +20,7 @@ def test_keys_are_found_by_vendor_prefix() -> None:
                 assert found(frame.format(key)).get(key) == kind
 
 
-def test_values_are_found_by_their_context() -> None:
+def test_secret_values_are_found_by_their_context() -> None:
     for text, secret in CONTEXTS:
         with case((text, secret)):
             assert secret in found(text)
@@ -147,7 +147,7 @@ def test_field_name_without_a_secret_word_is_not_secret(name: str) -> None:
         "é=",
     ],
 )
-def test_patterns_take_linear_time_on_repetition(piece: str) -> None:
+def test_secret_patterns_take_linear_time_on_repeated_text(piece: str) -> None:
     list(
         shapes.finds((piece * 300_000)[:300_000])
     )  # a quadratic pattern would exceed the time limit

@@ -36,7 +36,7 @@ def test_entry_body_of_an_old_version_is_upgraded_through_every_step() -> None:
     assert upgrade_body("note", 3, 3, {"x": 1}, STEPS_OF_A_KIND) == {"x": 1}
 
 
-def test_upgrade_does_not_change_argument() -> None:
+def test_upgrade_does_not_change_the_body_it_is_given() -> None:
     old: Body = {"text": "abc"}
     upgrade_body("note", 1, 3, old, STEPS_OF_A_KIND)
     assert old == {"text": "abc"}

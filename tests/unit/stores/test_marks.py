@@ -73,7 +73,7 @@ async def test_received_and_unmarked_entries_do_not_count_as_own() -> None:
 
 
 @pytest.mark.parametrize("field", ["stream", "kind", "v", "lane", "body", "seq"])
-async def test_changed_entry_does_not_count_as_own(field: str) -> None:
+async def test_entry_with_a_changed_field_does_not_count_as_own_entry(field: str) -> None:
     entries = await begun(store_with(OWN))
     forged = {
         "stream": StreamId("t"),

@@ -85,7 +85,9 @@ def test_schema_of_a_pydantic_model_is_also_portable() -> None:
         (Ticket, ' {"price": 2.5} ', {"price": 2.5}),
     ],
 )
-def test_matching_answer_is_value_of_type(of: Any, text: str, value: object) -> None:
+def test_answer_that_matches_an_output_type_becomes_a_value_of_this_type(
+    of: Any, text: str, value: object
+) -> None:
     found = output_of(of)
     assert found.value(text) == value
     assert found.problem(text) is None

@@ -56,7 +56,7 @@ def test_valid_workflow_is_parsed() -> None:
     )
 
 
-def test_every_fault_has_its_line() -> None:
+def test_every_fault_of_a_workflow_has_its_line_number() -> None:
     text = GOOD.replace('"1.0"', '"2.0"').replace("id: trip", "id: My Trip")
     text = text.replace("to: output", "to: nowhere").replace("id: output", "id: input")
     text = text.replace("metadata:", "meta:")

@@ -58,7 +58,7 @@ def test_unreadable_file_raises_config_error() -> None:
 
 
 @given(st.text())
-def test_inserted_values_are_not_scanned_again(text: str) -> None:
+def test_inserted_values_are_not_scanned_for_placeholders(text: str) -> None:
     said = f"{text}{{{{inputs.other}}}} {{{{run.id}}}}"
     fillings = Fillings(inputs={"x": said, "other": "no"}, outputs={"n": said}, run_id="no")
     assert told("{{inputs.x}}|{{run.outputs.n}}", fillings) == f"{said}|{said}"

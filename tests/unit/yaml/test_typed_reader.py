@@ -74,7 +74,9 @@ def test_valid_yaml_file_is_read_as_a_typed_value() -> None:
         ("name: a\nname: b\n", "line 2: 'name' is a duplicate key"),
     ],
 )
-def test_mismatch_is_reported_with_its_line(text: str, fault: str) -> None:
+def test_value_that_does_not_match_its_type_is_reported_with_its_line(
+    text: str, fault: str
+) -> None:
     whole, faults = read(text)
     assert whole is None
     assert any(found.startswith(fault) for found in faults), faults

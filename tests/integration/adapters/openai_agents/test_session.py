@@ -78,7 +78,7 @@ async def test_session_cleared_with_erasure_is_deleted_and_its_id_can_be_used_ag
         assert await texts_of(session) == ["three"]
 
 
-async def test_limit_counts_items_not_entries(store_address: str) -> None:
+async def test_limit_of_a_session_counts_items_and_not_entries(store_address: str) -> None:
     async with perdure.open(store_address) as store:
         session = PerdureSession("s", store, session_settings=SessionSettings(limit=2))
         await session.add_items(said("a", "b", "c"))

@@ -70,7 +70,7 @@ class Sender:
         return "sent"
 
 
-async def test_failed_tool_follows_policy_when_run_continues() -> None:
+async def test_failed_tool_call_follows_its_policy_when_the_run_continues() -> None:
     async with perdure.open("memory:") as store:
         expected = {"never": "The call failed: ConnectionError: the line broke", "retry": "sent"}
         for policy in ("never", "retry", "ask"):

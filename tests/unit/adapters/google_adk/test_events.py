@@ -155,7 +155,7 @@ async def test_text_of_event_is_stored_once() -> None:
     assert entry.body.count(b"lighthouse") == 1
 
 
-async def test_usage_of_answer_is_counted() -> None:
+async def test_usage_of_an_answer_is_stored_with_its_message() -> None:
     entry, _ = await stored(READABLE["everything else"][0])
     assert entry.message is not None
     assert entry.message.usage == perdure.Usage(5, 2, 4)

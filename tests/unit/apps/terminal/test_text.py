@@ -103,7 +103,7 @@ def test_wrapped_text_loses_no_word_and_fits(text: str, width: int) -> None:
 
 
 @given(st.text(max_size=60), st.integers(-1, 40))
-def test_cut_path_fits(path: str, width: int) -> None:
+def test_shortened_path_fits_the_width(path: str, width: int) -> None:
     assert cell_len(clip_path(safe(path), width)) <= max(width, 0)
 
 

@@ -273,7 +273,7 @@ async def test_workspace_file_name_with_nul_is_rejected() -> None:
         chat.send("hi", selection=Selection("a\0b", 1, 2))
 
 
-async def test_variables_above_limit_are_refused() -> None:
+async def test_workspace_variables_above_the_limit_are_refused() -> None:
     chat = await Stage(says("one")).chat()
     with pytest.raises(LimitExceeded, match=r"the workspace variables exceeds limits\.template"):
         chat.send("hi", variables={"a": "x" * 3_000_000, "b": "x" * 3_000_000})

@@ -98,7 +98,7 @@ async def test_model_of_the_agent_extracts_facts_after_the_end(store: Store) -> 
     assert await store.backend.open_of_all(FactsDue.kind) == []
 
 
-async def test_end_does_not_wait_for_the_extractor(store: Store) -> None:
+async def test_end_of_a_session_does_not_wait_for_the_extractor(store: Store) -> None:
     extractor = Noted()
     extractor.is_free.clear()
     model = ScriptedModel(["Hello"])

@@ -29,7 +29,7 @@ async def created(store: MemoryStore, header: StreamHeader, *entries: NewEntry) 
     await store.commit(Commit(writes=(write,), at=1))
 
 
-async def test_settings_of_own_session_are_in_force() -> None:
+async def test_settings_of_a_session_begun_in_this_store_are_in_force() -> None:
     for marks in (OWN, OTHER, TRUSTED):
         store = store_with(marks)
         await begun(store)

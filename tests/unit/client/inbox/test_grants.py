@@ -114,7 +114,9 @@ async def test_denial_for_one_role_does_not_answer_questions_of_other_roles(tmp_
     assert (await flow.state()).run.consent_state.mode == "no-access"
 
 
-async def test_mode_change_answers_questions_that_it_allows(tmp_path: Path) -> None:
+async def test_consent_mode_change_answers_questions_about_calls_that_the_new_mode_allows(
+    tmp_path: Path,
+) -> None:
     stage = writing(tmp_path)
     flow, task = await running(stage, SPLIT, *ROLES)
     await asked(stage, 1)

@@ -94,7 +94,7 @@ async def test_newest_calls_come_from_the_newest_sessions_without_reading_older_
         assert len(await store.tool_calls(last=None)) == 300
 
 
-async def test_tool_calls_of_an_unknown_session_raise() -> None:
+async def test_reading_tool_calls_of_an_unknown_session_raises_session_not_found() -> None:
     async with perdure.open("memory:") as store:
         with pytest.raises(perdure.errors.SessionNotFound):
             await store.tool_calls(session="ghost")

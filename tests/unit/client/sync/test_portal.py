@@ -50,7 +50,7 @@ def test_portal_call_raises_the_error_of_its_coroutine() -> None:
     portal.close()
 
 
-def test_function_is_called_inside_the_loop() -> None:
+def test_function_passed_to_a_portal_is_called_inside_its_event_loop() -> None:
     portal = Portal()
     assert portal.run(asyncio.get_running_loop).is_running()
     portal.close()

@@ -175,7 +175,7 @@ def test_compaction_record_refers_to_its_first_kept_entry_or_to_itself() -> None
     assert record_of(Compaction("s", EntryId("s/9")))["firstKeptEntryId"] == "11111111"
 
 
-def test_retained_tail_is_written_as_messages() -> None:
+def test_retained_tail_of_a_compaction_is_written_as_messages() -> None:
     record = record_of(Compaction("s", retained=(user("q"), tool_result("c", "r"))))
     assert [message["role"] for message in record["retainedTail"]] == ["user", "toolResult"]
     assert "firstKeptEntryId" not in record

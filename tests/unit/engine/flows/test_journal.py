@@ -66,7 +66,7 @@ async def test_decision_based_on_an_outdated_flow_state_is_computed_again() -> N
     assert max(seen) == 3
 
 
-async def test_empty_decision_appends_no_entry() -> None:
+async def test_decision_without_entries_appends_nothing() -> None:
     _, log = await journal(STARTED)
     assert (await log.append(lambda _: [])).head == 0
 
@@ -100,7 +100,7 @@ async def test_journal_does_not_read_entries_that_it_appended() -> None:
     assert reads == 1
 
 
-async def test_entries_are_processed_once_in_order() -> None:
+async def test_journal_processes_each_entry_once_and_in_order() -> None:
     store, log = await journal(STARTED, CLAIMED, NodeParked("o", "o", "prompt-human"))
     entries = await store.entries(FLOW)
     log.follow(entries)  # nothing was read yet

@@ -83,7 +83,7 @@ async def test_answer_supplied_by_a_hook_is_streamed_like_a_model_answer() -> No
     assert made.usage.total_tokens == 0
 
 
-async def test_blocked_call_raises_engine_error() -> None:
+async def test_model_call_that_a_hook_blocks_raises_model_refused() -> None:
     hooks = Hooks()
     hooks.on("before_model_call", lambda point: Block("no"))
     with pytest.raises(ModelRefused, match="no"):

@@ -39,7 +39,7 @@ async def test_long_log_is_read_in_pages_from_its_start() -> None:
     assert await carried(*log) == [*range(10, len(log))]
 
 
-async def test_page_that_was_read_is_not_read_again() -> None:
+async def test_entries_that_were_already_read_are_not_read_again() -> None:
     store = MemoryStore(clock=ManualClock(), random=SeededRandom(1))
     bodies = (*said(2), new_side(AgentBound({"id": "a"})), *said(5))
     write = Write(stream=S, create=StreamHeader(S, 0), entries=bodies)

@@ -41,7 +41,7 @@ def test_turn_with_k_tool_calls_makes_k_plus_3_commits(k: int) -> None:
 
 
 @pytest.mark.parametrize("k", [1, 2, 5])
-def test_turn_has_one_commit_more_than_effects(k: int) -> None:
+def test_turn_has_one_commit_more_than_it_has_effects(k: int) -> None:
     """Minimal: one commit contains the outcome of an effect and the intent of the next effect."""
     course = Course()
     for n in range(k):

@@ -19,7 +19,7 @@ def record(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_record_contains_folder_files_without_perdure_files(tmp_path: Path) -> None:
+def test_record_contains_the_files_of_its_folder_except_files_of_perdure(tmp_path: Path) -> None:
     read = read_record(record(tmp_path))
     assert read.files == {"findings/owner-findings.md": b"findings", "plan.md": b"plan"}
     assert read.left_out == {}

@@ -51,7 +51,7 @@ def test_value_nested_too_deeply_is_written_as_text_and_counted(codec: Codec) ->
     assert lost.texts() == [f"not exported: {DEEP} (1)"]
 
 
-def test_labels_in_file_are_not_written_again() -> None:
+def test_labels_that_the_file_already_contains_are_not_written_again() -> None:
     new = new_side(Label("now"), ABOVE)
     note = Entry(StreamId("s"), 1, "side", None, ABOVE, 5, new.kind, new.v, new.body)
     newest, last = {ABOVE: note}, {ABOVE: "r"}

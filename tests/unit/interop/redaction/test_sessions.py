@@ -75,7 +75,7 @@ def test_redacted_session_contains_no_secret() -> None:
     assert result.bundle.header.metadata == metadata
 
 
-def test_tree_ids_and_references_are_unchanged() -> None:
+def test_redaction_keeps_the_ids_and_references_of_entries() -> None:
     before = everywhere().made()
     after = redact(before, ("secrets", "paths")).bundle
     for old, new in zip(before.entries, after.entries, strict=True):

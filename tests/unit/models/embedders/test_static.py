@@ -41,7 +41,7 @@ async def test_different_weights_give_different_model_names(tmp_path: Path) -> N
     assert one != other
 
 
-def test_weights_without_a_table_are_rejected(tmp_path: Path) -> None:
+def test_embedder_weights_without_a_table_of_vectors_are_rejected(tmp_path: Path) -> None:
     write_tokenizer(tmp_path / "tokenizer.json")
     flat = np.zeros(4, np.float32)
     save(tmp_path / "model.safetensors", {"flat": flat})

@@ -67,7 +67,7 @@ def test_tagged_reasoning_is_dropped_and_surrogates_are_repaired() -> None:
     assert thoughts == ["fox 🦊"]
 
 
-def test_open_turn_begins_after_last_prompt() -> None:
+def test_open_tool_rounds_begin_after_the_last_user_message() -> None:
     earlier = (user("x"), assistant("yes"))
     now = (assistant(tool_call("a", "t")), tool_result("a", "1"))
     assert list(open_rounds((*earlier, user("y"), *now))) == list(now)

@@ -96,7 +96,7 @@ def test_history_contains_each_artifact_once() -> None:
     assert log.run.receiving_handoff == {"a=>owner-intake": ("y.md",)}
 
 
-def test_grants_are_stored_until_revoked() -> None:
+def test_consent_grants_are_stored_until_they_are_revoked() -> None:
     log = FlowLog(LINE)
     log.add(kinds.ConsentChanged("me", "partial-access", "bash", "make test"))
     log.add(kinds.ConsentChanged("me", tool="mcp", command="mcp__git__push"))

@@ -95,7 +95,7 @@ def test_error_for_a_wrong_value_in_data_contains_a_fitting_remedy() -> None:
 
 
 @pytest.mark.parametrize("depth", [1, 49, 50, 51, 200])
-def test_data_is_checked_at_every_depth(depth: int) -> None:
+def test_nested_data_is_checked_at_every_depth(depth: int) -> None:
     def nested(value: object) -> object:
         for number in range(depth):
             value = {"a": value} if number % 2 else [1.5, None, True, value]

@@ -12,7 +12,7 @@ from perdure.stores.sqlite.rows import Connection
 from perdure.stores.sqlite.schema import made_by, objects_of
 
 
-def test_index_has_search_tables_of_a_store() -> None:
+def test_index_of_session_files_has_the_search_tables_of_a_store_without_vectors() -> None:
     db = cast("Connection", apsw.Connection(":memory:"))
     db.execute(TABLES)
     found = objects_of(db)

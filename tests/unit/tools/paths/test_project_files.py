@@ -36,7 +36,7 @@ def test_explicitly_named_file_cannot_link_out_of_its_folder(tmp_path: Path) -> 
         read_workflow(tmp_path / "folder" / "a.md")
 
 
-def test_file_beyond_the_limit_is_an_error(tmp_path: Path) -> None:
+def test_project_file_larger_than_the_limit_raises_limit_exceeded(tmp_path: Path) -> None:
     with (tmp_path / "a.md").open("wb") as file:
         file.truncate(1 << 30)
     with pytest.raises(LimitExceeded):

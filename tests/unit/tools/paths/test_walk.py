@@ -54,7 +54,7 @@ def test_git_folder_can_be_listed_explicitly(root: Path) -> None:
     assert paths_in(root, ".git", is_recursive=True) == ["objects", "objects/1"]
 
 
-def test_entry_has_its_kind_and_secret_flag(root: Path) -> None:
+def test_directory_entry_has_its_kind_and_secret_flag(root: Path) -> None:
     with Jail(root, "tool").directory(".") as start:
         kinds = {e.name: (e.kind, e.is_secret) for e in entries_below(start, is_recursive=False)}
     assert kinds == {
@@ -76,7 +76,9 @@ def test_secret_files_are_marked_if_the_walk_starts_in_a_git_folder(root: Path) 
     assert secret == ["config"]
 
 
-def test_walk_stops_at_its_limit(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_walk_stops_at_its_limit_of_visited_paths(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(walk, "MAX_VISITED", 3)
     assert len(paths_in(root, is_recursive=True)) == 3
 

@@ -74,7 +74,7 @@ def test_docstring_is_split_into_summary_description_and_sections() -> None:
     assert run.exits == ((1, "it failed"), (130, "it was stopped"))
 
 
-def test_help_shape_describes_the_values_of_parameters() -> None:
+def test_shape_of_a_command_describes_the_values_of_its_parameters() -> None:
     run = program().at(["group", "run"])
     what, kind, count, is_loud, as_json = run.parameters
     assert (what.spellings, what.is_argument, what.is_required, what.is_repeated) == (

@@ -53,7 +53,7 @@ def test_file_without_tokens_is_rejected(tmp_path: Path) -> None:
         TokenFile(file).principal("pdr_k1_00", 1)
 
 
-def test_unreadable_file_of_tokens_gives_the_reason(tmp_path: Path) -> None:
+def test_error_for_an_unreadable_token_file_gives_the_reason(tmp_path: Path) -> None:
     folder = tmp_path / "tokens.json"
     folder.mkdir()
     with pytest.raises(ConfigError) as refused:

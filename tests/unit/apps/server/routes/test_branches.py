@@ -59,7 +59,7 @@ async def test_session_is_forked_at_entry(tmp_path: Path) -> None:
         assert [each["text"] for each in shown] == ["hi"]
 
 
-async def test_compaction_is_made_and_undone(tmp_path: Path) -> None:
+async def test_compaction_can_be_made_and_undone_over_http(tmp_path: Path) -> None:
     answers = [f"answer {n} " + "word " * 9_000 for n in range(4)]
     async with served(tmp_path, [*answers, "A summary", "x", "y"]) as server:
         session = await server.said("m0")

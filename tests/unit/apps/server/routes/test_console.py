@@ -40,7 +40,7 @@ async def test_console_files_are_cached_only_if_the_page_refers_to_them(
             assert (again.status_code, again.content) == (304, b"")
 
 
-async def test_page_requests_every_module_that_it_needs(tmp_path: Path) -> None:
+async def test_console_page_requests_every_module_that_it_needs(tmp_path: Path) -> None:
     async with served(tmp_path) as server:
         page = (await server.http.get("/")).text
     asked = set(re.findall(r'href="console/v-[0-9a-f]+/([^"]+js)"', page))

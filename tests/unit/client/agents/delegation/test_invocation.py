@@ -133,7 +133,7 @@ async def test_invoked_agent_gets_no_tool_or_permission_that_its_parent_lacks() 
     assert msgspec.convert(snapshot["permissions"], Permissions).scope == "sandboxed"
 
 
-async def test_children_of_a_restricted_session_are_restricted_too() -> None:
+async def test_children_of_a_restricted_session_are_also_restricted() -> None:
     theatre = Theatre(main=[invokes(), words("ok")], scout=[words("a")])
     runtime = theatre.runtime(
         lead(tools=("invoke_agent", "read_file", "git_status")),

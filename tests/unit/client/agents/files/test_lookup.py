@@ -23,7 +23,7 @@ def test_agent_of_the_project_is_preferred_to_agent_of_the_user(tmp_path: Path) 
     assert agents_found({"project": tmp_path / "nowhere"}) == ()
 
 
-def test_unknown_id_lists_the_known_ids(tmp_path: Path) -> None:
+def test_error_for_an_unknown_agent_id_lists_the_known_ids(tmp_path: Path) -> None:
     written(tmp_path / "p", "b")
     written(tmp_path / "p", "a")
     found = agents_found({"project": tmp_path / "p"})

@@ -27,7 +27,9 @@ def artifact(record: RecordFolder, name: str) -> Artifact:
     "name",
     ["plan.md", "./plan.md", "notes/../plan.md", "project/record/plan.md", "//plan.md"[2:]],
 )
-def test_file_has_one_canonical_path(record: RecordFolder, name: str) -> None:
+def test_every_spelling_of_a_file_path_gives_one_canonical_path(
+    record: RecordFolder, name: str
+) -> None:
     found = artifact(record, name)
     assert (found.path, found.problem) == ("plan.md", None)
     assert found.digest is not None

@@ -21,7 +21,7 @@ def library(folder: Path, index: str = INDEX, **files: str) -> Library:
     return Library(folder)
 
 
-def test_readings_of_node_are_found_by_name(tmp_path: Path) -> None:
+def test_required_readings_of_a_node_are_found_by_name(tmp_path: Path) -> None:
     (found,) = library(tmp_path / "p").by_name(["$RULES"], "node 'build'")
     assert (found.name, found.path, found.text) == ("$RULES", "docs/rules.md", "Be brief.")
 
@@ -45,7 +45,7 @@ def test_role_readings_are_main_page_and_required_texts(tmp_path: Path) -> None:
         ("$OUT", r"a-docs/index.yaml, line 4: ../secret.md lies outside of the project"),
     ],
 )
-def test_missing_reading_reports_where_it_is_required(
+def test_error_for_a_missing_reading_says_where_it_is_required(
     tmp_path: Path, name: str, problem: str
 ) -> None:
     with pytest.raises(ConfigError, match=problem):
@@ -68,7 +68,7 @@ def test_faulty_index_reports_each_fault_with_line(tmp_path: Path) -> None:
         made.by_name(["$RULES"], "here")
 
 
-def test_index_entry_without_file_is_fault(tmp_path: Path) -> None:
+def test_index_entry_without_a_file_is_a_fault(tmp_path: Path) -> None:
     found = library(tmp_path / "p").faults()
     assert [fault.partition(":")[0] for fault in found] == ["$GONE", "$OUT"]
     assert Library(tmp_path / "nothing").faults() == ()

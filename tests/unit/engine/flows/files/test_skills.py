@@ -66,7 +66,7 @@ def test_role_has_the_skills_that_its_file_lists_in_order(tmp_path: Path) -> Non
     assert made.names() == ("plain-prose", "tests")
 
 
-def test_missing_skill_reports_where_it_is_required(tmp_path: Path) -> None:
+def test_error_for_a_missing_skill_says_where_it_is_required(tmp_path: Path) -> None:
     made = shelf(tmp_path, tests=HEAD)
     listing(tmp_path, "developer", "skills:\n  - tests\n  - magic\n")
     with pytest.raises(ConfigError, match=r"skills\.yaml, line 3: there is no skill 'magic'"):
@@ -102,7 +102,7 @@ def test_faulty_skill_list_reports_each_fault_with_line(tmp_path: Path) -> None:
         made.of_role("owner")
 
 
-def test_link_out_of_the_project_is_rejected(tmp_path: Path) -> None:
+def test_link_to_a_skill_outside_the_project_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text(HEAD)
     project = tmp_path / "p"
     made = shelf(project, tests=HEAD)

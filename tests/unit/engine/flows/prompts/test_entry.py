@@ -31,7 +31,7 @@ def message(log: FlowLog, work: Work, artifacts: dict[str, str], *readings: Requ
     )
 
 
-def test_first_entry_message_has_contract() -> None:
+def test_first_entry_message_contains_the_workflow_contract() -> None:
     node = FlowNode(
         "a", "a", ("Write the workflow.", "Test it."), ("$RULES",), has_human=True, notes=("Soon.",)
     )

@@ -104,7 +104,7 @@ def test_role_is_configured_with_the_offered_choices() -> None:
         ("skills=a skills=b,c model=p:m", Choice("p:m", ("a", "b", "c"))),
     ],
 )
-def test_choice_is_parsed_from_text(words: str, choice: Choice) -> None:
+def test_role_choice_is_parsed_from_the_text_of_an_answer(words: str, choice: Choice) -> None:
     assert choice_in(words) == choice
 
 

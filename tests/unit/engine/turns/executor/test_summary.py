@@ -64,7 +64,7 @@ async def test_next_turn_continues_from_summary() -> None:
     assert (await chat.send("and?")).text == "go on"
 
 
-async def test_compaction_counts_instructions_and_tools() -> None:
+async def test_compaction_includes_instructions_and_tools_in_its_token_counts() -> None:
     stage = await stage_with(SUMMARY)
     system = "Count slowly. " * 400
     chat = await stage.chat(["read_file"], id="t", instructions=system, compaction=KEEP_LITTLE)

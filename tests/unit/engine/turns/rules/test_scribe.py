@@ -38,7 +38,7 @@ def test_queued_entry_is_added_to_the_branch_byte_for_byte() -> None:
     assert adopting.state.queued == ()
 
 
-def test_only_user_message_needs_answer() -> None:
+def test_only_a_queued_message_with_role_user_counts_as_user_message() -> None:
     said = Queued("message", msgspec.Raw(encode(user("hi"))))
     other = Queued("message", msgspec.Raw(encode(assistant("hi"))))
     assert is_user_message(said)

@@ -33,7 +33,7 @@ def in_a_tool(name: str) -> Course:
 
 
 @pytest.mark.parametrize("policy", ["retry", "continue", "rollback", "ask"])
-def test_call_without_output_is_repeated(policy: InterruptPolicy) -> None:
+def test_interrupted_model_call_without_output_is_repeated(policy: InterruptPolicy) -> None:
     course = Course(interrupted(policy))
     course.happens(inputs.Lost())
     assert isinstance(effect_of(course.state), CallModel)

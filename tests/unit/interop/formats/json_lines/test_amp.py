@@ -63,7 +63,7 @@ def test_messages_have_thoughts_pictures_calls_results_and_usage() -> None:
     assert (last.text, last.stop_reason) == ("Boskoop.", "stop")
 
 
-def test_results_of_any_form_are_read() -> None:
+def test_tool_results_of_any_form_are_read() -> None:
     runs: list[object] = [
         {"status": "done", "result": {"content": [{"type": "text", "text": "a"}]}},
         {"status": "done", "result": {"x": 1}},

@@ -146,7 +146,7 @@ def test_bytes_of_an_attachment_are_decoded_once(monkeypatch: pytest.MonkeyPatch
     assert len(reads) <= 5
 
 
-def test_minimal_lines_become_messages() -> None:
+def test_lines_with_only_role_and_content_become_messages() -> None:
     start = CONTENT.split(b"\n", 1)[0]
     thin = b'{"role":"user","content":"Hi"}\n{"role":"assistant","content":"Hello"}\n{"role":"x"}\n'
     parsed = parse(start + b"\n" + thin)

@@ -267,7 +267,7 @@ def test_tool_result_with_broken_text_remains_in_context() -> None:
     assert body.text == "half a pair: \ufffd, and bytes: \ufffd\ufffd"
 
 
-def test_second_header_is_an_imported_record() -> None:
+def test_second_header_becomes_an_imported_record() -> None:
     parsed = parse(pi_file("damaged.jsonl"))
     assert made_of(parsed, 13).body == ImportedRecord("pi", "session")
 

@@ -8,7 +8,7 @@ from perdure.interop.formats.sources.parse_state import WARNINGS_OF_A_SORT, Reco
 from perdure.session.messages import user
 
 
-def test_record_without_time_gets_previous_time() -> None:
+def test_record_without_a_time_gets_the_time_of_the_previous_record() -> None:
     items = Whole()
     draft = SourceDraft("test", items=items)
     draft.add(Record(Line(1, 0, b"x"), {}, at=7), user("a"), None)

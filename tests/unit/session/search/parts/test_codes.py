@@ -68,7 +68,7 @@ def said(codes: dict[str, bytes], text: str) -> bytes:
     return b"".join(codes[word] for word in text.split())
 
 
-def test_overlapping_phrases_are_counted() -> None:
+def test_overlapping_occurrences_of_a_phrase_are_counted() -> None:
     codes = codes_of({f"f{number}": 1000 for number in range(190)} | {"a": 9, "b": 9, "by": 3})
     text = said(codes, "a a a b by f7 a by")
     ranges = {"b": ranges_of([codes["b"], codes["by"]])}

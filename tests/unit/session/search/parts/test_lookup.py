@@ -31,7 +31,7 @@ QUERIES = (
 )
 
 
-def test_lookup_equals_scan_of_each_text() -> None:
+def test_index_lookup_finds_the_same_texts_as_a_scan() -> None:
     for query in QUERIES:
         with case(query):
             for filters in ((), [["#ruser"]], [[], ["#rtool", "#rother"]]):

@@ -38,7 +38,7 @@ def test_stored_data_is_found_by_key() -> None:
     assert kept_in(PAGES[-1].body, "y") is None
 
 
-def test_pages_are_small_except_for_large_postings() -> None:
+def test_index_pages_are_small_except_for_large_postings() -> None:
     large = [page for page in PAGES if len(page.body) > 2 * PAGE_BYTES]
 
     assert [page.first for page in large] == ["x"]
