@@ -34,7 +34,7 @@ class SystemClock:
         return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
-        """Wait for `seconds`; return at once for zero or less."""
+        """Wait for `seconds`; return immediately for zero or less."""
         if seconds > 0:
             await asyncio.sleep(seconds)
 

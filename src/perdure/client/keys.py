@@ -123,13 +123,16 @@ def has_keyring() -> bool:
 def keep_next_key(address: str, key: StoreKey) -> bool:
     """Store `key` in the keyring as the new key of a rekey; return whether this succeeded.
 
-    Blocks.
+    Blocks the thread.
     """
     return vault.keep_in_keyring(canonical(address) + NEXT, key.reveal())
 
 
 def keep_key(address: str, key: StoreKey) -> bool:
-    """Store `key` in the keyring as the store's own key; return whether this succeeded. Blocks."""
+    """Store `key` in the keyring as the store's own key; return whether this succeeded.
+
+    Blocks the thread.
+    """
     is_kept = vault.keep_in_keyring(canonical(address), key.reveal())
     if is_kept:
         forget_key(canonical(address) + NEXT)
@@ -137,5 +140,5 @@ def keep_key(address: str, key: StoreKey) -> bool:
 
 
 def forget_key(user: str) -> None:
-    """Remove the key with the name `user` from the keyring, if it exists. Blocks."""
+    """Remove the key with the name `user` from the keyring, if it exists. Blocks the thread."""
     vault.drop_from_keyring(user)

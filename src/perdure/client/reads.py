@@ -85,7 +85,7 @@ def program_question(entry: Entry) -> OpenQuestion | None:
 
 
 class SessionReader:
-    """The log of one session, and its state as of the last read.
+    """The log of one session, and its state at the last read.
 
     The methods from `path` to `find` implement methods of `Session` that have the same names;
     `Session` documents them.

@@ -109,7 +109,7 @@ class Session:
 
     @property
     def leaf(self) -> EntryId | None:
-        """The entry from which the conversation continues, as of this handle's last read."""
+        """The entry from which the conversation continues, at this handle's last read."""
         return self._reader.state.leaf
 
     @property
@@ -119,7 +119,7 @@ class Session:
 
     @property
     def title(self) -> str | None:
-        """The title of the session, as of the last read."""
+        """The title of the session at the last read."""
         return self._reader.state.info.title
 
     @property
@@ -290,7 +290,7 @@ class Session:
     async def append(self, *items: Item, parent: Parent = LEAF) -> Entry | list[Entry]:
         """Append `items` atomically as a chain of entries after `parent`.
 
-        Media given as bytes are stored beside the log; the entry contains a handle. Durable: all
+        Media given as bytes are stored outside the log; the entry contains a handle. Durable: all
         items are stored when this returns; the items are never stored only in part. The items of a
         draft are stored only with its first assistant message.
         Shape: for one item, its entry; for several items, a list of entries in the same order.
@@ -313,7 +313,7 @@ class Session:
     ) -> Appended:
         """Append `items` atomically if the session is at the expected head and leaf.
 
-        `contents` are the bytes for the media handles in `items`; they are stored beside the log.
+        `contents` are the bytes for the media handles in `items`; they are stored outside the log.
         Contents without a handle are rejected. `aliases` contains a name or None for each item;
         `entry` finds an entry by its alias. An alias that is already in use moves to the new entry.
         A `Note` among the items is about the item before it; a first `Note` is about the session.
@@ -388,7 +388,7 @@ class Session:
 
         Durable: everything is stored on return. Raises: EntryNotFound; InvalidEntry if the entry is
         not a question of this session or `choice` is not offered. Raises AlreadyAnswered after a
-        different answer; QuestionClosed once the question has expired or its turn has ended.
+        different answer; QuestionClosed if the question has expired or its turn has ended.
         """
         return await answering.answer_in(self._writer, question, Answer(choice, by, note))
 

@@ -286,7 +286,7 @@ def _correction(reported: int, estimated: int) -> float:
 def _first_that_fits(
     starts: Sequence[int], sizes: Sequence[int], budget: float, pinned: int
 ) -> int:
-    """Return the first of `starts` from which on the messages fit; the last if none does."""
+    """Return the first of `starts` for which the messages from it on fit; the last if none does."""
     left = sum(sizes)
     at = pinned
     for start in starts:

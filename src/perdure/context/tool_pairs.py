@@ -322,7 +322,7 @@ def _round(answer: _Answer, results: dict[int, _Result]) -> _Round:
 
 
 def _is_superseded(each: _Round, follower: _Piece | None) -> bool:
-    """Return True if a failed answer was retried at once: the next answer replaces it."""
+    """Return True if a failed answer was retried immediately: the next answer replaces it."""
     has_failed = each.answer.message.stop_reason == "error"
     return has_failed and not each.calls and isinstance(follower, _Answer)
 

@@ -1,4 +1,4 @@
-"""Compute the same sums as the module ``sums``, but with numpy for all texts at once."""
+"""Compute the sums of the module ``sums`` with numpy, for all texts in one step."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ _SUMMARY = b'"summary"'
 
 
 class Episode(ShortRepr, frozen=True, kw_only=True):
-    """A part of a session, which begins at the session's start or after the previous episode.
+    """A part of a session; it begins at the session's start or after the previous episode.
 
     Shape: `id` is the id of the episode's last entry; for a closed session, this is the
     ``session_ended`` entry. The history of the episode consists of the entries `first` to `last` in

@@ -99,7 +99,7 @@ def _joined(above: list[tuple[int, str]]) -> str | None:
 
 
 def _heading_in(line: str) -> tuple[int, str]:
-    """Return the level and the text of a heading like ``## Hotels``; level 0 for any other line."""
+    """Return level and text of a heading, such as ``## Hotels``; level 0 for any other line."""
     stripped = line.lstrip(" ")
     marks = len(stripped) - len(stripped.lstrip("#"))
     rest = stripped[marks:]

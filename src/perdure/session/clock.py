@@ -31,7 +31,7 @@ class Clock(Protocol):
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep for `seconds`; return at once for zero or less. Cancellable."""
+        """Sleep for `seconds`; return immediately for zero or less. Cancellable."""
         ...
 
 

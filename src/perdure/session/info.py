@@ -93,7 +93,7 @@ class StreamHeader(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Units: `created_at` is Unix milliseconds. Shape: `metadata` is the client's own JSON object.
     `subject` names the person that the session is about, in the client's own words, so that all
-    data of one person can be erased at once. `received` counts the entries that come from an
+    data of one person can be erased together. `received` counts the entries that come from an
     imported file: such entries grant no permissions. `subject` and `received` belong to the store
     and are not exported.
     """

@@ -19,7 +19,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 MAX_THREADS = 64
-"""Maximum number of tool functions that run at once in a process; further calls wait."""
+"""Maximum number of tool functions that run at a time in a process; further calls wait."""
 
 _IDLE_S = 10.0
 """How long a thread waits for new work before it ends."""

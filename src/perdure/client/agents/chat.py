@@ -126,9 +126,9 @@ class Chat(Generic[OutputT]):
         ``{{ctx.name}}`` in the instructions and tool descriptions. A file without a selection
         clears the selection; the file "" clears the file. A selection alone makes its file active.
         With `at` (time or Unix milliseconds), the message waits in the log until then;
-        `Turn.stored` returns once it cannot be lost. Among turns that wait for workers, those with
+        `Turn.stored` returns when it cannot be lost. Among turns that wait for workers, those with
         a higher `priority` begin first; turns of one session stay in order. With `while_waiting`
-        "raise", awaiting or iterating the turn raises Waiting once the turn waits for a person. The
+        "raise", awaiting or iterating the turn raises Waiting when the turn waits for a person. The
         turn stays open: answer its question and await it again. With `idempotency_key`, the message
         waits in the log while the session has another turn. A repeated call, even by another
         process, follows the first call's turn. Raises: InvalidTransition while a turn of this
@@ -446,7 +446,7 @@ async def _id_of(session: Session, entry: EntryRef | None) -> EntryId | None:
 async def _screened(
     order: CallOrder, said: Said | InFlightMessage, policy: PastePolicy
 ) -> AsyncGenerator[tuple[Message, tuple[bytes, ...]]]:
-    """Yield the message and its media once the earlier calls have stored theirs, or failed.
+    """Yield the message and its media after the earlier calls have stored theirs, or failed.
 
     Raises: SecretPasted if the message contains a credential and `policy` refuses credentials.
     """

@@ -36,7 +36,7 @@ class ChatWorkspace:
 
     Before each turn, the session's workspace is read again if another handle has appended to the
     session. Changes by messages that are sent during a turn are recorded before the next turn.
-    `kept` is the session's own workspace as of the entry with seq `seen`.
+    `kept` is the session's own workspace after the entry with seq `seen`.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class ChatWorkspace:
             self._unrecorded.clear()
 
     async def follow(self, head: int) -> None:
-        """Use the workspace of the session as of its newest entry, which has the seq `head`."""
+        """Use the workspace that the session has after its newest entry, whose seq is `head`."""
         if head <= self._seen:
             return
         store, stream = self._running.environment.store, self._running.environment.stream

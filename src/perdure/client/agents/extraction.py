@@ -113,7 +113,7 @@ class Extraction:
             await asyncio.wait((self._task,))
 
     async def stop(self) -> None:
-        """Stop at once; facts that were not captured stay due."""
+        """Stop immediately; facts that were not captured stay due."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait((self._task,))

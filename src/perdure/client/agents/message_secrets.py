@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 def message_of(said: Said, policy: PastePolicy = "warn") -> Message:
-    """Return `said` as a message, scanned for credentials; `policy` ``warn`` logs a warning.
+    """Return `said` as a message, scanned for credentials; the policy ``warn`` logs a warning.
 
     A long message is not scanned here: `screen_message` scans it before it is stored.
     Raises: SecretPasted for a credential if `policy` is ``refuse``. Raises WrongArgument for a

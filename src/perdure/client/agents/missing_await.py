@@ -1,4 +1,4 @@
-"""Raises a clear error for a missing ``await``: coroutines, like chats, have a method `send`."""
+"""Raises a clear error for a missing ``await``: coroutines also have a method `send`."""
 
 from __future__ import annotations
 

@@ -49,9 +49,9 @@ class NewTurn:
 
     `follow` applies the session's settings up to a given entry. `record` stores the workspace
     changes of a message before the message is stored. For a message with a key, `record_keyed`
-    stores the workspace changes once the message is stored. The turn does not begin before the time
-    `due_at`. Among waiting turns, those with a higher `priority` begin first. A message with the
-    same `key` as an earlier message counts as the same message. Units: Unix milliseconds.
+    stores the workspace changes after the message is stored. The turn does not begin before the
+    time `due_at`. Among waiting turns, those with a higher `priority` begin first. A message with
+    the same `key` as an earlier message counts as the same message. Units: Unix milliseconds.
     """
 
     message: Message

@@ -58,19 +58,19 @@ class Runtime:
     the client for all models (default: all providers, with keys from the environment or the
     keyring). `prices`, by model name (or ``provider:*``), override every price list. `budget` and
     each field of `limits` that is not the default override the agents' values. `renew_credentials`
-    is called for another key if a provider rejects the current key, at most once a turn. Agents may
-    use `mcp_servers` by name; the servers stop with the runtime. Sessions without a message for
-    `idle_timeout_s` are closed by `end_idle` and when they are resumed. `has_traced_content` adds
-    message texts to traces (None: $PERDURE_OTEL_CONTENT). `on_question` is called with each
-    `OpenQuestion` that a turn here waits for, while the turn waits, and again if the turn is
-    resumed unanswered. The question stays open if `on_question` raises. With `runner` "workers",
-    processes of `perdure worker` run turns and flows; None: $PERDURE_RUNNER, or "embedded". `Flows`
-    uses the attribute `host`. A closed Runtime runs no turn. Leaving the ``async with`` block of a
-    Runtime waits for running turns, but never for people: a turn that waits for a person is
-    suspended. If the block raises, all running turns are suspended. Another Runtime can resume
-    suspended turns. Raises: ConfigError if two agents have the same id, or for "workers" if the
-    store is not on PostgreSQL. Raises WrongArgument for a bad name in prices or a callback with a
-    wrong signature.
+    is called for another key if a provider rejects the current key, at most one time per turn.
+    Agents may use `mcp_servers` by name; the servers stop with the runtime. Sessions without a
+    message for `idle_timeout_s` are closed by `end_idle` and when they are resumed.
+    `has_traced_content` adds message texts to traces (None: $PERDURE_OTEL_CONTENT). `on_question`
+    is called with each `OpenQuestion` that a turn here waits for, while the turn waits, and again
+    if the turn is resumed unanswered. The question stays open if `on_question` raises. With
+    `runner` "workers", processes of `perdure worker` run turns and flows; None: $PERDURE_RUNNER, or
+    "embedded". `Flows` uses the attribute `host`. A closed Runtime runs no turn. Leaving the
+    ``async with`` block of a Runtime waits for running turns, but never for people: a turn that
+    waits for a person is suspended. If the block raises, all running turns are suspended. Another
+    Runtime can resume suspended turns. Raises: ConfigError if two agents have the same id, or for
+    "workers" if the store is not on PostgreSQL. Raises WrongArgument for a bad name in prices or a
+    callback with a wrong signature.
     """
 
     def __init__(  # noqa: PLR0913 - each is an option of its own, and all are named
@@ -178,18 +178,18 @@ class Runtime:
         The session's tools are bound again by name and schema. Limits come from the runtime, or
         from the given agent, or from the runtime's agent with this id. The session never gets more
         than this agent allows; `tools`, `allowed_commands` and `scope` restrict it further (see
-        `start`). An interrupted turn continues at once, as ``chat.turn``; if another process runs
-        the turn, it is followed (`Turn.held`). With a `workspace`, the session moves to it
-        permanently: folder, file tools and instructions. Variables, file and selection that
-        `workspace` omits stay unchanged; its scope can only restrict. A session without an agent in
-        force needs the argument `agent`, and the agent is recorded. No agent is in force in imports
-        and, in an untrusted store, in sessions that this user's perdure did not write. If no agent
-        is in force, the stored agent can only restrict the new agent, an open turn ends as
-        interrupted, and the session runs in `workspace` (default: the current folder). Durable: a
-        move to another workspace is stored when this returns. Raises: SessionNotFound; ConfigError
-        if no agent is given and none is in force, or if the call asks for more permissions than the
-        agent has. Raises McpUnavailable if a needed MCP server does not start; TurnOpen if the
-        session would move in a turn; FlowRefusal for a role's session until its flow is completed.
+        `start`). An interrupted turn continues now, as ``chat.turn``; if another process runs the
+        turn, it is followed (`Turn.held`). With a `workspace`, the session moves to it permanently:
+        folder, file tools and instructions. Variables, file and selection that `workspace` omits
+        stay unchanged; its scope can only restrict. A session without an agent in force needs the
+        argument `agent`, and the agent is recorded. No agent is in force in imports and, in an
+        untrusted store, in sessions that this user's perdure did not write. If no agent is in
+        force, the stored agent can only restrict the new agent, an open turn ends as interrupted,
+        and the session runs in `workspace` (default: the current folder). Durable: a move to
+        another workspace is stored when this returns. Raises: SessionNotFound; ConfigError if no
+        agent is given and none is in force, or if the call asks for more permissions than the agent
+        has. Raises McpUnavailable if a needed MCP server does not start; TurnOpen if the session
+        would move in a turn; FlowRefusal for a role's session until its flow is completed.
         """
         handle, found = await opened(self._store, StreamId(session))
         if found.header.origin == "role" or found.header.kind == "flow":
@@ -260,7 +260,7 @@ class Runtime:
         self.host.is_closed = True
 
     async def suspend(self) -> None:
-        """Stop running turns at once; they stay open in the log and `resume` continues them."""
+        """Stop running turns immediately; they stay open in the log and `resume` continues them."""
         await _stop(tuple(self._running))
         await self._let_go()
 
@@ -323,7 +323,7 @@ def _has_to_wait(turn: Turn) -> bool:
 
 
 async def _stop(turns: Iterable[Turn]) -> None:
-    """Stop all `turns` at once, and wait until they have stopped."""
+    """Stop all `turns` immediately, and wait until they have stopped."""
     await asyncio.gather(*(turn.stop() for turn in turns))
 
 

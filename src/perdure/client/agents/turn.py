@@ -29,7 +29,7 @@ OVER = ("session:turn_completed", "session:cancelled")
 """The types of the events that end a turn."""
 
 REFUSED = "session:turn_refused"
-"""The type of the event of a rejected request, which has no turn and no other event."""
+"""Event type for a rejected request; such a request has no turn and no other event."""
 
 
 class Reply(ShortRepr, Generic[OutputT], frozen=True):
@@ -271,7 +271,7 @@ class Turn(Generic[OutputT]):
     ) -> None:
         """Wait until the turn has ended, or until `following` has the next event of `watch`.
 
-        Raises: Waiting, if the caller requested it, once the turn waits for a person and `watch`
+        Raises: Waiting, if the caller requested it, when the turn waits for a person and `watch`
         has yielded all events.
         """
         ends = (self._task,) if following is None else (self._task, following)

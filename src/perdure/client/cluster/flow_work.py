@@ -125,7 +125,7 @@ class FlowWork:
                 await self._queue_if_ready(entry)
 
     async def suspend(self) -> None:
-        """Suspend all flows at once, so that other workers continue them."""
+        """Suspend all flows immediately, so that other workers continue them."""
         self._is_suspended = True
         await cancel_all((*self._watching.values(), *self._runs))
         with suppress(StoreError):
@@ -179,7 +179,7 @@ class FlowWork:
         return await journal.state()
 
     async def _long_wait(self, journal: Journal) -> None:
-        """Return once all running roles have waited `PARK_S` seconds for a person."""
+        """Return when all running roles have waited `PARK_S` seconds for a person."""
         waits = self._host.person_waits
         loop = asyncio.get_running_loop()
         since: float | None = None
@@ -254,7 +254,7 @@ async def requested_flows(store: SessionStore) -> dict[str, list[Entry]]:
 
 
 def with_folders(requests: Sequence[Entry]) -> list[StreamId]:
-    """Return the flows of `requests` whose folders are on this machine. Blocks.
+    """Return the flows of `requests` whose folders are on this machine. Blocks the thread.
 
     The record folder must contain the mark of this flow: another machine can have a folder with the
     same path.

@@ -61,9 +61,9 @@ class Slots:
     The worker requests each slot, the store grants it, and the worker returns it.
 
     While any limit of turns is set, every turn has a slot. A turn to which no limit applies gets
-    its slot at once. A worker that takes over turns knows from the stored slots which turns ran and
-    which only waited. Each pass compares all slots of the worker with the slots in the store, and
-    restores those that the store has lost. Turns that began before their limit was set also get
+    its slot immediately. A worker that takes over turns knows from the stored slots which turns ran
+    and which only waited. Each pass compares all slots of the worker with the slots in the store,
+    and restores those that the store has lost. Turns that began before their limit was set also get
     slots. `stop` ends all waits for slots.
     """
 
@@ -107,7 +107,7 @@ class Slots:
                 self._is_changed.set()
 
     async def _granted(self, turn: _Turn, is_over: Callable[[], Awaitable[bool]]) -> bool:
-        """Return True once the turn may run, or False if the turn ends before it gets its slot."""
+        """Return True when the turn may run, or False if the turn ends before it gets its slot."""
         changes, timeout_s = turn.store.changes(turn.work.stream), AGAIN_S
         while not (turn.may_run.is_set() or self._is_stopped):
             waits = (
@@ -213,7 +213,7 @@ class Pace:
         self._lines: WeakValueDictionary[tuple[str, ...], asyncio.Lock] = WeakValueDictionary()
 
     async def permitted(self, subjects: tuple[str, ...]) -> None:
-        """Return once the limits permit a request.
+        """Wait until the limits permit a request.
 
         While the store is unavailable, the request waits.
         """

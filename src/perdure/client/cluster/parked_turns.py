@@ -33,7 +33,7 @@ class ParkedTurns:
         self._watching: dict[tuple[StreamId, Work | None], asyncio.Task[None]] = {}
 
     def park(self, stream: StreamId, behind: Work | None) -> None:
-        """Queue the open turn of `stream` once its questions are answered, withdrawn or expired.
+        """Queue the open turn of `stream` when its questions are answered, withdrawn or expired.
 
         `behind` is the work of a later request of the session; this method queues it after the
         turn.

@@ -209,7 +209,7 @@ class Performer:
         return "done"
 
     async def _report_start(self, work: Work, agent: str, turn: Turn, delay_s: float) -> None:
-        """Report the delay once `turn` has begun; if it does not begin, `_settle` finds out why."""
+        """Report the delay when `turn` has begun; if it does not begin, `_settle` finds out why."""
         with suppress(PerdureError):
             await turn.started()
             if self._report is not None:
@@ -218,7 +218,7 @@ class Performer:
     async def _settle(
         self, work: Work, turn: Turn, request: int | None = None
     ) -> PerdureError | None:
-        """Wait for the end of `turn`, which answers `request` if that is not None.
+        """Wait for the end of `turn`, which answers `request` (None: no request).
 
         Return the error of the turn; the log contains the error if the turn had begun.
         Raises: TurnSuspended if the worker stops; one of `_AGAIN` if the work must be tried again.
@@ -252,7 +252,7 @@ class Performer:
             await end_tasks(obeying, waiting, ended)
 
     async def _long_wait(self, turn: Turn) -> None:
-        """Return once `turn` has waited `PARK_S` seconds for a person."""
+        """Return when `turn` has waited `PARK_S` seconds for a person."""
         loop, since = asyncio.get_running_loop(), None
         while True:
             change = self._host.person_waits.change()

@@ -14,10 +14,10 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 Ask = Callable[[Collection[str]], Iterable[str]]
-"""Returns those of the given queues that have work that can begin. Blocks."""
+"""Returns those of the given queues that have work that can begin. Blocks the thread."""
 
 IDLE_S = 2.0
-"""How often a queue without work is polled nevertheless."""
+"""How often a queue is polled although it seems to have no work."""
 
 _THREAD = "queue-worker-"
 
@@ -42,7 +42,7 @@ class PollGate:
         self._thread.start()
 
     def stop(self) -> None:
-        """Release every thread, and stop polling. Blocks."""
+        """Release every thread, and stop polling. Blocks the thread."""
         self._stop.set()
         with self._news:
             self._news.notify_all()

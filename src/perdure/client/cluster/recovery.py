@@ -33,7 +33,7 @@ _TRIED = (
 )
 
 GIVEN_UP = ("work_failed", _TRIED)
-"""The error code and text for a request for which every attempt ended without an answer."""
+"""The error code and text for a request whose attempts all ended without an answer."""
 
 
 class Recovery:

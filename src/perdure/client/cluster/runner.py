@@ -38,7 +38,7 @@ from perdure.stores.protocol import LogReader
 from perdure.stores.session_store import SessionStore
 
 _PLACES: ContextVar[list[str | None] | None] = ContextVar("places", default=None)
-"""The key of the place that `DbosRunner.room` reserved for a turn; empty once a turn uses it."""
+"""The key of the place that `DbosRunner.room` reserved for a turn; empty when a turn uses it."""
 
 
 class DbosRunner:

@@ -120,7 +120,7 @@ class Scheduler:
     async def plan(self) -> None:
         """Store the next message for each `Recurring`, unless one is already waiting.
 
-        If no worker ran at a planned time, the message is sent once afterwards. A failed plan is
+        If no worker ran at a planned time, the message is sent later, one time. A failed plan is
         logged, and retried the next time. Durable: all changes are stored when this returns.
         """
         await asyncio.gather(*await self._begin_planning())

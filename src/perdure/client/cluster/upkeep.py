@@ -54,7 +54,7 @@ class Upkeep:
             task.add_done_callback(lambda _, name=name: self._running.pop(name))
 
     async def aclose(self) -> None:
-        """Stop at once; another worker continues."""
+        """Stop immediately; another worker continues."""
         await cancel_all(self._running.values())
 
     async def _done(self, name: str) -> None:
@@ -86,7 +86,7 @@ class Upkeep:
                 await embed_all(self._store.backend, embedder, is_only=False)
 
     async def _has_unembedded(self, model: str) -> bool:
-        """Whether some text has no vector of `model`; if not, the embedder is not called."""
+        """Whether a text lacks a vector of `model`; the embedder is called only in this case."""
         search = self._store.backend.search
         stored = [each for each in await search.vector_models() if each.name == model]
         asked = stored or [VectorModel(model, 1)]  # of no vector yet: its size does not matter

@@ -30,7 +30,7 @@ from perdure.session.ids import StreamId
 from perdure.stores.cluster.protocol import Liveness, Work, WorkerFacts
 
 SLOTS = 32
-"""The most turns that a worker runs at once, for each kind of agent and namespace."""
+"""Maximum number of turns that a worker runs at a time, per kind of agent and namespace."""
 
 QUEUES_S = 0.5
 """How often a worker looks for queues of other agents that it can serve."""
@@ -245,8 +245,9 @@ class Worker:
     async def _end_idle(self) -> None:
         """End idle sessions, expire questions, and extract facts that are due.
 
-        Every worker does this. If several workers end a session at once, only the first commit at
-        the checked head succeeds. The lease of the facts decides which worker extracts the facts.
+        Every worker does this. If several workers end a session at the same time, only the first
+        commit at the checked head succeeds. The lease of the facts decides which worker extracts
+        the facts.
         """
         while True:
             for runtime in self._runtimes.values():

@@ -317,7 +317,7 @@ async def commit_sessions(
 def prepare_input(
     said: str | Message | InFlightMessage,
 ) -> tuple[str | Message, tuple[bytes, ...]]:
-    """Return user input in stored form, and the contents to store beside the log.
+    """Return user input in stored form, and the contents that are stored outside the log.
 
     Raises: ValueError for too many media in one message; LimitExceeded if the message is too large.
     """
@@ -326,7 +326,7 @@ def prepare_input(
 
 
 def prepare_items(items: Sequence[Item]) -> tuple[list[Durable], tuple[bytes, ...]]:
-    """Return `items` in stored form, and the contents to store beside the log.
+    """Return `items` in stored form, and the contents that are stored outside the log.
 
     Raises: WrongArgument for data that cannot be stored.
     """

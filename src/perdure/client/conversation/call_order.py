@@ -10,7 +10,7 @@ from typing import Any
 from perdure.stores.access.process import running_loop
 
 Written = asyncio.Future[Any]
-"""A future that is done once a call has written its entries, or failed."""
+"""A future that is done when a call has written its entries, or failed."""
 
 
 class CallOrder:
@@ -36,7 +36,7 @@ class CallOrder:
     def is_free(self) -> bool:
         """Whether a call can skip the order because all earlier calls have finished.
 
-        A store can write many calls at once if they skip the order. The first call of a session
+        A store can write many calls together if they skip the order. The first call of a session
         never skips the order, because it may have to wait until the store can write.
         """
         return self._last is not None and self._last.done()

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
 _HEAD_BYTES = 4096
 _HEAD = re.compile(r"(?:ref:\s*)?(refs/[^\s~^:?*\[\\]+|[0-9a-f]{4,64})")
-"""The format of git's HEAD file, which is checked because a link named HEAD can lead to any file.
-"""
+"""The format of git's HEAD file; checked, because a link named HEAD can lead to any file."""
 
 
 class Selection(ShortRepr, frozen=True, metaclass=NamedParameters):

@@ -87,7 +87,10 @@ async def _is_led(store: Store, session: StreamId) -> bool:
 
 
 def _removed(folder: Path, state: FlowState, others: list[FlowState]) -> None:
-    """Delete the record folder of the flow with the state `state`. Blocks. Raises: FlowRefusal."""
+    """Delete the record folder of the flow with the state `state`. Blocks the thread.
+
+    Raises: FlowRefusal.
+    """
     why = _why_it_stays(folder, state, others)
     try:
         if why is None and folder.is_dir():

@@ -1,7 +1,7 @@
 """The handle of one flow: read its state, record decisions, run it.
 
 A decision applies to the newest state of the flow. It is rejected if the flow does not wait for it,
-so several processes can record decisions at once. Any process can run the flow.
+so several processes can record decisions at the same time. Any process can run the flow.
 """
 
 from __future__ import annotations
@@ -77,10 +77,10 @@ class Flow:
         """Run the flow until it is completed or needs a person.
 
         With `until_completed`, the call continues after each answer from any process, and returns
-        when the flow is completed. Several processes may run a flow at once. Cancelling the task
-        suspends running turns; the next run of the flow, in any process, continues them.
-        With ``Runtime(runner="workers")``, workers that have the agents and folders of the flow run
-        the flow until it is completed, even if this task is cancelled.
+        when the flow is completed. Several processes may run a flow together. Cancelling the task
+        suspends running turns; the next run of the flow, in any process, continues them. With
+        ``Runtime(runner="workers")``, workers that have the agents and folders of the flow run the
+        flow until it is completed, even if this task is cancelled.
         Raises: StoreError if the store fails; FlowRefusal if workers cannot run the flow.
         """
         return (await self._execution.run(self._journal, until_completed=until_completed)).run

@@ -352,7 +352,10 @@ async def _unless_gone(flow: Flow, store: SessionStore) -> FlowState | None:
 def _begun_document(
     begun: Begun, found: LocatedWorkflow, agents: Mapping[str, Agent], inputs: Mapping[str, object]
 ) -> StartPlan:
-    """Create the record folder; return the start of a flow of the document `found`. Blocks."""
+    """Create the record folder; return the start of a flow of the document `found`.
+
+    Blocks the thread.
+    """
     workspace = begun.workspace
     if not workspace.is_dir():
         raise ConfigError(f"there is no folder {workspace}; name the flow's workspace")

@@ -88,7 +88,7 @@ def begun_record(
     workflow: Graph | str | os.PathLike[str],
     roles: Mapping[str, RoleConfiguration],
 ) -> Graph:
-    """Create the record folder of a new flow, and return the flow's graph. Blocks.
+    """Create the record folder of a new flow, and return the flow's graph. Blocks the thread.
 
     `roles` are the models, skills and tools chosen for roles.
     Raises: InvalidWorkflow if the workflow has errors. Raises ConfigError if the workflow cannot be
@@ -207,7 +207,7 @@ def _text_of(workflow: Graph | str | os.PathLike[str]) -> tuple[str, str]:
 
 
 def write_record(flow: StreamId, record: Path, text: str) -> None:
-    """Create the record folder of `flow`, with a mark that `flow` owns it. Blocks.
+    """Create the record folder of `flow`, with a mark that `flow` owns it. Blocks the thread.
 
     If the folder already contains an identical workflow, the file is not changed.
     Raises: ConfigError when the folder contains another workflow, or belongs to another flow,
@@ -288,7 +288,7 @@ def belongs_to(flow: StreamId, record: Path) -> bool:
 def release_record(flow: StreamId, record: Path) -> None:
     """Remove the mark of the deleted `flow`, so that other flows can use its record folder.
 
-    Blocks.
+    Blocks the thread.
     """
     owner = record / OWNED_BY
     with suppress(OSError, ConfigError):

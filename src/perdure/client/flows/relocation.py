@@ -97,7 +97,7 @@ def _is_whole(state: FlowState, workspace: Path, record: Path) -> bool:
 def _own(state: FlowState, record: Path) -> None:
     """Mark the folder `record`, which is complete, as the record folder of this flow.
 
-    Blocks.
+    Blocks the thread.
     Raises: ConfigError.
     """
     flow = stream_id(state.run.flow_id)

@@ -2,7 +2,7 @@
 
 The settings come from the agent and the files of the role, or a person or a selector chooses them.
 If the settings of a role must be chosen in this flow, the role begins only after the choice.
-Invalid choices are rejected at once.
+Invalid choices are rejected immediately.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def undecided_for(
 ) -> Undecided:
     """Return the choices that `role` needs before it begins; `models` are the possible models.
 
-    Blocks.
+    Blocks the thread.
     Raises: ConfigError for a skill that cannot be read.
     """
     if not is_configuring(state) or role == FEEDBACK_ROLE:
@@ -163,7 +163,9 @@ def _offer_text(offers: Offers) -> str:
 
 
 def skills_of(state: FlowState, role: str, shelf: SkillShelf) -> tuple[Skill, ...]:
-    """Return the skills of `role`: the chosen skills, or else the skills of its own file. Blocks.
+    """Return the skills of `role`: the chosen skills, or else the skills of its own file.
+
+    Blocks the thread.
 
     A chosen skill that no longer exists is omitted.
     Raises: ConfigError.

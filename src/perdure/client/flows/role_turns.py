@@ -223,7 +223,7 @@ class RoleTurns:
         return state
 
     def _about(self, state: FlowState, role: str) -> About:
-        """Return the data about `role` that a selector gets. Blocks. Raises: ConfigError."""
+        """Return the data about `role` for a selector. Blocks the thread. Raises: ConfigError."""
         node = next((work.node for work in runnable(state) if work.node.role == role), None)
         name = f"role {base_role(role)}"
         own = [each.text for each in self._library.of_role(base_role(role)) if each.name == name]

@@ -58,7 +58,7 @@ class SummaryFrames:
         return reflection_message(state, work, contracts(), texts)
 
     def _readings(self, node: FlowNode) -> tuple[RequiredText, ...]:
-        """Return the readings of `node`, omitting those that are missing. Blocks."""
+        """Return the readings of `node`, omitting those that are missing. Blocks the thread."""
         found: list[RequiredText] = []
         for name in node.required_readings:
             with suppress(ConfigError):

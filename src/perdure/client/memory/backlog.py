@@ -42,7 +42,7 @@ class Backlog:
             await asyncio.wait(waiting)
 
     async def stop(self) -> None:
-        """Stop at once; the next recall continues the computation."""
+        """Stop immediately; the next recall continues the computation."""
         await cancel_all(self._tasks.values())
 
     async def _follow(self, embedder: Embedder, model: VectorModel) -> None:

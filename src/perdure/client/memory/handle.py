@@ -166,7 +166,7 @@ class Memory:
         time without a zone is local. If a stored fact has the same text, agent, `said_by` and
         times, the call adds `source` to that fact and returns it. A repeated call with the same
         `idempotency_key` returns the first call's fact. Durable: stored on return. Raises:
-        SecretPasted for text like a credential; EntryNotFound if a source does not exist;
+        SecretPasted if the text looks like a credential; EntryNotFound if a source does not exist;
         WrongArgument; LimitExceeded; IdempotencyMismatch; Unsupported in a store of session files.
         """
         require_subject(subject)

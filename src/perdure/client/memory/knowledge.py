@@ -295,7 +295,7 @@ def _is_text(name: str) -> bool:
 class _Reader:
     """Reads the files below a folder, without following any link in the folder.
 
-    `closed` lists the folders that cannot be read. `closed` and `problems` are complete once all
+    `closed` lists the folders that cannot be read. `closed` and `problems` are complete when all
     files are read.
     """
 

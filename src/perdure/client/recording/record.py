@@ -141,7 +141,7 @@ class Recording:
     # ------------------------------------------------------------ in place of the client's `send`
 
     def sync_send(self, request: Any, *arguments: Any, **options: Any) -> Any:
-        """Send `request` as the client does, and record the call."""
+        """Send `request` with the client's own method, and record the call."""
         api = _api_in(request)
         if api is None:
             return self._send(request, *arguments, **options)
@@ -159,7 +159,7 @@ class Recording:
         return response
 
     async def async_send(self, request: Any, *arguments: Any, **options: Any) -> Any:
-        """Send `request` as the client does, and record the call."""
+        """Send `request` with the client's own method, and record the call."""
         api = _api_in(request)
         if api is None:
             return await self._send(request, *arguments, **options)

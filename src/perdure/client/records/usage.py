@@ -1,4 +1,4 @@
-"""Compute usage, costs and activity from a tally of each session, which is read from its log."""
+"""Compute usage, costs and activity from the tallies of sessions, which come from their logs."""
 
 from __future__ import annotations
 

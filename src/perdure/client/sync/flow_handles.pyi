@@ -67,10 +67,10 @@ class Flow(Handle[AsyncFlow]):
         """Run the flow until it is completed or needs a person.
 
         With `until_completed`, the call continues after each answer from any process, and returns
-        when the flow is completed. Several processes may run a flow at once. Cancelling the task
-        suspends running turns; the next run of the flow, in any process, continues them.
-        With ``Runtime(runner="workers")``, workers that have the agents and folders of the flow run
-        the flow until it is completed, even if this task is cancelled.
+        when the flow is completed. Several processes may run a flow together. Cancelling the task
+        suspends running turns; the next run of the flow, in any process, continues them. With
+        ``Runtime(runner="workers")``, workers that have the agents and folders of the flow run the
+        flow until it is completed, even if this task is cancelled.
         Raises: StoreError if the store fails; FlowRefusal if workers cannot run the flow.
         """
 

@@ -113,7 +113,7 @@ class Session(Handle[AsyncSession]):
 
     @property
     def leaf(self) -> EntryId | None:
-        """The entry from which the conversation continues, as of this handle's last read."""
+        """The entry from which the conversation continues, at this handle's last read."""
 
     @property
     def is_draft(self) -> bool:
@@ -121,7 +121,7 @@ class Session(Handle[AsyncSession]):
 
     @property
     def title(self) -> str | None:
-        """The title of the session, as of the last read."""
+        """The title of the session at the last read."""
 
     @property
     def metadata(self) -> Mapping[str, object]:
@@ -257,7 +257,7 @@ class Session(Handle[AsyncSession]):
     def append(self, *items: Item, parent: Parent = LEAF) -> Entry | list[Entry]:
         """Append `items` atomically as a chain of entries after `parent`.
 
-        Media given as bytes are stored beside the log; the entry contains a handle. Durable: all
+        Media given as bytes are stored outside the log; the entry contains a handle. Durable: all
         items are stored when this returns; the items are never stored only in part. The items of a
         draft are stored only with its first assistant message.
         Shape: for one item, its entry; for several items, a list of entries in the same order.
@@ -278,7 +278,7 @@ class Session(Handle[AsyncSession]):
     ) -> Appended:
         """Append `items` atomically if the session is at the expected head and leaf.
 
-        `contents` are the bytes for the media handles in `items`; they are stored beside the log.
+        `contents` are the bytes for the media handles in `items`; they are stored outside the log.
         Contents without a handle are rejected. `aliases` contains a name or None for each item;
         `entry` finds an entry by its alias. An alias that is already in use moves to the new entry.
         A `Note` among the items is about the item before it; a first `Note` is about the session.
@@ -332,7 +332,7 @@ class Session(Handle[AsyncSession]):
 
         Durable: everything is stored on return. Raises: EntryNotFound; InvalidEntry if the entry is
         not a question of this session or `choice` is not offered. Raises AlreadyAnswered after a
-        different answer; QuestionClosed once the question has expired or its turn has ended.
+        different answer; QuestionClosed if the question has expired or its turn has ended.
         """
 
     def ask(
@@ -911,7 +911,7 @@ class Memory(Handle[AsyncMemory]):
         time without a zone is local. If a stored fact has the same text, agent, `said_by` and
         times, the call adds `source` to that fact and returns it. A repeated call with the same
         `idempotency_key` returns the first call's fact. Durable: stored on return. Raises:
-        SecretPasted for text like a credential; EntryNotFound if a source does not exist;
+        SecretPasted if the text looks like a credential; EntryNotFound if a source does not exist;
         WrongArgument; LimitExceeded; IdempotencyMismatch; Unsupported in a store of session files.
         """
 
@@ -1159,9 +1159,9 @@ class Chat(Handle[AsyncChat[OutputT]], Generic[OutputT]):
         ``{{ctx.name}}`` in the instructions and tool descriptions. A file without a selection
         clears the selection; the file "" clears the file. A selection alone makes its file active.
         With `at` (time or Unix milliseconds), the message waits in the log until then;
-        `Turn.stored` returns once it cannot be lost. Among turns that wait for workers, those with
+        `Turn.stored` returns when it cannot be lost. Among turns that wait for workers, those with
         a higher `priority` begin first; turns of one session stay in order. With `while_waiting`
-        "raise", awaiting or iterating the turn raises Waiting once the turn waits for a person. The
+        "raise", awaiting or iterating the turn raises Waiting when the turn waits for a person. The
         turn stays open: answer its question and await it again. With `idempotency_key`, the message
         waits in the log while the session has another turn. A repeated call, even by another
         process, follows the first call's turn. Raises: InvalidTransition while a turn of this
@@ -1323,18 +1323,18 @@ class Runtime(Handle[AsyncRuntime]):
         The session's tools are bound again by name and schema. Limits come from the runtime, or
         from the given agent, or from the runtime's agent with this id. The session never gets more
         than this agent allows; `tools`, `allowed_commands` and `scope` restrict it further (see
-        `start`). An interrupted turn continues at once, as ``chat.turn``; if another process runs
-        the turn, it is followed (`Turn.held`). With a `workspace`, the session moves to it
-        permanently: folder, file tools and instructions. Variables, file and selection that
-        `workspace` omits stay unchanged; its scope can only restrict. A session without an agent in
-        force needs the argument `agent`, and the agent is recorded. No agent is in force in imports
-        and, in an untrusted store, in sessions that this user's perdure did not write. If no agent
-        is in force, the stored agent can only restrict the new agent, an open turn ends as
-        interrupted, and the session runs in `workspace` (default: the current folder). Durable: a
-        move to another workspace is stored when this returns. Raises: SessionNotFound; ConfigError
-        if no agent is given and none is in force, or if the call asks for more permissions than the
-        agent has. Raises McpUnavailable if a needed MCP server does not start; TurnOpen if the
-        session would move in a turn; FlowRefusal for a role's session until its flow is completed.
+        `start`). An interrupted turn continues now, as ``chat.turn``; if another process runs the
+        turn, it is followed (`Turn.held`). With a `workspace`, the session moves to it permanently:
+        folder, file tools and instructions. Variables, file and selection that `workspace` omits
+        stay unchanged; its scope can only restrict. A session without an agent in force needs the
+        argument `agent`, and the agent is recorded. No agent is in force in imports and, in an
+        untrusted store, in sessions that this user's perdure did not write. If no agent is in
+        force, the stored agent can only restrict the new agent, an open turn ends as interrupted,
+        and the session runs in `workspace` (default: the current folder). Durable: a move to
+        another workspace is stored when this returns. Raises: SessionNotFound; ConfigError if no
+        agent is given and none is in force, or if the call asks for more permissions than the agent
+        has. Raises McpUnavailable if a needed MCP server does not start; TurnOpen if the session
+        would move in a turn; FlowRefusal for a role's session until its flow is completed.
         """
 
     def resume_all(
@@ -1375,7 +1375,7 @@ class Runtime(Handle[AsyncRuntime]):
         """
 
     def suspend(self) -> None:
-        """Stop running turns at once; they stay open in the log and `resume` continues them."""
+        """Stop running turns immediately; they stay open in the log and `resume` continues them."""
 
     def end_idle(self) -> list[str]:
         """Close the sessions that were idle for more than `idle_timeout_s`; return their ids.

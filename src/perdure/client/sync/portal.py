@@ -120,7 +120,7 @@ class _Call(Generic[T]):
         return self._task.result()
 
     def cancel(self) -> None:
-        """Cancel the coroutine; a coroutine that no loop has received yet ends at once."""
+        """Cancel the coroutine; a coroutine that no loop has received yet ends immediately."""
         if self._loop is None:
             self._end()
             return

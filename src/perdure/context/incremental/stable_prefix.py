@@ -31,7 +31,7 @@ class Layers(msgspec.Struct, Generic[T], frozen=True):
     """An immutable sequence that is often extended, and rarely read from its start.
 
     Each layer is at least as long as the next layer. New items are merged with the shorter layers
-    before them, so an item is copied only once each time the length of the sequence doubles.
+    before them, so an item is copied one time whenever the length of the sequence doubles.
     """
 
     layers: tuple[tuple[T, ...], ...] = ()

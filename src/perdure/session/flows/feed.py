@@ -5,7 +5,7 @@ session records the reasoning, text and actions of the role. A feed is computed 
 the flow's log and from the log of the role's session. A feed is never stored, and no item is
 dropped. An item changes only while it is the newest item (text is added to it) or is pending (it
 has no outcome yet). A reader can continue from a `FeedPoint`, over any number of pages. Reading a
-feed in pages gives the same items as reading it at once.
+feed in pages gives the same items as reading it as a whole.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ _SLICE = 65_536
 _REACH = 4_096
 """One search covers a slice of `_SLICE` characters, and `_REACH` characters after the slice.
 
-`_SLICE` is also the number of words that are compared at once.
+`_SLICE` is also the number of words that are compared in one step.
 """
 
 _SPACE = re.compile(r"\s+")

@@ -48,7 +48,7 @@ SETTINGS = "git settings"
 
 
 def repository_of(call: ToolCall) -> Repository:
-    """Return the repository at the top of the working directory of `call`. Blocks.
+    """Return the repository at the top of the working directory of `call`. Blocks the thread.
 
     Raises: ToolError if there is no repository. Raises ToolDenied if perdure cannot use it safely.
     """

@@ -49,7 +49,7 @@ class Configuration(msgspec.Struct, frozen=True):
 def configuration_of(files: tuple[Path, ...], path: str, home: str | None) -> Configuration:
     """Return the settings in `files` and in the files that they include; missing files are skipped.
 
-    Blocks.
+    Blocks the thread.
 
     `path` is the search path for the program git, and `home` is the directory for ``~``.
     Raises: ToolDenied if a file is not regular, is too large, or is rejected by git. Raises

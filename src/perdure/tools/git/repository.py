@@ -91,7 +91,7 @@ class Repository(msgspec.Struct, frozen=True):
 
 
 def repository_at(place: Path, environment: Mapping[str, str]) -> Repository:
-    """Return the repository whose working tree is `place`. Blocks.
+    """Return the repository whose working tree is `place`. Blocks the thread.
 
     `environment` is passed to the started programs.
     Raises: ToolError if there is no repository, or only a bare one. Raises ToolDenied if the

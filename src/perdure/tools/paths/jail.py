@@ -395,8 +395,7 @@ class _Walk:
     def _is_dotted(self, names: Sequence[str]) -> bool:
         """Return True if the given path, or its target, has a name that starts with a dot.
 
-        Folders above the working directory do not count, nor do paths in a flow's own record
-        folder.
+        Folders above the working directory, and paths in a flow's own record folder, do not count.
         """
         place = (*self._root_names, *map(folded_name, names))
         floors = self._floors

@@ -22,7 +22,7 @@ _TOOL = "files"
 def read_inside(
     root: Path, path: str, *, record: Path | None = None, limit: str = "document_bytes"
 ) -> bytes:
-    """Return the content of the file `path` below `root`. Blocks.
+    """Return the content of the file `path` below `root`. Blocks the thread.
 
     `record` is the record folder of the flow that needs the file.
     Raises: ConfigError if the file is missing or must not be read. Raises LimitExceeded if the file
@@ -59,8 +59,8 @@ def read_workflow(path: Path) -> str:
     """Return the UTF-8 text of the workflow file `path`, which a person named.
 
     Links that lead out of the file's folder are not followed. For a file below the current
-    directory, links may lead anywhere inside the current directory. Blocks. Raises: ConfigError if
-    the file is not UTF-8; the errors of `text_inside`.
+    directory, links may lead anywhere inside the current directory. Blocks the thread. Raises:
+    ConfigError if the file is not UTF-8; the errors of `text_inside`.
     """
     whole, here = Path(os.path.abspath(path)), Path.cwd()  # noqa: PTH100 - links stay as they are
     root = here if whole.is_relative_to(here) else whole.parent
@@ -79,8 +79,8 @@ def require_writable(root: Path, folder: Path) -> None:
     """Check that tools could write to the record folder `folder` in the workspace `root`.
 
     A `folder` below `root` must not lead outside of `root`. A `folder` elsewhere must not be a
-    place that is closed to tools (`floors`). Blocks. Raises: ConfigError if tools could not write
-    there.
+    place that is closed to tools (`floors`). Blocks the thread. Raises: ConfigError if tools could
+    not write there.
     """
     top, place = Path(os.path.realpath(root)), Path(os.path.abspath(folder))  # noqa: PTH100 - a link is to be seen
     base = Path(os.path.abspath(root))  # noqa: PTH100 - a link is to be seen

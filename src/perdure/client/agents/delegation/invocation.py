@@ -1,4 +1,4 @@
-"""Invoke another agent: open its session once, run its turn to the end, return its answer.
+"""Invoke another agent: open one session for it, run its turn to the end, return its answer.
 
 The session's id is computed from the call, so that a call repeated after a crash finds the session
 and continues it.
@@ -66,7 +66,7 @@ class InvocationHost(Protocol):
 
 
 class AgentInvoker:
-    """The `Delegation` of one session, whose restricted `agent` can invoke the agents of `host`.
+    """Implements `Delegation` for one session: its `agent` can invoke the agents of `host`.
 
     `budget` is the session's budget; an invoked agent can spend at most the rest of it.
     """

@@ -161,8 +161,8 @@ def child_budget(own: Budget, parent: Budget, limit: int, spent: Spending) -> Bu
     """Return an invoked agent's budget: the rest of its parent's budget, or its own if lower.
 
     `limit` is the current limit of the parent (0: no limit). The part of the budget that the child
-    does not spend stays with the parent. Returns None if nothing of the budget is left, unless the
-    parent only warns.
+    does not spend stays with the parent. If nothing of the budget is left, the result is None,
+    unless the parent only warns.
     Units: micro-cents.
     """
     if not parent.max_cost_microcents:

@@ -57,7 +57,10 @@ class StartPlan(msgspec.Struct, frozen=True):
     blobs: tuple[bytes, ...]
 
     def write_inputs(self, record: Path) -> None:
-        """Write the inputs as files of the record folder. Blocks. Raises: ConfigError."""
+        """Write the inputs as files of the record folder. Blocks the thread.
+
+        Raises: ConfigError.
+        """
         for node, content in zip(self.passed, self.blobs, strict=False):
             kept = kept_answer(record, input_path(node.node), content.decode())
             if kept is not None and kept.artifact.problem is not None:
@@ -109,7 +112,10 @@ def runnable_agents(
 
 
 def _fixed_context(found: LocatedWorkflow, workspace: Path) -> list[DocumentFault]:
-    """Return the errors in those context entries that do not depend on inputs. Blocks."""
+    """Return the errors in those context entries that do not depend on inputs.
+
+    Blocks the thread.
+    """
     faults: list[DocumentFault] = []
     for entry in found.workflow.context:
         template = template_of(entry.value)
@@ -132,7 +138,7 @@ def plan_start(
     flow: StreamId,
     inputs: Mapping[str, object],
 ) -> StartPlan:
-    """Plan the start of the flow `flow` that runs the checked workflow `found`. Blocks.
+    """Plan the start of the flow `flow` that runs the checked workflow `found`. Blocks the thread.
 
     Raises: ConfigError, which lists all invalid inputs and files; SecretPasted if a text contains a
     credential.

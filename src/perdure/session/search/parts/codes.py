@@ -145,7 +145,7 @@ def counter(
 def _any_of(ranges: Sequence[Range]) -> bytes:
     """Return a pattern for the codes in `ranges`.
 
-    The pattern begins with the first bytes of all codes, so that `re` skips other bytes at once.
+    The pattern begins with the first bytes of all codes, so that `re` skips other bytes quickly.
     """
     spans = [each for first, last in ranges for each in _between(first, last)]
     firsts = b"".join([_span(*each[0]) for each in spans])
