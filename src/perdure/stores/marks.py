@@ -140,7 +140,7 @@ class Marks:
         return TrustState(self, frozenset() if self.is_trusted else self._endorsed())
 
     def with_marks(self, commit: Commit) -> Commit:
-        """Return `commit` with a mark on each entry that can grant permissions, unless imported."""
+        """Return `commit` with marks on entries that can grant permissions; imports get none."""
         if not any(_has_authority(write) for write in commit.writes) or self._key is None:
             return commit
         key = self._key

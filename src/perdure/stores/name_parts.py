@@ -46,7 +46,7 @@ def parts_of(info: SessionInfo) -> frozenset[bytes]:
 
 
 def is_renamed(before: SessionInfo, after: SessionInfo) -> bool:
-    """Return True if `parts_of` may differ between two states of a session. Cheap."""
+    """Return True if `parts_of` may differ between two states of a session; a cheap check."""
     return (
         before.first_text != after.first_text
         or before.title != after.title

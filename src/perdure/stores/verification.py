@@ -327,9 +327,9 @@ def _is_unmasked(kept: str | None, computed: str | None) -> bool:
 
 
 def origin_hash_of(genesis: bytes, commits: Iterable[StoredCommit], head: int) -> bytes:
-    """Return the hash of a stream's chain after the commit that contains entry `head`, for a fork.
+    """Return an origin's chain hash at a fork: after the commit that contains entry `head`.
 
-    `genesis` is the stream's own genesis hash (the hash before its first commit), which is returned
+    `genesis` is the origin's own genesis hash (the hash before its first commit), which is returned
     for head -1. `commits` must be in order.
     """
     found = genesis

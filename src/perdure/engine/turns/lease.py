@@ -292,7 +292,8 @@ async def leading(
 ) -> AsyncGenerator[LeaseHolder]:
     """Acquire the session's lease at the start of the block and release it at the end.
 
-    If `is_begun` is False, the block's first commit acquires the lease, not the block's start.
+    If `is_begun` is False, the lease is acquired by the block's first commit, not at the start of
+    the block.
 
     `stopping` receives requests from other chats in this process to end the turn.
     Raises: LeaseHeld if another process holds the lease.

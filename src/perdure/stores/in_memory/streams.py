@@ -295,7 +295,7 @@ def tree_in(heap: Heap, held: HeldStream, limit: int | None = None) -> list[Entr
 
 
 def notes_in(heap: Heap, held: HeldStream, kinds: Sequence[str]) -> list[Entry]:
-    """Return the side entries of `kinds` the stream sees, in order."""
+    """Return the side entries of `kinds` that the stream sees, in order."""
     parts: list[list[Entry]] = []
     for near, upto in lineage(heap, held):
         parts.append([note for note in own_notes(near, kinds) if note.seq <= upto])

@@ -22,7 +22,7 @@ HEADERS = ("session", "session_header")
 
 
 class Row(msgspec.Struct, gc=False):
-    """The location of an entry. `anchor` is the tree entry that later records get as parent.
+    """The location of an entry. `anchor` is the tree entry that a record below it gets as parent.
 
     Units: bytes; `size` is 0 if the line is lost. Shape: a field that refers to another entry
     contains its sequence number (seq). `part` is the number of the entry among the entries of its

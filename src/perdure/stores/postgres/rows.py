@@ -115,7 +115,7 @@ def node_of(row: Row) -> Node:
 
 
 def info_of_row(stream: str, info: bytes) -> SessionInfo:
-    """Return the info stored with a stream."""
+    """Return the info that is stored with a stream."""
     try:
         return _info.decode(info)
     except msgspec.MsgspecError as error:
@@ -123,7 +123,7 @@ def info_of_row(stream: str, info: bytes) -> SessionInfo:
 
 
 def header_of_row(stream: str, header: bytes) -> StreamHeader:
-    """Return the header stored with a stream."""
+    """Return the header that is stored with a stream."""
     try:
         return _header.decode(header)
     except msgspec.MsgspecError as error:

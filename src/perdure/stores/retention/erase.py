@@ -97,7 +97,7 @@ class EraseRequest(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def answered_by(self, earlier: Sequence[Certificate]) -> Certificate | None:
-        """Return the newest certificate in `earlier` of the session or of all requested entries."""
+        """Return the newest certificate in `earlier` for the session or all requested entries."""
         for certificate in reversed(earlier):
             for each in certificate.sessions:
                 if each.session == self.name and all(

@@ -439,7 +439,7 @@ def _state_with(tables: Tables, inherited: int | None, kind: str, n: int) -> int
 def acquire_lease(
     tables: Tables, namespace: str, stream: StreamId, wanted: LeaseRequest, now: int
 ) -> Lease:
-    """Acquire the lease with the next epoch, if it is free, expired or held by the dead owner.
+    """Acquire the lease with the next epoch, if it is free, expired or held by ``dead_owner``.
 
     Raises: LeaseHeld, SessionNotFound, Erased.
     """

@@ -307,7 +307,7 @@ def locate_site(path: Path, *, key: StoreKey | None, is_copied: bool = False) ->
 
 
 def _is_writable(path: Path) -> bool:
-    """Return whether this user can write `path`; if no permission is set, False even for root."""
+    """Return whether this user can write `path`; False, even for root, if nobody may write."""
     return os.access(path, os.W_OK) and bool(path.stat().st_mode & _ANY_WRITE)
 
 
@@ -393,7 +393,7 @@ def _has_tables(path: Path) -> bool:
 
 
 def _check_first_page(path: Path, key: StoreKey | None) -> None:
-    """Before SQLite creates its files, detect damage, unless another process has the file open."""
+    """Detect damage before SQLite creates its files; do nothing if the file is open elsewhere."""
     if _is_in_use(path):
         return
     try:

@@ -75,7 +75,7 @@ def _put(folder: Path, name: str, text: str) -> None:
 
 
 def replace_file(folder: int, name: str, draft: str, content: bytes, mode: int) -> None:
-    """Replace the file `name` in the open folder by a new file, first written as `draft`."""
+    """Replace the file `name` in the open folder; the new file is first written as `draft`."""
     with suppress(FileNotFoundError):  # left by a dead process
         os.unlink(draft, dir_fd=folder)
     with os.fdopen(os.open(draft, _NEW, mode, dir_fd=folder), "wb") as file:

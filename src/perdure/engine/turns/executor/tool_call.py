@@ -84,7 +84,7 @@ async def _run(
 async def _whole(
     environment: Environment, args: dict[str, object], handles: tuple[str, ...]
 ) -> dict[str, object]:
-    """Return `args` with the bytes in place of each of `handles`, unless they were erased."""
+    """Return `args` with each of `handles` replaced by its bytes, unless these were erased."""
     found: dict[str, bytes] = {}
     for handle in handles:
         with contextlib.suppress(EntryNotFound):

@@ -71,7 +71,7 @@ def smaller_block(
     scale: float,
     most: int | None,
 ) -> str | None:
-    """Return as much of `block` (made of `texts`) as fits beside `prompt` into `most` tokens.
+    """Return the part of `block` (made of `texts`) that fits into `most` tokens beside `prompt`.
 
     Pinned messages, a summary, and the tool calls of the newest turn are always in a prompt. If the
     limit is the model's window, recalled texts are also shortened to leave room for the history,

@@ -142,7 +142,7 @@ def overrun_text(model: str, spent: Spending, overrun: Overrun) -> str:
 def estimated_usage(
     model: str, input_tokens: int | None, partial: Message | None, config: TurnConfig
 ) -> Usage | None:
-    """Estimate the usage of a call without the provider's count, from its request and answer.
+    """Estimate the usage of a call from its request and answer, if the provider gave no count.
 
     Shape: the result is None if the sizes of both the request and the answer are unknown.
     """

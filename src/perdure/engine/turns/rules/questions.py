@@ -69,7 +69,7 @@ def approval_digest(question: Question) -> str:
 
 
 def ask_for_approval(scribe: Scribe, call: ToolCallPart, ruling: Ruling) -> None:
-    """Ask a person to decide about a call before the call begins, as a policy requires."""
+    """Ask a person to decide about a call before it begins, because a policy requires this."""
     bound = ruling.bound
     usual = ("allow", "always", "deny") if ruling.grant else ("allow", "deny")
     question = Question(

@@ -91,7 +91,7 @@ class Index:
         return Step(self, catalogue, scanned, loose) if loose and loose.texts else None
 
     def remove(self, streams: Collection[StreamId], remove: Callable[[], None]) -> None:
-        """Remove the sessions and all bytes of their words from the index, then call `remove`.
+        """Remove the sessions and all bytes of their words from the index; then call `remove`.
 
         Removes the whole index if the removal fails, for example if the index is damaged or the
         disk is full.

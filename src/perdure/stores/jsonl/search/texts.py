@@ -40,7 +40,7 @@ def is_enough(log: Tail) -> bool:
 
 
 def place_in(log: Log, seq: int, number: int) -> Place:
-    """Return the place of the entry `seq` of the session with that `number`."""
+    """Return the place of the entry `seq` of the session with the number `number`."""
     row = log.rows[seq]
     target = log.id_of(seq) if row.lane == "tree" else row.about
     return Place(

@@ -227,7 +227,7 @@ class PostgresLive:
 
 
 async def sweep(database: Database) -> None:
-    """Delete live events of dead processes in the namespace, as many as possible."""
+    """Delete the namespace's live events that are older than a minute; ignore store errors."""
     with suppress(StoreError):
         await database.ask_once(Statement(SWEEP, (database.namespace,)))
 
