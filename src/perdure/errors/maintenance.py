@@ -13,8 +13,8 @@ class CopyConflict(StoreError):
     def __init__(self, stream: str, seq: int) -> None:
         place = f"at entry {seq}" if seq >= 0 else "from the start"
         super().__init__(
-            f"the session {stream!r} in the target is another one ({place}); copy into an empty "
-            "store or namespace (nothing of it was changed)"
+            f"the target has another session {stream!r} (different {place}); copy into an empty "
+            "store or namespace (that session was not changed)"
         )
         self.stream = stream
         self.seq = seq

@@ -158,7 +158,7 @@ async def grant_added(store: Store, state: FlowState, acting: RoleOptions, by: s
             try:
                 await runtime.grant(session, agent, by=by)
             except TurnOpen:
-                told = f"{safe(role)} has an open turn: what was added counts for it at the next"
+                told = f"{safe(role)} has an open turn: it gets the added permissions at the next"
                 remark(f"{told} `perdure flow resume`")
 
 

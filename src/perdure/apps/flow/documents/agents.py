@@ -117,7 +117,8 @@ def _without_unknown(
     workflow = msgspec.structs.replace(found.workflow, nodes=tuple(nodes))
     told = [f"agent {ref!r} is made for this run, with {a.model}" for ref, a in made.items()]
     if missing:
-        told.append(f"tools that there are not here, and it works without: {', '.join(missing)}")
+        names = ", ".join(missing)
+        told.append(f"the agents work without these tools, which perdure does not have: {names}")
     return msgspec.structs.replace(found, workflow=workflow), tuple(told)
 
 
