@@ -304,7 +304,7 @@ def too_long(
 ) -> Iterator[Violation]:
     """Report the definition if it has more lines than `limit`, including its docstring.
 
-    The examples and exit codes of a command's docstring do not count: they are a page of help.
+    The examples and exit codes of a command's docstring do not count, because they are help text.
     """
     count = (node.end_lineno or node.lineno) - node.lineno + 1 - help_lines(node)
     if count > limit:

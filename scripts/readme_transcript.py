@@ -70,7 +70,7 @@ def exchanges(text: str) -> Iterator[Exchange]:
 
 
 def programs(text: str) -> dict[str, str]:
-    """Return file name -> content of every ``python`` block that begins with a file name."""
+    """Map file names to the contents of the ``python`` blocks that begin with a file name."""
     found = re.findall(r"^```python\n# (\w+\.py)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     return {name: f"# {name}\n{content}" for name, content in found}
 

@@ -1,4 +1,4 @@
-"""A reference of the ranking in plain Python, which the product's results are compared with.
+"""A reference implementation of the ranking in plain Python, to compare the product with.
 
 This reference reads every entry for each question and stores nothing. `Techniques` disables the
 parts of the ranking separately, to measure the gain of each. The words of a question and of the

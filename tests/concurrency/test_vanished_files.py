@@ -1,6 +1,6 @@
 """A store whose files are removed, replaced or cut raises an error at the call.
 
-A write to a file without a name is never acknowledged.
+A write to a file that was removed or replaced is never acknowledged.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every `ModelClient` in one harness: a test plans the model's behaviour, a backend follows it."""
+"""One harness for every `ModelClient`: a test plans the model's behaviour, a backend follows it."""
 
 from __future__ import annotations
 

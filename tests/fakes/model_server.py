@@ -23,7 +23,7 @@ Rules = Callable[["Recorded"], list[str]]
 """The faults that the service would find in a request; empty if it would accept the request."""
 
 ErrorBody = Callable[[int, str, str], Json]
-"""Status, message and code -> the body of an error in the format's own shape."""
+"""Creates the body of an error in the format's own shape, from status, message and code."""
 
 
 @dataclass(frozen=True)

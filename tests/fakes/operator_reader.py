@@ -72,7 +72,7 @@ class OperatorSession:
         return names[-1] if names else None
 
     def branch(self) -> list[Record]:
-        """The records root -> leaf."""
+        """The records from the root to the leaf."""
         path: list[Record] = []
         by_id, seen, cursor = self.by_id, set[str](), self.leaf
         while cursor is not None and cursor in by_id and cursor not in seen:

@@ -66,7 +66,7 @@ def sampled(
 
 @contextmanager
 def case(what: object) -> Generator[None]:
-    """Add the case of a test's loop to the message of each failure."""
+    """Add the current case of a loop to the message of a test's failure."""
     try:
         yield
     except BaseException as error:

@@ -185,7 +185,7 @@ def stalled(store: Store) -> Runtime:
 
 
 def halt_once_at(beginnings: Sequence[str], wait: Callable[[], None]) -> None:
-    """Before the first statement with each of the beginnings is sent, write a note and `wait`."""
+    """Write a note and `wait` before the first statement that begins with each of `beginnings`."""
     execute, left = psycopg.Cursor.execute, list(beginnings)
 
     def slow_execute(cursor: Any, query: Any, *values: Any, **options: Any) -> Any:

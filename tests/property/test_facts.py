@@ -45,7 +45,7 @@ class Version(NamedTuple):
 
 @dataclass
 class Model:
-    """The expected facts: id -> subject and versions, oldest first; and the erased texts."""
+    """The expected facts by id, each with its subject and versions; and the erased texts."""
 
     facts: dict[EntryId, tuple[str | None, list[Version]]] = field(default_factory=dict)
     erased_texts: set[str] = field(default_factory=set)

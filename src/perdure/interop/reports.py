@@ -130,7 +130,7 @@ class ImportedFiles(ShortRepr, frozen=True):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """All warnings, each once."""
+        """The warnings of all files, each once."""
         return tuple(dict.fromkeys(each for report in self.reports for each in report.warnings))
 
 

@@ -26,7 +26,7 @@ def backend(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) 
 
 
 _CAPABILITIES: dict[str, Capabilities] = {}
-"""Name of a backend -> its capabilities, which are the same for each of its stores."""
+"""Maps the name of a backend to its capabilities, which are the same for all its stores."""
 
 
 @pytest.fixture(autouse=True)

@@ -37,5 +37,5 @@ class Callers:
                 self._unknown.add(event.id)
 
     def has_calls_of(self, events: Iterable[Event]) -> bool:
-        """Return whether, for each result without an author, its call was added."""
+        """Return whether the call of each result without an author was added."""
         return all(event.id not in self._unknown for event in events)
