@@ -91,7 +91,7 @@ async def test_missing_file_is_not_a_store(tmp_path: Path) -> None:
         await rekey_store(f"sqlite:///{tmp_path / 'nothing.db'}", FIRST)
 
 
-async def test_unsupported_encryption_or_migration_raises() -> None:
+async def test_unsupported_encryption_or_migration_raises_unsupported() -> None:
     with pytest.raises(Unsupported, match="encryption"):
         await is_encrypted("memory:")
     with pytest.raises(Unsupported, match="encryption"):

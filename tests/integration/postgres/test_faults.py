@@ -148,7 +148,7 @@ async def test_watchers_reconnect_after_server_restart(
     assert await asyncio.wait_for(heard(), DEADLINE_S) == ["after"]
 
 
-async def test_commit_pending_in_dying_server_raises(
+async def test_commit_that_waits_in_a_dying_server_raises_store_unavailable(
     own_server: PostgresServer, open_store: Open
 ) -> None:
     address = own_server.new_database()

@@ -197,7 +197,7 @@ async def test_index_pages_of_a_missing_index_part_are_reported_and_removed(
     assert (await store.maintenance.verify()).problems == ()
 
 
-async def test_damaged_index_raises_and_its_content_can_be_erased(
+async def test_search_in_a_damaged_index_raises_an_error_and_its_content_can_be_erased(
     store: PostgresStore, db: Database
 ) -> None:
     await filled(store)

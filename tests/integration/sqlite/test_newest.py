@@ -48,7 +48,9 @@ async def test_reading_the_newest_entries_before_the_root_returns_no_entries(
     assert (state.leaf, entries) == (None, [])
 
 
-async def test_reading_the_newest_entries_of_a_missing_session_raises(store: SqliteStore) -> None:
+async def test_reading_the_newest_entries_of_a_missing_session_raises_session_not_found(
+    store: SqliteStore,
+) -> None:
     with pytest.raises(SessionNotFound):
         await store.newest(StreamId("nobody"))
 

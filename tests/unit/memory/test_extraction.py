@@ -53,6 +53,6 @@ def test_invalid_facts_in_an_answer_are_skipped() -> None:
 
 
 @pytest.mark.parametrize("answer", ["", "no", "[1]", '[{"fact": 1}]', "[" * 10_000 + "]" * 10_000])
-def test_answer_that_is_not_a_list_of_facts_raises(answer: str) -> None:
+def test_answer_that_is_not_a_list_of_facts_raises_malformed_response(answer: str) -> None:
     with pytest.raises(MalformedResponse, match="no JSON array"):
         facts_in_answer("p:m", answer, SAID)

@@ -33,7 +33,7 @@ def test_entry_body_of_an_unknown_kind_must_be_json(new: NewEntry) -> None:
     assert body is None or isinstance(body, Unknown)
 
 
-def test_entry_body_of_the_kind_opaque_may_be_any_bytes() -> None:
+def test_entry_body_of_the_kind_opaque_can_be_any_bytes() -> None:
     assert checked_body(NewEntry(OPAQUE, b"\xff{")) is None
 
 

@@ -292,7 +292,7 @@ async def test_session_config_limits_the_returned_events(store_address: str) -> 
         assert await times(after_timestamp=4.0, num_recent_events=3) == [4, 5]
 
 
-async def test_session_is_stale_after_events_of_others_but_not_after_other_entries(
+async def test_session_is_stale_after_events_of_other_handles_and_not_after_other_entries(
     store_address: str,
 ) -> None:
     async with perdure.open(store_address) as store:

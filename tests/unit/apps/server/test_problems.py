@@ -34,7 +34,9 @@ def test_secret_in_error_is_masked() -> None:
     assert b"0123456789" not in answer.content
 
 
-async def test_invalid_query_names_the_parameter_and_its_choices(tmp_path: Path) -> None:
+async def test_error_for_an_invalid_query_names_the_parameter_and_its_choices(
+    tmp_path: Path,
+) -> None:
     async with served(tmp_path) as server:
         got = await server.http.get("/v1/sessions", params={"state": "x"})
         assert "state: Invalid enum value 'x'; choose one of running, waiting" in got.text

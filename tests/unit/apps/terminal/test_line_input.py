@@ -52,7 +52,7 @@ async def test_cancelled_wait_for_a_line_loses_no_input() -> None:
     os.close(writing)
 
 
-async def test_ctrl_c_runs_a_callback_inside_the_block_and_raises_outside() -> None:
+async def test_ctrl_c_runs_the_callback_inside_the_block_and_the_earlier_handler_returns() -> None:
     before = signal.getsignal(signal.SIGINT)
     pressed = asyncio.Event()
     with interrupts(pressed.set):

@@ -229,7 +229,7 @@ async def backing_off(stage: Stage) -> bool:
     return any(left <= 3 for left in stage.clock.sleepers)
 
 
-async def test_failed_turn_raises_and_session_continues() -> None:
+async def test_failed_turn_raises_turn_failed_and_is_finished() -> None:
     stage = Stage(says(Fail("model_refused")))
     chat = await stage.chat()
     with pytest.raises(TurnFailed) as failed:

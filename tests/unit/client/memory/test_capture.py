@@ -87,7 +87,7 @@ async def test_secret_and_forgotten_fact_are_not_captured(
     assert await store.memory.facts(subject="ana") == []
 
 
-async def test_fact_without_a_source_in_the_episode_raises(store: Store) -> None:
+async def test_fact_without_a_source_in_the_episode_raises_wrong_argument(store: Store) -> None:
     _, episode = await ended(store)
     other = await (await store.create(subject="bob")).append(user("Hello"))
     for sources in ((), (other.id,)):
@@ -95,7 +95,9 @@ async def test_fact_without_a_source_in_the_episode_raises(store: Store) -> None
             await store.memory.capture(episode, Fixed(ExtractedFact(text="x", sources=sources)))
 
 
-async def test_answer_that_is_not_json_raises_and_stores_nothing(store: Store) -> None:
+async def test_answer_that_is_not_json_raises_malformed_response_and_stores_nothing(
+    store: Store,
+) -> None:
     _, episode = await ended(store)
     with pytest.raises(perdure.errors.MalformedResponse):
         await store.memory.capture(episode, perdure.ModelExtractor(ScriptedModel(["no"]), "p:m"))

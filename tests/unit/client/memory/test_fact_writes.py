@@ -60,7 +60,7 @@ async def test_sources_of_several_subjects_require_subject_argument(store: Store
     assert fact.subject == "ana"
 
 
-async def test_missing_or_erased_source_raises(store: Store) -> None:
+async def test_missing_or_erased_source_raises_entry_not_found(store: Store) -> None:
     session = await store.create()
     entry = await session.append(user("Hello"))
     await session.erase_entries([entry])

@@ -338,7 +338,7 @@ def test_agent_file_with_recurring_messages_is_read_and_written_unchanged() -> N
     assert "recurring" not in agent.snapshot()
 
 
-def test_invalid_cron_expression_in_agent_file_names_its_line() -> None:
+def test_error_for_an_invalid_cron_expression_in_an_agent_file_gives_its_line() -> None:
     with pytest.raises(InvalidAgentFile, match=r":5: .61. is not a minute"):
         perdure.agent_of_text(FILE.format(cron='"61 9 * * *"'))
 

@@ -59,7 +59,7 @@ async def test_new_turn_fails_while_open_turn_is_not_resumed() -> None:
         await chat.compact()
 
 
-async def test_recovery_without_open_turn_fails() -> None:
+async def test_recovery_without_open_turn_raises_invalid_transition() -> None:
     chat = await Stage().chat()
     with pytest.raises(InvalidTransition, match="recover"):
         await chat.recover()

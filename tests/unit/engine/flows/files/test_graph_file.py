@@ -44,7 +44,7 @@ def test_25_graph_without_a_node_that_has_already_run_is_rejected(tmp_path: Path
     assert any("'build'" in fault for fault in change.faults)
 
 
-def test_invalid_workflow_file_reports_every_fault_with_line(tmp_path: Path) -> None:
+def test_faults_of_an_invalid_workflow_file_have_their_line(tmp_path: Path) -> None:
     found = drawn(tmp_path, "workflow:\n  name: x\n  nodes: []\n  edges: []\n  more: 1\n")
     change = found.change(FlowLog(LINE).state)
     assert change.graph is None
