@@ -14,6 +14,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from playwright.async_api import Browser as Chromium
+
+from tests.fakes.chromium import running
 from tests.fakes.console import Browser, browsing
 from tests.fakes.console_store import ANSWERS, DESK, furnished, places
 from tests.fakes.host_page import visiting
@@ -30,7 +33,7 @@ EMPTY = ("sessions", "sessions/nothing", "flows", "inbox", "memory?tab=facts", "
 class Studio:
     """The folder for the pictures, and the browser that takes them."""
 
-    def __init__(self, folder: Path, chromium: str) -> None:
+    def __init__(self, folder: Path, chromium: Chromium) -> None:
         self._folder = folder
         self._chromium = chromium
 
@@ -109,10 +112,11 @@ class Studio:
 
 async def pictures(folder: Path, chromium: str, sets: Iterable[str]) -> None:
     """Write the pictures of `sets` into `folder`."""
-    studio = Studio(folder, chromium)
-    for each in sets:
-        with TemporaryDirectory() as scratch:
-            await getattr(studio, each)(Path(scratch))
+    async with running(chromium) as program:
+        studio = Studio(folder, program)
+        for each in sets:
+            with TemporaryDirectory() as scratch:
+                await getattr(studio, each)(Path(scratch))
 
 
 def main() -> int:

@@ -9,7 +9,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from playwright.async_api import Page, async_playwright, expect
+from playwright.async_api import Browser as Chromium
+from playwright.async_api import Page, expect
 
 from perdure.apps.server.access.sign_in import SignIn
 from perdure.client.clock import SystemClock
@@ -53,40 +54,31 @@ class Browser:
 
 @asynccontextmanager
 async def browsing(
-    chromium: str,
+    chromium: Chromium,
     server: Served,
     size: tuple[int, int] = WIDE,
     scheme: Any = "light",
 ) -> AsyncGenerator[Browser]:
-    """Open the console of `server` in Chromium, signed in."""
+    """Open the console of `server` in a new context of Chromium, signed in."""
     codes = SignIn(server.tokens, SystemClock().now_ms, os.urandom)
     token = codes.by_code(codes.code())
-    async with async_playwright() as playwright:
-        program = await playwright.chromium.launch(
-            executable_path=chromium, args=["--no-sandbox", "--disable-dev-shm-usage"]
+    async with await chromium.new_context(
+        viewport={"width": size[0], "height": size[1]}, color_scheme=scheme
+    ) as context:
+        await context.add_cookies([{"name": "perdure_session", "value": token, "url": server.url}])
+        page = await context.new_page()
+        page.set_default_timeout(PATIENCE_S * 1_000)
+        found = Browser(page, server.url)
+        page.on("pageerror", lambda error: found.complaints.append(str(error)))
+        page.on(
+            "console",
+            lambda said: found.complaints.append(said.text) if said.type == "error" else None,
         )
+        await page.goto(f"{server.url}/")
+        await page.wait_for_selector(".rail")
         try:
-            context = await program.new_context(
-                viewport={"width": size[0], "height": size[1]}, color_scheme=scheme
-            )
-            await context.add_cookies(
-                [{"name": "perdure_session", "value": token, "url": server.url}]
-            )
-            page = await context.new_page()
-            page.set_default_timeout(PATIENCE_S * 1_000)
-            found = Browser(page, server.url)
-            page.on("pageerror", lambda error: found.complaints.append(str(error)))
-            page.on(
-                "console",
-                lambda said: found.complaints.append(said.text) if said.type == "error" else None,
-            )
-            await page.goto(f"{server.url}/")
-            await page.wait_for_selector(".rail")
-            try:
-                yield found
-            except Exception as error:
-                shown = await page.locator("body").inner_text()
-                error.add_note(f"{page.url} showed:\n{shown}\nerrors: {found.complaints}")
-                raise
-        finally:
-            await program.close()
+            yield found
+        except Exception as error:
+            shown = await page.locator("body").inner_text()
+            error.add_note(f"{page.url} showed:\n{shown}\nerrors: {found.complaints}")
+            raise

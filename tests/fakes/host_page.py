@@ -7,7 +7,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from playwright.async_api import BrowserContext, Locator, Page, async_playwright, expect
+from playwright.async_api import Browser as Chromium
+from playwright.async_api import BrowserContext, Locator, Page, ViewportSize, expect
 
 from tests.fakes.served import Served, serving_app
 
@@ -86,23 +87,18 @@ class Visit:
 
 @asynccontextmanager
 async def visiting(
-    chromium: str, server: Served, size: tuple[int, int] = (1280, 800), scheme: Any = "light"
+    chromium: Chromium, server: Served, size: tuple[int, int] = (1280, 800), scheme: Any = "light"
 ) -> AsyncGenerator[Visit]:
     """Serve a page of another origin and open it in Chromium."""
     host = Host(f"default-src 'none'; script-src {server.url}; connect-src 'self' {server.url}")
-    async with serving_app(host) as url, async_playwright() as playwright:
-        program = await playwright.chromium.launch(
-            executable_path=chromium, args=["--no-sandbox", "--disable-dev-shm-usage"]
-        )
-        try:
-            context = await program.new_context(
-                viewport={"width": size[0], "height": size[1]}, color_scheme=scheme
-            )
-            page = await context.new_page()
-            page.set_default_timeout(PATIENCE_S * 1_000)
-            found = Visit(page, context, host, url)
-            page.on("pageerror", lambda error: found.complaints.append(str(error)))
-            page.on("dialog", lambda each: found.complaints.append(f"dialog {each.message}"))
-            yield found
-        finally:
-            await program.close()
+    window: ViewportSize = {"width": size[0], "height": size[1]}
+    async with (
+        serving_app(host) as url,
+        await chromium.new_context(viewport=window, color_scheme=scheme) as context,
+    ):
+        page = await context.new_page()
+        page.set_default_timeout(PATIENCE_S * 1_000)
+        found = Visit(page, context, host, url)
+        page.on("pageerror", lambda error: found.complaints.append(str(error)))
+        page.on("dialog", lambda each: found.complaints.append(f"dialog {each.message}"))
+        yield found

@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from playwright.async_api import Browser as Chromium
 from playwright.async_api import Page
 
 from tests.acceptance.server.test_killed_console import ask, console, port
@@ -59,7 +60,7 @@ def _read(file: Path) -> str:
 
 @pytest.mark.parametrize("policy", ["ask", "never"])
 async def test_console_call_shows_intent_then_unknown_after_kill_then_outcome(
-    tmp_path: Path, chromium: str, port: str, policy: str
+    tmp_path: Path, chromium: Chromium, port: str, policy: str
 ) -> None:
     (tmp_path / "shop.py").write_text(PROGRAM.replace("POLICY", policy))
     (tmp_path / "slow").touch()

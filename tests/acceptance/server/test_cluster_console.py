@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import psycopg
 import pytest
+from playwright.async_api import Browser as Chromium
 
 from perdure import Agent, Runtime
 from tests.fakes.console import NARROW, WIDE, browsing
@@ -25,8 +27,8 @@ VALUES ('w-1', 'pid 7 on <i>host</i>', '0.1', 2, '{default}', '{desk}', 32, 3),
 """
 
 
-@pytest.fixture
-async def server(tmp_path: Path, postgres: PostgresServer) -> AsyncIterator[Served]:
+@asynccontextmanager
+async def serving(tmp_path: Path, postgres: PostgresServer) -> AsyncGenerator[Served]:
     """Serve a store with one worker, and a turn that no worker can run."""
     address = postgres.new_database()
     async with served(tmp_path, address=address) as made:
@@ -44,9 +46,12 @@ async def server(tmp_path: Path, postgres: PostgresServer) -> AsyncIterator[Serv
     "size", [WIDE, pytest.param(NARROW, marks=pytest.mark.all_only)], ids=["wide", "narrow"]
 )
 async def test_cluster_view_shows_workers_queues_and_stuck_turns(
-    server: Served, chromium: str, size: tuple[int, int]
+    tmp_path: Path, postgres: PostgresServer, chromium: Chromium, size: tuple[int, int]
 ) -> None:
-    async with browsing(chromium, server, size) as browser:
+    async with (
+        serving(tmp_path, postgres) as server,
+        browsing(chromium, server, size) as browser,
+    ):
         await browser.open("cluster")
         await browser.see("1 turn waits for a worker with the agent lonely")
         await browser.page.locator("td", has_text="none: stuck").wait_for()
@@ -58,20 +63,21 @@ async def test_cluster_view_shows_workers_queues_and_stuck_turns(
 
 
 async def test_cluster_view_needs_the_admin_role_and_a_shared_store(
-    server: Served, tmp_path: Path
+    tmp_path: Path, postgres: PostgresServer
 ) -> None:
-    shown = (await server.http.get("/v1/cluster")).json()
-    worker, shared = shown["workers"]
-    assert (worker["id"], worker["state"], worker["running"]) == ("w-1", "alive", 3)
-    assert (worker["agents"], shared["id"], shared["agents"]) == (["desk"], "w-3", [])
-    assert "rival" not in str(shown)
-    (queue,) = shown["queues"]
-    assert (queue["agent"], queue["waiting"], queue["servedBy"]) == (LONELY.id, 1, [])
-    writer = await server.client("write")
-    assert (await writer.get("/v1/cluster")).json()["code"] == "role_missing"
-    ana = await server.client("admin", subject="ana")
-    assert (await ana.get("/v1/cluster")).status_code == 403
-    (tmp_path / "alone").mkdir()
-    async with served(tmp_path / "alone") as alone:
-        empty = (await alone.http.get("/v1/cluster")).json()
-    assert empty == {"isShared": False, "workers": [], "queues": [], "counts": {}}
+    async with serving(tmp_path, postgres) as server:
+        shown = (await server.http.get("/v1/cluster")).json()
+        worker, shared = shown["workers"]
+        assert (worker["id"], worker["state"], worker["running"]) == ("w-1", "alive", 3)
+        assert (worker["agents"], shared["id"], shared["agents"]) == (["desk"], "w-3", [])
+        assert "rival" not in str(shown)
+        (queue,) = shown["queues"]
+        assert (queue["agent"], queue["waiting"], queue["servedBy"]) == (LONELY.id, 1, [])
+        writer = await server.client("write")
+        assert (await writer.get("/v1/cluster")).json()["code"] == "role_missing"
+        ana = await server.client("admin", subject="ana")
+        assert (await ana.get("/v1/cluster")).status_code == 403
+        (tmp_path / "alone").mkdir()
+        async with served(tmp_path / "alone") as alone:
+            empty = (await alone.http.get("/v1/cluster")).json()
+        assert empty == {"isShared": False, "workers": [], "queues": [], "counts": {}}

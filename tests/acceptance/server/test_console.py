@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from playwright.async_api import Browser as Chromium
 
 import perdure
 from perdure import assistant, thinking, tool_call
@@ -36,7 +37,7 @@ ANSWERS = [
 
 
 async def test_console_supports_conversation_and_approval_by_keyboard(
-    tmp_path: Path, chromium: str
+    tmp_path: Path, chromium: Chromium
 ) -> None:
     REFUNDS.clear()
     async with (
@@ -68,7 +69,7 @@ async def test_console_supports_conversation_and_approval_by_keyboard(
 
 @pytest.mark.all_only
 async def test_message_of_another_client_appears_without_reload(
-    tmp_path: Path, chromium: str
+    tmp_path: Path, chromium: Chromium
 ) -> None:
     async with served(tmp_path, ["First answer", "Second answer"]) as server:
         session = await server.said("hello")
@@ -82,7 +83,7 @@ async def test_message_of_another_client_appears_without_reload(
 
 
 @pytest.mark.all_only
-async def test_console_switches_and_forks_branches(tmp_path: Path, chromium: str) -> None:
+async def test_console_switches_and_forks_branches(tmp_path: Path, chromium: Chromium) -> None:
     async with served(tmp_path, ["Answer one"]) as server:
         session = await server.said("Question")
         handle = await server.store.open(session)
@@ -105,7 +106,7 @@ async def test_console_switches_and_forks_branches(tmp_path: Path, chromium: str
 
 
 @pytest.mark.all_only
-async def test_search_returns_results_during_typing(tmp_path: Path, chromium: str) -> None:
+async def test_search_returns_results_during_typing(tmp_path: Path, chromium: Chromium) -> None:
     async with served(tmp_path, ["The heron flew"]) as server:
         session = await server.said("What flew?")
         async with browsing(chromium, server) as browser:
@@ -124,7 +125,7 @@ BEYOND_RAIL = (
 @pytest.mark.all_only
 @pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
 async def test_every_console_view_fits_its_window(
-    tmp_path: Path, chromium: str, size: tuple[int, int]
+    tmp_path: Path, chromium: Chromium, size: tuple[int, int]
 ) -> None:
     async with served(tmp_path, ["word " * 300]) as server:
         session = await server.said("x" * 400)
@@ -140,7 +141,7 @@ async def test_every_console_view_fits_its_window(
 
 
 @pytest.mark.all_only
-async def test_costs_are_listed_and_summed_by_person(tmp_path: Path, chromium: str) -> None:
+async def test_costs_are_listed_and_summed_by_person(tmp_path: Path, chromium: Chromium) -> None:
     async with served(tmp_path) as server:
         session = await server.store.create(subject="<b>ana</b>")
         spent = Usage(10, 5, cost_microcents=250_000_000)
@@ -157,7 +158,7 @@ async def test_costs_are_listed_and_summed_by_person(tmp_path: Path, chromium: s
 
 
 @pytest.mark.all_only
-async def test_store_view_verifies_and_lists_backups(tmp_path: Path, chromium: str) -> None:
+async def test_store_view_verifies_and_lists_backups(tmp_path: Path, chromium: Chromium) -> None:
     async with (
         served(tmp_path, ["one"], address=f"sqlite:///{tmp_path}/store.db") as server,
         browsing(chromium, server) as browser,

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.async_api import Browser as Chromium
 
 from tests.fakes.console import NARROW, WIDE, Browser, browsing
 from tests.fakes.console_store import ANSWERS, DESK, furnished, places
@@ -26,7 +27,7 @@ LOOKS = [
 
 @pytest.mark.parametrize(("size", "scheme"), LOOKS)
 async def test_console_views_have_no_serious_accessibility_fault(
-    tmp_path: Path, chromium: str, axe: str, size: tuple[int, int], scheme: str
+    tmp_path: Path, chromium: Chromium, axe: str, size: tuple[int, int], scheme: str
 ) -> None:
     async with served(tmp_path, ANSWERS, agents=[DESK]) as server:
         session = await furnished(server)
@@ -46,7 +47,7 @@ async def test_console_views_have_no_serious_accessibility_fault(
 
 @pytest.mark.parametrize(("size", "scheme"), LOOKS)
 async def test_flow_views_have_no_serious_accessibility_fault(
-    tmp_path: Path, chromium: str, axe: str, size: tuple[int, int], scheme: str
+    tmp_path: Path, chromium: Chromium, axe: str, size: tuple[int, int], scheme: str
 ) -> None:
     async with (
         serving_flows(tmp_path) as server,
@@ -66,7 +67,7 @@ async def test_flow_views_have_no_serious_accessibility_fault(
 
 
 async def test_planted_accessibility_fault_is_detected(
-    tmp_path: Path, chromium: str, axe: str
+    tmp_path: Path, chromium: Chromium, axe: str
 ) -> None:
     async with served(tmp_path) as server, browsing(chromium, server) as browser:
         await browser.page.evaluate(

@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from playwright.async_api import Browser as Chromium
 from playwright.async_api import Route, expect
 
 from perdure import user
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.full_only
 
 
 @pytest.mark.all_only
-async def test_late_answer_to_earlier_filter_is_dropped(tmp_path: Path, chromium: str) -> None:
+async def test_late_answer_to_earlier_filter_is_dropped(tmp_path: Path, chromium: Chromium) -> None:
     async with served(tmp_path) as server:
         for name in ("ana", "bob"):
             await server.store.create(title=f"Session of {name}", subject=name)
@@ -46,7 +47,7 @@ async def test_late_answer_to_earlier_filter_is_dropped(tmp_path: Path, chromium
 
 @pytest.mark.all_only
 async def test_console_filters_match_parts_of_values_and_offer_values(
-    tmp_path: Path, chromium: str
+    tmp_path: Path, chromium: Chromium
 ) -> None:
     async with served(tmp_path) as server:
         for name in ("Ana Lee", "ana", "bob"):

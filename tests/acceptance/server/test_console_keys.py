@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from playwright.async_api import Browser as Chromium
 from playwright.async_api import Page
 
 import perdure
@@ -34,7 +35,9 @@ async def press(page: Page, *keys: str) -> None:
 
 
 @pytest.mark.usefixtures("_no_mouse")
-async def test_ten_most_frequent_console_tasks_need_no_mouse(tmp_path: Path, chromium: str) -> None:
+async def test_ten_most_frequent_console_tasks_need_no_mouse(
+    tmp_path: Path, chromium: Chromium
+) -> None:
     async with served(
         tmp_path, [*ANSWERS, "Both are refunded.", "The second answer."], agents=[DESK]
     ) as server:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from playwright.async_api import Browser as Chromium
 
 import perdure
 from tests.fakes.console import browsing
@@ -20,7 +21,9 @@ def look_up(order: int) -> str:
 
 
 @pytest.mark.all_only
-async def test_call_shows_tools_and_options_that_were_sent(tmp_path: Path, chromium: str) -> None:
+async def test_call_shows_tools_and_options_that_were_sent(
+    tmp_path: Path, chromium: Chromium
+) -> None:
     agent = perdure.Agent("desk", model="scripted:desk", tools=[look_up], temperature=0.25)
     async with (
         served(tmp_path, ["one"], agents=[agent]) as server,

@@ -7,6 +7,7 @@ import base64
 from pathlib import Path
 
 import pytest
+from playwright.async_api import Browser as Chromium
 from playwright.async_api import expect
 
 import perdure
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.full_only
 
 
 @pytest.mark.all_only
-async def test_compaction_shows_its_original_messages(tmp_path: Path, chromium: str) -> None:
+async def test_compaction_shows_its_original_messages(tmp_path: Path, chromium: Chromium) -> None:
     answers = [f"answer {n} " + "word " * 9_000 for n in range(4)]
     async with served(tmp_path, answers) as server:
         session = await server.said("m0")
@@ -47,7 +48,9 @@ async def test_compaction_shows_its_original_messages(tmp_path: Path, chromium: 
 
 
 @pytest.mark.all_only
-async def test_compared_branches_show_markdown_and_calls(tmp_path: Path, chromium: str) -> None:
+async def test_compared_branches_show_markdown_and_calls(
+    tmp_path: Path, chromium: Chromium
+) -> None:
     async with served(tmp_path) as server:
         session = await server.store.create()
         first = await session.append(user("Where?"))
@@ -77,7 +80,7 @@ def refund(number: int) -> str:
 
 
 @pytest.mark.all_only
-async def test_console_shows_tool_calls_in_each_state(tmp_path: Path, chromium: str) -> None:
+async def test_console_shows_tool_calls_in_each_state(tmp_path: Path, chromium: Chromium) -> None:
     leave = asyncio.Event()
 
     @perdure.tool(effect="read")
@@ -127,7 +130,7 @@ GIVE = """([data, kind]) => {
 
 @pytest.mark.all_only
 async def test_images_can_be_pasted_dropped_and_selected_in_the_console(
-    tmp_path: Path, chromium: str
+    tmp_path: Path, chromium: Chromium
 ) -> None:
     image = base64.b64decode(DOT)
     async with served(tmp_path, ["Three dots"]) as server, browsing(chromium, server) as browser:
@@ -161,7 +164,7 @@ async def test_images_can_be_pasted_dropped_and_selected_in_the_console(
 
 @pytest.mark.all_only
 async def test_calls_and_turns_before_the_newest_can_be_reached(
-    tmp_path: Path, chromium: str
+    tmp_path: Path, chromium: Chromium
 ) -> None:
     async with served(tmp_path, ["yes"] * 22) as server:
         session = await server.said("m0")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from playwright.async_api import Browser as Chromium
 
 import perdure
 from tests.fakes.console import NARROW, WIDE, Browser, browsing
@@ -25,7 +26,7 @@ async def started(browser: Browser, folder: Path) -> None:
 
 
 @pytest.mark.all_only
-async def test_person_runs_flow_in_browser(tmp_path: Path, chromium: str) -> None:
+async def test_person_runs_flow_in_browser(tmp_path: Path, chromium: Chromium) -> None:
     async with serving_flows(tmp_path) as server, browsing(chromium, server) as browser:
         page = browser.page
         await started(browser, tmp_path)
@@ -44,7 +45,7 @@ async def test_person_runs_flow_in_browser(tmp_path: Path, chromium: str) -> Non
 
 
 @pytest.mark.all_only
-async def test_running_turn_is_shown_live_and_stopped(tmp_path: Path, chromium: str) -> None:
+async def test_running_turn_is_shown_live_and_stopped(tmp_path: Path, chromium: Chromium) -> None:
     async with serving_flows(tmp_path) as server, browsing(chromium, server) as browser:
         page = browser.page
         await started(browser, tmp_path)
@@ -65,7 +66,7 @@ async def test_running_turn_is_shown_live_and_stopped(tmp_path: Path, chromium: 
 
 @pytest.mark.all_only
 async def test_console_changes_consent_role_and_context_of_a_flow(
-    tmp_path: Path, chromium: str
+    tmp_path: Path, chromium: Chromium
 ) -> None:
     async with serving_flows(tmp_path) as server, browsing(chromium, server) as browser:
         page = browser.page
@@ -87,7 +88,9 @@ async def test_console_changes_consent_role_and_context_of_a_flow(
 
 
 @pytest.mark.all_only
-async def test_handoff_card_shows_files_and_their_change(tmp_path: Path, chromium: str) -> None:
+async def test_handoff_card_shows_files_and_their_change(
+    tmp_path: Path, chromium: Chromium
+) -> None:
     async with serving_flows(tmp_path) as server, browsing(chromium, server) as browser:
         page = browser.page
         flow = await begun(server, tmp_path)
@@ -128,7 +131,7 @@ ENDS = [(n, 99) for n in range(66, 99)]
 @pytest.mark.all_only
 @pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
 async def test_flow_graph_of_a_hundred_nodes_is_usable_by_keyboard(
-    tmp_path: Path, chromium: str, size: tuple[int, int]
+    tmp_path: Path, chromium: Chromium, size: tuple[int, int]
 ) -> None:
     name = {0: "owner-intake"} | {n: f"step-{n}" for n in range(1, 100)}
     edges = "".join(f"    - {{from: {name[a]}, to: {name[b]}}}\n" for a, b in EDGES + ENDS)
@@ -162,7 +165,9 @@ async def test_flow_graph_of_a_hundred_nodes_is_usable_by_keyboard(
 
 
 @pytest.mark.all_only
-async def test_flow_of_ended_server_is_resumed_in_browser(tmp_path: Path, chromium: str) -> None:
+async def test_flow_of_ended_server_is_resumed_in_browser(
+    tmp_path: Path, chromium: Chromium
+) -> None:
     address = f"sqlite:///{tmp_path}/store.db"
     async with serving_flows(tmp_path, address=address) as server:
         flow = await begun(server, tmp_path)

@@ -6,6 +6,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from playwright.async_api import Browser as Chromium
 from playwright.async_api import expect
 
 import perdure
@@ -38,7 +39,7 @@ DESK = perdure.Agent("desk", model="scripted:desk", tools=[refund])
 
 
 async def test_session_texts_never_run_as_scripts_in_the_console(
-    tmp_path: Path, chromium: str
+    tmp_path: Path, chromium: Chromium
 ) -> None:
     async with served(tmp_path, [ASKS], agents=[DESK]) as server:
         session = await recorded(server)
@@ -72,7 +73,7 @@ async def test_session_texts_never_run_as_scripts_in_the_console(
 
 
 async def test_flow_texts_never_run_as_scripts_in_the_console(
-    tmp_path: Path, chromium: str
+    tmp_path: Path, chromium: Chromium
 ) -> None:
     workflow = WORKFLOW.replace("A page on trains", f"'{IMAGE}'")
     async with serving_flows(tmp_path, workflow) as server:

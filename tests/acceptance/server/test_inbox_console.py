@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from playwright.async_api import Browser as Chromium
 from playwright.async_api import expect
 
 import perdure
@@ -20,7 +21,7 @@ LINES = "".join(f"line {n}\n" for n in range(2_000))
 
 
 async def test_inbox_question_about_a_write_shows_diff_and_all_arguments_in_full(
-    tmp_path: Path, chromium: str
+    tmp_path: Path, chromium: Chromium
 ) -> None:
     (tmp_path / "notes.txt").write_text("first\n")
     arguments: dict[str, object] = {"path": "notes.txt", "content": LINES, "append": True}

@@ -9,7 +9,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Page, async_playwright
+from playwright.async_api import Browser as Chromium
+from playwright.async_api import Page
 
 import perdure
 from tests.acceptance.server.test_serve import serving
@@ -63,20 +64,14 @@ def port() -> Iterator[str]:
 
 
 @asynccontextmanager
-async def console(chromium: str, address: str) -> AsyncGenerator[Page]:
+async def console(chromium: Chromium, address: str) -> AsyncGenerator[Page]:
     """The console in a browser, signed in with the one-time code of `address`."""
-    async with async_playwright() as playwright:
-        program = await playwright.chromium.launch(
-            executable_path=chromium, args=["--no-sandbox", "--disable-dev-shm-usage"]
-        )
-        try:
-            page = await program.new_page()
-            page.set_default_timeout(60_000)
-            await page.goto(address)
-            await page.wait_for_selector(".rail")
-            yield page
-        finally:
-            await program.close()
+    async with await chromium.new_context() as context:
+        page = await context.new_page()
+        page.set_default_timeout(60_000)
+        await page.goto(address)
+        await page.wait_for_selector(".rail")
+        yield page
 
 
 async def ask(page: Page, text: str) -> None:
@@ -100,7 +95,7 @@ async def texts_in(folder: Path) -> list[str]:
 
 
 async def test_open_console_page_matches_the_log_after_its_server_was_killed(
-    tmp_path: Path, chromium: str, port: str
+    tmp_path: Path, chromium: Chromium, port: str
 ) -> None:
     (tmp_path / "shop.py").write_text(PROGRAM)
     (tmp_path / "slow").touch()
@@ -124,7 +119,7 @@ async def test_open_console_page_matches_the_log_after_its_server_was_killed(
 
 
 async def test_approval_resumes_the_turn_of_a_killed_server(
-    tmp_path: Path, chromium: str, port: str
+    tmp_path: Path, chromium: Chromium, port: str
 ) -> None:
     program = PROGRAM.replace("def desk", "def words").replace("def till", "def desk")
     (tmp_path / "shop.py").write_text(program)

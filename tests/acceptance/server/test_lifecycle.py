@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.async_api import Browser as Chromium
 from playwright.async_api import expect
 
 import perdure
@@ -118,7 +119,7 @@ async def test_sessions_of_several_days_end_and_are_recalled(tmp_path: Path) -> 
 
 @pytest.mark.all_only
 async def test_visitor_of_a_page_and_a_program_see_the_messages_of_their_shared_session(
-    tmp_path: Path, chromium: str
+    tmp_path: Path, chromium: Chromium
 ) -> None:
     days = Days(tmp_path)
 

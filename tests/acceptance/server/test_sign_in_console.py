@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from playwright.async_api import Browser as Chromium
 from playwright.async_api import expect
 
 from perdure.apps.server.access.sign_in import SignIn
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.full_only
 
 
 async def test_used_sign_in_address_is_reported_and_a_signed_in_browser_stays_signed_in(
-    tmp_path: Path, chromium: str
+    tmp_path: Path, chromium: Chromium
 ) -> None:
     codes = SignIn(TokenFile(tmp_path / "tokens.json"), SystemClock().now_ms, os.urandom)
     async with (
@@ -48,7 +49,7 @@ async def test_used_sign_in_address_is_reported_and_a_signed_in_browser_stays_si
 
 @pytest.mark.parametrize("role", ["read", pytest.param("write", marks=ALL_ONLY)])
 async def test_controls_of_another_role_are_disabled_and_say_why(
-    tmp_path: Path, chromium: str, role: Role
+    tmp_path: Path, chromium: Chromium, role: Role
 ) -> None:
     async with served(tmp_path, ["hi"]) as server, browsing(chromium, server) as browser:
         session = await server.said("hello")

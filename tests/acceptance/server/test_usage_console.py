@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from playwright.async_api import Browser as Chromium
 from playwright.async_api import expect
 
 from perdure import assistant, user
@@ -30,7 +31,7 @@ async def spend(server: Served, subject: str, model: str, cents: int | None) -> 
 
 @pytest.mark.all_only
 async def test_usage_chart_shows_the_chosen_group_and_marks_days_without_price(
-    tmp_path: Path, chromium: str
+    tmp_path: Path, chromium: Chromium
 ) -> None:
     clock = ManualClock(SystemClock().now_ms() - 3 * 86_400_000)
     async with served(tmp_path, clock=clock) as server:

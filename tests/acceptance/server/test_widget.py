@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from playwright.async_api import Browser as Chromium
 from playwright.async_api import Route, expect
 
 from perdure.models.protocol import Delta, ModelInfo, ModelRequest, StreamEnd, TextDelta
@@ -58,7 +59,7 @@ async def said(server: Served) -> list[str]:
 
 
 async def test_widget_visitor_can_reload_the_page_during_an_answer(
-    tmp_path: Path, chromium: str
+    tmp_path: Path, chromium: Chromium
 ) -> None:
     model = Paced("One moment, ", "it is **sent**.")
     async with served(tmp_path, models=model) as server, visiting(chromium, server) as visit:
@@ -76,7 +77,7 @@ async def test_widget_visitor_can_reload_the_page_during_an_answer(
 
 @pytest.mark.all_only
 async def test_offline_minute_loses_and_duplicates_no_message(
-    tmp_path: Path, chromium: str
+    tmp_path: Path, chromium: Chromium
 ) -> None:
     model = Paced("One moment, ", "it is sent.")
     async with served(tmp_path, models=model) as server, visiting(chromium, server) as visit:
@@ -104,7 +105,9 @@ async def test_offline_minute_loses_and_duplicates_no_message(
 
 
 @pytest.mark.all_only
-async def test_message_with_lost_response_is_stored_once(tmp_path: Path, chromium: str) -> None:
+async def test_message_with_lost_response_is_stored_once(
+    tmp_path: Path, chromium: Chromium
+) -> None:
     async with served(tmp_path, ["It is sent."]) as server, visiting(chromium, server) as visit:
         lost: list[str] = []
 
@@ -125,7 +128,7 @@ async def test_message_with_lost_response_is_stored_once(tmp_path: Path, chromiu
 
 
 @pytest.mark.all_only
-async def test_hostile_texts_are_shown_as_text(tmp_path: Path, chromium: str) -> None:
+async def test_hostile_texts_are_shown_as_text(tmp_path: Path, chromium: Chromium) -> None:
     async with served(tmp_path, [EVIL]) as server, visiting(chromium, server) as visit:
         await visit.open(tag(server, visit))
         await visit.say(EVIL)
@@ -144,7 +147,7 @@ async def test_hostile_texts_are_shown_as_text(tmp_path: Path, chromium: str) ->
 
 @pytest.mark.all_only
 async def test_signed_visitor_gets_its_session_and_new_tokens(
-    tmp_path: Path, chromium: str
+    tmp_path: Path, chromium: Chromium
 ) -> None:
     async with served(tmp_path, ["one", "two"]) as server, visiting(chromium, server) as visit:
         source = 'data-token-url="/token" data-session="shop-ana"'
@@ -165,7 +168,7 @@ async def test_signed_visitor_gets_its_session_and_new_tokens(
 
 @pytest.mark.all_only
 async def test_widget_chat_works_by_keyboard_and_announces_new_messages(
-    tmp_path: Path, chromium: str
+    tmp_path: Path, chromium: Chromium
 ) -> None:
     async with (
         served(tmp_path, ["Yes."]) as server,
@@ -188,7 +191,7 @@ async def test_widget_chat_works_by_keyboard_and_announces_new_messages(
 
 
 @pytest.mark.all_only
-async def test_refused_message_stays_in_the_composer(tmp_path: Path, chromium: str) -> None:
+async def test_refused_message_stays_in_the_composer(tmp_path: Path, chromium: Chromium) -> None:
     async with served(tmp_path, ["It is sent."]) as server, visiting(chromium, server) as visit:
         refusals = [(408, "body_timeout"), (409, "outcome_unknown"), (409, "lease_held")]
         keys: list[str | None] = []
@@ -222,7 +225,9 @@ async def test_refused_message_stays_in_the_composer(tmp_path: Path, chromium: s
 
 
 @pytest.mark.all_only
-async def test_revoked_token_ends_the_chat_without_retries(tmp_path: Path, chromium: str) -> None:
+async def test_revoked_token_ends_the_chat_without_retries(
+    tmp_path: Path, chromium: Chromium
+) -> None:
     async with served(tmp_path, ["It is sent."]) as server, visiting(chromium, server) as visit:
         await visit.open(tag(server, visit))
         await visit.say("Where is my order?")
