@@ -42,7 +42,7 @@ async def test_worker_started_before_its_server_waits_and_then_runs_work(
 ) -> None:
     address = own.new_database()
     own.kill()
-    worker = WorkerProcess(address, folder, "runtime")
+    worker = WorkerProcess(address, folder, "runtime", is_forked=True)
     try:
         await printed(worker, WAITS)
         own.start()
@@ -59,7 +59,9 @@ async def test_worker_started_before_its_server_waits_and_then_runs_work(
 
 
 async def test_worker_that_waits_for_its_server_ends_at_sigterm(folder: Path) -> None:
-    worker = WorkerProcess("postgresql://nobody@127.0.0.1:9/nothing", folder, "runtime")
+    worker = WorkerProcess(
+        "postgresql://nobody@127.0.0.1:9/nothing", folder, "runtime", is_forked=True
+    )
     try:
         await printed(worker, WAITS)
         worker.send(signal.SIGTERM)
@@ -73,7 +75,7 @@ async def test_worker_that_waits_for_its_server_ends_at_sigterm(folder: Path) ->
 async def test_worker_with_a_missing_database_waits_until_the_database_is_created(
     own: PostgresServer, folder: Path
 ) -> None:
-    worker = WorkerProcess(own.address_of("later"), folder, "runtime")
+    worker = WorkerProcess(own.address_of("later"), folder, "runtime", is_forked=True)
     try:
         await printed(worker, WAITS)
         own.execute(own.address, "CREATE DATABASE later")
@@ -91,7 +93,9 @@ async def test_worker_without_rights_on_the_schema_exits_with_a_one_sentence_err
     address = own.new_database()
     async with perdure.open(address):
         own.execute(address, f"CREATE ROLE {STRANGER} LOGIN")
-    worker = WorkerProcess(address.replace("postgres@", f"{STRANGER}@"), folder, "runtime")
+    worker = WorkerProcess(
+        address.replace("postgres@", f"{STRANGER}@"), folder, "runtime", is_forked=True
+    )
     try:
         assert worker.end() == 1
     finally:
@@ -109,7 +113,9 @@ async def test_first_worker_that_cannot_create_the_schema_exits_with_a_one_sente
     address = own.new_database()
     async with perdure.open(address):
         own.execute(address, f"CREATE ROLE {STRANGER} LOGIN IN ROLE perdure_app")
-    worker = WorkerProcess(address.replace("postgres@", f"{STRANGER}@"), tmp_path, "runtime")
+    worker = WorkerProcess(
+        address.replace("postgres@", f"{STRANGER}@"), tmp_path, "runtime", is_forked=True
+    )
     try:
         assert worker.end() == 1
     finally:
@@ -131,7 +137,7 @@ async def test_worker_whose_server_stops_during_its_start_waits_and_then_runs_wo
     own: PostgresServer, tmp_path: Path, factory: str, halt: str
 ) -> None:
     address = own.new_database()
-    worker = WorkerProcess(address, tmp_path, factory)
+    worker = WorkerProcess(address, tmp_path, factory, is_forked=True)
     try:
         await effect_of(tmp_path, halt)
         own.kill()
@@ -154,7 +160,7 @@ async def test_worker_whose_server_stops_during_its_start_waits_and_then_runs_wo
 async def test_worker_whose_server_stops_during_its_start_ends_at_sigterm(
     own: PostgresServer, tmp_path: Path
 ) -> None:
-    worker = WorkerProcess(own.new_database(), tmp_path, "halting")
+    worker = WorkerProcess(own.new_database(), tmp_path, "halting", is_forked=True)
     try:
         await effect_of(tmp_path, "halted")
         own.kill()

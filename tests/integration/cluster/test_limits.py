@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
+import os
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,8 +20,9 @@ from perdure.session.ledger import TurnRequested, TurnStopRequested
 from perdure.stores.cluster.limits import Limit, LimitInfo
 from perdure.stores.postgres.cluster.limits import KNOWN_S
 from perdure.stores.protocol import Commit, Write
+from tests.fakes.forked_commands import run_command
 from tests.fakes.worker_program import HELD, HELPER
-from tests.fakes.workers import ROOT, WorkerProcess, effect_of, of, until, workers
+from tests.fakes.workers import WorkerProcess, effect_of, of, until, workers
 
 pytestmark = pytest.mark.full_only
 
@@ -316,16 +316,10 @@ async def test_requests_of_all_workers_keep_the_interval_of_their_limit(
 async def test_limit_command_sets_a_limit_that_the_status_command_lists(
     store: Store, address: str
 ) -> None:
-    def run(*line: str) -> Any:
-        made = subprocess.run(
-            [sys.executable, "-m", "perdure", *line, "--store", address, "--json"],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        return made.returncode, json.loads(made.stdout or made.stderr)
+    def run(*line: str) -> tuple[int, Any]:
+        words = (*line, "--store", address, "--json")
+        ended = run_command(words, {**os.environ, "LANG": "C.UTF-8"}, Path.cwd())
+        return ended.code, json.loads(ended.out or ended.err)
 
     subject = "provider:scripted"
     code, made = await asyncio.to_thread(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +18,8 @@ from perdure.apps.maintenance.commands import planned_migration
 from perdure.blocking import open as open_blocking
 from perdure.errors import ConfigError, SessionNotFound, StoreUnavailable
 from tests.acceptance.server.test_serve import PROGRAM, serving, signed_in
+from tests.fakes.forked import Ended
+from tests.fakes.forked_commands import run_command
 from tests.fakes.postgres import PostgresServer
 from tests.fakes.worker_program import HELPER
 from tests.fakes.workers import workers
@@ -69,10 +70,8 @@ def change_routes(routes: str, old: str, new: str) -> None:
     file.write_text(file.read_text().replace(old, new))
 
 
-def perdure_command(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "perdure", *words], check=False, capture_output=True, text=True
-    )
+def perdure_command(*words: str) -> Ended:
+    return run_command(words, {**os.environ, "LANG": "C.UTF-8"}, Path.cwd())
 
 
 async def test_sessions_of_each_namespace_are_in_its_database(
@@ -100,8 +99,8 @@ def test_routes_from_the_environment_variable_apply_to_programs_and_commands(
     with open_blocking(namespace="b") as store:
         store.create(id="in-b")
     listed = perdure_command("sessions", "list", "--namespace", "b")
-    assert "in-b" in listed.stdout, listed.stderr
-    assert "in-b" not in perdure_command("sessions", "list").stdout
+    assert "in-b" in listed.out.decode(), listed.err
+    assert "in-b" not in perdure_command("sessions", "list").out.decode()
 
 
 async def test_missing_session_is_reported_if_the_default_namespace_cannot_be_opened(
@@ -137,17 +136,17 @@ async def test_worker_serves_the_namespaces_of_one_database(
             ):
                 assert "hello" in (await (await runtime.start(HELPER)).send("hello")).text
         status = perdure_command("cluster", "status", "--store", routes, "--namespace", "a")
-        assert worker.id in status.stdout, status.stderr
+        assert worker.id in status.out.decode(), status.err
         other = perdure_command("cluster", "status", "--store", routes)
-        assert worker.id not in other.stdout
+        assert worker.id not in other.out.decode()
 
 
 def test_worker_of_namespaces_in_two_databases_is_rejected(routes: str) -> None:
     factory = "tests.fakes.worker_program:runtime"
     ended = perdure_command("worker", factory, "--store", routes, "--also", "a")
-    assert ended.returncode == USAGE
-    assert "'default' and 'a' are in different databases" in ended.stderr.replace("\n", " ")
-    assert "start a worker for each" in ended.stderr.replace("\n", " ")
+    assert ended.code == USAGE
+    assert "'default' and 'a' are in different databases" in ended.err.replace("\n", " ")
+    assert "start a worker for each" in ended.err.replace("\n", " ")
 
 
 async def test_server_serves_a_namespace_of_its_database(
@@ -172,7 +171,7 @@ async def test_namespace_is_moved_by_a_copy_and_a_changed_route(
     copied = perdure_command(
         *("store", "copy", second, "--store", routes, "--namespace", "moves"),
     )
-    assert copied.returncode == 0, copied.stderr
+    assert copied.code == 0, copied.err
     place_in_big(routes, "moves")
 
     async with perdure.open(routes, namespace="moves") as store:
