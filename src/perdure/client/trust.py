@@ -57,7 +57,7 @@ class TrustFolder:
         self._endorsed: tuple[int, frozenset[str]] | None = None
 
     def marks(self, *, is_trusted: bool, makes_key: bool = True) -> Marks:
-        """Return the `Marks` of a store; if no key exists, the first entry to be marked creates it.
+        """Return the `Marks` of a store; if no key exists, marking the first entry creates a key.
 
         If the key cannot be created, only this process recognizes the entries that it has written.
         With `makes_key` False, no key is created; while there is no key, no entry is recognized.
@@ -134,7 +134,7 @@ class TrustFolder:
 
     @contextmanager
     def _writable(self) -> Generator[None]:
-        """Create the folder; inside the context, an OSError becomes a ConfigError."""
+        """Create the folder; inside the ``with`` block, an OSError becomes a ConfigError."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             yield

@@ -1,8 +1,8 @@
 """Printable text: control characters are made visible, so that no terminal interprets them.
 
-Pure. Models, tools and other people wrote the contents of a log. If control characters were printed
-raw, they could move the cursor, change the window's title, reverse the order of following text, or
-hide it.
+Pure. The contents of a log come from models, tools and other people. If control characters were
+printed raw, they could move the cursor, change the window's title, reverse the order of following
+text, or hide it.
 """
 
 from __future__ import annotations

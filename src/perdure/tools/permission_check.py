@@ -121,7 +121,7 @@ def judge_call(
 
     By default, `rules` are the rules of the agent's mode. An approval is valid only for the call's
     arguments and the facts in `bound`. If `bound` is None, the answer "always" allows every later
-    call of this tool with the same subject.
+    call of this tool with the same `Subject`.
     """
     chosen = rules or RULE_SETS[permissions.approval]
     if spec.action is None:
@@ -195,9 +195,9 @@ def _decided(
 def grant_of(tool: str, subject: Subject, bound: Bound) -> str | None:
     """Return the permission that the answer "always" gives; None if it cannot be displayed.
 
-    The permission allows this tool for exactly this subject.
+    The permission allows this tool for exactly this `subject`.
 
-    Calls whose subject contains a secret, or is too long to read, need approval each time.
+    A call needs approval each time if its `subject` contains a secret or is too long to read.
     """
     if not subject.grant or len(subject.grant) > MAX_SHOWN or bound.always is None:
         return None

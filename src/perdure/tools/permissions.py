@@ -172,7 +172,7 @@ def narrower(one: Scope, other: Scope) -> Scope:
 
 @contextmanager
 def _naming(setting: str, item: str | None = None) -> Generator[None]:
-    """Context manager: add the `setting` and its `item` to errors that its block raises."""
+    """Add the `setting` and its `item` to errors that are raised inside the ``with`` block."""
     try:
         yield
     except ConfigError as error:

@@ -89,10 +89,10 @@ class Runner(Protocol):
         ...
 
     def room(self, store: SessionStore) -> AbstractAsyncContextManager[None]:
-        """Return a context that reserves a place in the queue for one turn of a session of `store`.
+        """Return a context manager that reserves a place in the queue for one turn in `store`.
 
-        The first turn that is requested inside the context uses the reserved place, so a session
-        can be created before its turn.
+        The first turn that is requested inside the ``with`` block uses the reserved place, so a
+        session can be created before its turn.
         Raises: QueueFull on entry, if the namespace already has the maximum number of waiting
         turns.
         """
@@ -130,7 +130,7 @@ _ANSWERED: ContextVar[tuple[StreamId, int] | None] = ContextVar("answered", defa
 
 @contextmanager
 def answering(stream: StreamId, request: int) -> Generator[None]:
-    """Within this context, a turn that is sent to `stream` answers the request at seq `request`."""
+    """Inside this ``with`` block, a turn sent to `stream` answers the request at seq `request`."""
     token = _ANSWERED.set((stream, request))
     try:
         yield

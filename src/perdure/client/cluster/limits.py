@@ -79,11 +79,11 @@ class Slots:
     async def held(
         self, work: Work, store: SessionStore, is_over: Callable[[], Awaitable[bool]]
     ) -> AsyncGenerator[bool]:
-        """Wait until the limits permit the turn of `work`; inside the context, the turn may run.
+        """Wait until the limits permit the turn of `work`; inside the ``with`` block, it may run.
 
-        If a limit is set, the turn has a slot inside the context, and the context yields True,
-        because the turn may have waited for its slot. The wait also ends, without a slot, when
-        `is_over` returns True, because no work is left then.
+        If a limit is set, the turn has a slot inside the block, and the block gets True, because
+        the turn may have waited for its slot. The wait also ends, without a slot, when `is_over`
+        returns True, because no work is left then.
         Raises: TurnSuspended if the worker stops; SessionNotFound if the session does not exist;
         StoreError if the store fails; the errors of `is_over`.
         """

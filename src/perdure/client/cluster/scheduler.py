@@ -58,9 +58,9 @@ LOOK_S = 1.0
 """How often the scheduler looks for messages that are due."""
 
 _MOST_USED_TIMES = 100
-"""A pass tries at most this many times of a cron expression, until one is still unused.
+"""Maximum number of dates of a cron expression that a pass tries, until one is unused.
 
-A time is used if its message was sent or cancelled, or if the session of its message was erased.
+A date is used if its message was sent or cancelled, or if the session of its message was erased.
 """
 
 _LONGEST_AGENT_ID = 100

@@ -93,7 +93,7 @@ class Worker:
 
         Turns that still run `drain_s` after the exit stay open, and other workers continue them.
         Raises: StoreUnavailable on entry if the server becomes unavailable or rejects the worker.
-        If the error is temporary, the context can be entered again.
+        If the error is temporary, the block can be entered again.
         """
         queue, liveness = await self._started()
         keeping = [

@@ -193,7 +193,7 @@ def _point_of(role: str, cursor: str) -> FeedPoint:
 def _some_changes(
     point: FeedPoint, log: Iterable[tuple[Entry, object]], session: StreamId, limit: int
 ) -> tuple[FeedPoint, tuple[FeedItem, ...]]:
-    """Return the new point and the changed items: `limit`, or a few more to complete a turn."""
+    """Return the new point and `limit` changed items, or a few more to complete a turn."""
     changed: dict[str, FeedItem] = {}
     is_turn_due = False
     for entry, body in log:

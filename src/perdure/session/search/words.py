@@ -53,7 +53,7 @@ _SINGLE = (
     "\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff66-\uff9f\U0001b000-\U0001b16f"
     "\U00020000-\U0003ffff" + "".join(f"{chr(first)}-{chr(last)}" for first, last in _SYMBOLS)
 )
-"""One-character words, as the content of a regular expression class."""
+"""The one-character words, as the content of a character class of a regular expression."""
 
 _DROPPED = "\u00ad\u0640\u200b-\u200d\u2060\ufe00-\ufe0f\U0001f3fb-\U0001f3ff"
 """Ignored characters: soft hyphens, joiners, variants, the Arabic tatweel, skin tones."""

@@ -1,4 +1,4 @@
-"""Pack a word's frequency in each text of its posting, and each text's position in its session.
+"""Pack the frequencies of a word in texts, and the positions of texts in a session.
 
 Ranking weighs a text by its neighbours in the session: it needs the frequency of a word in each
 text, and the order of the texts. Frequencies and positions are stored as bytes next to a posting
