@@ -47,7 +47,9 @@ def test_session_of_perdure_continues_with_its_model_without_a_model_option(unna
 
 
 @pytest.mark.parametrize("source", ["environment", "settings", "agent file"])
-def test_model_from_environment_settings_or_agent_file_answers(unnamed: World, source: str) -> None:
+def test_model_named_by_environment_settings_or_agent_file_is_used(
+    unnamed: World, source: str
+) -> None:
     named = {**unnamed.extra, "PERDURE_MODEL": "scripted:echo" if source == "environment" else ""}
     if source == "settings":
         config = unnamed.folder / ".config" / "perdure" / "config.toml"

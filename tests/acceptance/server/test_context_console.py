@@ -21,7 +21,7 @@ def look_up(order: int) -> str:
 
 
 @pytest.mark.all_only
-async def test_call_shows_tools_and_options_that_were_sent(
+async def test_context_view_shows_the_tools_and_options_sent_with_a_call(
     tmp_path: Path, chromium: Chromium
 ) -> None:
     agent = perdure.Agent("desk", model="scripted:desk", tools=[look_up], temperature=0.25)

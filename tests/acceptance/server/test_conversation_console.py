@@ -163,7 +163,7 @@ async def test_images_can_be_pasted_dropped_and_selected_in_the_console(
 
 
 @pytest.mark.all_only
-async def test_calls_and_turns_before_the_newest_can_be_reached(
+async def test_console_shows_earlier_calls_and_turns_on_request(
     tmp_path: Path, chromium: Chromium
 ) -> None:
     async with served(tmp_path, ["yes"] * 22) as server:

@@ -255,7 +255,7 @@ async def test_index_of_a_session_that_grows_slowly_has_few_parts(
     assert 1 < len(parts_of(folder)) <= 240 / sizes.MOST_LOOSE
 
 
-async def test_text_too_long_for_a_part_is_found(
+async def test_text_too_long_for_an_index_part_is_found(
     open_store: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (indexer, service, sizes):

@@ -143,7 +143,9 @@ async def test_index_grows_in_atomic_steps(
     assert (await store.maintenance.verify()).problems == ()
 
 
-async def test_index_step_read_before_erasure_is_not_stored(open_store: Opener, path: Path) -> None:
+async def test_index_step_that_was_computed_before_an_erasure_is_not_stored(
+    open_store: Opener, path: Path
+) -> None:
     store = await open_store()
     await filled(store)
     with raw_database(path) as db:

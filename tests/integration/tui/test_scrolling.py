@@ -115,7 +115,9 @@ async def test_tab_moves_to_the_newest_call_and_typing_returns_to_the_text(
         assert not is_reversed(earlier.render_line(0))
 
 
-async def test_tab_without_a_call_stays_in_the_text_field(store: Store, tmp_path: Path) -> None:
+async def test_tab_key_in_a_chat_without_calls_keeps_the_focus_in_the_text_field(
+    store: Store, tmp_path: Path
+) -> None:
     async with chatting(store, tmp_path) as seen:
         composer = seen.program.input.composer
         await seen.until(lambda: composer.has_focus)

@@ -14,9 +14,7 @@ from tests.fakes.screens import chatting
 ATTACK = "\x1b]0;owned\x07\x1b[2J\x9b31m[red]not markup[/red] [@click=app.quit]x[/] \u202eevil"
 
 
-async def test_stored_calls_are_folded_and_reasoning_is_hidden(
-    store: Store, tmp_path: Path
-) -> None:
+async def test_chat_folds_stored_calls_and_hides_reasoning(store: Store, tmp_path: Path) -> None:
     session = await store.create(cwd=str(tmp_path))
     call = tool_call("c1", "edit_file", {"path": "a.py", "old_text": "one", "new_text": "two"})
     await session.append(

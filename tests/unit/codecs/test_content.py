@@ -13,7 +13,7 @@ def known(fields: Fields, _media: Media) -> Part | None:
     return None if thought is None else ThinkingPart(thought)
 
 
-def test_content_is_a_text_or_a_list_of_parts() -> None:
+def test_message_content_can_be_a_text_or_a_list_of_parts() -> None:
     odd = {"type": "new", "x": 1}
     content = ["a", {"type": "text", "text": "b"}, {"thought": "c"}, odd, 7]
     found = parts_of(content, Media(), known)

@@ -104,7 +104,7 @@ def test_plain_fields_are_returned_only_for_a_json_object_without_a_problem(line
     assert fields == (read_line(line).value if is_plain else None)
 
 
-def test_fields_that_nest_too_deeply_are_not_plain() -> None:
+def test_line_that_nests_too_deeply_has_no_plain_fields() -> None:
     for depth, is_plain in ((LEVELS, True), (LEVELS + 1, False)):
         line = b'{"":' * (depth - 1) + b"{}" + b"}" * (depth - 1)
         assert (plain_fields(line) is not None) == is_plain == read_line(line).is_json

@@ -241,7 +241,7 @@ def shared(messages: int = 3) -> ForkOrigin:
     return ForkOrigin(info, 4, GENESIS, messages)
 
 
-def test_fork_starts_at_its_leaf_with_shared_info() -> None:
+def test_new_fork_begins_at_its_fork_point_with_the_info_of_its_origin() -> None:
     state = initial_state(fork_at("o/1", 4), GENESIS, shared(), sees)
 
     assert (state.head, state.leaf, state.epoch, state.open_turn) == (EMPTY, "o/1", 0, None)
@@ -250,7 +250,7 @@ def test_fork_starts_at_its_leaf_with_shared_info() -> None:
     assert (info.first_text, info.parent) == ("hi", "o")
 
 
-def test_fork_without_shared_message_has_no_first_text() -> None:
+def test_fork_that_shares_no_message_has_no_first_text() -> None:
     info = initial_state(fork_at(None, 4), GENESIS, shared(0), sees).info
 
     assert (info.messages, info.first_text) == (0, None)

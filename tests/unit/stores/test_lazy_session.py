@@ -226,7 +226,9 @@ async def test_change_iterator_wakes_before_and_after_a_lazy_session_is_stored(
     assert len([None async for _ in changes]) <= 1
 
 
-async def test_session_that_is_already_stored_uses_its_store_directly(store: MemoryStore) -> None:
+async def test_lazy_session_that_is_already_stored_writes_to_its_store_directly(
+    store: MemoryStore,
+) -> None:
     await store.commit(Commit(writes=(Write(stream=S, create=HEADER),), at=START_MS))
     stored = StoredSession(store)
     await append(stored, new_tree(user("a")))

@@ -322,7 +322,7 @@ def test_list_data_that_differs_from_entries_is_reported() -> None:
     ]
 
 
-def test_credential_in_list_data_of_an_older_version_is_not_reported() -> None:
+def test_verify_accepts_a_credential_in_list_data_of_an_older_version() -> None:
     for before, secret in product(range(1, 64), (KEY, "AKIAIOSFODNN7EXAMPLE")):
         said = f"{'x' * before} {secret} for the test"
         log = Log(StreamHeader(S, 5))
@@ -340,7 +340,7 @@ def faults_of_first_text(log: Log, first_text: str | None) -> list[str]:
     return list(info_faults(msgspec.structs.replace(log.state, info=info), computed))
 
 
-def test_command_in_list_data_of_an_older_version_is_not_reported() -> None:
+def test_verify_accepts_a_command_in_list_data_of_an_older_version() -> None:
     log = Log(StreamHeader(S, 5))
     log.append(new_tree(user("/mode")), new_tree(user("Hi")))
     computed = log.state.info
@@ -349,14 +349,14 @@ def test_command_in_list_data_of_an_older_version_is_not_reported() -> None:
     assert list(info_faults(msgspec.structs.replace(log.state, info=older), computed)) == []
 
 
-def test_attached_text_in_list_data_of_an_older_version_is_not_reported() -> None:
+def test_verify_accepts_attached_text_in_list_data_of_an_older_version() -> None:
     log = Log(StreamHeader(S, 5))
     log.append(new_tree(user("look", "sea.py:\n```\nprint('sea')\n```")))
     assert faults_of_first_text(log, "look sea.py: ``` print('sea') ```") == []
     assert faults_of_first_text(log, "looks sea.py")
 
 
-def test_list_data_of_erased_or_forked_entries_is_not_checked() -> None:
+def test_list_data_of_an_erased_session_or_a_fork_is_not_verified() -> None:
     fork = StreamHeader(S, 5, fork=ForkPoint(StreamId("o"), None, 3, "tree"))
     erased = StreamHeader(S, 5, title="Trip")
 

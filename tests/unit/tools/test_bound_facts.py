@@ -27,7 +27,7 @@ def test_call_that_cannot_run_reports_a_problem(tmp_path: Path) -> None:
     assert isinstance(found.problem, ToolDenied)
 
 
-def test_bound_call_is_unchanged_until_the_file_permissions_or_agent_change(
+def test_approval_becomes_stale_if_arguments_file_permissions_or_agent_change(
     tmp_path: Path,
 ) -> None:
     call = call_in(tmp_path)

@@ -101,7 +101,7 @@ def test_blocking_store_works_on_every_event_loop(store_address: str) -> None:
         assert texts(graph.get_state(config())) == ["one", " answer 1", "two", " answer 3"]
 
 
-def test_writes_before_their_checkpoint_are_found_and_duplicates_are_resolved(
+def test_pending_writes_before_their_checkpoint_are_found_without_duplicates(
     store_address: str,
 ) -> None:
     with perdure.blocking.open(store_address) as store:

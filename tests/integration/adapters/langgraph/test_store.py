@@ -143,7 +143,7 @@ async def test_async_store_runs_on_the_loop_of_its_store(store_address: str) -> 
             items.get(ANA, "15")
 
 
-def test_batch_reads_first_and_commits_all_changes_at_once(store_address: str) -> None:
+def test_store_batch_reads_first_and_then_makes_its_changes(store_address: str) -> None:
     with perdure.blocking.open(store_address) as store:
         items = PerdureStore(store)
         changes = [PutOp(("a",), "k", {"n": 1}), PutOp(("b",), "k", {"n": 2})]

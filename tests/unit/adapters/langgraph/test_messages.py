@@ -28,7 +28,7 @@ def test_messages_are_shown_with_calls_and_results() -> None:
     ]
 
 
-def test_state_without_a_message_list_shows_no_messages() -> None:
+def test_langgraph_state_without_a_message_list_gives_no_messages() -> None:
     assert messages_of({}) == []
     assert messages_of({"messages": "text"}) == []
     assert messages_of({"messages": [HumanMessage("Hello"), {"role": "user"}]}) == []

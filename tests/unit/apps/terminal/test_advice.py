@@ -121,7 +121,7 @@ def test_library_errors_suggest_calls_and_command_line_errors_suggest_commands(
     assert call not in message_of(error)
 
 
-def test_advice_is_unchanged_if_its_method_has_no_command() -> None:
+def test_advice_that_names_a_method_without_a_command_is_unchanged() -> None:
     assert with_commands("x; Session.tree lists them") == "x; Session.tree lists them"
 
 

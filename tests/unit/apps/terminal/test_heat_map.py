@@ -41,7 +41,7 @@ def test_narrow_activity_map_counts_only_visible_weeks() -> None:
     assert all(len(line) <= 5 for line in lines[:-2])
 
 
-def test_wide_map_has_a_year_with_gaps_between_the_weeks() -> None:
+def test_wide_activity_map_shows_a_year_with_gaps_between_the_weeks() -> None:
     months, monday, *_ = heat_map(FOUND, 200, Style())
     assert len(monday) == 4 + 2 * 53 - 1
     assert monday.endswith("▒ ·")

@@ -233,7 +233,7 @@ async def test_unpriced_model_with_budget_warns_at_start_and_resume(
     assert "p:main" in caplog.text
 
 
-async def test_priced_model_or_missing_budget_causes_no_warning(
+async def test_chat_with_a_known_price_or_without_a_budget_causes_no_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     theatre = Theatre()

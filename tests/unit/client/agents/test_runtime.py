@@ -143,7 +143,7 @@ async def test_tool_that_changed_since_the_start_is_not_available_after_resume()
     assert again.agent.registry.names == ()
 
 
-async def test_imported_session_needs_agent_which_is_recorded_once() -> None:
+async def test_imported_session_requires_an_agent_and_records_it_once() -> None:
     stage = Stage(says("unused"), says("I go on."))
     session = await stage.store.create(id="imported", origin="import")
     await session.append(user("before"), assistant("then"))

@@ -15,7 +15,7 @@ def test_leaf_record_selects_its_target_or_the_position_before_the_root() -> Non
     assert said_by({"type": "leaf"}, Media()).references == ()
 
 
-def test_gateway_fields_of_message_are_stored_as_meta() -> None:
+def test_gateway_fields_of_a_message_record_are_returned_as_meta() -> None:
     message = {"role": "user", "contents": [{"type": "text", "content": "x"}]}
     found = said_by({"type": "message", "message": message, "meta": {"reply_to": "7"}}, Media())
     assert (found.body, found.meta) == (Message("user", (TextPart("x"),)), {"reply_to": "7"})

@@ -90,7 +90,7 @@ def test_gateway_metadata_of_message_is_written() -> None:
     assert record["meta"] == {"reactions": ["+1"]}
 
 
-def test_other_entry_kinds_are_written_as_separate_record_types() -> None:
+def test_each_other_entry_kind_is_written_as_a_record_of_its_own_type() -> None:
     assert {k: v for k, v in line(ModelChange("anthropic:a:b")).items() if "_id" in k} == {
         "parent_id": "00000000",
         "model_id": "a:b",

@@ -75,7 +75,7 @@ def test_header_has_the_keys_of_version_3() -> None:
     assert "parentSession" not in header("id", 0, "/x", None)
 
 
-def test_ids_are_written_at_the_position_that_pi_uses() -> None:
+def test_ids_of_a_pi_record_are_written_at_the_position_that_pi_uses() -> None:
     message = place_record({"type": "message", "message": {}}, "b", "a", 0)
     assert list(message) == ["type", "id", "parentId", "timestamp", "message"]
     custom = place_record(PI.custom("todo", None), "b", None, 0)

@@ -23,5 +23,5 @@ def test_pending_effect_follows_from_the_state_after_each_step() -> None:
     assert effect_of(course.state) is None
 
 
-def test_session_without_an_open_turn_has_no_effect() -> None:
+def test_session_without_an_open_turn_has_no_effect_to_run() -> None:
     assert effect_of(empty_state()) is None

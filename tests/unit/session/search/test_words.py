@@ -66,7 +66,7 @@ def test_every_word_is_in_the_folded_runs_or_in_the_ascii_text(text: str) -> Non
 
 
 @given(st.text(alphabet=st.characters(min_codepoint=128)))
-def test_ascii_words_come_only_from_characters_that_stand_for_ascii(text: str) -> None:
+def test_text_gives_ascii_words_only_if_a_character_of_it_stands_for_ascii(text: str) -> None:
     if any(term.isascii() for term in terms(text)):
         assert any(map(stands_for_ascii, text))
 
@@ -88,7 +88,7 @@ LATIN = st.characters(max_codepoint=0x17F) | st.sampled_from("“”—ß\u2019\
 
 
 @given(st.lists(LATIN, max_size=20).map("".join), st.sampled_from([1, 2, LONGEST, LONGEST + 1]))
-def test_latin_text_has_same_words_with_and_without_positions(text: str, times: int) -> None:
+def test_latin_text_gives_the_same_words_with_and_without_positions(text: str, times: int) -> None:
     assert terms(text * times) == [word.term for word in words(text * times)]
 
 

@@ -90,7 +90,7 @@ def test_loading_does_not_unfreeze_objects_that_the_program_froze() -> None:
 
 
 @pytest.mark.usefixtures("thawed")
-def test_block_without_loading_does_not_count_frozen_objects() -> None:
+def test_pause_of_the_collector_without_loading_does_not_count_frozen_objects() -> None:
     called: list[object] = []
     sys.setprofile(lambda _, event, which: called.append(which) if event == "c_call" else None)
     try:

@@ -385,7 +385,7 @@ async def test_failed_registration_for_live_events_is_repeated(
     assert text_of(await until_text(live, "Hello")) == "Hello"
 
 
-async def test_row_notified_before_its_registration_returns_is_read(
+async def test_live_row_announced_before_its_registration_returns_is_read(
     worker: Process, other: Process, wire: LiveWire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     register = other.table.register

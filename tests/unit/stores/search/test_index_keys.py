@@ -24,7 +24,7 @@ def test_text_is_indexed_under_the_filter_keys_of_a_matching_query() -> None:
     assert filters_of(other)[0] != filters_of(wanted)[0]
 
 
-def test_text_has_keys_for_its_subject_its_author_and_its_cues() -> None:
+def test_indexed_text_has_filter_keys_for_its_subject_author_and_cues() -> None:
     what = Searchable("user", "Did you see it last week?", author="Ana María")
     text = text_of(Found(7, StreamId("s"), 1, None, what, "p 1"))
 

@@ -26,5 +26,5 @@ def test_path_that_is_too_long_raises_os_error() -> None:
         checked_path("a" * 5000)
 
 
-def test_names_of_path_text_omit_dots_and_empty_parts() -> None:
+def test_parts_of_a_path_omit_single_dots_and_empty_parts() -> None:
     assert names_of_text("/a//./b/../c") == ["a", "b", "..", "c"]

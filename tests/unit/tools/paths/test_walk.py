@@ -46,7 +46,9 @@ def test_entries_are_sorted_and_directories_precede_their_contents(root: Path) -
     ]
 
 
-def test_without_recursion_only_the_directory_itself_is_listed(root: Path) -> None:
+def test_listing_without_recursion_contains_only_direct_entries_of_the_directory(
+    root: Path,
+) -> None:
     assert paths_in(root, "a", is_recursive=False) == ["y", "z.txt"]
 
 

@@ -26,7 +26,7 @@ def test_required_readings_of_a_node_are_found_by_name(tmp_path: Path) -> None:
     assert (found.name, found.path, found.text) == ("$RULES", "docs/rules.md", "Be brief.")
 
 
-def test_role_readings_are_main_page_and_required_texts(tmp_path: Path) -> None:
+def test_readings_of_a_role_are_the_main_page_and_its_required_texts(tmp_path: Path) -> None:
     folder = tmp_path / "p"
     made = library(folder)
     role = folder / "a-docs" / "roles" / "developer"

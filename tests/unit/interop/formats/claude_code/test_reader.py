@@ -332,7 +332,9 @@ THIN = (
 """Lines that contain no session, no id and no parent."""
 
 
-async def test_minimal_lines_form_one_chain_named_by_the_path(tmp_path: Path) -> None:
+async def test_minimal_lines_form_one_chain_in_a_session_named_after_the_file(
+    tmp_path: Path,
+) -> None:
     assert detect_format(Held(THIN)) == "claude-code"
     parsed = parse(THIN)
     check_items(parsed)

@@ -62,7 +62,7 @@ def test_records_that_wait_for_their_parent_are_yielded_once_it_is_read() -> Non
     assert len([stretch for stretch in stretches if stretch.items]) > 5
 
 
-def test_first_piece_of_a_grown_source_includes_the_known_part() -> None:
+def test_first_piece_of_a_grown_source_contains_the_whole_part_already_imported() -> None:
     content = claude_file("tools.jsonl")
     make = READERS["claude-code"]
     source = read_source(Held(content), "claude-code", make, bounds=PIECES)
@@ -82,7 +82,7 @@ def test_file_changed_before_second_reading_is_rejected(tmp_path: Path) -> None:
             stretches_of(source, 300)
 
 
-def test_file_with_one_chain_is_reread_as_chain() -> None:
+def test_file_that_is_one_chain_gives_the_same_items_if_read_in_pieces() -> None:
     content = claude_file("chain.jsonl")
     make = partial(READERS["claude-code"])
     source = read_source(Held(content), "claude-code", make, bounds=PIECES)
