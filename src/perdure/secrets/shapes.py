@@ -345,7 +345,11 @@ class _Slice:
         return found[1].lower() == "pwd" and not is_field and bool(re.fullmatch(_FOLDER, found[4]))
 
     def _has(self, *hints: str) -> bool:
-        return any(hint in self._lowered for hint in hints)
+        lowered = self._lowered
+        for hint in hints:  # noqa: SIM110 - a generator takes three times as long
+            if hint in lowered:
+                return True
+        return False
 
     def _marked_begins(self) -> list[int]:
         """Return the possible starts of keys with a vendor's prefix, in order."""
