@@ -11,38 +11,36 @@ import pytest
 
 from perdure.stores.jsonl.disk.folder import Folder
 from tests.fakes.postgres import PostgresServer
-from tests.fakes.samples import ALL_ONLY
+from tests.fakes.samples import ALL_ONLY, case
 
 SCRIPT = Path(__file__).parent / "children" / "forking.py"
 CALLS = ("append", "read", "create", "list", "search", "watch")
 
 
-@pytest.fixture(params=["memory", "sqlite", "jsonl", "postgres"])
-def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    if request.param == "postgres":
-        server: PostgresServer = request.getfixturevalue("postgres")
-        taken = server.take()
-        yield taken
-        server.give_back(taken)
-    elif request.param == "memory":
-        yield "memory:"
-    else:
-        place = {"sqlite": f"sqlite:///{tmp_path}/s.db", "jsonl": f"jsonl:///{tmp_path}/s"}
-        yield place[request.param]
+@pytest.fixture
+def addresses(postgres: PostgresServer, tmp_path: Path) -> Iterator[list[str]]:
+    """The address of an empty store of each backend."""
+    taken = postgres.take()
+    yield ["memory:", f"sqlite:///{tmp_path}/s.db", f"jsonl:///{tmp_path}/s", taken]
+    postgres.give_back(taken)
 
 
 @pytest.mark.parametrize("kind", ["async", pytest.param("blocking", marks=ALL_ONLY)])
-def test_store_in_forked_child_fails_at_each_call(address: str, kind: str) -> None:
-    command = [sys.executable, str(SCRIPT), address, kind]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+def test_store_in_forked_child_fails_at_each_call(addresses: list[str], kind: str) -> None:
+    command = [sys.executable, str(SCRIPT), kind, *addresses]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
 
-    lines = dict(line.split(" ", 1) for line in ended.stdout.splitlines())
-    for call in CALLS:
-        assert "StoreUnavailable" in lines.get(call, "hung"), (call, lines)
-        assert "opened before a fork; open it again" in lines[call]
-    assert lines["close"] == "no error"
-    assert lines["parent"] == "OK"
-    assert ended.stderr == ""
+    told = [line.split(" ", 1) for line in ended.stdout.splitlines()]
+    ends = [number for number, line in enumerate(told, 1) if line[0] == "parent"]
+    assert (len(ends), ended.stderr) == (len(addresses), "")
+    for address, begin, end in zip(addresses, [0, *ends], ends, strict=False):
+        lines = dict(told[begin:end])
+        with case(address):
+            for call in CALLS:
+                assert "StoreUnavailable" in lines.get(call, "hung"), (call, lines)
+                assert "opened before a fork; open it again" in lines[call]
+            assert lines["close"] == "no error"
+            assert lines["parent"] == "OK"
 
 
 LOCKING = """

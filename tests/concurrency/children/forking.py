@@ -1,9 +1,9 @@
-"""A program that opens a store, forks, and uses the store in the child.
+"""A program that opens each of some stores, forks, and uses the store in the child.
 
-forking.py ADDRESS async|blocking
+forking.py async|blocking ADDRESS...
 
-Prints one line for each call the child made, "NAME ERROR: MESSAGE", then "parent OK" when the
-parent's store still works. Each call of the child may take a minute.
+For each store, prints one line for each call the child made, "NAME ERROR: MESSAGE", then
+"parent OK" when the parent's store still works. Each call of the child may take a minute.
 """
 
 from __future__ import annotations
@@ -109,7 +109,8 @@ def with_blocking(address: str) -> None:
         say("parent OK")
 
 
-if sys.argv[2] == "async":
-    asyncio.run(with_async(sys.argv[1]))
-else:
-    with_blocking(sys.argv[1])
+for each in sys.argv[2:]:
+    if sys.argv[1] == "async":
+        asyncio.run(with_async(each))
+    else:
+        with_blocking(each)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -11,10 +12,20 @@ import pytest
 from tests.fakes.samples import case
 
 _ASKED = """
-import sys
+import json, os, sys
 from perdure.secrets.vault import in_keyring
-print(in_keyring("x"), "keyring" in sys.modules)
+for environment in json.loads(sys.argv[1]):
+    if os.fork() == 0:
+        try:
+            os.environ.clear()
+            os.environ.update(environment)
+            sys.path += environment.get("PYTHONPATH", "").split()
+            print(in_keyring("x"), "keyring" in sys.modules, flush=True)
+        finally:
+            os._exit(0)
+    os.wait()
 """
+"""A program that asks a keyring in a fork for each environment, and prints whether it is loaded."""
 
 
 @pytest.mark.full_only
@@ -30,7 +41,7 @@ def test_keyring_is_loaded_only_if_a_backend_can_work(tmp_path: Path) -> None:
     package.mkdir(parents=True)
     (package / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1.0\n")
     (package / "entry_points.txt").write_text("[keyring.backends]\nother = json\n")
-    for extra, is_loaded in (
+    cases: tuple[tuple[dict[str, str], bool], ...] = (
         ({}, False),
         ({"DBUS_SESSION_BUS_ADDRESS": "unix:path=/nowhere"}, True),
         ({"DISPLAY": ":0"}, True),
@@ -38,13 +49,10 @@ def test_keyring_is_loaded_only_if_a_backend_can_work(tmp_path: Path) -> None:
         ({"XDG_CONFIG_HOME": str(tmp_path / "config")}, True),
         ({"PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring"}, True),
         ({"PYTHONPATH": str(tmp_path / "packages")}, True),
-    ):
-        done = subprocess.run(
-            [sys.executable, "-c", _ASKED],
-            env={**home, **extra},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+    )
+    environments = json.dumps([{**home, **extra} for extra, _ in cases])
+    command = [sys.executable, "-c", _ASKED, environments]
+    done = subprocess.run(command, env=home, capture_output=True, text=True, check=True)
+    for (extra, is_loaded), line in zip(cases, done.stdout.splitlines(), strict=True):
         with case(extra):
-            assert done.stdout.split() == ["None", str(is_loaded)]
+            assert line.split() == ["None", str(is_loaded)]
