@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from functools import cache
 
 from perdure.session.search.words import terms
+
+
+@cache
+def _vector_of_word(seed: str, dimension: int) -> tuple[float, ...]:
+    chance = random.Random(seed)
+    return tuple(chance.gauss(0, 1) for _ in range(dimension))
 
 
 class WordEmbedder:
@@ -24,8 +31,8 @@ class WordEmbedder:
         """Return the vector of `text`."""
         total = [0.0] * self.dimension
         for word in terms(text):
-            chance = random.Random(f"{self.model} {self._meaning.get(word, word)}")
-            total = [each + chance.gauss(0, 1) for each in total]
+            one = _vector_of_word(f"{self.model} {self._meaning.get(word, word)}", self.dimension)
+            total = [each + more for each, more in zip(total, one, strict=True)]
         return total
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:

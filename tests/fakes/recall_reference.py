@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import cache
 from math import log
 from typing import NamedTuple
 
 from perdure.memory.question import Question, question_of
-from perdure.session.search.words import terms
+from perdure.session.search import words
+
+terms = cache(words.terms)  # a test asks for the words of the same few texts thousands of times
 
 BEFORE, AFTER, REACH = (0.7, 0.35, 0.2, 0.1), (0.5, 0.25, 0.1), 60
 
@@ -40,9 +43,10 @@ def reference_scores(sessions: list[list[SaidText]], question: str, now: int) ->
     own: defaultdict[str, float] = defaultdict(float)
     of_session: defaultdict[int, float] = defaultdict(float)
     for word in asked.words:
+        weights = [_weight(session, asked, word.key) for session in sessions]
         tf = {
-            said.name: _count(said, word.has) * _weight(session, asked, word.key)
-            for session in sessions
+            said.name: _count(said, word.has) * weight
+            for session, weight in zip(sessions, weights, strict=True)
             for said in session
         }
         idf = _idf(len(texts), sum(1 for count in tf.values() if count))
