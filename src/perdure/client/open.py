@@ -152,8 +152,8 @@ def open(
 def open_copied(address: str, *, namespace: str, lock_timeout_s: float) -> StoreOpening:
     """Open the store at `address` to copy its sessions.
 
-    A store with the last schema before the first release is also opened, read-only. The store is
-    not trusted (see `open`). Raises: the errors of `open`.
+    A store with the last schema before the first release can also be opened; it is read-only. The
+    store is not trusted (see `open`). Raises: the errors of `open`.
     """
     outside = Outside(SystemClock(), system_random)
     opener = partial(connect_store, address, namespace, "full", outside, is_copied=True)
@@ -215,8 +215,8 @@ async def connect_store(
 ) -> Store:
     """Open the store at `address`; the caller must close it.
 
-    With `is_copied`, a store with the last schema before the first release is also opened,
-    read-only.
+    With `is_copied`, a store with the last schema before the first release can also be opened; it
+    is read-only.
     Raises: the errors of `open`.
     """
     running_loop()

@@ -41,7 +41,7 @@ class Why(ShortRepr, frozen=True, omit_defaults=True):
 
 
 RecallKind = Literal["text", "episode", "fact"]
-"""What is recalled: texts (of messages, and passages of knowledge), episodes, facts."""
+"""What is recalled: texts of messages, passages of knowledge, episodes, or facts."""
 
 
 class MemoryHit(ShortRepr, frozen=True):

@@ -170,7 +170,7 @@ class EmbeddedRunner:
         return await turn_when_due(environment, signals, request, new.due_at, begin)
 
     def room(self, store: SessionStore) -> AbstractAsyncContextManager[None]:
-        """Return a context that does nothing: turns of this process do not wait for workers."""
+        """Do nothing inside the ``with`` block: turns of this process do not wait for workers."""
         return nullcontext()
 
     async def request_flow(
@@ -196,7 +196,7 @@ class EmbeddedRunner:
 
 
 def runner_of(name: RunnerName | None, environ: Mapping[str, str] = os.environ) -> Runner:
-    """Return the runner `name` (default: the one that $PERDURE_RUNNER names, or else embedded).
+    """Return the runner `name`; the default is in $PERDURE_RUNNER, or else it is ``embedded``.
 
     Raises: ConfigError if the environment names an unknown runner.
     """

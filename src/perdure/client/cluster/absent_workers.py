@@ -30,7 +30,7 @@ class AbsentWorkers:
     async def noticed(
         self, limits: LimitService, begun: asyncio.Future[int]
     ) -> AsyncGenerator[None]:
-        """Inside the context, check for workers if the turn has not begun after `NOTICE_S`."""
+        """Inside the ``with`` block, check for workers if the turn does not begin in time."""
         check = asyncio.ensure_future(self._check(limits, begun))
         try:
             yield

@@ -89,7 +89,9 @@ class Worker:
 
     @asynccontextmanager
     async def taking(self, drain_s: float) -> AsyncGenerator[str]:
-        """Take work inside the context; yield the worker's id; on exit finish the running work.
+        """Take work inside the ``with`` block, and finish the running work at the end of the block.
+
+        The block gets the id of the worker.
 
         Turns that still run `drain_s` after the exit stay open, and other workers continue them.
         Raises: StoreUnavailable on entry if the server becomes unavailable or rejects the worker.

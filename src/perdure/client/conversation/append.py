@@ -467,7 +467,7 @@ def _bytes_of(text: str) -> int:
 def _is_read_alike(message: Message, body: bytes) -> bool:
     """Return whether decoding `body` gives `message`; if not, a field has a wrong type.
 
-    Decoding takes a tenth of the time of a check of each field.
+    Decoding is ten times faster than checking each field.
     """
     try:
         is_alike = decode_message(body) == message

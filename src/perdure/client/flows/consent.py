@@ -31,7 +31,7 @@ RULES: Mapping[ConsentMode, RuleSet] = {
 }
 
 _LOOKING = re.compile(r"pwd|ls(?: (?:-[A-Za-z0-9]+|[A-Za-z0-9_.@%+,=][A-Za-z0-9_./@%+,=-]*))*")
-"""Commands that only list files, and only below the working directory."""
+"""Commands that do nothing except list files below the working directory."""
 
 
 def consent_judge(

@@ -1,4 +1,4 @@
-"""One waker for all flows of a process: reads the store's feed once and wakes each flow.
+"""One waker for all flows of a process: reads the new entries once and wakes each flow.
 
 Without the waker, every flow would read its log after every commit of any other flow.
 """
@@ -16,7 +16,7 @@ LOOK_EVERY_S = 0.01
 """The shortest time between two reads: a turn makes several commits, which are read together."""
 
 PAGE = 1000
-"""The number of entries of the feed that are read at a time."""
+"""The number of new entries that are read at a time."""
 
 
 class _Waiting:

@@ -1,4 +1,4 @@
-"""Answer a session's question: only the first answer counts, and only before the turn ends."""
+"""Answer a session's question: the first answer counts, if it arrives before the turn ends."""
 
 from __future__ import annotations
 

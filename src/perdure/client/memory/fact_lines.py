@@ -73,7 +73,7 @@ async def _is_added(
     there: dict[str | None, _There],
     subject: str | None,
 ) -> bool:
-    """Store `new`; return False if the fact is stored already, even by a concurrent call."""
+    """Store `new`; return False if the fact exists already, for example from a concurrent call."""
     if subject not in there:
         there[subject] = await _there(store, subject)
     while new not in (known := there[subject]).said:

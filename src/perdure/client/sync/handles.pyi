@@ -550,8 +550,9 @@ class Store(Handle[AsyncStore]):
         """Return the session with the complete id `session`, or the session of a session file.
 
         A string is always an id; a `pathlib.Path` is always a file. The file belongs to a `jsonl:`
-        store or was imported into this store (the session then has the imported entries). A link to
-        a session file opens its session, unless the link is in the folder of the store.
+        store or was imported into this store. In the second case, the session has the imported
+        entries. A link to a session file opens its session, unless the link is in the folder of the
+        store.
         Raises: SessionNotFound (or its subclass NotImported) if the session or file does not exist;
         Erased if it was erased; FormatError if the file cannot be read.
         """

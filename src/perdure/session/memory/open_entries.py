@@ -35,7 +35,8 @@ OPEN_KINDS = (*OPENING, *CLOSING)
 def opened_and_closed(entries: Iterable[Entry], stream: str) -> Iterator[tuple[bool, int]]:
     """Yield the entries of `stream` that are opened or closed when `entries` are appended to it.
 
-    Shape: pairs (whether the entry is open now, its seq), in the order of `entries`.
+    Shape: a pair for each such entry, in the order of `entries`: True if the entry is open now, and
+    its seq.
     """
     own = f"{stream}/"
     for entry in entries:

@@ -27,7 +27,7 @@ _CONFIG_ONLY = frozenset(
 )
 
 _MAX_RULES = 400
-"""Maximum number of characters of the list of rules in a rejection."""
+"""Maximum number of characters of the list of rules that a rejection contains."""
 
 
 def about_command(args: Mapping[str, object], permissions: Permissions) -> Subject:
