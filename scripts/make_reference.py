@@ -160,7 +160,10 @@ def _defaults(of: type[Any]) -> dict[str, Any]:
 
 
 def _adapt(found: Documented, *, is_blocking: bool) -> None:
-    """Write the contracts as paragraphs, and use the notes of an annotation as its docstring."""
+    """Write the contracts as paragraphs.
+
+    A variable without a docstring gets the notes of its type.
+    """
     found.docstring = _with_paragraphs(found.docstring)
     if isinstance(found, doc.Class):
         for member in members(found):

@@ -82,4 +82,4 @@ GROUPS: dict[str, Callable[[Outcome], bool]] = {
     "one entry answers": lambda each: len(each.question.evidence) == 1,
     "several entries": lambda each: len(each.question.evidence) > 1,
 }
-"""The rows of the table, each with the test whether it includes an outcome."""
+"""The rows of the table; for each row, a function returns whether an outcome belongs to it."""

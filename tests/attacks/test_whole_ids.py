@@ -79,7 +79,7 @@ def near(id: str) -> Iterator[str]:
 
 
 async def filled(store: Store) -> Session:
-    """A session ``user10`` with two branches, a foreign id and a question, in `store`."""
+    """Create a session ``user10`` with two branches, a foreign id and a question in `store`."""
     session = await store.create(id="user10", title="Trip")
     first = await session.append(user("Where to?"))
     await session.append(assistant("Lisbon"))

@@ -207,7 +207,7 @@ async def scripted_backend() -> AsyncGenerator[Backend]:
 
 
 PATIENT_S = 600.0
-"""How long the servers of the suite may be silent in a test that is not about silence."""
+"""Seconds that a server of the suite may be silent, except in tests of timeouts."""
 
 
 class HttpMaker(Protocol):

@@ -24,7 +24,7 @@ _DEEP = (10, 400, 900, 20_000)
 
 
 def mutated(files: Sequence[bytes], seed: int) -> bytes:
-    """One of `files`, damaged; the same for the same `seed`."""
+    """Return a damaged version of one of `files`, which depends only on `seed`."""
     chance = random.Random(seed)
     lines = chance.choice(files).split(b"\n")
     if chance.random() < 0.2:  # two files run together

@@ -52,7 +52,7 @@ async def stored_text(session: Session) -> str:
 
 
 async def said(session: Session) -> list[str]:
-    """Return the texts of the entries that a model would receive; check that none is unreadable."""
+    """Return the texts of the entries that a model would receive; check that all are readable."""
     context = await session.context()
     assert context.skipped == 0
     return [each.message.text for each in context.messages if each.entry_id is not None]

@@ -95,7 +95,7 @@ class Reader(LineReader):
 
     @staticmethod
     def accepts(fields: Fields) -> bool:
-        """Return whether the record has a type and its content."""
+        """Return whether the type of the line `fields` can be determined."""
         return _unwrap_line(fields)[0] is not None
 
     def take_record(self, record: Record) -> None:
