@@ -41,7 +41,7 @@ class Why(ShortRepr, frozen=True, omit_defaults=True):
 
 
 RecallKind = Literal["text", "episode", "fact"]
-"""What is recalled: texts of messages, passages of knowledge, episodes, or facts."""
+"""The kind of a recalled text; ``text`` means a message or a passage of knowledge."""
 
 
 class MemoryHit(ShortRepr, frozen=True):

@@ -59,7 +59,7 @@ class Spending(ShortRepr, frozen=True, omit_defaults=True):
         )
 
     def and_below(self, delegated: Delegated | None) -> Spending:
-        """Return the spending including the spending of a session that a call opened."""
+        """Return this spending plus the spending of a session that a call opened."""
         return self if delegated is None else self + delegated.spent
 
 

@@ -1015,7 +1015,7 @@ class Memory(Handle[AsyncMemory]):
         before: datetime | None = None,
         after: Episode | str | None = None,
     ) -> list[Episode]:
-        """List the episodes of a scope, the latest end first.
+        """List the episodes of a scope; the episode that ended last comes first.
 
         With `session`, only its episodes are listed, whatever its subject. `before` selects
         episodes that ended earlier. The list begins after `after`, an episode or its `cursor`.

@@ -25,7 +25,7 @@ MIME_TYPE = re.compile(r"(?:image|audio|video)/[\w.+-]{1,200}|application/pdf|te
 _ANY_TYPE = re.compile(r"[\w.+-]{1,100}/[\w.+-]{1,200}(?:; ?[\w.+=\"-]{1,100})?", re.ASCII)
 
 MAX_CONTENT_BYTES = 100 * 1024 * 1024
-"""Maximum size of one content."""
+"""Maximum size of one content, in bytes."""
 
 MAX_PART_BYTES = 20 * 1024 * 1024
 MAX_MESSAGE_BYTES = 40 * 1024 * 1024

@@ -201,7 +201,7 @@ MAX_NAME = 128
 """Maximum length of ``mcp_{server}_{tool}``; tools with longer names are dropped."""
 
 SHOWN_NAME = 64
-"""Maximum length that all providers accept.
+"""Maximum length of a tool name that all providers accept.
 
 A longer name is cut and gets a hash of the whole name.
 """
