@@ -22,6 +22,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeAlias
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 README = REPOSITORY / "README.md"
@@ -99,7 +100,22 @@ def run(
     command: str, folder: Path, place: Place = README_PLACE, at: Path | None = None
 ) -> list[str]:
     """Return the output lines of `command` in a shell in `at`, by default in the home `folder`."""
-    environment = {
+    done = subprocess.run(
+        ["sh", "-c", INSTEAD.get(command, command)],
+        cwd=at or folder,
+        env=environment(folder, place),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    return lines_of(done.stdout, folder, place)
+
+
+def environment(folder: Path, place: Place) -> dict[str, str]:
+    """Return the environment of a command whose home is `folder`."""
+    return {
         "PATH": f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}",
         "HOME": str(folder),
         "COLUMNS": "80",
@@ -107,20 +123,18 @@ def run(
         "TZ": "UTC",
         **place.environment,
     }
-    done = subprocess.run(
-        ["sh", "-c", INSTEAD.get(command, command)],
-        cwd=at or folder,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        timeout=PATIENCE_S,
-        check=False,
-    )
-    told = done.stdout.decode()
+
+
+def lines_of(output: bytes, folder: Path, place: Place) -> list[str]:
+    """Return the lines of `output`, in which the place's home replaces `folder`."""
+    told = output.decode()
     if place.home is not None:
         told = told.replace(str(folder), place.home)
     return told.splitlines()
+
+
+Runner: TypeAlias = Callable[[str, Path, Place, Path], list[str]]
+"""Runs a command with a home folder, in a place and in a folder; returns its output lines."""
 
 
 def unchanging(line: str) -> str:
@@ -139,8 +153,10 @@ def agrees(printed: Sequence[str], real: Sequence[str]) -> bool:
     return re.fullmatch(wanted, "".join(unchanging(line) + "\n" for line in real)) is not None
 
 
-def played(text: str, place: Place = README_PLACE) -> Iterator[tuple[Exchange, list[str]]]:
-    """Yield every command of `text` with its real output, run in one new folder."""
+def played(
+    text: str, place: Place = README_PLACE, run: Runner = run
+) -> Iterator[tuple[Exchange, list[str]]]:
+    """Yield every command of `text` with its real output, run by `run` in one new folder."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         place.prepare(folder)
