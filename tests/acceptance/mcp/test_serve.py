@@ -84,6 +84,8 @@ async def test_mcp_client_can_recall_search_and_read(address: str) -> None:
 
 
 async def test_client_sees_no_data_out_of_its_scope_and_no_secret(address: str) -> None:
+    async with perdure.open(address) as store:
+        await store.create(title=f"Use\n{KEY}", id="titled")
     async with served(address) as client:
         answers = [
             await asked(client, "recall", question="Who is allergic? Which hotel, which key?"),
@@ -100,18 +102,10 @@ async def test_client_sees_no_data_out_of_its_scope_and_no_secret(address: str) 
     assert KEY not in text
     assert "nuts" not in text
     assert "About Ana" not in text
-    assert {resource.name for resource in resources.resources} == {"trip", "long"}
-
-
-async def test_titles_of_resources_are_one_line_without_credentials(tmp_path: Path) -> None:
-    address = f"sqlite:///{tmp_path / 'store.db'}"
-    async with perdure.open(address) as store:
-        await store.create(title=f"Use\n{KEY}", id="titled")
-    async with served(address) as client:
-        (resource,) = (await client.list_resources()).resources
-    assert resource.title is not None
-    assert KEY not in resource.title
-    assert resource.title.startswith("Use ")
+    assert {resource.name for resource in resources.resources} == {"trip", "long", "titled"}
+    (title,) = [each.title for each in resources.resources if each.name == "titled"]
+    assert KEY not in title
+    assert title.startswith("Use ")  # on one line
 
 
 @pytest.mark.all_only
