@@ -30,8 +30,6 @@ from tests.fakes.provider_rules import all_problems
 
 Folder = Literal["pi", "claude-code"]
 
-LEAVES_LOOKED_AT = 60
-
 
 @pytest.fixture(params=["memory", "sqlite"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[SessionStore]:
@@ -79,14 +77,15 @@ async def test_every_imported_line_is_the_source_of_an_entry_or_recorded_as_malf
             assert is_told or line.is_blank or is_header, f"{path.name}:{line.number}"
 
 
+@pytest.mark.parametrize("leaves", [20, pytest.param(60, marks=pytest.mark.all_only)])
 @pytest.mark.parametrize("folder", ["pi", "claude-code"])
 async def test_context_at_every_entry_is_valid_for_every_provider(
-    recordings: Path, store: SessionStore, folder: Folder
+    recordings: Path, store: SessionStore, folder: Folder, leaves: int
 ) -> None:
     for path in files(recordings, folder):
         stream = (await imported(store, path)).session
         tree = await store.tree(stream)
-        step = max(1, len(tree) // LEAVES_LOOKED_AT)
+        step = max(1, len(tree) // leaves)
         for leaf in [*tree[::step], tree[-1]]:
             assert await context_problems(store, stream, leaf.id) == [], f"{path.name} {leaf.id}"
 
