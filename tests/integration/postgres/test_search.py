@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from typing import Any
 
 import psycopg
 import pytest
@@ -15,6 +17,7 @@ from perdure.session.search.searchable import KINDS
 from perdure.session.search.values import Hit, SearchQuery
 from perdure.session.search.words import VERSION
 from perdure.stores.postgres.search import log, search_index, tables
+from perdure.stores.postgres.search.log import PostgresLog
 from perdure.stores.postgres.search.tables import forget
 from perdure.stores.postgres.store import PostgresStore
 from perdure.stores.search import indexer
@@ -316,3 +319,20 @@ async def test_search_finds_same_as_scan(
     monkeypatch.setattr(sizes, "SCANNED", loose // 2)
     monkeypatch.setattr(sizes, "BATCH_ROWS", 2 * loose)
     await check_it_finds_what_memory_finds(store, loose)
+
+
+async def test_search_that_takes_longer_than_the_idle_limit_finds_its_texts(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server waits in the middle of a search while the texts are computed here."""
+    await create(store, S, said("the needle"))
+    await store.handle.db.limit_idle(50)
+    compute = PostgresLog.compute
+
+    async def compute_slowly(log: PostgresLog, work: Callable[[], Any]) -> Any:
+        await asyncio.sleep(0.2)
+        return await compute(log, work)
+
+    monkeypatch.setattr(PostgresLog, "compute", compute_slowly)
+    (hit,) = await search(store, "needle")
+    assert hit.stream == S

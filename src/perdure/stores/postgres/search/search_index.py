@@ -75,7 +75,11 @@ SELECT set_config('synchronous_commit', 'off', true),
     set_config('idle_in_transaction_session_timeout', '60000', true)
 """
 
-_ONE_MOMENT: LiteralString = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+# The server waits here too, while this program looks for the words of large texts.
+_ONE_MOMENT: LiteralString = """
+BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
+SET LOCAL idle_in_transaction_session_timeout = 60000
+"""
 
 
 T = TypeVar("T")
@@ -135,7 +139,7 @@ def _vectors(connected: Connected, db: Database) -> PostgresVectors:
 @asynccontextmanager
 async def _one_moment(db: Database) -> AsyncGenerator[Connected]:
     async with db.connection() as connected:
-        await connected.execute(_ONE_MOMENT)
+        await connected.execute(_ONE_MOMENT, prepare=False)  # these are two statements
         try:
             yield connected
         finally:
