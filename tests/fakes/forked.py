@@ -24,27 +24,32 @@ import perdure.apps
 END_S = 90
 
 SERVER = multiprocessing.get_context("forkserver")
-SERVER.set_forkserver_preload(
-    [
-        "perdure.client.agents.runtime",
-        "perdure.client.cluster.dbos_queue",
-        "perdure.client.cluster.worker",
-        "perdure.client.flows.flows",
-        "perdure.client.open",
-        "perdure.models.scenario_yaml",
-        "perdure.stores.in_memory.store",
-        "perdure.stores.postgres.store",
-        "perdure.stores.sqlite.store",
-        *(each.name for each in pkgutil.walk_packages(perdure.apps.__path__, "perdure.apps.")),
-        "tests.crash.children.document",
-        "tests.crash.children.flow",
-        "tests.crash.children.invoker",
-        "tests.crash.children.mover",
-        "tests.crash.children.turn",
-        "tests.fakes.built_commands",
-        "tests.fakes.worker_program",
-    ]
-)
+_PRELOADED = [
+    "perdure.client.agents.runtime",
+    "perdure.client.cluster.dbos_queue",
+    "perdure.client.cluster.worker",
+    "perdure.client.flows.flows",
+    "perdure.client.open",
+    "perdure.models.scenario_yaml",
+    "perdure.stores.in_memory.store",
+    "perdure.stores.postgres.store",
+    "perdure.stores.sqlite.store",
+    *(each.name for each in pkgutil.walk_packages(perdure.apps.__path__, "perdure.apps.")),
+    "tests.crash.children.document",
+    "tests.crash.children.flow",
+    "tests.crash.children.invoker",
+    "tests.crash.children.mover",
+    "tests.crash.children.turn",
+    "tests.fakes.built_commands",
+    "tests.fakes.worker_program",
+]
+SERVER.set_forkserver_preload(_PRELOADED)
+
+
+def preload(*modules: str) -> None:
+    """Load `modules` before the forks, too, unless a fork has been started already."""
+    _PRELOADED.extend(modules)
+    SERVER.set_forkserver_preload(_PRELOADED)
 
 
 @dataclass(frozen=True)
