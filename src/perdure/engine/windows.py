@@ -54,7 +54,7 @@ async def pinned_window(
 async def near_pins(
     log: LogReader, stream: StreamId, window: ContextWindow, pins: frozenset[EntryId]
 ) -> tuple[Placed, ...] | None:
-    """Return the pinned entries before `window`, and the calls and results that belong to `pins`.
+    """Return pinned entries before `window` on its branch, and the calls and results of `pins`.
 
     Shape: the entries are in order; other entries may be between them. The result is None if the
     whole branch must be read to find all pinned entries.

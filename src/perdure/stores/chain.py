@@ -1,4 +1,4 @@
-"""The hash chain of a stream: the hash of a commit covers the previous hash and all entry headers.
+"""The hash chain of a stream: a commit's hash covers its entries' headers and the previous hash.
 
 A hash of the chain includes bodies only as salted digests. The chain can therefore still be
 verified after an erasure, and the digest reveals nothing about the body. ``docs/log-format.md`` is
@@ -54,7 +54,7 @@ def commit_hash(before: bytes, at: int, epoch: int, lines: Iterable[bytes]) -> b
 
 
 def fingerprint(commit: Commit) -> bytes:
-    """Return a hash of all appended data except times; an idempotency key permits only one hash."""
+    """Return the hash of all appended data except times, to which an idempotency key is bound."""
     asked = [
         (write.stream, [_fingerprint_fields(new) for new in write.entries])
         for write in commit.writes

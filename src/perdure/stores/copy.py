@@ -121,6 +121,8 @@ class StoreCopy:
     async def run(self, moment: Sequence[SegmentState]) -> CopyReport:
         """Copy each stream in `moment`, up to the head that `moment` has for the stream.
 
+        Shape: `moment` lists an origin before its forks.
+
         Durable: a copied part is durable as soon as the target has committed it.
         """
         self._total = sum(each.head + 1 for each in moment)

@@ -53,7 +53,9 @@ class Registered(ShortRepr, frozen=True):
 
 
 class Hooks:
-    """The hooks registered for the sessions of a store. Hooks can be added and removed at any time.
+    """Registered hooks, for example of a store or an agent.
+
+    Hooks can be added and removed at any time.
 
     The hooks that `before` contains when this object is created run first.
     """

@@ -46,7 +46,7 @@ class HookedModels:
         return self._models.info(model)
 
     def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
-        """Call the model with `request`; hooks can change the request and the answer.
+        """Call the model with `request`; hooks can change the request or supply the answer.
 
         Raises: ModelRefused if a hook blocks the call; ModelError if the model call fails.
         """

@@ -28,7 +28,7 @@ STOPPED = ("aborted", "the request was stopped before a worker began it")
 _CLOSING = (TurnStarted.kind, TurnRefused.kind)
 
 FEW = 32
-"""Number of entries that the first read returns: usually, only few entries follow a request.
+"""Maximum number of entries of the first read: usually, only few entries follow a request.
 
 If more entries follow, only entries of the wanted kinds are read.
 """

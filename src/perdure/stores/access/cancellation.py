@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 FINISH_S = 10.0
-"""How long a cancelled caller waits for its work: enough for a slow disk."""
+"""How long a cancelled caller waits before it cancels its work: enough for a slow disk."""
 
 
 async def finished(work: Coroutine[Any, Any, T]) -> T:

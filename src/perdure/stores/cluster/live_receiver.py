@@ -226,7 +226,10 @@ class LiveReceiver:
                     self._take(row)
 
     def _shown(self, rows: list[LiveRow]) -> list[LiveRow]:
-        """Return those of `rows` that can be passed to the bus."""
+        """Return those of `rows` that can be passed to the bus.
+
+        A call whose begin was not seen starts at its row with all texts so far, or at its end.
+        """
         begins: dict[tuple[StreamId, int], int] = {}
         for row in rows:
             key = (row.stream, row.call)

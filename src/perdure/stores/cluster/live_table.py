@@ -28,7 +28,7 @@ Streams = Sequence[StreamId] | None
 
 
 class OnWatch(Protocol):
-    """A callback: other handles registered (`is_new`) for `streams`, or renewed a registration."""
+    """Receives streams for which other handles registered (`is_new`) or renewed a registration."""
 
     def __call__(self, streams: Streams, /, *, is_new: bool) -> None: ...
 

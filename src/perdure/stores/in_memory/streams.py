@@ -41,7 +41,7 @@ from perdure.stores.verification import (
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A tree entry's place on its branch, and the compaction and settings that apply there.
+    """A tree entry's place on its branch, and the newest compaction and settings up to it.
 
     `depth` counts the entries before the node; `messages` counts the messages up to and including
     the node.
@@ -129,7 +129,10 @@ def lineage(heap: Heap, held: HeldStream) -> Iterator[tuple[HeldStream, int]]:
 
 
 def entry_in(heap: Heap, held: HeldStream, reference: str) -> Entry | None:
-    """Return the entry `reference` of the stream or of an origin; None if the stream lacks it."""
+    """Return the entry `reference`; None if the stream does not see it.
+
+    A stream sees its own entries, and the entries of its origin that the fork shares.
+    """
     entry = _anywhere(heap, reference)
     if entry is None:
         return None
@@ -209,8 +212,9 @@ def branch_in(
 
 
 def around_in(heap: Heap, leaf: EntryId, references: Sequence[EntryId], reach: int) -> list[Placed]:
-    """Return the `references` on the branch to `leaf`, each with `reach` entries on either side.
+    """Return the `references` on the branch to `leaf`, each with its neighbors.
 
+    Each has up to `reach` neighbors on either side.
     Walks the branch in memory, from `leaf` back to the first of `references`.
     """
     sought = {each: heap.nodes[each].depth for each in references if each in heap.nodes}

@@ -113,7 +113,7 @@ def _foreign_body(log: Log, seq: int, content: bytes) -> bytes:
 
 
 def content_named(shelf: SessionIndex, digest: str) -> bytes | None:
-    """Return the content with the hash `digest`, from its own file or from an indexed session."""
+    """Return the content with the hash `digest`, from its file or a session indexed in memory."""
     content = blob_of(shelf.folder, digest)
     for log in () if content is not None else shelf.logs():
         content = content or media_of(log, digest)

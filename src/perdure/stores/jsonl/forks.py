@@ -72,7 +72,7 @@ def copy_fork(origin: Log, header: StreamHeader, fork: ForkPoint, write: Write) 
 
 
 def contents_of(origin: Log, made: CopiedFork) -> tuple[bytes, ...]:
-    """Return the contents that the copies reference and that lines of other programs contain."""
+    """Return the contents that the copies reference and other programs' lines of `origin` have."""
     copies = made.write.entries[: made.count]
     names = names_in(copy.body for copy in copies) & origin.media.keys()
     found = (media_of(origin, name) for name in sorted(names))

@@ -182,7 +182,7 @@ class Log(IndexState):
             self._take_foreign(each)
 
     def _taken_back(self, first: int) -> list[Line]:
-        """Remove lines of another program from seq `first` on; return them for a later place."""
+        """Remove lines of another program from seq `first` on; return them to be added later."""
         run = self.run
         count = len(self.rows) - first
         if count <= 0:

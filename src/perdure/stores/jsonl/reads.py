@@ -54,7 +54,9 @@ def entry(log: Log, reference: EntryId) -> Entry:
 def branch(
     log: Log, leaf: EntryId | None, *, limit: int | None = None, kind: str | None = None
 ) -> list[Entry]:
-    """Return the entries from the root to `leaf`: all, or only the newest `limit` of one `kind`.
+    """Return the tree entries from the root to `leaf`, or only those of `kind`, oldest first.
+
+    With `limit`, return only the newest `limit` of these entries.
 
     Raises: EntryNotFound.
     """
@@ -100,8 +102,9 @@ def visible_ids(log: Log, references: Sequence[EntryId]) -> frozenset[EntryId]:
 
 
 def around(log: Log, leaf: EntryId, references: Sequence[EntryId], reach: int) -> list[Placed]:
-    """Return the `references` on the branch to `leaf`, each with `reach` entries on either side.
+    """Return the `references` on the branch to `leaf`, each with its neighbors.
 
+    Each has up to `reach` neighbors on either side.
     The call walks the index of the branch, and reads only the returned bodies.
     """
     sought = {seq for each in references if (seq := tree_seq(log, each)) is not None}

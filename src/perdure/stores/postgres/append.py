@@ -223,7 +223,10 @@ class Appender:
         return []
 
     async def _creating(self, request: Request, write: Write) -> CommitResult | None:
-        """Commit to a new stream on a fast path; return None and change nothing if that fails."""
+        """Commit to a new stream on a fast path.
+
+        Returns None, and changes nothing, if the commit does not fit this path.
+        """
         if write.create is None or request.key is not None or write.taking is not None:
             return None
         async with self._db.connection() as db:

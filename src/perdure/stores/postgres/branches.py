@@ -310,7 +310,7 @@ async def visible_ids(
 async def around(
     db: Database, stream: StreamId, leaf: EntryId, entries: Sequence[EntryId], reach: int
 ) -> list[Placed]:
-    """Return the `entries` on the branch to `leaf`, each with `reach` entries on either side."""
+    """Return the `entries` on the branch to `leaf`, each with up to `reach` on either side."""
     ns, places = db.namespace, [place for each in entries if (place := place_of(each))]
     streams, seqs = [place[0] for place in places], [place[1] for place in places]
     values = (streams, seqs, ns, ns, ns, *_place(leaf), ns, reach, ns, reach)

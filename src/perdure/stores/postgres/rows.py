@@ -176,7 +176,7 @@ class _ArrayDumper(Dumper):
 
 
 _AT_ONCE = 100
-"""How many numbers one call packs; Python caches the format for this number."""
+"""At most this many numbers are packed by one call, in a format that Python caches."""
 
 
 class _NumbersDumper(_ArrayDumper):

@@ -22,7 +22,7 @@ from perdure.stores.search.index_keys import filters_of
 from perdure.stores.search.rows import NO_END, IndexedLog, IndexReader, LooseRow, Span
 
 READ_AT_ONCE = 128
-"""Number of hits that one read takes from the log."""
+"""Maximum number of hits that one read takes from the log."""
 
 
 async def hits(

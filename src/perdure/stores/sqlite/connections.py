@@ -62,7 +62,10 @@ CLOSING_LIMIT_S = 2.0
 """How long closing a store waits for a lock of another process."""
 
 BUSY_WAIT_S = (0.00003, 0.0002)
-"""Shortest and longest sleep during a wait for a lock: longer sleeps leave the file idle."""
+"""Shortest and longest sleep during a wait for a lock.
+
+Longer sleeps leave the file idle (decision 11).
+"""
 
 LOOKS = 20
 """Maximum number of checks of a changing file; creating a store writes the file fewer times."""

@@ -14,7 +14,7 @@ APPLICATION_ID = 0x50524455
 """``PRAGMA application_id`` of every perdure store: the letters PRDU."""
 
 UNRELEASED = 11
-"""The last schema before the first release. A store with this schema can be copied."""
+"""The last schema before the first release; its tables are the same, so a store can be copied."""
 
 _FOLDER = Path(__file__).parent / "migrations"
 

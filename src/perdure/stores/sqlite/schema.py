@@ -25,7 +25,7 @@ from perdure.stores.sqlite.rows import Connection, Row
 PAGE_BYTES = 4_096
 """Page size of a store.
 
-Measured: larger pages save 4 % of the file, but double the writes of a small commit.
+Measured: larger pages save 4 % of the file, but double the bytes that a small commit writes.
 """
 
 DIGESTS = {

@@ -160,7 +160,7 @@ def _others(state: FlowState, node: str) -> str:
 
 
 def drawn_wrong(state: FlowState, node: str, faults: tuple[str, ...]) -> SideBody:
-    """Return the effect of a turn of the owner: it left `faults` in the workflow file."""
+    """Return the effect of a turn of `node` (the owner) that left `faults` in the workflow file."""
     listed = "; ".join(faults)
     fault = Fault(
         "workflow_parse",

@@ -1,8 +1,8 @@
 """The two purposes of a turn in a flow: the work of a node, and a role's review of the flow.
 
 The work of a node and the review of a role are both claimed in the first commit of the turn and
-finished in its last commit. Only the kinds of the entries differ. `NodePart` and `ReflectionPart`
-have the same methods; `NodePart` documents them.
+finished in its last commit, with different kinds of entries. `NodePart` and `ReflectionPart` have
+the same methods; `NodePart` documents them.
 """
 
 from __future__ import annotations

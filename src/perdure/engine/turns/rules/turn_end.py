@@ -44,7 +44,7 @@ def settle_call(
     error_code: str | None = None,
     delegated: Delegated | None = None,
 ) -> None:
-    """Answer a tool call with an error text: it does not run, or its outcome is unknown."""
+    """Answer `call` with the error `text` instead of a result of its tool."""
     open_tool = scribe.state.open_tool
     part = ToolResultPart(call.id, text, is_error=True, name=call.name)
     finished = ToolFinished(

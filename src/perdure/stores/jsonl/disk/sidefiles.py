@@ -106,7 +106,7 @@ def decoded_side(
 
 
 def put_partial(folder: Folder, stream: StreamId, turn: int, seq: int, content: bytes) -> None:
-    """Store the part of an answer that has arrived from model call `seq` of the turn `turn`.
+    """Store the received part of the answer to model call `seq`, in the turn that began at `turn`.
 
     Durable: the partial answer survives the end of the process.
     """

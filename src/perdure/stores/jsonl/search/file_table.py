@@ -136,7 +136,7 @@ class Known(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Place(msgspec.Struct, array_like=True, frozen=True):
-    """The location of a text: its session's number, its seq, its line (fields of ``rows.Row``).
+    """The location of a text: its session's number, its seq, and its line (see ``rows.Row``).
 
     `target` is the seq of an entry: the text is on a branch if this entry is on the branch.
     `target` can also be `EVERYWHERE` or `NOWHERE`. Units: bytes, Unix milliseconds.

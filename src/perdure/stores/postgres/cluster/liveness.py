@@ -37,7 +37,7 @@ SILENCE_S = 1.5
 """A worker that has not reported for this long is declared dead."""
 
 DEAD_LOCK_S = 0.6
-"""A worker whose lock is free is declared dead if it is silent for this time."""
+"""A worker whose lock is free is declared dead after this silence, longer than `BEAT_S`."""
 
 SWEEP_S = 10.0
 """How often a worker looks for work of all dead workers, not only of recently dead ones."""

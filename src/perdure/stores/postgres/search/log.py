@@ -34,10 +34,10 @@ from perdure.stores.scan import Found, found_entry, found_title
 from perdure.stores.search.rows import NO_END, Mark, NextTexts
 
 AT_ONCE = MOST_RANKED
-"""Number of texts that one query reads."""
+"""Maximum number of texts that one query reads."""
 
 _MANY = 10_000
-"""Number of positions that one query reads."""
+"""Maximum number of positions that one query reads."""
 
 _FROM: LiteralString = """
 FROM perdure.entry AS e
