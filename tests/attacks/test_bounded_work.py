@@ -360,7 +360,7 @@ async def test_compressed_answer_is_refused_without_being_read(coding: str) -> N
 
     async with (
         WebServer(answer) as server,
-        rpc_client(headers={}, timeout_s=5, is_local_open=True) as client,
+        rpc_client(headers={}, timeout_s=60, is_local_open=True) as client,
     ):
         with pytest.raises(EgressError, match="compressed"):
             await client.post(f"http://127.0.0.1:{server.port}/mcp", json={})

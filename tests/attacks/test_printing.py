@@ -48,7 +48,7 @@ class Terminal:
     def written(self) -> str:
         """Return the complete output, once the other side is closed."""
         self.stream.close()
-        self._reader.join(20)
+        self._reader.join(60)
         os.close(self._master)
         return b"".join(self._pieces).decode(errors="replace").replace("\r\n", "\n")
 

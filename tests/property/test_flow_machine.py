@@ -86,7 +86,7 @@ MOMENTS: tuple[Moment, ...] = get_args(Moment)
 READ = ("owner", "developer", "writer", FEEDBACK_ROLE)
 """Roles whose feeds the test reads."""
 
-LONGEST_S = 30
+LONGEST_S = 60
 """Maximum time of one event; a flow that runs longer is aborted."""
 
 WHOM = (*ROLES, STRANGER, "owner-intake", "n0", "n1", "n2", "n3", "end")

@@ -210,7 +210,7 @@ async def test_stopped_process_never_blocks_the_queue_places_of_other_processes(
             os.kill(busy.pid, signal.SIGSTOP)
             with psycopg.connect(address, autocommit=True) as db:
                 db.execute("UPDATE perdure.work_place SET taken_at = '-infinity'")
-            async with asyncio.timeout(20), of(store).room() as key:
+            async with asyncio.timeout(60), of(store).room() as key:
                 assert key is not None
             os.kill(busy.pid, signal.SIGCONT)
     finally:

@@ -75,5 +75,5 @@ async def test_worker_of_the_pool_ends_if_it_is_cancelled_during_its_work() -> N
     worker = asyncio.ensure_future(Pool.worker(queue))
     await work.began.wait()
     worker.cancel()
-    await asyncio.wait([worker], timeout=10)
+    await asyncio.wait([worker], timeout=60)
     assert worker.cancelled()

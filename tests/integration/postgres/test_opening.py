@@ -105,7 +105,7 @@ async def test_unreleased_schema_is_rejected_and_can_be_copied(
                 await use(fresh)
             assert (refused.value.version, refused.value.can_be_copied) == (UNRELEASED, True)
         async with (
-            open_copied(fresh, namespace="default", lock_timeout_s=5) as source,
+            open_copied(fresh, namespace="default", lock_timeout_s=60) as source,
             perdure.open("memory:") as target,
         ):
             report = await copy_sessions(source, target)
@@ -117,7 +117,7 @@ async def test_unreleased_schema_is_rejected_and_can_be_copied(
 
         db.execute("UPDATE perdure.schema_version SET version = %s", (UNRELEASED - 1,))
         with pytest.raises(StoreTooOld):
-            async with open_copied(fresh, namespace="default", lock_timeout_s=5):
+            async with open_copied(fresh, namespace="default", lock_timeout_s=60):
                 pass
 
 

@@ -51,7 +51,7 @@ def content(path: Path) -> dict[str, bytes]:
 
 
 def copied(path: Path) -> StoreOpening:
-    return open_copied(f"sqlite:///{path}", namespace="default", lock_timeout_s=5)
+    return open_copied(f"sqlite:///{path}", namespace="default", lock_timeout_s=60)
 
 
 async def test_store_of_any_schema_opens_with_all_content(

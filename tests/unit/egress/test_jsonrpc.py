@@ -20,7 +20,7 @@ async def answered(
     url: str, *, is_local_open: bool = False, resolve: Resolve = resolve_host
 ) -> httpx2.Response:
     client = jsonrpc.rpc_client(
-        headers={"x-a": "b"}, timeout_s=5, is_local_open=is_local_open, resolve=resolve
+        headers={"x-a": "b"}, timeout_s=60, is_local_open=is_local_open, resolve=resolve
     )
     async with client:
         return await client.post(url, json={"id": 1})

@@ -59,7 +59,7 @@ def test_waiting_for_a_turn_result_times_out_and_the_turn_continues() -> None:
             turn.result(timeout_s=0.05)
         assert turn.is_running
         going.set()
-        assert turn.result(timeout_s=30).text == "End."
+        assert turn.result(timeout_s=60).text == "End."
         with pytest.raises(TypeError, match=r"^result\(\) got an unexpected keyword"):
             turn.result(seconds=1)  # type: ignore[call-arg] # the error names the method
 
@@ -74,4 +74,4 @@ def test_timeout_of_the_wait_for_a_turn_result_must_be_a_number(
         turn = runtime.start("a").send("Go.")
         with pytest.raises(WrongArgument, match=r"Turn\.result takes a number or None"):
             turn.result(timeout_s=timeout_s)
-        assert turn.result(timeout_s=30).text == "End."
+        assert turn.result(timeout_s=60).text == "End."

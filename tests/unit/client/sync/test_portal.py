@@ -119,7 +119,7 @@ def test_portal_waits_for_tasks_that_end_when_the_store_closes() -> None:
     portal.closes(close)
     closing = threading.Thread(target=portal.close, daemon=True)
     closing.start()
-    closing.join(10)
+    closing.join(60)
     assert not closing.is_alive()
     assert workers[0].done()
 

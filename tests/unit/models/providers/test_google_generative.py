@@ -49,7 +49,7 @@ async def test_context_window_can_be_set_and_proxy_needs_no_key() -> None:
 async def test_connect_timeout_is_not_changed_by_the_stream_idle_timeout() -> None:
     async with google_server() as server:
         client = GoogleGenerative(
-            base_url=server.url, api_key=KEY, connect_timeout_s=3.0, stream_idle_timeout_s=500.0
+            base_url=server.url, api_key=KEY, connect_timeout_s=60.5, stream_idle_timeout_s=500.0
         )
         limits: list[object] = []
 
@@ -59,4 +59,4 @@ async def test_connect_timeout_is_not_changed_by_the_stream_idle_timeout() -> No
         client._http.event_hooks["request"].append(look)  # pyright: ignore[reportPrivateUsage] - what is sent cannot be seen from outside
         await Wire(client, server, MODEL).answer()
         await client.aclose()
-    assert limits == [{"connect": 3.0, "read": 60.0, "write": 600.0, "pool": 600.0}]
+    assert limits == [{"connect": 60.5, "read": 60.0, "write": 600.0, "pool": 600.0}]
