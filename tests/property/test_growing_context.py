@@ -72,7 +72,7 @@ def test_prompt_equals_context_of_window_for_any_log(
 
 
 @given(st.lists(messages, max_size=60), st.integers(1, 12), histories, scales, budgets)
-def test_conversation_extended_in_batches_of_any_size_equals_its_window(
+def test_conversation_extended_in_batches_equals_conversation_built_from_the_whole_log(
     said: list[Message], at_once: int, history: History, scale: float, budget: int | None
 ) -> None:
     log = TreeLog()

@@ -366,7 +366,7 @@ def _sendable_result(call: ToolCallPart, result: ToolResultPart | None) -> ToolR
 
 
 def _as_words(result: _Result) -> ContextMessage:
-    """Return a result whose call is not in the window as a user message, so that it is not lost."""
+    """Return a user message with the text of a result whose call is not in the window."""
     text = result.part.text if result.part.text.strip() else prompts.NO_OUTPUT
     words = TextPart(f"{prompts.RESULT_WITHOUT_CALL}\n\n{text}")
     return ContextMessage(Message("user", (words, *result.part.media)), result.source)

@@ -331,7 +331,7 @@ def test_edits_command_sorts_files_by_their_number_of_edits(world: World) -> Non
     assert paths("--sort", "count", "--last", "1") == ["/a/most"]
 
 
-def test_activity_map_ends_with_the_newest_day_and_rejects_the_options_hours_and_last(
+def test_activity_map_shows_weekdays_and_rejects_hours_and_last_options(
     sample: World,
 ) -> None:
     lines = sample.ok("activity", "--map").out.splitlines()

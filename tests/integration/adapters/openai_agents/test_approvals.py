@@ -223,7 +223,9 @@ async def test_answer_to_a_call_applies_to_no_other_call_with_the_same_id(tmp_pa
         assert sent(tmp_path) == []
 
 
-async def test_questions_of_another_program_approve_no_call_and_stay_open(tmp_path: Path) -> None:
+async def test_answer_to_a_similar_question_of_another_program_does_not_approve_a_call(
+    tmp_path: Path,
+) -> None:
     """These questions have the choices of an approval, and the id, tool or text of the call."""
     async with perdure.open("memory:") as store:
         session = PerdureSession("s", store)

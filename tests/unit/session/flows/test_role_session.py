@@ -1,4 +1,4 @@
-"""A role's session in A-Society's form: transcript, node, archives, usage."""
+"""`RoleSession`: a role's session as the JSON of A-Society (transcript, node, archives, usage)."""
 
 from __future__ import annotations
 
