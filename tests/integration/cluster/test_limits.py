@@ -215,13 +215,17 @@ async def test_namespace_with_single_turn_gets_next_slot_of_shared_limit(
         chats = [await many.start(HELPER) for _ in range(8)]
         alone = await one.start(HELPER)
         with workers(1, address, folder, *BOTH):
+            (folder / HELD).touch()  # no turn ends until the worker knows the single turn
             turns = [waiting(chat, 0.3) for chat in chats]
 
-            async def are_held() -> bool:
-                return (await info(store, "provider:scripted")).held >= 6
+            async def are_held(count: int) -> bool:
+                return (await info(store, "provider:scripted")).held == count
 
-            await until(are_held)
-            assert "alone" in (await alone.send("alone")).text
+            await until(lambda: are_held(len(chats) - 1))
+            only = alone.send("alone")
+            await until(lambda: are_held(len(chats)))
+            (folder / HELD).unlink()
+            assert "alone" in (await only).text
             for turn in turns:
                 await turn
         ((began, _),) = await spans(single, alone.id)
