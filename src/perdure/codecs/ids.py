@@ -1,4 +1,4 @@
-"""Compute the ids that perdure's entries get in other programs' files; equal in every export."""
+"""Compute the ids of perdure's entries in other programs' files; every export gives the same."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class Media:
         return taken
 
     def holds(self, part: MediaPart) -> bool:
-        """Return whether the content of `part` was added since `take`; True unless `is_kept`."""
+        """Whether the content of `part` was added since `take`; always True if none are kept."""
         return not self._is_kept or part.handle.removeprefix(SCHEME) in self._contents
 
     def part(self, data: str | None, mime_type: str | None) -> MediaPart | None:

@@ -65,7 +65,7 @@ class SharedRecords(msgspec.Struct, frozen=True):
     shown: Mapping[str, Role]
 
     def said_by(self, readers: Mapping[str, Reader], fields: Fields, media: Media) -> Said:
-        """Return the content of the record `fields`; the context omits unknown records."""
+        """Return the content of the record `fields`; an unknown record is stored without effect."""
         read = readers.get(text_in(fields, "type") or "")
         said = None if read is None else read(fields, media)
         return unknown_record(self.format, fields, self.keys.envelope) if said is None else said

@@ -26,7 +26,10 @@ CAPACITY = 1024
 """Maximum live events in a subscriber's buffer before snapshots replace them."""
 
 PROGRESS_CHARACTERS = 64 * 1024
-"""A snapshot contains at least this many of the last characters that an open tool call printed."""
+"""A snapshot contains at least this many of the last characters that an open tool call printed.
+
+Answers are complete in a snapshot.
+"""
 
 Live = LiveEvent | Snapshot
 LiveObserver = Callable[[LiveEvent], object]
@@ -67,7 +70,7 @@ class Relay(Protocol):
         ...
 
     def call_elsewhere(self, stream: StreamId, of: int | None) -> None:
-        """Fetch the events of the call `of` (None: all open calls) that another process runs."""
+        """Fetch the events of another process's call `of`; None: all open calls in `stream`."""
         ...
 
     async def catch_up(self, calls: Sequence[tuple[StreamId, int]], *, is_last: bool) -> None:

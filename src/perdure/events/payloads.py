@@ -10,7 +10,7 @@ from typing import Literal, NotRequired, TypedDict
 
 
 class Place(TypedDict):
-    """The keys that every payload contains: the id of its entry, and the entries it refers to."""
+    """Keys of every payload: the ids of its entry, of the parent, and of the entry it is about."""
 
     entryId: str
     parentId: NotRequired[str | None]

@@ -90,8 +90,8 @@ def attach_mentioned(
     A name with blanks is in quotation marks: ``@"my notes.md"``.
 
     The text may be pasted, so files outside the folder are not attached. Also not attached are
-    files that the tools of a session in the store at `address` cannot read. A remark on each file
-    says that `command` attaches it, because `attach` has neither restriction.
+    files that the tools of a session in the store at `address` cannot read. A remark on each of
+    these files says that `command` attaches it, because `attach` has neither restriction.
     """
     floors = floors_of(os.environ, places_of_store(address))
     for name in sorted(known, key=len, reverse=True):  # a completed name may have spaces

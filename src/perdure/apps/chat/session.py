@@ -423,7 +423,7 @@ def _configured_cast(model: str | None) -> Cast:
 async def _answering(
     store: Store, model: str | None, command: str
 ) -> AsyncGenerator[AnswerOptions]:
-    """Yield chats that use `model`; a ModelNotHere error suggests `command` with the option -m."""
+    """Yield the options for `model`; a ModelNotHere error suggests `command` with the option -m."""
     async with aclosing(AnswerOptions(store, model=model, scenario=None)) as answering:
         try:
             async with answering.runtime:

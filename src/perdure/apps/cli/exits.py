@@ -92,7 +92,7 @@ class StoreNotFound(PerdureError):
 
 
 class ImportNeeded(NotImported):
-    """A command got a session file instead of a session id, but the file was never imported."""
+    """A command got a session file instead of a session id, but the store has no import of it."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)

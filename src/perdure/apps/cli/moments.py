@@ -75,7 +75,7 @@ def coming_moment(typed: str | datetime) -> datetime:
 
 
 def _seen_from(typed: str, now: datetime) -> datetime:
-    """Return `now` in UTC if `typed` has a fixed length (``12h``), otherwise in local time."""
+    """Return `now` in UTC if `typed` is a duration of fixed length (``12h``), else local time."""
     if _EXACT.fullmatch(typed.strip().casefold()):
         return now.astimezone(UTC)
     return now.astimezone().replace(tzinfo=None)

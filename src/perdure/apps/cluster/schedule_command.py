@@ -95,9 +95,9 @@ async def add(
 async def list_messages(*, common: CommonOptions) -> None:
     """List the messages that were not sent yet, the earliest first.
 
-    A message that is overdue waits for a process that has the agent in the list: a worker,
-    `perdure serve`, or a program with a Scheduler. An open chat does not send these messages. The
-    lines below the list say what each overdue message waits for.
+    The list names the agent of each message. A message that is overdue waits for a process with
+    this agent: a worker, `perdure serve`, or a program with a Scheduler. An open chat does not send
+    these messages. The lines below the list say what each overdue message waits for.
 
     Examples:
         perdure schedule list

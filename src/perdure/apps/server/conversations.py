@@ -37,7 +37,7 @@ _KEPT = 256
 
 _TRY_AGAIN_S = 0.02
 _TRIES = 1_500
-"""Maximum number of attempts to send a message whose session can neither start nor steer a turn."""
+"""Attempts (30 s in all) to send a message whose session can neither start nor steer a turn."""
 
 _log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from perdure.apps.terminal.output import printable, show_lines
 
 _PAGER = "less -FRX"
-"""With these options, the program ``less`` exits if the text fits, and keeps text and colours."""
+"""With these options, ``less`` exits if the text fits on the screen, and keeps text and colours."""
 
 
 def show_in_pager(lines: Iterable[str]) -> None:

@@ -14,7 +14,7 @@ HEADERS = (HEADER, "session_header")
 """Types of a header line: the one Operator writes, and the one in its documentation."""
 
 TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
-"""Keys of the token counts, in the order of `Usage`."""
+"""Keys of the token counts: the names of the same fields of `Usage`, in the same order."""
 
 META = ("reply_to", "channel_message_id", "attachments", "reactions")
 """Keys of the metadata that a gateway adds to a message."""

@@ -28,7 +28,10 @@ KEPT_ANSWERS = 512
 """Maximum number of stored answers; one process has fewer open tool rounds at a time."""
 
 _IN_TAGS = "content"
-"""The library's id for reasoning that it found in the text, between tags; it is not sent back."""
+"""The library's id for reasoning that it found in the text, between tags.
+
+Such reasoning cannot be sent back in a field.
+"""
 
 _Key = tuple[str, tuple[str, ...]]
 

@@ -88,7 +88,7 @@ async def erase(  # noqa: PLR0913 - one parameter for each option
     again; the next program that opens the store also finishes the deletion.
 
     With an ENTRY the session stays: only these entries, and their labels and summaries, lose their
-    content. A warning names other entries that contain a credential or long line of these entries.
+    content. A warning names other entries with a credential or a long line of the erased entries.
 
     With --query, --cwd, --source or --until the command erases every session that matches all of
     them, and lists them first. --dry-run only lists what would be erased.
@@ -313,7 +313,7 @@ def _me() -> str:
 
 
 def _place_for(file: Path | None) -> Path | None:
-    """Create the certificate's file before the erasure; return None if the file existed.
+    """Create the file for the certificate; return the file, or None if the file existed.
 
     Raises: PathExists if the file exists and is not empty (a killed command leaves an empty file).
     Raises: UsageMistake if `file` is a folder or cannot be created.
