@@ -4,8 +4,8 @@ The entries of both lanes share one numbering, ``seq``, which has no gaps. *Tree
 conversation: each has a parent (None at a root) and becomes the leaf, from which the conversation
 continues. *Side* entries describe the conversation, or the entry that ``about`` names, and are
 never parents. Of the side entries, only those of kind ``leaf`` move the leaf. Entries are always
-ordered by ``seq``, never by time. ``kinds`` defines the tree kinds, ``notes`` and ``ledger`` the
-side kinds.
+ordered by ``seq``, never by time. The module ``kinds`` defines the tree kinds;
+the modules ``notes`` and ``ledger`` define the side kinds.
 """
 
 from __future__ import annotations

@@ -71,7 +71,9 @@ async def test_pinned_result_adds_its_hidden_call_to_window(store: Store) -> Non
 
 
 @pytest.mark.parametrize("is_asked_each_time", [True, False])
-async def test_followed_window_equals_window_read_from_store(*, is_asked_each_time: bool) -> None:
+async def test_window_updated_by_each_append_equals_window_read_from_store(
+    *, is_asked_each_time: bool
+) -> None:
     stage = Stage()
     session = await stage.store.create(id="s")
     followed = FollowedWindow(stage.memory, session.id)
