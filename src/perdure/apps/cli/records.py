@@ -250,7 +250,7 @@ async def _dearer_parts(
     models: Sequence[UsageTotal],
     prices: Mapping[str, Price],
 ) -> list[str]:
-    """Warn about kinds of tokens that have no price of their own, so they cost as much as input.
+    """Return a warning for each kind of tokens without its own price: it costs as much as input.
 
     `read` returns the total costs for given prices. If the price of a kind of tokens rises by one
     micro-cent per token, the total cost rises by the number of tokens of that kind. Calls whose

@@ -18,7 +18,7 @@ _OPEN = {"access-control-allow-origin": "*", "cross-origin-resource-policy": "cr
 
 
 class Origins:
-    """Adds CORS headers: every origin may use widget files, only origins of tokens may use the API.
+    """Adds CORS headers: any origin may use widget files, but only origins of tokens the API.
 
     No answer allows credentials, so no page of another site can use the console's cookie.
     """
