@@ -14,7 +14,7 @@ from perdure.session.ids import StreamId, entry_place, is_number
 from perdure.session.info import SessionInfo, trim_title
 
 _DIGITS = 18
-"""Maximum number of digits of a time (Unix milliseconds) in a cursor."""
+"""A time (Unix milliseconds) in a cursor has fewer digits than this."""
 
 
 def require_header(

@@ -54,7 +54,7 @@ State = tuple[FileId, int, int]
 
 
 class Change(msgspec.Struct, frozen=True):
-    """An event of a file: it was imported or grew, its import failed, or it was removed."""
+    """A change of a file: one of its sessions was imported or grew, or it failed or was removed."""
 
     path: Path
     what: Literal["imported", "failed", "gone"]

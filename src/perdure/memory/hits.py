@@ -41,7 +41,7 @@ class Why(ShortRepr, frozen=True, omit_defaults=True):
 
 
 RecallKind = Literal["text", "episode", "fact"]
-"""The kind of a recalled text; ``text`` means a message or a passage of knowledge."""
+"""The kind of a recall hit; ``text`` means a message or a passage of knowledge."""
 
 
 class MemoryHit(ShortRepr, frozen=True):

@@ -1,4 +1,4 @@
-"""The data that an approval of a call covers besides the call's arguments: facts and hashes."""
+"""The data that an approval covers besides the call's arguments: facts, hashes, display."""
 
 from __future__ import annotations
 

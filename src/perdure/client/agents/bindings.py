@@ -286,7 +286,7 @@ def _planned_servers(bound: Binding) -> list[dict[str, object]]:
 def _with_offers(
     kept: Mapping[str, object], whole: Mapping[str, object], planned: Collection[object]
 ) -> dict[str, object]:
-    """Return the tools and servers of `kept`, with the `planned` servers as described in `whole`.
+    """Return tools and servers of `kept`, with the `planned` servers and their tools from `whole`.
 
     `kept` and `whole` are snapshots. Tools of `kept` keep the parameters that were stored.
     """

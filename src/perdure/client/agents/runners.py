@@ -116,10 +116,11 @@ class Runner(Protocol):
         agents: Iterable[Agent],
         at: int,
     ) -> int | None:
-        """Append `wanted`, the request that workers complete `flow`, which may also use `agents`.
+        """Store the request `wanted` for workers to complete `flow`, which may also use `agents`.
 
-        Returns the seq of the open request; None if flows run in this process. Durable: the request
-        is stored on return.
+        An equal open request is not stored again. Returns the seq of the open request. If flows run
+        in this process, no request is stored and the result is None. Durable: the request is stored
+        on return.
         Units: `at` is Unix milliseconds.
         """
         ...
@@ -170,7 +171,7 @@ class EmbeddedRunner:
         return await turn_when_due(environment, signals, request, new.due_at, begin)
 
     def room(self, store: SessionStore) -> AbstractAsyncContextManager[None]:
-        """Do nothing inside the ``with`` block: turns of this process do not wait for workers."""
+        """Return a context manager that does nothing: turns here do not wait for workers."""
         return nullcontext()
 
     async def request_flow(

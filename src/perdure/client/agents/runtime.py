@@ -189,7 +189,7 @@ class Runtime:
         another workspace is stored when this returns. Raises: SessionNotFound; ConfigError if no
         agent is given and none is in force, or if the call asks for more permissions than the agent
         has. Raises McpUnavailable if a needed MCP server does not start; TurnOpen if the session
-        would move in a turn; FlowRefusal for a role's session until its flow is completed.
+        would move during a turn; FlowRefusal for a role's session until its flow is completed.
         """
         handle, found = await opened(self._store, StreamId(session))
         if found.header.origin == "role" or found.header.kind == "flow":

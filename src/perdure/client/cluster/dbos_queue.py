@@ -171,7 +171,7 @@ class DbosQueue:
 
     @contextmanager
     def _alone(self) -> Generator[None]:
-        """Inside the ``with`` block, prevent the launch of other workers.
+        """Inside the ``with`` block, other workers must wait before they launch.
 
         The lock that DBOS takes does not work behind a connection pooler.
         """

@@ -38,7 +38,7 @@ from perdure.stores.protocol import LogReader
 from perdure.stores.session_store import SessionStore
 
 _PLACES: ContextVar[list[str | None] | None] = ContextVar("places", default=None)
-"""The key of the place that `DbosRunner.room` reserved for a turn; empty when a turn uses it."""
+"""Key of the place that `DbosRunner.room` reserved for a turn; empty after a turn has used it."""
 
 
 class DbosRunner:

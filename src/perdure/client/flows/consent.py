@@ -31,7 +31,7 @@ RULES: Mapping[ConsentMode, RuleSet] = {
 }
 
 _LOOKING = re.compile(r"pwd|ls(?: (?:-[A-Za-z0-9]+|[A-Za-z0-9_.@%+,=][A-Za-z0-9_./@%+,=-]*))*")
-"""Commands that do nothing except list files below the working directory."""
+"""Commands that only print the working directory, or list files below it."""
 
 
 def consent_judge(

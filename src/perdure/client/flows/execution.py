@@ -1,4 +1,4 @@
-"""Runs one flow until it is completed or needs a person; its roles work in sessions."""
+"""Runs one flow until it needs a person, or until it is completed; its roles work in sessions."""
 
 from __future__ import annotations
 

@@ -26,9 +26,10 @@ class RecallOptions(TypedDict, total=False):
 async def recall_anyway(
     memory: Memory, question: str, **options: Unpack[RecallOptions]
 ) -> tuple[list[MemoryHit], str | None]:
-    """Recall; by words only if the embedder cannot be used. Also return the error of the embedder.
+    """Recall; also return the error of the embedder, or None.
 
-    The embedder cannot be used if it is down or not set up, or if the store has no vectors.
+    If the embedder is down or not set up, or if the store has no vectors, the recall compares only
+    words.
 
     Raises: the errors of ``Memory.recall`` for a memory without an embedder.
     """

@@ -158,7 +158,7 @@ class Flow(Handle[AsyncFlow]):
     ) -> FlowState:
         """Set the model, skills and tools of a role instance for later turns.
 
-        None keeps the setting of the role's agent.
+        None selects the setting of the role's agent.
 
         Raises: FlowRefusal if the workflow has no such role, or if skills are given after the role
         has begun; WrongArgument if `model` is not ``provider:name``. Also raises ConfigError for a

@@ -159,7 +159,7 @@ def read_folder(folder: Path, readable: Readable | None = None) -> FlowFolder:
 
 
 def record_folders(folder: Path, run: Data, readable: Readable) -> Iterator[Path]:
-    """Yield the folders that may be the record folder of the flow in `folder`.
+    """Yield possible record folders of the flow in `folder`: in this folder, or in a workspace.
 
     If the flow's state names a workspace that does not contain `folder`, the folder was moved or
     received from others. In this case, perdure does not read the named workspace. Instead, it uses

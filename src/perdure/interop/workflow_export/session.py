@@ -155,7 +155,7 @@ def _remarks(made: SessionWorkflow) -> list[str]:
 
 
 def context_of(bound: SessionStarted | AgentBound) -> tuple[ContextEntry, ...]:
-    """Return the session's variables, and the workspace values that its instructions use, by name.
+    """Return the variables, and the workspace values that the instructions use, sorted by name.
 
     The values are not templates, so a space is inserted into each ``{{`` in a value. The working
     directory is left out, because every run has its own working directory.

@@ -33,7 +33,7 @@ def consent_after(consent: ConsentState, body: ConsentChanged, at: int) -> Conse
 
 
 def withheld(state: FlowState) -> FlowState:
-    """Return `state`, the state of a received flow, with no consent and no folder in force."""
+    """Return `state` with no consent and no folder in force: an entry is not the user's own."""
     return replace(state, consent_in_force=ConsentState(), is_place_in_force=False)
 
 

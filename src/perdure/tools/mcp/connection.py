@@ -36,7 +36,7 @@ from perdure.tools.processes import program_of, small_environment
 MAX_PAGES = 100
 
 _LISTED = 20
-"""A server's list is read only up to `_LISTED` times the number of tools that an agent can have.
+"""A server's list is read until it has over `_LISTED` times the tools that an agent can have.
 
 The agent may select some of the tools.
 """
