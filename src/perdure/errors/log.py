@@ -126,7 +126,7 @@ class QuestionNotFound(SessionError):
 
 
 class QuestionClosed(SessionError):
-    """The question can no longer be answered: it expired, was withdrawn, or is not in force.
+    """The question can no longer be answered: it expired, was withdrawn, or has no effect here.
 
     `told` replaces the end of the error message, for a question that did not come from a turn.
     """
