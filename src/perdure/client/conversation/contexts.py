@@ -34,7 +34,10 @@ else:
     windows = Later("perdure.engine.windows")
 
 _FIRST_READ, _READ_MORE = 64, 4
-"""A context within a budget reads `_FIRST_READ` entries first, then `_READ_MORE` times as many."""
+"""A context within a budget reads `_FIRST_READ` entries first.
+
+Each next read has `_READ_MORE` times as many entries as the read before.
+"""
 
 
 async def context_of(writer: SessionWriter, budget_tokens: int | None) -> build.Context:
