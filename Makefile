@@ -251,4 +251,5 @@ lock: $(INSTALLED)
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .mypy_cache .hypothesis .import_linter_cache
+	rm -rf .programs/postgres-* .programs/tmp*
 	find src tests scripts benchmarks examples -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

@@ -109,7 +109,7 @@ class _Place:
 
 
 async def measure(run: Run) -> list[Figure]:
-    """Measure turns in this process and in a worker, an idle worker, and the memory of sessions."""
+    """Measure turns in this process, turns in a worker, an idle worker, and memory per session."""
     with serving(is_own=True, is_quick=False) as server:
         for setting in _SETTINGS:
             server.execute(server.address, setting)

@@ -70,7 +70,7 @@ FILES = {
     "retention.backups": "a backup of a file holds all namespaces: its place is the file's",
     "position": "a number",
 }
-"""Methods that the matrix omits, each with the reason; most are about a file of all namespaces."""
+"""Methods that the matrix omits, each with the reason."""
 
 Call = Callable[[Any, StreamId], Awaitable[object]]
 

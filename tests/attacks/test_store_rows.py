@@ -75,7 +75,7 @@ FORMS = {
     "state-gone": "DELETE FROM state",
     "kind-unknown": "UPDATE entry SET kind = 4711",
     "kind-huge": f"UPDATE entry SET kind = {MOST}",
-    "kind-of-a-megabyte": "UPDATE kind SET name = hex(zeroblob(500000)) WHERE no = 1",
+    "kind-of-megabytes": "UPDATE kind SET name = hex(zeroblob(2000000)) WHERE no = 1",
     "version-negative": "UPDATE entry SET v = -1",
     "version-huge": f"UPDATE entry SET v = {MOST}",
     "time-negative": f"UPDATE entry SET at = -{MOST}; UPDATE stream SET updated_at = -{MOST}",

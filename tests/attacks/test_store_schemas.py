@@ -291,7 +291,9 @@ async def test_repair_keeps_the_sessions_without_the_foreign_schema(tmp_path: Pa
     await verify(path)
 
 
-async def test_store_that_lacks_a_counting_trigger_is_refused(tmp_path: Path) -> None:
+async def test_verification_of_a_store_without_a_trigger_that_counts_usage_raises_an_error(
+    tmp_path: Path,
+) -> None:
     path = await good_store(tmp_path / "own.db")
     async with perdure.open(address(path)) as store:
         await set_quota(store, Quota(max_sessions=3))

@@ -96,7 +96,7 @@ async def append(backend: SessionStore, stream: StreamId, *entries: object) -> N
 
 
 async def get_through(store: Store, calls: dict[str, Call], forms: list[str]) -> list[str]:
-    """Return the calls and forms that were not refused; the log must not change."""
+    """Try each call with each form of an id; return those not refused, and a change of the log."""
     before = await snapshot(store)
     through: list[str] = []
     for name, call in calls.items():

@@ -17,12 +17,16 @@ SCRIPT = Path(__file__).parent / "children" / "forking.py"
 CALLS = ("append", "read", "create", "list", "search", "watch")
 
 
-@pytest.fixture
-def addresses(postgres: PostgresServer, tmp_path: Path) -> Iterator[list[str]]:
-    """The address of an empty store of each backend."""
-    taken = postgres.take()
-    yield ["memory:", f"sqlite:///{tmp_path}/s.db", f"jsonl:///{tmp_path}/s", taken]
-    postgres.give_back(taken)
+@pytest.fixture(params=["embedded", "postgres"])
+def addresses(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[str]]:
+    """The addresses of empty stores: one of each embedded backend, or one on PostgreSQL."""
+    if request.param == "embedded":
+        yield ["memory:", f"sqlite:///{tmp_path}/s.db", f"jsonl:///{tmp_path}/s"]
+    else:
+        server: PostgresServer = request.getfixturevalue("postgres")
+        taken = server.take()
+        yield [taken]
+        server.give_back(taken)
 
 
 @pytest.mark.parametrize("kind", ["async", pytest.param("blocking", marks=ALL_ONLY)])

@@ -125,7 +125,9 @@ async def test_running_turns_finish_while_other_turns_wait_for_people(tmp_path: 
     assert (await theatre.memory.state(StreamId("slow"))).open_turn is None
 
 
-async def test_waiter_for_suspended_turn_raises_error(tmp_path: Path) -> None:
+async def test_task_that_awaits_or_iterates_a_turn_gets_an_error_when_the_turn_is_suspended(
+    tmp_path: Path,
+) -> None:
     theatre = Theatre(lead=[WRITE])
     runtime = theatre.runtime(*agents())
     chat = await runtime.start("lead", workspace=Workspace(working_dir=str(tmp_path)))

@@ -53,7 +53,7 @@ ANSWERS = (
 
 
 async def furnished(server: Served) -> str:
-    """Fill the store of `server`, whose model gives `ANSWERS`; return its fullest session."""
+    """Fill the store of `server` (its model gives `ANSWERS`); return the fullest session's id."""
     session = await server.said("My order 1041 arrived broken. What now?")
     handle = await server.store.open(session)
     first = (await handle.path(kind="message"))[0]

@@ -253,11 +253,14 @@ def _is_copied(folder: Path) -> bool:
 
 
 def _keep(folder: Path) -> None:
-    """Keep a copy of the folder of a new server for later ones, also of other processes."""
-    PROGRAMS.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=PROGRAMS, ignore_cleanup_errors=True) as draft:
-        subprocess.run(["cp", "-a", folder, Path(draft, "data")], check=True)
-        with suppress(OSError):  # another process was faster
+    """Keep a copy of the folder of a new server for later ones, also of other processes.
+
+    Without a copy, for example on a full disk, each server initializes its own folder.
+    """
+    with suppress(OSError, subprocess.CalledProcessError):  # or another process was faster
+        PROGRAMS.mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=PROGRAMS, ignore_cleanup_errors=True) as draft:
+            subprocess.run(["cp", "-a", folder, Path(draft, "data")], check=True)
             Path(draft, "data").rename(_initialized())
 
 

@@ -177,7 +177,9 @@ def test_erased_session_is_imported_only_with_the_again_option(sample: World) ->
 
 
 @pytest.mark.parametrize("has_key", [False, True])
-def test_import_of_a_store_names_the_command_that_copies_it(world: World, has_key: bool) -> None:
+def test_refused_import_of_a_perdure_store_prints_a_command_that_adds_its_sessions(
+    world: World, has_key: bool
+) -> None:
     mate = f"sqlite:///{world.folder / 'their store.db'}"
     theirs = world.ok("chat", "-p", "tea", "--store", mate, "--json").lines[0]["sessionId"]
     key = world.folder / "key"
@@ -251,7 +253,9 @@ def test_import_with_a_store_among_its_paths_imports_the_other_paths(world: Worl
     world.ok("sessions", "show", SAMPLE_ID)
 
 
-def test_error_for_a_key_of_a_plain_store_suggests_the_command_without_it(world: World) -> None:
+def test_key_given_for_a_plain_store_is_refused_and_the_error_suggests_to_unset_the_key(
+    world: World,
+) -> None:
     world.ok("chat", "-p", "tea")
     keyed = replace(world, extra={"PERDURE_KEY": "ab" * 32})
 

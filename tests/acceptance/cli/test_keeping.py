@@ -245,7 +245,7 @@ def test_dry_run_and_erasure_do_not_count_entries_that_are_already_erased(sample
     assert f"1 session, {line['entries']} entries\n" in shown
 
 
-def test_dry_run_of_entries_names_the_forks_that_share_them(sample: World) -> None:
+def test_dry_run_of_an_entry_erasure_prints_the_forks_that_share_the_entry(sample: World) -> None:
     fork = sample.ok("sessions", "fork", SAMPLE_ID, "12", "--json").json["session"]
     number = sample.ok("sessions", "read", SAMPLE_ID, "--json").json[-1]["id"].rpartition("/")[2]
     chosen = ("sessions", "erase", SAMPLE_ID, "3", number, "--dry-run")

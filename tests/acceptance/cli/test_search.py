@@ -236,7 +236,7 @@ def test_search_without_words_filters_branches_tools_and_summaries(imported: Wor
     assert len(listed(imported, "--role", "summary")) > 0
 
 
-def test_empty_list_of_a_namespace_reports_the_sessions_of_the_default_namespace(
+def test_empty_list_in_a_namespace_says_that_the_default_namespace_has_sessions(
     imported: World,
 ) -> None:
     there = World(imported.folder, {"PERDURE_NAMESPACE": "shop"})

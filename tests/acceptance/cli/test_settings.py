@@ -57,7 +57,7 @@ def test_config_explain_also_prints_a_money_limit_in_dollars(project: World) -> 
     assert limit["value"] == 8_000_000
 
 
-def test_limit_in_the_guide_of_the_chat_applies_to_resumed_sessions(project: World) -> None:
+def test_cost_limit_from_the_chat_guide_applies_to_new_and_resumed_sessions(project: World) -> None:
     (settings,) = re.findall(r"```toml\n(.*?)```", CHAT_GUIDE.read_text(), re.DOTALL)
 
     def write(text: str, dollars_per_million: int) -> None:

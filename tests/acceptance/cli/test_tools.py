@@ -75,7 +75,7 @@ def test_approval_mode_approves_edits_or_refuses_all_changes(world: World) -> No
     assert not (world.folder / "b.txt").exists()
 
 
-def test_command_given_with_allow_command_runs(world: World) -> None:
+def test_allow_command_option_allows_only_commands_that_match_its_pattern(world: World) -> None:
     call = '/tool run_command {"command": "echo hello"}'
     done = says(world, call, "--approve", "auto", "--allow-command", "echo *")
     assert "hello" in done.out
@@ -184,7 +184,9 @@ def test_grant_is_selected_by_a_unique_prefix(world: World) -> None:
     assert world.ok("grants", "list", session, "--json").json == grants[1:]
 
 
-def test_grant_of_one_session_is_revoked_by_its_id_alone(world: World) -> None:
+def test_grant_id_without_a_session_id_revokes_a_grant_that_only_one_session_has(
+    world: World,
+) -> None:
     sessions: list[str] = []
     for _ in range(2):
         says(world, write("a.txt", "one"))

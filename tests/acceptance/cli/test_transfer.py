@@ -175,7 +175,7 @@ def stored_original(world: World, program: str) -> tuple[Path, str, str]:
 
 
 @pytest.mark.parametrize("program", list(ORIGINALS))
-def test_command_continue_in_names_the_original_of_an_untouched_import(
+def test_continue_in_command_for_an_unchanged_import_prints_the_path_of_its_original_file(
     world: World, program: str
 ) -> None:
     """Before, the command wrote a copy with another id next to the original."""

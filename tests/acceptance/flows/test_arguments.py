@@ -136,7 +136,9 @@ def test_flow_list_reports_a_queued_reply(world: World, project: Path) -> None:
     assert told.endswith("running, 1 reply queued, no process runs it"), told
 
 
-def test_names_above_their_length_limit_are_refused(world: World, project: Path) -> None:
+def test_workflow_name_or_label_above_the_length_limit_is_refused(
+    world: World, project: Path
+) -> None:
     long = "n" * 201
     (project / "workflow.yaml").write_text(WORKFLOW.replace("one command", long))
     told = flow(world, "validate", "workflow.yaml", code=2).out

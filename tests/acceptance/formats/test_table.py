@@ -83,7 +83,7 @@ TOLD = {
     "records outside the conversation": ("record outside the conversation",),
     "messages and their roles": ("written outside the context", "role context"),
 }
-"""For each kind of loss, texts: if data is lost, the report contains one of these texts."""
+"""For each feature, texts: if its data is lost, the report contains one of these texts."""
 
 
 class Case(msgspec.Struct, frozen=True):

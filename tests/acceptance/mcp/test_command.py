@@ -38,7 +38,7 @@ def test_servers_are_listed_without_being_started(world: World) -> None:
     assert not (world.folder / "deeds").exists()
 
 
-def test_server_test_lists_tools_and_the_reasons_for_omitted_tools(
+def test_mcp_test_command_prints_the_tools_and_why_other_tools_are_omitted(
     world: World,
 ) -> None:
     file = world.folder / ".config" / "perdure" / "config.toml"
@@ -67,7 +67,7 @@ def test_unusable_server_reports_the_reason(world: World) -> None:
 
 
 @pytest.mark.all_only
-def test_chat_with_an_unusable_server_names_the_remedies(world: World) -> None:
+def test_chat_with_an_unusable_server_fails_and_suggests_commands(world: World) -> None:
     file = world.folder / ".config" / "perdure" / "config.toml"
     file.write_text(file.read_text().replace('["fake"]', '["gone", "fake"]'))
     said = ("chat", "-p", '/tool mcp_fake_add {"a": 4, "b": 5}')

@@ -90,7 +90,9 @@ async def test_message_that_needs_a_command_is_sent_once_the_settings_allow_it(
     assert "overdue" not in world.ok("doctor").out
 
 
-async def test_permissions_recorded_in_a_session_do_not_extend_those_of_serve(world: World) -> None:
+async def test_turn_continued_by_serve_command_runs_no_command_that_only_its_session_allows(
+    world: World,
+) -> None:
     """A turn that serve continues runs no command that the settings of serve do not allow."""
     session = begun(world, "--allow-command", "touch made")
     call = '/tool run_command {"command": "touch made"}'
@@ -112,7 +114,9 @@ async def test_overdue_message_is_listed_although_the_settings_cannot_be_used(
 
 
 @pytest.mark.all_only
-async def test_message_that_serve_cannot_send_names_the_missing_agent(world: World) -> None:
+async def test_reason_why_a_scheduled_message_waits_contains_the_id_of_the_missing_agent(
+    world: World,
+) -> None:
     clerk = world.folder / "clerk.agent.yaml"
     clerk.write_text("id: clerk\nmodel: scripted:echo\nsystem_prompt: Answer.\n")
     message = await schedule_in_the_past(world, begun(world, "--agent", str(clerk)), "Hello")

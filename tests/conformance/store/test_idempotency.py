@@ -67,7 +67,9 @@ async def test_replayed_commit_ignores_its_expectations(store: SessionStore) -> 
 
 
 @pytest.mark.needs("multi_stream_commit")
-async def test_replay_of_creation_does_not_raise_session_exists(store: SessionStore) -> None:
+async def test_repeated_commit_that_created_sessions_returns_its_first_entries_without_an_error(
+    store: SessionStore,
+) -> None:
     commit = commit_of(
         Write(stream=S, create=header("s"), entries=(said("a"),)),
         Write(stream=StreamId("t"), create=header("t")),

@@ -29,7 +29,7 @@ from tests.fakes.faulty_vfs import faulty_vfs, killing_at
 
 STREAMS = (StreamId("first"), StreamId("second"))
 SIZES = (3, 2)
-"""Numbers of entries that the commits append to each stream."""
+"""Numbers of entries that each commit appends to the first and the second stream."""
 
 FILLER = "x" * 3_000
 

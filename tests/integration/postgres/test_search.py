@@ -326,11 +326,11 @@ async def test_search_that_takes_longer_than_the_idle_limit_finds_its_texts(
 ) -> None:
     """The server waits in the middle of a search while the texts are computed here."""
     await create(store, S, said("the needle"))
-    await store.handle.db.limit_idle(50)
+    await store.handle.db.limit_idle(300)
     compute = PostgresLog.compute
 
     async def compute_slowly(log: PostgresLog, work: Callable[[], Any]) -> Any:
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(0.5)
         return await compute(log, work)
 
     monkeypatch.setattr(PostgresLog, "compute", compute_slowly)

@@ -85,7 +85,9 @@ async def test_error_for_an_unknown_address_lists_the_known_addresses(
             raise AssertionError("it was opened")
 
 
-async def test_error_for_a_missing_driver_names_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_error_for_a_missing_driver_mentions_the_driver(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for name in [name for name in sys.modules if name.startswith("perdure.stores.postgres")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "psycopg", None)

@@ -71,7 +71,7 @@ def test_process_is_not_reported_as_dead_while_no_file_can_be_opened() -> None:
 
 
 @linux
-def test_process_that_proc_hides_is_not_reported_as_dead(
+def test_running_process_without_a_folder_in_proc_is_not_reported_as_dead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = this_process()

@@ -101,7 +101,7 @@ async def test_entry_outside_the_tree_cannot_be_a_parent(session: Session) -> No
         await session.append(user("b"), parent=label)
 
 
-async def test_entry_of_another_store_with_same_session_id_is_resolved_again(
+async def test_entry_of_another_store_is_checked_against_the_entries_of_this_store(
     store: Store, session: Session
 ) -> None:
     first = await session.append(user("a"))

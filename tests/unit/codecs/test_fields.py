@@ -29,7 +29,9 @@ def test_field_of_wrong_type_is_ignored(value: object) -> None:
 
 
 @given(ANYTHING)
-def test_token_counts_read_together_equal_counts_read_singly(value: object) -> None:
+def test_reading_several_token_counts_at_once_equals_reading_each_count_alone(
+    value: object,
+) -> None:
     record = {"a": value, "b": 3}
     expected = [fields.count_in(record, key) for key in ("a", "b", "c")]
     assert fields.counts_in(record, ("a", "b", "c")) == expected

@@ -63,7 +63,7 @@ def test_valid_line_is_read(line: bytes, value: object) -> None:
     assert reading.value == value
 
 
-def test_repaired_line_reports_a_problem_and_exact_line_reports_none() -> None:
+def test_line_has_a_problem_if_its_text_was_repaired_and_otherwise_none() -> None:
     assert read_line(b'"\\ud800"').problem
     assert read_line(b'"\xff"').problem
     assert read_line('"\u2028 ä"'.encode()).problem is None
@@ -98,13 +98,15 @@ def test_unbalanced_brackets_are_rejected() -> None:
     st.binary(max_size=200)
     | st.dictionaries(st.text(), st.floats()).map(json.dumps).map(str.encode)
 )
-def test_plain_fields_are_returned_only_for_a_json_object_without_a_problem(line: bytes) -> None:
+def test_fields_are_read_only_from_a_line_with_a_json_object_and_without_a_problem(
+    line: bytes,
+) -> None:
     fields = plain_fields(line)
     is_plain = isinstance(read_line(line).value, dict) and read_line(line).problem is None
     assert fields == (read_line(line).value if is_plain else None)
 
 
-def test_line_that_nests_too_deeply_has_no_plain_fields() -> None:
+def test_fields_are_read_only_from_a_json_line_within_the_nesting_limit() -> None:
     for depth, is_plain in ((LEVELS, True), (LEVELS + 1, False)):
         line = b'{"":' * (depth - 1) + b"{}" + b"}" * (depth - 1)
         assert (plain_fields(line) is not None) == is_plain == read_line(line).is_json

@@ -34,7 +34,7 @@ def shown(entries: list[Entry], budget: int = PLENTY) -> str:
     return request.messages[0].text.partition("</conversation>")[0]
 
 
-def test_branch_request_has_messages_without_tool_results() -> None:
+def test_request_for_a_branch_summary_contains_no_tool_results() -> None:
     entries = branch(
         user("try it"),
         assistant("trying", tool_call("1", "ls")),
@@ -105,7 +105,7 @@ def test_unreadable_entries_are_skipped() -> None:
     assert "[User]: a" in shown(log.entries)
 
 
-def test_branch_files_include_files_of_summaries() -> None:
+def test_file_lists_of_a_branch_include_the_files_of_earlier_summaries() -> None:
     entries = branch(
         BranchSummary("nested", read_files=("n.py",), modified_files=("m.py",)),
         Compaction("so far", read_files=("c.py",)),

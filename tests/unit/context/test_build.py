@@ -165,7 +165,7 @@ def test_summary_of_a_compaction_stays_in_a_trimmed_context() -> None:
     assert context.dropped == 8
 
 
-def test_split_turn_is_dropped_before_later_exchanges() -> None:
+def test_turn_cut_by_a_compaction_is_dropped_before_later_turns() -> None:
     log = TreeLog()
     _, call, *_ = log.extend(*exchanges("1"))
     log.append(Compaction("so far", call))

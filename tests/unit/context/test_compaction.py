@@ -62,7 +62,7 @@ def test_context_above_four_fifths_of_the_model_window_needs_compaction(
 
 
 @pytest.mark.parametrize(("tokens", "is_full"), [(83_616, False), (83_617, True)])
-def test_reserved_tokens_replace_the_window_share_that_triggers_compaction(
+def test_reserved_tokens_decide_when_compaction_is_due_instead_of_a_window_share(
     tokens: int, is_full: bool
 ) -> None:
     assert should_compact(tokens, 100_000, reserve_tokens=16_384) is is_full
@@ -134,7 +134,7 @@ def test_newest_messages_within_the_limit_are_not_summarised() -> None:
     assert plan.tokens_before == 400
 
 
-def test_token_scale_applies_to_the_kept_part() -> None:
+def test_token_scale_applies_to_the_size_of_the_messages_kept_by_a_compaction() -> None:
     said = [user(BIG), assistant(BIG), user(BIG), assistant(BIG)]
     window = window_on(*said)
     plan = plan_compaction(window, keep_recent_tokens=200, scale=2.0)
@@ -229,21 +229,21 @@ def test_custom_user_messages_stay_with_their_answer() -> None:
     assert plan.turn_prefix == ()
 
 
-def test_split_turn_without_start_is_summarised_as_history() -> None:
+def test_turn_whose_user_message_is_missing_is_summarised_as_history() -> None:
     plan = plan_of(assistant(BIG), assistant(BIG), keep=100)
     assert plan is not None
     assert texts(plan.history) == [BIG]
     assert plan.turn_prefix == ()
 
 
-def test_compaction_of_a_single_turn_has_a_turn_prefix_and_no_history() -> None:
+def test_compaction_within_the_only_turn_summarises_its_start_and_no_history() -> None:
     plan = plan_of(user("go"), assistant(BIG), assistant(BIG), keep=100)
     assert plan is not None
     assert plan.history == ()
     assert texts(plan.turn_prefix) == ["go", BIG]
 
 
-def test_compaction_plan_can_keep_no_message() -> None:
+def test_compaction_that_keeps_no_message_summarises_the_whole_conversation() -> None:
     plan = plan_of(user("a"), assistant("b"), keep=0)
     assert plan is not None
     assert plan.first_kept is None
@@ -384,7 +384,7 @@ def test_node_compaction_keeps_only_unanswered_message() -> None:
     assert plan.first_kept == asked
 
 
-def test_node_compaction_without_a_known_node_summarises_everything_only_once() -> None:
+def test_node_compaction_with_an_unknown_node_start_summarises_everything_only_once() -> None:
     log = TreeLog()
     log.extend(user("a"), assistant("b"))
     plan = plan_node_compaction(log.window(), EntryId("s/99"))

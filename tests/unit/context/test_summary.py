@@ -174,5 +174,5 @@ def test_middle_of_a_very_long_conversation_is_left_out_with_a_mark() -> None:
     assert whole.count("more characters were left out]") == 1
 
 
-def test_window_without_room_for_a_part_gives_no_parts() -> None:
+def test_conversation_gets_no_summary_parts_if_the_model_window_is_too_small() -> None:
     assert summary_parts(HISTORY, "m", 500) is None

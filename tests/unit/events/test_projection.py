@@ -318,7 +318,7 @@ def test_durable_event_on_the_wire_has_its_sequence_number() -> None:
     }
 
 
-def test_only_events_after_the_first_of_an_entry_have_an_index() -> None:
+def test_second_event_of_an_entry_has_an_index_and_its_first_event_has_none() -> None:
     first, second = events_of(entry_with(ledger.ModelFinished("stop", Usage(1))))
     assert "index" not in wire(first)
     assert wire(second)["index"] == 1

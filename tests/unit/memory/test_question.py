@@ -14,7 +14,7 @@ def asked(text: str) -> Question:
     return question_of(text, NOW)
 
 
-def test_words_that_match_a_question_word_begin_with_the_prefix_of_its_class() -> None:
+def test_word_that_matches_a_word_of_the_question_begins_with_its_search_prefix() -> None:
     words = (
         "happy happily happiness running ran dies die skies sky agreed news universal university"
     )

@@ -56,7 +56,7 @@ def test_private_servers_need_no_key(name: str) -> None:
     assert not provider.wants_key(provider.default_url)
 
 
-def test_remedy_names_package_extra_and_environment_variable() -> None:
+def test_remedy_for_a_missing_provider_mentions_its_package_and_its_variable() -> None:
     assert PROVIDERS["google"].remedy == (
         "pip install 'perdure[google]' (from a clone: '.[google]') and set GEMINI_API_KEY "
         "(GEMINI_BASE_URL for another server that speaks its protocol)"

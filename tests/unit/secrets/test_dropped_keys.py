@@ -16,7 +16,7 @@ def test_dropped_keyring_account_is_reported_as_removed_and_then_as_absent() -> 
         assert drop_from_keyring("openai") == "absent"
 
 
-def test_keyring_that_refuses_deletion_differs_from_absent_account(
+def test_keyring_account_that_is_not_deleted_is_reported_as_kept_or_unread(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refuse(self: MemoryKeyring, service: str, username: str) -> None:

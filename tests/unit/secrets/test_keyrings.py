@@ -19,7 +19,7 @@ for environment in json.loads(sys.argv[1]):
         try:
             os.environ.clear()
             os.environ.update(environment)
-            sys.path += environment.get("PYTHONPATH", "").split()
+            sys.path += filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))
             print(in_keyring("x"), "keyring" in sys.modules, flush=True)
         finally:
             os._exit(0)

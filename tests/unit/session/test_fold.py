@@ -36,7 +36,7 @@ def test_unreadable_label_entry_changes_no_label() -> None:
     assert labels_of([good, damaged, newer]) == {"s/1": "a"}
 
 
-def test_entry_compaction_undone_cancels_the_compaction_to_which_it_refers() -> None:
+def test_compaction_is_undone_only_if_an_undo_entry_refers_to_it() -> None:
     undone = [side_entry(CompactionUndone(), "s/4"), side_entry(CompactionUndone(), None)]
     assert undone_of([*undone, side_entry(Label("x"), "s/5")]) == {"s/4"}
 

@@ -50,7 +50,7 @@ def test_empty_log_has_an_empty_tree() -> None:
     assert nodes_of(index_of([]), {}) == ()
 
 
-def test_turn_has_consecutive_questions_and_their_answers() -> None:
+def test_turn_consists_of_consecutive_user_messages_and_the_entries_that_answer_them() -> None:
     log = TreeLog()
     log.extend(user("a"), ModelChange("p:m"), user("b"), assistant(tool_call("c1", "read")))
     log.extend(tool_result("c1", "x"), assistant("A"), BranchSummary("Tried"), user("c"))

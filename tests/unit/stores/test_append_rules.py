@@ -250,7 +250,7 @@ def test_new_fork_begins_at_its_fork_point_with_the_info_of_its_origin() -> None
     assert (info.first_text, info.parent) == ("hi", "o")
 
 
-def test_fork_that_shares_no_message_has_no_first_text() -> None:
+def test_info_of_a_fork_that_shares_no_message_has_no_text_of_a_first_message() -> None:
     info = initial_state(fork_at(None, 4), GENESIS, shared(0), sees).info
 
     assert (info.messages, info.first_text) == (0, None)

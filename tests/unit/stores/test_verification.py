@@ -364,7 +364,7 @@ def test_list_data_of_an_erased_session_or_a_fork_is_not_verified() -> None:
     assert list(info_faults(kept_with(erased, status="erased"), info_of(erased))) == []
 
 
-def test_verification_reports_every_second_step_and_its_end_once() -> None:
+def test_progress_of_a_verification_is_reported_at_every_interval_and_once_at_the_end() -> None:
     told: list[tuple[int, int]] = []
     steps = Steps(lambda done, total: told.append((done, total)), 5, every=2)
     for _ in range(6):  # one was added meanwhile

@@ -30,7 +30,7 @@ async def test_commit_wakes_the_watchers_of_its_streams_and_namespace() -> None:
     assert woken == [True, False, True, False, False]
 
 
-async def test_dropped_watchers_are_removed_with_their_group() -> None:
+async def test_garbage_collected_watchers_and_their_empty_groups_are_removed() -> None:
     watches = Watches()
     kept = watches.add("n", A)
     for number in range(100):

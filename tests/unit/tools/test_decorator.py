@@ -269,7 +269,7 @@ async def test_stop_iteration_raised_by_a_synchronous_tool_is_an_error() -> None
         await result_of(f)
 
 
-def test_tool_with_needs_approval_requires_approval_in_every_mode() -> None:
+def test_tool_with_option_needs_approval_asks_in_every_mode_except_plan() -> None:
     @tool(needs_approval=True)
     def book(hotel: str) -> str:
         return hotel

@@ -106,7 +106,7 @@ def test_action_missing_in_rule_set_is_rejected() -> None:
     )
 
 
-def test_tool_with_needs_approval_asks_in_every_mode_except_plan() -> None:
+def test_tool_that_needs_approval_asks_despite_a_grant_in_every_mode_except_plan() -> None:
     spec = spec_of(is_gated=True)
     for approval in ("ask", "accept-edits", "auto"):
         ruling = judge_call(spec, {"what": "x"}, mode(approval), frozenset(("act x",)))

@@ -147,7 +147,7 @@ def test_tool_receives_pydantic_instance_and_result_is_json() -> None:
         ({"guests": []}, "arrives: Field required"),
     ],
 )
-def test_error_for_wrong_arguments_names_the_field(booking: object, reason: str) -> None:
+def test_error_for_wrong_arguments_mentions_the_wrong_field(booking: object, reason: str) -> None:
     with pytest.raises(InvalidArguments) as refused:
         called(book, {"booking": booking, "others": [GUEST]})
     assert reason in str(refused.value)

@@ -59,7 +59,7 @@ def closed(properties: dict[str, object], *required: str) -> dict[str, object]:
     return {**schema, "required": list(required)} if required else schema
 
 
-def test_schema_requires_parameters_without_default_and_rejects_unknown() -> None:
+def test_schema_requires_parameters_without_a_default_and_rejects_unknown_parameters() -> None:
     def f(path: str, limit: int = 3) -> None: ...
 
     assert parameters_of(f).schema == closed(
@@ -177,7 +177,7 @@ def test_annotation_gives_the_expected_schema(annotation: Any, schema: object) -
         ToolCall,
     ],
 )
-def test_error_for_an_unsupported_annotation_names_the_parameter(annotation: Any) -> None:
+def test_error_for_an_unsupported_annotation_mentions_the_parameter(annotation: Any) -> None:
     def send(path: str, value: object) -> None: ...
 
     send.__annotations__["value"] = annotation
@@ -221,7 +221,7 @@ def test_default_that_is_not_json_is_omitted() -> None:
     assert property_of(f) == {"type": "string"}
 
 
-def test_parameter_call_is_injected_and_not_in_the_schema() -> None:
+def test_parameter_for_the_tool_call_is_left_out_of_the_schema() -> None:
     def f(path: str, *, call: ToolCall) -> None: ...
 
     parameters = parameters_of(f)

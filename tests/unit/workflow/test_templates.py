@@ -41,7 +41,7 @@ def test_unknown_name_error_lists_existing_names() -> None:
 
 
 @given(st.text(alphabet="{} ctx.a", max_size=40))
-def test_text_with_escaped_context_placeholders_is_never_filled(text: str) -> None:
+def test_escaped_context_placeholders_in_any_text_are_not_replaced(text: str) -> None:
     without = without_context(text)
     assert with_context(without, {}, "they") == without
     assert without.replace(" ", "") == text.replace(" ", "")

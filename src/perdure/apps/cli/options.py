@@ -217,7 +217,8 @@ def require_folder(path: Path, wanted: str) -> None:
     if not path.exists():
         raise PathNotFound(str(path))
     if not path.is_dir():
-        raise UsageMistake(f"{path} is a file: name {wanted}")
+        kind = "a file" if path.is_file() else "not a folder"
+        raise UsageMistake(f"{path} is {kind}: name {wanted}")
 
 
 YesOption = Annotated[

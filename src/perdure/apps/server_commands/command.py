@@ -95,9 +95,9 @@ async def serve(  # noqa: PLR0913 - each is an option of its own
     wanted.check()
     require_server()
     await embedding.require_embedder(embedder)
-    for project in projects or ():
-        require_folder(project, "a folder in which flows can start")
     folders = tuple(projects or (Path.cwd(),))
+    for folder in folders:
+        require_folder(folder, "a folder in which flows can start")
     async with common.writable_store() as store:
         await serve_store(
             store, wanted, factory, idle_minutes * 60 or None, folders, embedder=embedder

@@ -49,9 +49,9 @@ class Hit(ShortRepr, frozen=True):
     """A matching entry.
 
     `stream` is the session whose log contains the entry, even if forks share the entry. `entry` is
-    None for the title with which a session was created. `about` is the entry to which a label
-    belongs. `is_on_branch` is True if the entry, or for a label the labelled entry, is on the
-    current branch of `stream`. A title is always on the branch.
+    None if the hit is the title given when the session was created. `about` is the entry to which
+    a label belongs. `is_on_branch` is True if the entry, or for a label the labelled entry, is on
+    the current branch of `stream`. A title is always on the branch.
     Units: `at` is Unix milliseconds.
     Shape: a higher `score` is better; scores are comparable within one search only. `marks` are the
     matches in `snippet`. Each mark contains the index of the first character of a match, and the

@@ -36,7 +36,7 @@ OUTPUTS: list[list[dict[str, Any]]] = [
     [{"annotations": [], "text": "Hi", "type": "output_text", "logprobs": []}],
     [{"annotations": [], "text": "Hi", "type": "output_text"}],
 ]
-"""The fields that nearly every answer item has besides its text."""
+"""Forms of the content that nearly every answer has: one text."""
 CALL = {"type": "function_call", "call_id": "c1", "name": "add", "arguments": '{"a": 1,"b":2}'}
 RESULT = {"type": "function_call_output", "call_id": "c1", "output": "3"}
 THOUGHT = {

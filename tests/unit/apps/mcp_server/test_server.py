@@ -12,7 +12,7 @@ from perdure.apps.mcp_server.server import server_of
 from perdure.errors import ConfigError
 
 
-async def test_server_without_the_library_names_the_package_to_install(
+async def test_error_for_a_missing_mcp_library_contains_the_package_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "mcp.server.mcpserver", None)

@@ -34,7 +34,7 @@ def test_secret_in_error_is_masked() -> None:
     assert b"0123456789" not in answer.content
 
 
-async def test_error_for_an_invalid_query_names_the_parameter_and_its_choices(
+async def test_error_for_an_invalid_query_contains_the_parameter_and_its_valid_values(
     tmp_path: Path,
 ) -> None:
     async with served(tmp_path) as server:

@@ -52,7 +52,9 @@ async def test_cancelled_wait_for_a_line_loses_no_input() -> None:
     os.close(writing)
 
 
-async def test_ctrl_c_runs_the_callback_inside_the_block_and_the_earlier_handler_returns() -> None:
+async def test_ctrl_c_runs_the_callback_inside_the_block_and_the_earlier_handler_is_restored() -> (
+    None
+):
     before = signal.getsignal(signal.SIGINT)
     pressed = asyncio.Event()
     with interrupts(pressed.set):
@@ -61,7 +63,7 @@ async def test_ctrl_c_runs_the_callback_inside_the_block_and_the_earlier_handler
     assert signal.getsignal(signal.SIGINT) is before
 
 
-async def test_lines_that_are_put_back_are_read_next() -> None:
+async def test_lines_returned_to_the_input_are_read_again_before_other_lines() -> None:
     reading, writing = os.pipe()
     lines = TypedLines(reading)
     os.write(writing, b"one\ntwo\nthree\n")

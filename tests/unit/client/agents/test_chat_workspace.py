@@ -16,7 +16,9 @@ AGENT = Agent("helper", model="p:main", instructions="{{ctx.shop}} {{ctx.size}} 
 PLACE = Workspace(variables={"shop": "tea", "size": "big"}, selection=Selection("a.py", 1, 2))
 
 
-async def test_workspace_changes_of_another_handle_and_of_the_message_are_both_applied() -> None:
+async def test_workspace_change_of_a_message_keeps_the_changes_made_through_another_handle() -> (
+    None
+):
     theatre = Theatre()
     runtime = theatre.runtime(AGENT)
     older = await runtime.start(AGENT, workspace=PLACE, id="s")

@@ -258,7 +258,7 @@ async def test_facts_of_own_sessions_are_extracted_in_an_untrusted_store(tmp_pat
     assert len(extractor.calls) == 2
 
 
-async def test_extracted_fact_belongs_to_the_agent_whose_extraction_was_recorded(
+async def test_extracted_fact_belongs_to_the_agent_whose_extractor_is_due(
     store: Store,
 ) -> None:
     model = ScriptedModel(["Hello"])

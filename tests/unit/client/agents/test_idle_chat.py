@@ -103,7 +103,7 @@ async def test_entry_appended_during_the_summary_is_not_lost() -> None:
     assert (await chat.session.messages())[-1].text == "said meanwhile"
 
 
-async def test_leaf_can_be_moved_before_the_root() -> None:
+async def test_entry_added_by_branching_before_the_root_has_no_parent() -> None:
     _, chat = await talked()
     moved = await chat.branch(None, focus="names", with_summary=True)
     assert moved is not None
@@ -120,7 +120,9 @@ async def test_branching_during_a_turn_is_rejected() -> None:
     await chat.suspend()
 
 
-async def test_role_session_is_compacted_at_node_boundaries() -> None:
+async def test_compaction_with_strategy_node_summarises_only_the_messages_of_the_current_node() -> (
+    None
+):
     stage = Stage(says("one"), says("two"))
     settings = CompactionSettings(is_enabled=False, strategy="node")
     chat = await stage.chat(compaction=settings)

@@ -51,12 +51,12 @@ def test_blocking_runtime_returns_the_chat_itself() -> None:
 @pytest.mark.parametrize(
     "mocked", [MagicMock(spec=perdure.Runtime), create_autospec(perdure.Runtime, instance=True)]
 )
-async def test_mocked_start_and_resume_are_awaited(mocked: Any) -> None:
+async def test_start_and_resume_of_a_mocked_runtime_can_be_awaited(mocked: Any) -> None:
     await mocked.start("a")
     await mocked.resume("a")
 
 
-async def test_unawaited_start_has_the_state_of_a_coroutine() -> None:
+async def test_unawaited_start_can_be_inspected_and_closed_like_a_coroutine() -> None:
     async with perdure.open("memory:") as store, perdure.Runtime(store, [ECHO]) as runtime:
         unawaited: Any = runtime.start("a")
         assert inspect.getcoroutinestate(unawaited) == inspect.CORO_CREATED

@@ -32,7 +32,9 @@ async def waiting_chat(theatre: Theatre, **options: Any) -> Chat:
     return await theatre.chat(tools=(STRIKE,), options=options)
 
 
-async def test_awaiting_a_turn_that_waits_for_an_answer_raises_if_requested() -> None:
+async def test_awaited_turn_that_waits_for_an_answer_raises_an_error_if_the_caller_chose_that() -> (
+    None
+):
     theatre = Theatre(main=[asks("strike")])
     chat = await waiting_chat(theatre)
     turn = chat.send("go", while_waiting="raise")
@@ -80,7 +82,7 @@ async def test_iterating_a_turn_that_waits_for_an_answer_raises_after_its_last_e
     assert types[-1] == "session:turn_completed"
 
 
-async def test_question_of_an_invoked_agent_raises_waiting_in_the_turn_of_its_invoker() -> None:
+async def test_question_of_an_invoked_agent_raises_an_error_in_the_turn_of_its_invoker() -> None:
     theatre = Theatre(lead=[INVOKE], scout=[asks("strike")])
     agents = [Agent(n, model=f"p:{n}", tools=("invoke_agent", STRIKE)) for n in ("lead", "scout")]
     chat = await theatre.runtime(*agents).start("lead", id="s")

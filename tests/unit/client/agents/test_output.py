@@ -35,14 +35,14 @@ async def bodies(stage: Stage, of: type) -> list[Any]:
     return [body async for e in session.entries() if isinstance(body := body_of(e), of)]
 
 
-async def test_output_of_turn_is_value_of_its_type() -> None:
+async def test_output_of_a_reply_is_a_value_of_the_output_type_of_the_agent() -> None:
     chat = await Stage(says(GOOD)).chat(output=Stay)
     reply = await chat.send("Where to?")
     assert reply.output == Stay("Rome", 2)
     assert reply.text == GOOD
 
 
-async def test_output_without_type_is_none() -> None:
+async def test_reply_of_an_agent_without_an_output_type_has_no_output() -> None:
     chat = await Stage(says(GOOD)).chat()
     assert (await chat.send("Where to?")).output is None
 
@@ -99,7 +99,7 @@ async def test_output_is_checked_only_after_tools_have_run() -> None:
     assert not await bodies(stage, OutputRefused)
 
 
-async def test_output_after_process_death_is_corrected_by_next_process() -> None:
+async def test_invalid_output_is_corrected_after_another_process_resumes_the_turn() -> None:
     entered = asyncio.Event()
     is_first = True
 

@@ -53,7 +53,9 @@ def test_scripted_model_is_always_available() -> None:
 
 
 @pytest.mark.parametrize("provider", KEYS)
-async def test_error_for_a_provider_without_a_key_names_the_variable_to_set(provider: str) -> None:
+async def test_error_for_a_provider_without_a_key_mentions_the_variable_to_set(
+    provider: str,
+) -> None:
     with pytest.raises(ConfigError, match=KEYS[provider]):
         models().client_for(f"{provider}:a/b")
 

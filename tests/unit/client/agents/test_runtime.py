@@ -57,7 +57,7 @@ async def test_started_session_stores_snapshot_of_its_agent() -> None:
     assert (await chat.session.info()).cwd == "/tmp"
 
 
-async def test_session_of_a_subject_is_found_forked_and_erased_by_that_subject() -> None:
+async def test_search_and_erasure_by_subject_include_the_forks_of_its_sessions() -> None:
     stage = Stage()
     runtime = stage.runtime(Agent("a", model=MODEL))
     chat = await runtime.start("a", id="s", subject="ana", metadata={"plan": "pro"})
@@ -84,7 +84,7 @@ async def test_start_with_an_undefined_variable_fails_and_stores_no_session() ->
     assert await stage.store.recent() == []
 
 
-async def test_agent_is_selected_by_id_and_unknown_id_error_lists_known_ids() -> None:
+async def test_agent_is_selected_by_id_and_error_for_an_unknown_id_lists_the_known_ids() -> None:
     stage = Stage(says("hi"))
     runtime = stage.runtime(Agent("a", model=MODEL), Agent("b", model=MODEL))
     assert (await runtime.start("b")).agent.id == "b"
@@ -328,7 +328,7 @@ async def test_resumed_session_has_new_limits_and_its_original_agent() -> None:
     assert resumed.agent.instructions == "Be brief."
 
 
-async def test_runtime_limit_overrides_only_same_limit_of_agent() -> None:
+async def test_limit_of_the_runtime_does_not_replace_another_limit_of_the_agent() -> None:
     @tool(effect="read")
     async def look() -> str:
         """Look."""

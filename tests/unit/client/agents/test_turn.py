@@ -76,7 +76,7 @@ async def test_failure_during_turn_ends_iteration() -> None:
         [event async for event in turn]
 
 
-async def test_stopped_turn_ends_only_in_this_process() -> None:
+async def test_turn_stopped_by_its_caller_stays_open_in_the_store() -> None:
     entered = asyncio.Event()
 
     async def wait() -> str:
@@ -115,7 +115,9 @@ async def test_waiting_turn_without_references_is_not_garbage_collected() -> Non
         await woken.wait()
 
 
-async def test_reply_field_accessed_on_a_turn_raises_error_that_shows_the_await() -> None:
+async def test_reading_a_reply_field_from_an_unawaited_turn_raises_an_error_that_shows_await() -> (
+    None
+):
     turn = (await Stage(says("Hello")).chat()).send("hi")
     with pytest.raises(AttributeError, match=r"its reply has: \(await turn\)\.text"):
         attrgetter("text")(turn)

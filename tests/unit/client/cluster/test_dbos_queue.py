@@ -33,7 +33,7 @@ def test_dbos_polls_exactly_the_queues_in_the_given_list() -> None:
     assert dbos._listening_queues == ["later"]
 
 
-def test_dbos_without_get_queue_is_refused_with_a_remedy() -> None:
+def test_dbos_that_lacks_the_function_get_queue_is_refused_with_a_remedy() -> None:
     with pytest.raises(ConfigError, match=r"no get_queue.*pip install 'dbos>=3\.4,<3\.5'"):
         keep_queues(SimpleNamespace(), {})
 

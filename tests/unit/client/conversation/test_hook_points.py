@@ -290,7 +290,7 @@ async def test_hook_on_branch_changes_can_block_summarise_or_observe_a_change() 
     assert seen == [first.id, "branch_summary", "leaf", "branch_summary"]
 
 
-async def test_runtime_reports_opened_and_closed_sessions() -> None:
+async def test_session_hooks_are_called_when_a_session_is_opened_or_closed() -> None:
     stage = Stage(says("hi"))
     told: list[tuple[str, object]] = []
     names: tuple[HookName, ...] = ("session_start", "session_shutdown")

@@ -136,7 +136,7 @@ async def test_commit_to_both_logs_during_a_feed_read_is_read_completely() -> No
     assert [item.type for item in whole] == ["activation", "user", "assistant", "handoff"]
 
 
-async def test_feed_is_returned_by_pages(tmp_path: Path) -> None:
+async def test_feed_can_be_read_page_by_page(tmp_path: Path) -> None:
     feeds = Feeds(await ran(tmp_path), FLOW)
     whole = await feeds.page("build")
     first = await feeds.page("build", limit=2)

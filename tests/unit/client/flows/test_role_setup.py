@@ -55,7 +55,7 @@ def test_tools_of_an_unknown_agent_are_not_checked() -> None:
     equipment(with_server).check_tools("reviewer", ("anything",))
 
 
-def test_role_uses_the_agent_of_its_name_or_else_of_its_base_role() -> None:
+def test_role_without_an_agent_of_its_name_uses_the_agent_of_its_base_role() -> None:
     second = Agent("owner_2", model="scripted:flow")
     agents = {"owner": OWNER, "owner_2": second}
     assert agent_for(agents, "owner_2") is second

@@ -47,14 +47,16 @@ def test_consent_mode_answers_exactly_the_questions_that_it_allows(
 
 
 @pytest.mark.parametrize("question", [COMMAND, SERVER])
-def test_granted_calls_are_allowed_if_mode_uses_grants(question: Question) -> None:
+def test_granted_call_is_allowed_until_the_consent_mode_becomes_no_access(
+    question: Question,
+) -> None:
     now = consent_after(ConsentState(), allowing(question, ConsentState(), "ana"), 0)
     assert is_freed(question, now)
     closed = consent_after(now, ConsentChanged("ana", "no-access"), 0)
     assert not is_freed(question, closed)
 
 
-def test_answer_allow_for_flow_grants_only_that_call_and_turns_on_partial_access() -> None:
+def test_allowing_a_call_for_the_flow_sets_partial_access_and_grants_no_other_call() -> None:
     assert allowing(COMMAND, ConsentState(), "ana") == ConsentChanged(
         "ana", "partial-access", "bash", "make test"
     )
@@ -64,6 +66,6 @@ def test_answer_allow_for_flow_grants_only_that_call_and_turns_on_partial_access
     assert allowing(WRITE, ConsentState(), "ana") == ConsentChanged("ana", "partial-access")
 
 
-def test_answer_allow_for_flow_adds_no_grant_for_a_tool_without_grants() -> None:
+def test_no_grant_is_derived_from_a_question_about_a_call_that_cannot_be_granted() -> None:
     assert granted_by(asked("http_request", "http_request GET example.org")) is None
     assert granted_by(asked("run_command", "something else")) is None

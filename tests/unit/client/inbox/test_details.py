@@ -23,7 +23,7 @@ from tests.fakes.chats import MODEL, Stage, says, until
 from tests.fakes.clock import ManualClock, SeededRandom
 
 
-async def test_question_details_contain_whole_arguments_and_diff_from_log_and_file(
+async def test_full_details_of_a_question_contain_uncut_arguments_and_the_uncut_diff(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "a.txt").write_text("old\n")
@@ -50,9 +50,7 @@ async def test_question_details_contain_whole_arguments_and_diff_from_log_and_fi
     await chat.suspend()
 
 
-async def test_arguments_cut_in_a_question_about_an_unknown_outcome_are_read_from_the_call() -> (
-    None
-):
+async def test_cut_arguments_of_a_question_are_completed_from_a_call_with_the_same_hash() -> None:
     stream, args = StreamId("s"), {"text": "long " * 2_000}
     store = MemoryStore(clock=ManualClock(), random=SeededRandom(1))
     started = new_side(ToolStarted("c1", "post", dict(args), 1, "external", "ask", "k"))

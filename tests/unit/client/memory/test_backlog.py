@@ -49,7 +49,9 @@ async def test_all_texts_get_vectors_once_after_any_number_of_wake_ups() -> None
     assert len(embedder.asked) == 70
 
 
-async def test_stopped_embedding_is_continued(caplog: pytest.LogCaptureFixture) -> None:
+async def test_embedding_that_was_stopped_or_failed_is_continued_at_the_next_wake_up(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     embedder = Counting()
     async with perdure.open("memory:") as store:
         await fill(store)

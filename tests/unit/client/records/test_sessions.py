@@ -8,7 +8,7 @@ from perdure.session.ids import StreamId
 from tests.fakes.clock import ManualClock
 
 
-async def test_newest_sessions_yields_each_session_once_newest_first() -> None:
+async def test_newest_sessions_are_read_once_each_from_the_newest_to_the_oldest() -> None:
     clock = ManualClock()
     async with perdure.open("memory:", clock=clock) as store:
         ids: list[str] = []
@@ -22,6 +22,6 @@ async def test_newest_sessions_yields_each_session_once_newest_first() -> None:
         assert newest == [info.id for info in found[:10]]
 
 
-async def test_entries_of_a_removed_session_are_none() -> None:
+async def test_missing_session_has_no_entries_to_read() -> None:
     async with perdure.open("memory:") as store:
         assert [page async for page in own_entries(store.backend, StreamId("ghost"))] == []

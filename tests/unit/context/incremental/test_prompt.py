@@ -32,7 +32,7 @@ def test_fitting_conversation_is_sent_whole() -> None:
     assert prompt.is_counted
 
 
-def test_oversized_conversation_is_trimmed_to_the_same_messages_as_a_context() -> None:
+def test_incremental_prompt_drops_the_same_messages_as_a_newly_built_context() -> None:
     for budget in range(20, 400, 20):
         with case(budget):
             log = TreeLog()
@@ -48,7 +48,9 @@ def test_oversized_conversation_is_trimmed_to_the_same_messages_as_a_context() -
 
 
 @pytest.mark.parametrize(("most", "left"), [(1, 2), (3, 2), (4, 4), (5, 4), (11, 10), (12, 12)])
-def test_max_messages_drops_whole_exchanges_oldest_first(most: int, left: int) -> None:
+def test_message_limit_drops_the_oldest_questions_together_with_their_answers(
+    most: int, left: int
+) -> None:
     said = [m for n in range(6) for m in (user(f"ask {n}"), assistant(f"answer {n}"))]
     prompt = prompt_of(conversation_of(window_on(*said)), max_messages=most)
     assert prompt.messages == tuple(said[-left:])

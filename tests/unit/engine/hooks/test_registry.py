@@ -140,7 +140,7 @@ async def test_hook_can_be_removed_and_unknown_hook_name_is_rejected() -> None:
         hooks.on(cast("HookName", "x"), failing)
 
 
-async def test_combined_hooks_run_base_hooks_first_and_follow_later_changes_of_each_layer() -> None:
+async def test_combined_hooks_include_later_changes_and_call_the_base_hooks_first() -> None:
     of_store, of_agent = Hooks(), Hooks()
     both = Hooks(of_store, None, of_agent)
     of_agent.on("tool_result", lambda point: ToolOutput(point.output.text + "2"))

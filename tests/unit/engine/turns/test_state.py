@@ -40,7 +40,7 @@ def test_usage_is_summed_over_the_turns_calls() -> None:
     assert course.state.usage == Usage(30, 3, 5)
 
 
-def test_context_size_is_reported_usage_plus_additions() -> None:
+def test_context_size_is_the_reported_usage_plus_an_estimate_of_later_messages() -> None:
     course = Course()
     assert course.state.context_tokens is not None
     assert course.state.context_tokens > 10

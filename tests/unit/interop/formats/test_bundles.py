@@ -35,7 +35,7 @@ def branching() -> tuple[Making, list[EntryId]]:
     return making, [first, left, right, last]
 
 
-def test_final_state_of_an_exported_session_includes_changes_of_its_current_entry() -> None:
+def test_final_state_of_an_exported_session_has_its_leaf_title_labels_and_prompt() -> None:
     making, (first, left, right, last) = branching()
     standing = standing_of(making.made())
     assert (standing.leaf, standing.title, standing.cwd) == (last, "A\nday", "/srv/b")

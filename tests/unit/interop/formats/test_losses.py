@@ -67,7 +67,7 @@ def test_lost_header_fields_are_reported() -> None:
     ]
 
 
-def test_ids_and_records_of_the_source_are_counted() -> None:
+def test_foreign_ids_and_records_that_an_export_omits_are_counted() -> None:
     lost = Losses()
     ids = {"a": EntryId("s/0"), "b": EntryId("s/1"), "note": EntryId("s/2")}
     lost.add_ids([EntryId("s/0"), EntryId("s/1")], ids, {EntryId("s/0"): "a"})

@@ -15,7 +15,7 @@ from tests.fakes.samples import case
 from tests.fakes.sources import FILES
 
 
-def test_type_of_format_names_contains_every_format() -> None:
+def test_static_type_of_format_names_contains_every_format() -> None:
     assert {native.FORMAT, *FORMATS} == set(get_args(Format))
 
 

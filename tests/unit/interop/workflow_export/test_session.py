@@ -123,7 +123,7 @@ def test_later_agent_is_exported_and_missing_agent_is_reported() -> None:
         ("relavium", "relaviumExport", "caf", "s.relavium.yaml"),
     ],
 )
-def test_dialect_sets_metadata_key_workflow_id_and_file_name(
+def test_workflow_dialect_determines_the_metadata_key_the_id_and_the_file_name(
     dialect: Dialect, key: str, id: str, file: str
 ) -> None:
     making = Making()
@@ -134,7 +134,7 @@ def test_dialect_sets_metadata_key_workflow_id_and_file_name(
     assert file_name(StreamId("s"), dialect) == file
 
 
-def test_session_without_title_exports_fallback_id_and_no_name() -> None:
+def test_session_without_a_title_is_exported_with_a_default_id_and_without_a_name() -> None:
     making = Making(StreamHeader(StreamId("s"), 5))
     making.say(user("a"), assistant("A"))
     workflow = exported(making)

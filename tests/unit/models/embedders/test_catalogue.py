@@ -31,7 +31,7 @@ def test_embedder_of_a_provider_uses_the_providers_address_and_key() -> None:
         embedder_of("openai:small", Path(), {}, no_key)
 
 
-def test_error_for_a_missing_embedder_package_names_the_package(
+def test_error_for_a_missing_embedder_package_mentions_the_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def missing(_name: str) -> object:

@@ -96,7 +96,7 @@ async def test_errors_for_failed_embedder_answers_do_not_contain_the_key() -> No
         assert "secret-key" not in str(caught.value)
 
 
-async def test_error_for_unreachable_server_names_the_server() -> None:
+async def test_unreachable_embedder_server_raises_embedder_unavailable() -> None:
     async with serving(200, b"") as (address, _):
         pass
     with pytest.raises(EmbedderUnavailable, match="no connection could be made"):

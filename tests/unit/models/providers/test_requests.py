@@ -48,7 +48,7 @@ def test_answer_keeps_text_and_calls() -> None:
     assert second == [wire.TextPart("Reading."), wire.ToolCallPart("t", {"a": 1}, "c")]
 
 
-def test_results_have_call_tool_and_error_flag() -> None:
+def test_sent_tool_results_have_their_call_id_tool_name_and_outcome() -> None:
     _, _, results = mapped(
         user("x"),
         assistant(tool_call("c1", "read_file"), tool_call("c2", "read_file")),

@@ -76,7 +76,7 @@ def test_json_of_a_role_session_uses_the_field_names_of_the_program_a_society() 
     }
 
 
-def test_exchanges_of_a_role_start_at_its_current_node() -> None:
+def test_messages_of_the_current_node_of_a_role_begin_where_the_node_was_entered() -> None:
     found = session_of(user("old"), assistant("old"), user("new"), notes.NodeEntered("b"), about=2)
     assert found.current_node_context is not None
     assert found.current_node_context.exchanges == ({"role": "user", "content": "new"},)

@@ -25,7 +25,7 @@ def test_built_in_tool_name_resolves_to_its_tool() -> None:
     assert with_names(["read_file", own]) == (BUILTIN["read_file"], own)
 
 
-def test_unknown_name_error_lists_tools() -> None:
+def test_error_for_an_unknown_tool_name_lists_the_known_tools() -> None:
     with pytest.raises(ConfigError, match="write_file"):
         with_names(["rm"])
 

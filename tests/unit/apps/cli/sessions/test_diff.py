@@ -42,7 +42,7 @@ def test_branches_diverge_after_their_last_shared_entry() -> None:
     assert [each.seq for each in found.second] == [5]
 
 
-def test_diff_shows_the_last_shared_entry_and_the_other_entries_of_both_branches() -> None:
+def test_diff_shows_the_last_shared_entry_and_the_entries_that_only_one_branch_has() -> None:
     assert lines(branch(0, 1, 2, 3), branch(0, 1, 5)) == [
         "They share 2 entries and part after",
         "       1 user       said 1",

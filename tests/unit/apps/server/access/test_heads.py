@@ -227,7 +227,7 @@ async def test_request_for_an_unchanged_session_gets_status_304(tmp_path: Path) 
         await server.until(session, "idle")
 
 
-def test_header_with_list_of_heads_is_parsed() -> None:
+def test_if_match_header_with_several_etags_is_parsed_and_a_malformed_header_is_refused() -> None:
     assert heads_in("If-Match", ['"7", W/"8"', '"a", "9,1" ,, "10"']) == {7, 10}
     assert heads_in("If-None-Match", ['W/"8"'], is_weak=True) == {8}
     assert heads_in("If-Match", ["*"]) is None

@@ -24,7 +24,7 @@ from tests.fakes.documents import document, documents
 from tests.fakes.flow_log import FlowLog
 
 
-def test_line_of_nodes_of_one_agent_is_one_conversation() -> None:
+def test_successive_nodes_of_one_agent_share_one_conversation() -> None:
     workflow = document("in>a", "a>b", "b>c", "c>out")
     assert conversations(workflow) == {"a": "helper", "b": "helper", "c": "helper"}
 

@@ -30,7 +30,7 @@ def test_all_placeholders_of_prompt_are_replaced() -> None:
     assert message(workflow, "b", {"a": "said"}, topic="x") == "short said f"
 
 
-def test_plain_prompt_is_followed_by_new_answers() -> None:
+def test_prompt_without_placeholders_is_followed_by_the_new_inputs_and_answers() -> None:
     workflow = document("in>a", "a>b", "b>c", "c>out", c="other")
     assert message(workflow, "a", {}, topic="x") == "Do a\n\n## Input `topic`\n```\nx\n```"
     assert message(workflow, "b", {"a": "said"}, topic="x") == "Do b"

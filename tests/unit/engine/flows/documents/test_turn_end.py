@@ -82,7 +82,7 @@ def test_stop_request_overrides_the_answer_of_a_document_node() -> None:
     assert isinstance(task_finished(log.state, "a", Ended("stop", "hi"), ANSWER), NodeParked)
 
 
-def test_last_node_passes_outputs_and_completes_flow() -> None:
+def test_end_of_the_last_node_passes_the_output_nodes_and_completes_the_flow() -> None:
     log = begun("in>a", "a>out", "in>out2").claim("a", "in=>a")
     assert last_bodies(log.state) == ()
     log.add(task_finished(log.state, "a", Ended("stop", "hi"), ANSWER))

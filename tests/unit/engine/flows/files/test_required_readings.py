@@ -26,7 +26,9 @@ def test_required_readings_of_a_node_are_found_by_name(tmp_path: Path) -> None:
     assert (found.name, found.path, found.text) == ("$RULES", "docs/rules.md", "Be brief.")
 
 
-def test_readings_of_a_role_are_the_main_page_and_its_required_texts(tmp_path: Path) -> None:
+def test_role_must_read_its_main_page_and_the_texts_in_its_list_of_required_readings(
+    tmp_path: Path,
+) -> None:
     folder = tmp_path / "p"
     made = library(folder)
     role = folder / "a-docs" / "roles" / "developer"
@@ -74,7 +76,9 @@ def test_index_entry_without_a_file_is_a_fault(tmp_path: Path) -> None:
     assert Library(tmp_path / "nothing").faults() == ()
 
 
-def test_project_folder_is_the_workspace_or_its_folder_with_documents(tmp_path: Path) -> None:
+def test_project_folder_is_the_workspace_unless_a_subfolder_contains_the_documents(
+    tmp_path: Path,
+) -> None:
     assert project_folder(tmp_path, "p") == tmp_path
     (tmp_path / "p" / "a-docs").mkdir(parents=True)
     assert project_folder(tmp_path, "p") == tmp_path / "p"

@@ -41,7 +41,7 @@ def log_of(*bodies: SideBody) -> list[tuple[Entry, object]]:
     return [(entry_of(seq, body), body) for seq, body in enumerate((started, *bodies))]
 
 
-def test_question_is_identified_by_first_entry_of_wait() -> None:
+def test_question_of_a_wait_is_identified_by_the_entry_that_began_the_wait() -> None:
     state = asking(PARKED)
     assert question(state) == entry_id(FLOW, state.head)
 
@@ -150,7 +150,7 @@ def test_answer_that_ended_a_wait_is_found_in_the_log() -> None:
         ),
     ],
 )
-def test_every_kind_of_answer_is_reported_as_given(
+def test_choice_that_ended_a_wait_is_read_from_every_kind_of_answer_entry(
     asked: SideBody, ended: SideBody, choice: str
 ) -> None:
     found = settled_by(asking(), entry_id(FLOW, 1), log_of(asked, ended))

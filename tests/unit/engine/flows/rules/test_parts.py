@@ -59,7 +59,7 @@ def test_open_repair_request_is_found_only_while_its_node_runs() -> None:
     assert part.repair(log.hand("owner-intake", "a").state) is None
 
 
-def test_answer_names_its_artifacts_and_only_the_last_node_can_close_the_flow() -> None:
+def test_artifacts_are_read_from_an_answer_and_only_the_last_node_can_close_the_flow() -> None:
     log = FlowLog(LINE)
     said = Ended("stop", "```handoff\ntarget_node_id: a\nartifact_path: x.md\n```")
     assert node_part(log).names(log.state, said) == ("x.md",)

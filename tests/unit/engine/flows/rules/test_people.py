@@ -130,7 +130,7 @@ def test_staged_handoff_is_approved_unchanged_or_declined() -> None:
         reply(state, "yes", "me", "o")
 
 
-def test_consents_and_configurations_are_recorded_as_given() -> None:
+def test_consent_changes_and_role_configurations_contain_the_given_values() -> None:
     state = FlowLog(FORK).state
     assert change_consent(state, "me", mode="full-access") == ConsentChanged("me", "full-access")
     assert configure(state, "dev_1", model="p:m") == RoleConfigured("dev_1", "p:m")

@@ -41,7 +41,7 @@ def answered(course: Course, choice: str, note: str | None = None) -> None:
     course.happens(inputs.Woken())
 
 
-def test_question_is_asked_before_intent_of_call_that_needs_approval() -> None:
+def test_question_is_asked_before_a_call_that_needs_approval_is_recorded_as_started() -> None:
     course = course_with(Said("ask"))
     assert isinstance(effect_of(course.state), AwaitAnswer)
     (asked,) = course.log.bodies(Question)
@@ -68,7 +68,7 @@ def test_call_refused_by_policy_asks_no_question() -> None:
     assert course.state.correctable_rounds == 1
 
 
-def test_always_grant_covers_same_calls_until_revoked() -> None:
+def test_always_allowed_call_needs_no_second_question_and_its_grant_can_be_revoked() -> None:
     course = course_with(Said("ask", grant="a"), Said("ask", grant="a"), Said("ask", grant="b"))
     assert course.log.bodies(Question)[0].choices == ("allow", "always", "deny")
     answered(course, "always")

@@ -210,7 +210,7 @@ def test_document_that_is_too_large_uncompressed_is_rejected(tmp_path: Path) -> 
     assert isinstance(error, LimitExceeded)
 
 
-def test_error_for_missing_library_names_the_extra(
+def test_error_for_a_missing_library_mentions_the_extra_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = stored(tmp_path / "threads.db", row_of(CONTENT))

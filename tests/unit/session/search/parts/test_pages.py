@@ -69,7 +69,9 @@ def test_invalid_index_page_raises_damage() -> None:
 
 
 @pytest.mark.parametrize("name", ["read", "", "s p a c e", "a\nb", "\ud800"])
-def test_filter_keys_are_not_words_and_round_trip(name: str) -> None:
+def test_filter_keys_of_roles_and_tools_are_not_words_and_are_read_back_unchanged(
+    name: str,
+) -> None:
     for key in (role_key("user"), tool_key(name)):
         assert not is_word(key)
         (page,) = pages_of([Kept(key, b"", b"1")])

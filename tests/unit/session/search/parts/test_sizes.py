@@ -23,7 +23,9 @@ from perdure.session.search.parts.sizes import (
         (0, 2 * MOST_LOOSE, True),
     ],
 )
-def test_indexing_is_due_beyond_scan_limits(behind: int, loose: int, due: bool) -> None:
+def test_indexing_is_due_if_too_many_texts_would_have_to_be_scanned(
+    behind: int, loose: int, due: bool
+) -> None:
     assert is_due(behind, loose) == due
 
 
