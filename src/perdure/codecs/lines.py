@@ -31,7 +31,6 @@ MENDED = (
 _decode = msgspec.json.Decoder().decode
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
-_CONTAINERS = (dict, list)
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 """Some programs start a file with this mark, which only states that the file is UTF-8."""
 
@@ -131,19 +130,12 @@ def is_too_deep(content: bytes, value: object) -> bool:
     """Whether `value`, whose JSON is `content`, is nested more than `LEVELS` deep."""
     if len(content) <= 2 * LEVELS or content.count(b"[") + content.count(b"{") <= LEVELS:
         return False
-    layer: list[object] = [value] if isinstance(value, _CONTAINERS) else []
-    for _ in range(LEVELS):  # of millions of values: `containers_in` takes twice as long
-        held = [_values_in(holder) for holder in layer]
-        layer = [each for values in held for each in values if isinstance(each, _CONTAINERS)]
+    layer: list[object] = [value] if isinstance(value, dict | list) else []
+    for _ in range(LEVELS):
+        layer = [each for holder in layer for _, each in containers_in(holder)]
         if not layer:
             return False
     return True
-
-
-def _values_in(holder: object) -> Iterable[object]:
-    if isinstance(holder, dict):
-        return cast("dict[object, object]", holder).values()
-    return cast("list[object]", holder)
 
 
 def containers_in(holder: object) -> Iterator[tuple[object, object]]:

@@ -215,15 +215,9 @@ def _either(kinds: list[Kind]) -> Kind:
         found = (kind.misfit(name, value) for kind in kinds if kind.misfit is not None)
         return next((each for each in found if each is not None), None)
 
-    def fits(value: Any) -> bool:
-        for each in questions:  # noqa: SIM110 - a generator takes twice as long
-            if each(value):
-                return True
-        return False
-
     has_parts = any(kind.misfit is not None for kind in kinds)
     found_by = misfit if has_parts else None
-    return Kind(told, fits, found_by)
+    return Kind(told, lambda value: any(fits(value) for fits in questions), found_by)
 
 
 def _tuple(args: tuple[Any, ...]) -> Kind:
