@@ -255,20 +255,20 @@ async def _namespaces(run: Run, address: str) -> list[Figure]:
     count = run.count(WAITING)
     with tempfile.TemporaryDirectory() as folder:
         options = ("--namespace", "crowd", "--also", "single")
-        with workers(2, address, Path(folder), *options):
-            async with (
-                perdure.open(address, namespace="single") as single,
-                Runtime(single, [HELPER], runner="workers") as runtime,
-                perdure.open(address, namespace="crowd") as crowd,
-            ):
-                chat = await runtime.start(HELPER)
-                await _turns(chat, 3)
-                before = await delays_of(single, chat.id)
-                await _queue(crowd, address, count)
-                waiting = _waiting(address)
-                await _turns(chat, 10)
-                delays = (await delays_of(single, chat.id))[len(before) :]
-                left = _waiting(address)
+        async with (
+            workers(2, address, Path(folder), *options),
+            perdure.open(address, namespace="single") as single,
+            Runtime(single, [HELPER], runner="workers") as runtime,
+            perdure.open(address, namespace="crowd") as crowd,
+        ):
+            chat = await runtime.start(HELPER)
+            await _turns(chat, 3)
+            before = await delays_of(single, chat.id)
+            await _queue(crowd, address, count)
+            waiting = _waiting(address)
+            await _turns(chat, 10)
+            delays = (await delays_of(single, chat.id))[len(before) :]
+            left = _waiting(address)
     most = max(each.s for each in delays)
     claim = f"one turn beside {waiting:,} waiting ones of another namespace"
     return [

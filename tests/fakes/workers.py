@@ -11,8 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 from perdure.__main__ import run
@@ -148,7 +147,53 @@ class WorkerProcess:
             self._process.wait(READY_S)
 
 
-@contextmanager
+class Workers:
+    """Workers that accept work inside the block, and are killed at its end.
+
+    If a store is open in the event loop, use ``async with``: a transaction that the store has begun
+    then ends. The first worker builds indexes, and PostgreSQL waits for such transactions.
+    """
+
+    def __init__(self, start: Callable[[], list[WorkerProcess]]) -> None:
+        self._start = start
+        self._started: list[WorkerProcess] = []
+
+    def __enter__(self) -> list[WorkerProcess]:
+        self._started = self._start()
+        try:
+            until = time.monotonic() + READY_S
+            while True:
+                if self._are_ready(until):
+                    return self._started
+                time.sleep(0.05)
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        for each in self._started:
+            each.kill()
+
+    async def __aenter__(self) -> list[WorkerProcess]:
+        self._started = self._start()
+        try:
+            until = time.monotonic() + READY_S
+            while True:
+                if self._are_ready(until):
+                    return self._started
+                await asyncio.sleep(0.05)
+        except BaseException:
+            self.__exit__()
+            raise
+
+    async def __aexit__(self, *_: object) -> None:
+        self.__exit__()
+
+    def _are_ready(self, until: float) -> bool:
+        assert time.monotonic() < until, self._started[0].stacks()
+        return all(each.is_ready() for each in self._started)
+
+
 def workers(
     count: int,
     address: str,
@@ -157,29 +202,24 @@ def workers(
     factory: str = "runtime",
     protocol: int = PROTOCOL,
     is_forked: bool = True,
-) -> Generator[list[WorkerProcess]]:
-    """Yield `count` workers with the version `protocol` that accept work.
+) -> Workers:
+    """Return `count` workers with the version `protocol`.
 
     Workers with another version are not forked, because the loaded modules contain the number. A
     fork does not run what is registered with `atexit`.
     """
-    started = [
-        WorkerProcess(
-            *(address, folder, factory, *options),
-            protocol=protocol,
-            is_forked=is_forked and protocol == PROTOCOL,
-        )
-        for _ in range(count)
-    ]
-    try:
-        until = time.monotonic() + READY_S
-        while not all(each.is_ready() for each in started):
-            assert time.monotonic() < until, started[0].stacks()
-            time.sleep(0.05)
-        yield started
-    finally:
-        for each in started:
-            each.kill()
+
+    def start() -> list[WorkerProcess]:
+        return [
+            WorkerProcess(
+                *(address, folder, factory, *options),
+                protocol=protocol,
+                is_forked=is_forked and protocol == PROTOCOL,
+            )
+            for _ in range(count)
+        ]
+
+    return Workers(start)
 
 
 def effects(folder: Path) -> list[tuple[int, str]]:

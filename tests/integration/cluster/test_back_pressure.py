@@ -109,7 +109,7 @@ async def test_turns_of_all_processes_count_toward_the_limit_before_any_worker_r
         accepted = sum([int(await line_of(each)) for each in senders])
         requests = await store.backend.open_of_all(TurnRequested.kind)
         assert accepted == len(requests) == MOST
-        with workers(1, address, folder):
+        async with workers(1, address, folder):
             assert [await each.wait() for each in senders] == [0, 0, 0]
         assert not await store.backend.open_of_all(TurnRequested.kind)
     finally:
@@ -142,7 +142,7 @@ async def test_concurrent_posts_create_only_as_many_sessions_as_the_limit_allows
 
         await until(are_refused)
         assert len(await store.recent(1_000, scope="all")) == count + MOST
-        with workers(1, address, folder):
+        async with workers(1, address, folder):
             answers = await asyncio.gather(*posts)
     statuses = [each.status_code for each in answers]
     assert (statuses.count(201), statuses.count(429)) == (MOST, len(posts) - MOST)
@@ -162,7 +162,7 @@ async def test_turns_over_limit_raise_before_anything_is_written(
         refused = chats[accepted.index(False)]
         later = refused.send("tomorrow", at=2**42)
         await later.stored()
-        with workers(1, address, folder):
+        async with workers(1, address, folder):
             for turn, was_accepted in zip(turns, accepted, strict=True):
                 if was_accepted:
                     assert (await turn).end == "stop"
@@ -223,7 +223,7 @@ async def test_turns_that_wait_for_another_limit_count_as_waiting(
     await limits.set_limit(Limit(subject=SUBJECT, waiting=MOST, turns=0))
     async with Runtime(store, agents=[HELPER], runner="workers") as runtime:
         chats = [await runtime.start(HELPER) for _ in range(MOST + 1)]
-        with workers(1, address, folder):
+        async with workers(1, address, folder):
             turns = [chat.send("hello") for chat in chats[:MOST]]
 
             async def are_held() -> bool:
@@ -257,7 +257,7 @@ async def test_http_request_over_the_limit_gets_429_with_a_delay_and_no_session(
         sent = await http.post("/v1/messages", json={"text": "hello", "agent": "helper"})
         assert int(sent.headers["Retry-After"]) >= 3  # the oldest has waited for over two seconds
         assert len(await store.recent(1_000, scope="all")) == count
-        with workers(1, address, folder):
+        async with workers(1, address, folder):
             await asyncio.gather(*turns)
             sent = await http.post("/v1/messages", json={"text": "hello", "agent": "helper"})
             assert sent.status_code == 201

@@ -44,17 +44,19 @@ def notes(folder: Path) -> list[str]:
 async def test_flow_of_a_killed_worker_continues_on_another_worker(
     store: Store, address: str, tmp_path: Path
 ) -> None:
-    with workers(2, address, tmp_path, factory=f"{PROGRAM}:two") as started:
-        async with flows_of(store) as flows:
-            flow = await flows.start(GRAPHS["two"], workspace=tmp_path, record_folder=RECORD)
-            held(tmp_path, "done.md").touch()
-            running = asyncio.ensure_future(flow.run())
-            dead = of(await effect_of(tmp_path, "done.md"), started)
-            dead.kill()
-            held(tmp_path, "done.md").unlink()
-            assert (await running).status == "awaiting_improvement_choice"
-            await flow.choose_improvement("none", by="Ana")
-            assert (await flow.run()).status == "completed"
+    async with (
+        workers(2, address, tmp_path, factory=f"{PROGRAM}:two") as started,
+        flows_of(store) as flows,
+    ):
+        flow = await flows.start(GRAPHS["two"], workspace=tmp_path, record_folder=RECORD)
+        held(tmp_path, "done.md").touch()
+        running = asyncio.ensure_future(flow.run())
+        dead = of(await effect_of(tmp_path, "done.md"), started)
+        dead.kill()
+        held(tmp_path, "done.md").unlink()
+        assert (await running).status == "awaiting_improvement_choice"
+        await flow.choose_improvement("none", by="Ana")
+        assert (await flow.run()).status == "completed"
     assert notes(tmp_path) == ["plan.md", "done.md", "done.md"]
     done = [pid for pid, text in effects(tmp_path) if text == "done.md"]
     assert done[0] == dead.pid != done[1]
@@ -90,7 +92,7 @@ async def test_flow_waits_for_worker_that_has_its_folder_and_agents(
     place.mkdir()
     before = len(await work_of(store))
     async with flows_of(store, "three") as flows:
-        with workers(1, address, place, factory=f"{PROGRAM}:two"):  # it has no reviewer
+        async with workers(1, address, place, factory=f"{PROGRAM}:two"):  # it has no reviewer
             flow = await flows.start(GRAPHS["three"], workspace=place, record_folder=RECORD)
             running = asyncio.ensure_future(flow.run())
 
@@ -102,14 +104,14 @@ async def test_flow_waits_for_worker_that_has_its_folder_and_agents(
             assert await is_stuck()
         place.rename(elsewhere)
         (place / RECORD).mkdir(parents=True)  # another machine may have a folder of that path
-        with workers(1, address, place.parent, factory=f"{PROGRAM}:runtime") as started:
+        async with workers(1, address, place.parent, factory=f"{PROGRAM}:runtime") as started:
             await asyncio.sleep(SWEEP_S)
             assert await is_stuck()
             started[0].kill()
         (place / RECORD).rmdir()
         place.rmdir()
         elsewhere.rename(place)
-        with workers(1, address, place, factory=f"{PROGRAM}:runtime"):
+        async with workers(1, address, place, factory=f"{PROGRAM}:runtime"):
             run = await running
         (waiting,) = await flow.waiting()
         assert (waiting.topic, waiting.target) == ("prompt-human", "end")
@@ -128,9 +130,9 @@ async def test_flow_that_kills_its_workers_waits_for_a_person_and_shows_the_reas
         (tmp_path / DEADLY).touch()
         running = asyncio.ensure_future(flow.run())
         for _ in range(MAX_LOSSES):
-            with workers(1, address, tmp_path, factory=f"{PROGRAM}:two") as (deadly,):
+            async with workers(1, address, tmp_path, factory=f"{PROGRAM}:two") as (deadly,):
                 await asyncio.to_thread(deadly.end)
-        with workers(1, address, tmp_path, factory=f"{PROGRAM}:two"):
+        async with workers(1, address, tmp_path, factory=f"{PROGRAM}:two"):
             await running
             (waiting,) = await flow.waiting()
             assert (waiting.topic, waiting.target) == ("autonomous-abort", "owner-intake")
@@ -148,7 +150,7 @@ async def test_flow_that_waits_for_an_answer_uses_no_slot_and_then_continues(
     async with flows_of(store, "two", "developer") as flows:
         flow = await flows.start(GRAPHS["two"], workspace=tmp_path, record_folder=RECORD)
         running = asyncio.ensure_future(flow.run())
-        with workers(1, address, tmp_path, factory=f"{PROGRAM}:asking"):
+        async with workers(1, address, tmp_path, factory=f"{PROGRAM}:asking"):
             question = await asked(store, flow)
             await store.answer(question, "allow", by="Ana")
             assert (await running).status == "awaiting_improvement_choice"
@@ -161,11 +163,11 @@ async def test_waiting_flow_of_a_dead_worker_obeys_stop_and_reply(
     async with flows_of(store, "two", "developer") as flows:
         flow = await flows.start(GRAPHS["two"], workspace=tmp_path, record_folder=RECORD)
         running = asyncio.ensure_future(flow.run(until_completed=True))
-        with workers(1, address, tmp_path, factory=f"{PROGRAM}:asking"):
+        async with workers(1, address, tmp_path, factory=f"{PROGRAM}:asking"):
             await asked(store, flow)
         async with perdure.open(address) as other, flows_of(other) as elsewhere:
             await (await elsewhere.open(flow.id)).stop("build", by="Ana")
-        with workers(1, address, tmp_path, factory=f"{PROGRAM}:asking"):
+        async with workers(1, address, tmp_path, factory=f"{PROGRAM}:asking"):
 
             async def is_stopped() -> bool:
                 return [each.target for each in await flow.waiting()] == ["build"]
@@ -187,14 +189,16 @@ async def test_flow_of_stopped_worker_is_taken_over(
     store: Store, address: str, tmp_path: Path
 ) -> None:
     options = ("--drain-seconds", "0")
-    with workers(2, address, tmp_path, *options, factory=f"{PROGRAM}:two") as started:
-        async with flows_of(store) as flows:
-            flow = await flows.start(GRAPHS["two"], workspace=tmp_path, record_folder=RECORD)
-            held(tmp_path, "plan.md").touch()
-            running = asyncio.ensure_future(flow.run())
-            left = of(await effect_of(tmp_path, "plan.md"), started)
-            left.send(signal.SIGTERM)
-            assert await asyncio.to_thread(left.end) == 0
-            held(tmp_path, "plan.md").unlink()
-            assert (await running).status == "awaiting_improvement_choice"
+    async with (
+        workers(2, address, tmp_path, *options, factory=f"{PROGRAM}:two") as started,
+        flows_of(store) as flows,
+    ):
+        flow = await flows.start(GRAPHS["two"], workspace=tmp_path, record_folder=RECORD)
+        held(tmp_path, "plan.md").touch()
+        running = asyncio.ensure_future(flow.run())
+        left = of(await effect_of(tmp_path, "plan.md"), started)
+        left.send(signal.SIGTERM)
+        assert await asyncio.to_thread(left.end) == 0
+        held(tmp_path, "plan.md").unlink()
+        assert (await running).status == "awaiting_improvement_choice"
     assert notes(tmp_path) == ["plan.md", "plan.md", "done.md"]

@@ -77,7 +77,7 @@ async def test_turns_over_the_limit_wait_for_running_turns_of_any_worker(
     await limit(store, Limit(subject=subject, turns=2))
     async with Runtime(store, agents=[HELPER], runner="workers") as runtime:
         chats = [await runtime.start(HELPER) for _ in range(6)]
-        with workers(2, address, folder):
+        async with workers(2, address, folder):
             turns = [waiting(chat, 0.5) for chat in chats]
 
             async def is_held() -> bool:
@@ -99,11 +99,13 @@ async def test_limit_of_one_subject_does_not_delay_other_subjects(
     for subject in others:
         await limit(store, Limit(subject=subject, turns=0, per_minute=1))
     try:
-        async with Runtime(store, agents=[HELPER], runner="workers") as runtime:
-            with workers(1, address, folder):
-                chat = await runtime.start(HELPER)
-                assert "free" in (await chat.send("free")).text
-                assert "again" in (await chat.send("again")).text
+        async with (
+            Runtime(store, agents=[HELPER], runner="workers") as runtime,
+            workers(1, address, folder),
+        ):
+            chat = await runtime.start(HELPER)
+            assert "free" in (await chat.send("free")).text
+            assert "again" in (await chat.send("again")).text
     finally:
         for subject in others:
             await limit(store, Limit(subject=subject))
@@ -115,7 +117,7 @@ async def test_slot_of_killed_worker_is_free_again_and_no_turn_is_lost(
     await limit(store, Limit(subject="provider:scripted", turns=1))
     async with Runtime(store, agents=[HELPER], runner="workers") as runtime:
         first, second = await runtime.start(HELPER), await runtime.start(HELPER)
-        with workers(2, address, folder) as two:
+        async with workers(2, address, folder) as two:
             (folder / HELD).touch()  # until the second turn waits
             begun = waiting(first, 0)
             dead = of(await effect_of(folder, first.id), two)
@@ -143,7 +145,7 @@ async def test_turn_that_waits_for_limit_survives_any_number_of_dead_workers(
     await limit(store, Limit(subject="namespace:default", turns=0))
     async with Runtime(store, agents=[HELPER], runner="workers") as runtime:
         chat = await runtime.start(HELPER)
-        with workers(5, address, folder) as five:
+        async with workers(5, address, folder) as five:
             turn = chat.send("after four deaths")
             left = list(five)
 
@@ -173,7 +175,7 @@ async def test_raised_limit_lets_waiting_turn_begin(
     await limit(store, Limit(subject="namespace:default", turns=0))
     async with Runtime(store, agents=[HELPER], runner="workers") as runtime:
         chat = await runtime.start(HELPER)
-        with workers(1, address, folder):
+        async with workers(1, address, folder):
             turn = chat.send("at last")
 
             async def is_held() -> bool:
@@ -190,7 +192,7 @@ async def test_abort_ends_turn_that_waits_for_limit(
     await limit(store, Limit(subject="namespace:default", turns=0))
     async with Runtime(store, agents=[HELPER], runner="workers") as runtime:
         chat = await runtime.start(HELPER)
-        with workers(1, address, folder):
+        async with workers(1, address, folder):
             turn = chat.send("never")
 
             async def is_held() -> bool:
@@ -214,7 +216,7 @@ async def test_namespace_with_single_turn_gets_next_slot_of_shared_limit(
     ):
         chats = [await many.start(HELPER) for _ in range(8)]
         alone = await one.start(HELPER)
-        with workers(1, address, folder, *BOTH):
+        async with workers(1, address, folder, *BOTH):
             (folder / HELD).touch()  # no turn ends until the worker knows the single turn
             turns = [waiting(chat, 0.3) for chat in chats]
 
@@ -251,7 +253,7 @@ async def test_limit_counts_turns_that_began_before_the_limit_was_set(
     async with Runtime(store, agents=[HELPER], runner="workers") as runtime:
         chats = [await runtime.start(HELPER) for _ in range(2)]
         late = await runtime.start(HELPER)
-        with workers(2, address, folder):
+        async with workers(2, address, folder):
             (folder / HELD).touch()
             turns = [waiting(chat, 0) for chat in chats]
             for chat in chats:
@@ -281,7 +283,7 @@ async def test_stopped_request_of_a_dead_program_ends_while_it_waits_for_a_limit
     await limit(store, Limit(subject="namespace:default", turns=0))
     async with Runtime(store, agents=[HELPER], runner="workers") as runtime:
         chat = await runtime.start(HELPER)
-        with workers(1, address, folder):
+        async with workers(1, address, folder):
             turn = chat.send("never")
 
             async def is_held() -> bool:
@@ -307,7 +309,7 @@ async def test_requests_of_all_workers_keep_the_interval_of_their_limit(
     await limit(store, Limit(subject="model:scripted:echo", per_minute=150))
     async with Runtime(store, agents=[HELPER], runner="workers") as runtime:
         chats = [await runtime.start(HELPER) for _ in range(6)]
-        with workers(2, address, folder):
+        async with workers(2, address, folder):
             await asyncio.gather(*(chat.send("hello") for chat in chats))
         entries = [each for chat in chats for each in await store.backend.entries(chat.id)]
         ends = sorted(each.at for each in entries if each.kind == "model_finished")

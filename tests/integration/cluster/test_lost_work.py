@@ -85,7 +85,7 @@ async def test_job_that_was_assigned_to_a_worker_in_a_lost_response_is_queued_ag
             return await state_of(address, chat) == "ENQUEUED"
 
         await until(is_queued)
-        with workers(1, address, folder, factory="special"):
+        async with workers(1, address, folder, factory="special"):
             assert "lost" in (await turn).text
 
 

@@ -28,7 +28,7 @@ def measured(folder: Path) -> dict[str, list[Any]]:
 async def test_worker_measures_start_delay_and_state_of_cluster(
     store: Store, address: str, folder: Path
 ) -> None:
-    with workers(1, address, folder, factory="measured", is_forked=False) as (worker,):
+    async with workers(1, address, folder, factory="measured", is_forked=False) as (worker,):
         async with Runtime(store, agents=[HELPER], runner="workers") as runtime:
             await (await runtime.start(HELPER)).send("hello")
         worker.send(signal.SIGTERM)
@@ -52,13 +52,15 @@ async def test_worker_measures_start_delay_and_state_of_cluster(
 async def test_start_delay_of_waiting_turn_is_measured(
     store: Store, address: str, folder: Path
 ) -> None:
-    with workers(1, address, folder, factory="measured", is_forked=False) as (worker,):
-        async with Runtime(store, agents=[HELPER], runner="workers") as runtime:
-            chat = await runtime.start(HELPER)
-            async for event in chat.send('/tool publish {"text": "it"}'):
-                if event.type == "agent:approval_requested":
-                    break
-            worker.send(signal.SIGTERM)
-            assert worker.end() == 0
+    async with (
+        workers(1, address, folder, factory="measured", is_forked=False) as (worker,),
+        Runtime(store, agents=[HELPER], runner="workers") as runtime,
+    ):
+        chat = await runtime.start(HELPER)
+        async for event in chat.send('/tool publish {"text": "it"}'):
+            if event.type == "agent:approval_requested":
+                break
+        worker.send(signal.SIGTERM)
+        assert worker.end() == 0
     (delay,) = measured(folder)["perdure.turn.start_delay"]
     assert delay["count"] == 1

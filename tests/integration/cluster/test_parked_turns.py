@@ -35,7 +35,7 @@ async def test_waiting_turn_frees_its_slot_and_continues_after_answer(
 ) -> None:
     async with Runtime(store, agents=[HELPER], runner="workers") as runtime:
         asking, other = await runtime.start(HELPER), await runtime.start(HELPER)
-        with workers(1, address, folder, "--slots", "1"):
+        async with workers(1, address, folder, "--slots", "1"):
             turn = asking.send(f'/tool publish {{"text": "{asking.id}"}}')
             question = await asked(store, asking, turn)
             assert "beside it" in (await other.send("beside it")).text
@@ -51,10 +51,10 @@ async def test_waiting_turn_of_dead_worker_continues_after_answer(
     async with Runtime(store, agents=[HELPER], runner="workers") as runtime:
         chat = await runtime.start(HELPER)
         turn = chat.send(f'/tool publish {{"text": "{chat.id}"}}')
-        with workers(1, address, folder):
+        async with workers(1, address, folder):
             question = await asked(store, chat, turn)
         await store.answer(question, "allow", by="Ana")
-        with workers(1, address, folder):
+        async with workers(1, address, folder):
             assert (await turn).end == "stop"
     assert [text for _, text in effects(folder)].count(chat.id) == 1
 
@@ -64,7 +64,7 @@ async def test_abort_ends_waiting_turn_that_no_worker_runs(
 ) -> None:
     async with Runtime(store, agents=[HELPER], runner="workers") as runtime:
         chat = await runtime.start(HELPER)
-        with workers(1, address, folder):
+        async with workers(1, address, folder):
             turn = chat.send(f'/tool publish {{"text": "{chat.id}"}}')
             await asked(store, chat, turn)
             await chat.abort()
@@ -82,7 +82,7 @@ async def test_request_queued_behind_a_waiting_turn_is_answered_after_that_turn(
     ):
         chat = await runtime.start(HELPER)
         other = await elsewhere.resume(chat.id)
-        with workers(1, address, folder):
+        async with workers(1, address, folder):
             first = chat.send(f'/tool publish {{"text": "{chat.id}"}}')
             question = await asked(store, chat, first)
             behind = other.send("later")

@@ -33,16 +33,18 @@ async def test_turn_of_a_worker_killed_behind_a_pooler_continues_despite_limits(
     limits = cluster_of(store.backend).limits
     await limits.set_limit(Limit(subject="namespace:default", turns=1, waiting=2))
     await limits.set_limit(Limit(subject="provider:scripted", turns=1, per_minute=10_000))
-    with workers(2, address, folder) as two:
-        async with Runtime(store, agents=[HELPER], runner="workers") as runtime:
-            chat = await runtime.start(HELPER)
-            (folder / HELD).touch()
-            turn = chat.send(f'/tool wait {{"text": "{chat.id}", "seconds": 0}}')
-            dead = of(await effect_of(folder, chat.id), two)
-            dead.kill()
-            (folder / HELD).unlink()
-            assert (await turn).end == "stop"
-            assert (await chat.send("and now?")).end == "stop"
+    async with (
+        workers(2, address, folder) as two,
+        Runtime(store, agents=[HELPER], runner="workers") as runtime,
+    ):
+        chat = await runtime.start(HELPER)
+        (folder / HELD).touch()
+        turn = chat.send(f'/tool wait {{"text": "{chat.id}", "seconds": 0}}')
+        dead = of(await effect_of(folder, chat.id), two)
+        dead.kill()
+        (folder / HELD).unlink()
+        assert (await turn).end == "stop"
+        assert (await chat.send("and now?")).end == "stop"
     done = [pid for pid, text in effects(folder) if text == chat.id]
     assert len(done) == 2
     assert done[0] == dead.pid != done[1]

@@ -66,20 +66,20 @@ async def test_turn_of_higher_priority_begins_before_waiting_turns(
     async with (
         perdure.open(address) as elsewhere,
         Runtime(elsewhere, agents=[HELPER], runner="workers") as other,
+        workers(1, address, folder, "--slots", "1"),
     ):
-        with workers(1, address, folder, "--slots", "1"):
-            (folder / HELD).touch()
-            turns = [wait(await runtime.start(HELPER), "running")]
-            await effect_of(folder, "running")
-            for text, priority in RANKS.items():
-                turns.append(wait(await runtime.start(HELPER), text, priority))
-            session = await runtime.start(HELPER)
-            turns.append(wait(session, "first of session"))
-            await turns[-1].stored()
-            turns.append(wait(await other.resume(session.id), "second of session", "high"))
-            await has_waiting(store, 6)
-            (folder / HELD).unlink()
-            assert [(await turn).end for turn in turns] == ["stop"] * 7
+        (folder / HELD).touch()
+        turns = [wait(await runtime.start(HELPER), "running")]
+        await effect_of(folder, "running")
+        for text, priority in RANKS.items():
+            turns.append(wait(await runtime.start(HELPER), text, priority))
+        session = await runtime.start(HELPER)
+        turns.append(wait(session, "first of session"))
+        await turns[-1].stored()
+        turns.append(wait(await other.resume(session.id), "second of session", "high"))
+        await has_waiting(store, 6)
+        (folder / HELD).unlink()
+        assert [(await turn).end for turn in turns] == ["stop"] * 7
     of_session = ["first of session", "second of session"]
     begun = order(folder, *RANKS, *of_session)
     assert set(begun[:3]) == {"urgent", *of_session}
@@ -94,7 +94,7 @@ async def test_turn_of_higher_priority_gets_slot_of_limit_first(
     limits = cluster_of(store.backend).limits
     await limits.set_limit(Limit(subject="namespace:default", turns=1))
     try:
-        with workers(1, address, folder):
+        async with workers(1, address, folder):
             (folder / HELD).touch()
             turns = [wait(await runtime.start(HELPER), "granted")]
             await effect_of(folder, "granted")
@@ -116,7 +116,7 @@ async def test_turn_of_higher_priority_gets_slot_of_limit_first(
 async def test_turn_that_waited_for_person_keeps_its_priority(
     runtime: Runtime, store: Store, address: str, folder: Path
 ) -> None:
-    with workers(1, address, folder, "--slots", "1"):
+    async with workers(1, address, folder, "--slots", "1"):
         asking = await runtime.start(HELPER)
         turns = [asking.send('/tool publish {"text": "published"}', priority="high")]
 
@@ -151,7 +151,7 @@ async def test_request_in_log_keeps_its_priority_until_first_worker_starts(
             turns = [wait(await runtime.start(HELPER), f"stored {t}", p) for t, p in RANKS.items()]
             for turn in turns:
                 await turn.stored()
-            with workers(1, address, folder, "--slots", "1"):
+            async with workers(1, address, folder, "--slots", "1"):
 
                 async def is_queued() -> bool:
                     status = await cluster_of(store.backend).status()
@@ -184,7 +184,7 @@ async def test_embedded_runner_records_priority_of_later_message(store: Store) -
 async def test_requests_queued_at_one_moment_are_answered_in_order(
     runtime: Runtime, store: Store, address: str, folder: Path
 ) -> None:
-    with workers(1, address, folder):
+    async with workers(1, address, folder):
         chat = await runtime.start(HELPER)
         await chat.send("first")  # so the queues exist
     texts = [f"number {number}" for number in range(11)]
@@ -200,7 +200,7 @@ async def test_requests_queued_at_one_moment_are_answered_in_order(
             "WHERE queue_partition_key = %s",
             (chat.id,),
         )
-    with workers(1, address, folder):
+    async with workers(1, address, folder):
 
         async def are_answered() -> bool:
             return not await store.backend.open_of_all(TurnRequested.kind)

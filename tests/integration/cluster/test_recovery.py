@@ -47,7 +47,7 @@ async def test_request_whose_work_failed_is_queued_again_and_answered(
             return await fail_work(address, chat.id) == 1
 
         await until(has_failed)
-        with workers(1, address, folder):
+        async with workers(1, address, folder):
             assert "again" in (await turn).text
 
 

@@ -128,7 +128,7 @@ async def test_unreachable_database_does_not_affect_namespaces_of_other_database
 async def test_worker_serves_the_namespaces_of_one_database(
     routes: str, second: str, folder: Path
 ) -> None:
-    with workers(1, routes, folder, "--namespace", "a", "--also", "b") as (worker,):
+    async with workers(1, routes, folder, "--namespace", "a", "--also", "b") as (worker,):
         for namespace in ("a", "b"):
             async with (
                 perdure.open(routes, namespace=namespace) as store,

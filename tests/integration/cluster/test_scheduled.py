@@ -47,7 +47,7 @@ async def test_scheduled_message_is_sent_once_by_workers_when_due(
         await until(is_counted)
     with pytest.raises(TurnSuspended):  # its program ended; nobody runs it
         await left
-    with workers(2, address, folder):
+    async with workers(2, address, folder):
         await effect_of(folder, gone.id)
         async with Runtime(store, agents=[HELPER], runner="workers") as runtime:
             again = await runtime.resume(chat.id)
@@ -75,7 +75,7 @@ async def test_scheduled_message_is_sent_once_by_workers_when_due(
 async def test_recurring_message_is_planned_by_one_of_many_workers(
     store: Store, address: str, folder: Path
 ) -> None:
-    with workers(2, address, folder, factory="recurring"):
+    async with workers(2, address, folder, factory="recurring"):
 
         async def is_planned() -> bool:
             return any(each.session.startswith("daily-") for each in await store.schedule.list())

@@ -96,7 +96,7 @@ async def test_turn_of_a_worker_stopped_inside_a_pipeline_continues_on_another_w
             turn = chat.send(f'/tool wait {{"text": "{chat.id}", "seconds": 0}}')
             await asyncio.wait_for(proxy.is_held.wait(), READY_S)
             stopped.send(signal.SIGSTOP)  # the server has the statement, but not its Sync
-            with workers(1, address, folder) as (other,):
+            async with workers(1, address, folder) as (other,):
                 assert (await asyncio.wait_for(turn, READY_S)).end == "stop"
                 assert not proxy.released.is_set()
                 proxy.released.set()
@@ -126,6 +126,6 @@ async def test_turn_waits_for_worker_that_has_its_agent(
         await until(is_queued)
         await asyncio.sleep(1)
         assert await special() == [(1, ())]
-        with workers(1, address, folder, factory="special") as started:
+        async with workers(1, address, folder, factory="special") as started:
             assert (await turn).end == "stop"
             assert await effect_of(folder, chat.id) == started[0].pid

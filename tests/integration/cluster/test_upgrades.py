@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections import Counter
-from contextlib import ExitStack
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -31,15 +31,15 @@ async def test_rolling_upgrade_loses_no_turn_and_runs_no_turn_twice(
     (folder / HELD).touch()
     async with Runtime(store, agents=[HELPER], runner="workers") as runtime:
         chats = [await runtime.start(HELPER) for _ in range(TURNS)]
-        with ExitStack() as stack:
-            old = stack.enter_context(
+        async with AsyncExitStack() as stack:
+            old = await stack.enter_async_context(
                 workers(1, address, folder, "--drain-seconds", "0.2", "--slots", "2")
             )
             turns = [
                 chat.send(f'/tool once {{"text": "{chat.id}", "seconds": 0}}') for chat in chats
             ]
             await until(lambda: have_begun(folder, chats, 2))  # the others wait
-            stack.enter_context(workers(1, address, folder, protocol=PROTOCOL + 1))
+            await stack.enter_async_context(workers(1, address, folder, protocol=PROTOCOL + 1))
             status = await cluster_status(store.backend, store.outside.clock)
             assert {each.protocol for each in status.workers} == {PROTOCOL, PROTOCOL + 1}
             old[0].send(signal.SIGTERM)
@@ -57,7 +57,7 @@ async def test_each_worker_has_its_own_number_of_slots(
     (folder / HELD).touch()
     async with Runtime(store, agents=[HELPER], runner="workers") as runtime:
         chats = [await runtime.start(HELPER) for _ in range(TURNS)]
-        with (
+        async with (
             workers(1, address, folder, "--slots", "2") as (two,),
             workers(1, address, folder, "--slots", "3") as (three,),
         ):
@@ -76,7 +76,7 @@ async def test_worker_ends_sessions_that_are_idle(store: Store, address: str, fo
     async with Runtime(store, agents=[HELPER]) as runtime:
         chat = await runtime.start(HELPER)
         await chat.send("hello")
-    with workers(2, address, folder, factory="impatient"):
+    async with workers(2, address, folder, factory="impatient"):
 
         async def is_ended() -> bool:
             return (await store.backend.state(chat.id)).info.status != "active"

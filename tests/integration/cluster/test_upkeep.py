@@ -50,7 +50,7 @@ async def test_retention_of_killed_worker_is_continued_by_another_worker(
         await (await store.create()).append(user(f"message {number}"))
     await set_retention(store, Retention(max_sessions=1))
     (folder / HELD).touch()
-    with workers(2, address, folder, factory="upkeeping") as two:
+    async with workers(2, address, folder, factory="upkeeping") as two:
         dead = of(await effect_of(folder, "removed"), two)
         assert 1 < len(await store.recent()) < SESSIONS  # it stands after its first removal
         dead.kill()
@@ -73,7 +73,7 @@ async def test_worker_stores_vectors_of_texts(store: Store, address: str, folder
     session = await store.create()
     await session.append_many([user(f"text {number}") for number in range(TEXTS)])
     (folder / HELD).touch()
-    with workers(1, address, folder, factory="upkeeping"):
+    async with workers(1, address, folder, factory="upkeeping"):
         await effect_of(folder, "embedded")
         cluster = cluster_of(store.backend)
         assert not await cluster.take_upkeep("another", {"vectors": 0.0})  # a live worker has it
@@ -96,7 +96,7 @@ async def test_worker_updates_search_index(store: Store, address: str, folder: P
             return row is not None and row[0] > 0
 
         assert not await is_indexed()
-        with workers(1, address, folder):
+        async with workers(1, address, folder):
             await until(is_indexed)
 
 

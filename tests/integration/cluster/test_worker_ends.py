@@ -25,7 +25,7 @@ async def test_drained_worker_ends_or_hands_over_its_turns(
 ) -> None:
     async with Runtime(store, agents=[HELPER], runner="workers") as runtime:
         quick, slow = await runtime.start(HELPER), await runtime.start(HELPER)
-        with workers(1, address, folder, "--drain-seconds", "1") as started:
+        async with workers(1, address, folder, "--drain-seconds", "1") as started:
             ending = quick.send(f'/tool once {{"text": "{quick.id}", "seconds": 0.3}}')
             handed = slow.send(f'/tool wait {{"text": "{slow.id}", "seconds": 3}}')
             await effect_of(folder, quick.id)
@@ -38,7 +38,7 @@ async def test_drained_worker_ends_or_hands_over_its_turns(
             status = await cluster_of(store.backend).status()
             return all(queue.running == 0 for queue in status.queues)
 
-        with workers(1, address, folder):
+        async with workers(1, address, folder):
             assert (await handed).end == "stop"
             await until(nothing_runs)  # the queue learns of the end after the log
 
@@ -53,15 +53,16 @@ async def test_turn_that_kills_its_workers_fails_with_reason(
         await cluster_of(store.backend).limits.set_limit(Limit(subject=limited, turns=3))
     async with Runtime(store, agents=[HELPER], runner="workers") as runtime:
         chat = await runtime.start(HELPER)
-        with workers(3, address, folder):
+        async with workers(3, address, folder):
             turn = chat.send(f'/tool die {{"text": "{chat.id}"}}')
 
             async def has_killed_three() -> bool:
                 return [text for _, text in effects(folder)].count(chat.id) == 3
 
             await until(has_killed_three)
-        with workers(1, address, folder), pytest.raises(TurnFailed, match="3 workers died"):
-            await turn
+        async with workers(1, address, folder):
+            with pytest.raises(TurnFailed, match="3 workers died"):
+                await turn
     if limited is not None:
         await cluster_of(store.backend).limits.set_limit(Limit(subject=limited))
 
@@ -83,7 +84,7 @@ async def test_request_without_any_worker_waits_in_the_log(
         (queue,) = status.queues
         assert (queue.agent, queue.waiting, queue.served_by) == ("helper", 1, ())
         assert status.workers == ()
-        with workers(1, address, folder):
+        async with workers(1, address, folder):
             assert "no worker yet" in (await turn).text
 
 
@@ -99,7 +100,7 @@ async def test_request_of_closed_runtime_is_left_to_the_first_worker(
         async def is_answered() -> bool:
             return "turn_finished" in {each.kind async for each in chat.session.entries()}
 
-        with workers(1, address, folder):
+        async with workers(1, address, folder):
             await until(is_answered)
 
 
@@ -121,7 +122,7 @@ async def test_request_stopped_before_first_worker_is_aborted_and_never_runs(
         assert (reply.end, reply.message, reply.text) == ("aborted", None, "")
         assert [event.type async for event in turn] == ["session:turn_refused"]
         later = chat.send("and now")
-        with workers(1, address, folder):
+        async with workers(1, address, folder):
             assert "and now" in (await later).text
     assert chat.id not in [text for _, text in effects(folder)]
 
@@ -133,7 +134,7 @@ async def test_request_that_the_agent_of_the_worker_rejects_ends_with_reason(
     lenient = perdure.Agent("careful", model="scripted:echo")
     async with Runtime(store, agents=[lenient], runner="workers") as runtime:
         chat = await runtime.start(lenient)
-        with workers(1, address, folder):
+        async with workers(1, address, folder):
             with pytest.raises(TurnFailed) as refused:
                 await chat.send(f"my key is sk-ant-api03-{'a1B2' * 23}-AAAA")
             assert "and now" in (await chat.send("and now")).text

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.full_only
 async def test_worker_paused_during_its_start_runs_work_afterwards(
     store: Store, address: str, folder: Path
 ) -> None:
-    with workers(1, address, folder, factory="standing"):
+    async with workers(1, address, folder, factory="standing"):
         assert [text for _, text in effects(folder)] == list(STANDS_STILL_AT)
         async with Runtime(store, agents=[HELPER], runner="workers") as runtime:
             assert "hello" in (await (await runtime.start(HELPER)).send("hello")).text
@@ -30,7 +30,7 @@ async def test_worker_paused_during_its_start_runs_work_afterwards(
 
 async def test_worker_paused_too_long_starts_again(postgres: PostgresServer, folder: Path) -> None:
     address = postgres.new_database()
-    with workers(1, address, folder, factory="stalled") as (worker,):
+    async with workers(1, address, folder, factory="stalled") as (worker,):
         assert "waiting for the store" in worker.log.read_text()
         async with (
             perdure.open(address) as store,
