@@ -13,6 +13,8 @@ from perdure.errors import StoreFull, StoreReadOnly, StoreUnavailable
 from perdure.session.codec import new_tree
 from perdure.session.ids import StreamId, blob_hash
 from perdure.session.messages import MediaPart, user
+from perdure.stores.jsonl.disk.folder import Folder
+from perdure.stores.jsonl.retention.limits import KEYS
 from perdure.stores.jsonl.store import JsonlStore
 from perdure.stores.protocol import Commit, Write
 from tests.conformance.store.building import append, create, erasure, header, said, texts
@@ -163,3 +165,18 @@ async def test_two_vacuums_at_once_remove_each_content_once(open_store: Opener) 
 
     assert sum(each.blobs for each in done) == 300
     assert (await store.maintenance.verify()).problems == ()
+
+
+async def test_vacuum_that_waits_for_a_lock_reports_the_contents_that_it_has_removed(
+    open_store: Opener, folder: Path
+) -> None:
+    store, content = await open_store(), b"content"
+    left = Write(stream=S, create=header("s"))
+    await store.commit(Commit(writes=(left,), at=START_MS, blobs=(content,)))
+    with Folder(folder, is_synced=False).hold_lock(KEYS, ""):
+        vacuum = asyncio.ensure_future(store.maintenance.vacuum())
+        async with asyncio.timeout(60):
+            while files_below(folder, blob_hash(content)):  # noqa: ASYNC110 - no event tells it
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(0.2)  # it tries to acquire the lock meanwhile
+    assert (await vacuum).blobs == 1

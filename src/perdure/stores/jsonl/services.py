@@ -196,13 +196,11 @@ class JsonlMaintenance:
         await self._handle.run(self._handle.limits.write_probe)
 
     async def vacuum(self) -> VacuumReport:
-
-        def work() -> VacuumReport:
-            sizes = remove_unreferenced(self._handle.limits.shelf)
-            keys = self._handle.limits.forget_keys(self._handle.clock.now_ms() - KEY_WINDOW_MS)
-            return VacuumReport(len(sizes), sum(sizes), sum(sizes), keys)
-
-        return await self._handle.run(work)
+        limits, before = self._handle.limits, self._handle.clock.now_ms() - KEY_WINDOW_MS
+        # Each has a lock of its own, and is run again if the lock is busy.
+        sizes = await self._handle.run(lambda: remove_unreferenced(limits.shelf))
+        keys = await self._handle.run(lambda: limits.forget_keys(before))
+        return VacuumReport(len(sizes), sum(sizes), sum(sizes), keys)
 
     async def segment_states(self) -> list[SegmentState]:
         return await self._handle.run(
