@@ -107,10 +107,12 @@ async def _inside_tool(play: Play, child: asyncio.subprocess.Process, head: int)
     deadline = play.store.outside.clock.steady_s() + PATIENCE_S
     shown = head
     while play.store.outside.clock.steady_s() < deadline and child.returncode is None:
+        # Read in this order: if the notebook has the line, the log has every entry before it.
+        is_inside = lines_in(play.notebook) > 0
         for entry in await play.store.backend.entries(play.session.id, after=shown):
             _show_entry(play.stage, entry)
             shown = entry.seq
-        if lines_in(play.notebook):
+        if is_inside:
             return True
         await asyncio.sleep(_POLL_S)
     return False
