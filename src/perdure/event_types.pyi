@@ -2,21 +2,32 @@
 
 from typing import Literal, NotRequired, TypedDict
 
-from perdure.events import payloads
 from perdure.events.types import Event
+
+class _Place(TypedDict):
+    entryId: str
+    parentId: NotRequired[str | None]
+    about: NotRequired[str]
+
+class _AgentApprovalRequested(_Place, TypedDict):
+    nodeId: NotRequired[str]
+    callId: NotRequired[str]
+    toolId: NotRequired[str]
+    action: str
+    preview: dict[str, str]
 
 class AgentApprovalRequested(Event, frozen=True):
     type: Literal["agent:approval_requested"]
-    payload: payloads.AgentApprovalRequested
+    payload: _AgentApprovalRequested
 
-class _AgentInterrupted(payloads.Place, TypedDict):
+class _AgentInterrupted(_Place, TypedDict):
     partial: dict[str, object]
 
 class AgentInterrupted(Event, frozen=True):
     type: Literal["agent:interrupted"]
     payload: _AgentInterrupted
 
-class _AgentLateOutcome(payloads.Place, TypedDict):
+class _AgentLateOutcome(_Place, TypedDict):
     epoch: int
     outcome: object
 
@@ -24,7 +35,7 @@ class AgentLateOutcome(Event, frozen=True):
     type: Literal["agent:late_outcome"]
     payload: _AgentLateOutcome
 
-class _AgentMessage(payloads.Place, TypedDict):
+class _AgentMessage(_Place, TypedDict):
     role: Literal["system", "context", "user", "assistant", "tool"]
     parts: list[dict[str, object]]
     model: NotRequired[str]
@@ -41,30 +52,84 @@ class AgentMessage(Event, frozen=True):
     type: Literal["agent:message"]
     payload: _AgentMessage
 
+class _AgentModelCalled(_Place, TypedDict):
+    call: int
+    model: str
+    attempt: int
+    attemptNumber: int
+    purpose: Literal["answer", "summary"]
+    tokensEstimated: NotRequired[int]
+    link: int
+    nodeId: NotRequired[str]
+    reason: NotRequired[Literal["manual", "threshold", "overflow"]]
+
 class AgentModelCalled(Event, frozen=True):
     type: Literal["agent:model_called"]
-    payload: payloads.AgentModelCalled
+    payload: _AgentModelCalled
+
+class _AgentModelFinished(_Place, TypedDict):
+    stopReason: NotRequired[
+        Literal["stop", "length", "tool_calls", "content_filter", "aborted", "error"]
+    ]
+    answer: NotRequired[str]
+    error: NotRequired[str]
+    errorCode: NotRequired[str]
+    waitS: NotRequired[float]
+    model: NotRequired[str]
+    isEstimated: bool
+    nextLink: NotRequired[int]
+    parkedUntil: NotRequired[int]
+    isRenewed: bool
+    nodeId: NotRequired[str]
+    attempt: int
+    attemptNumber: int
 
 class AgentModelFinished(Event, frozen=True):
     type: Literal["agent:model_finished"]
-    payload: payloads.AgentModelFinished
+    payload: _AgentModelFinished
 
-class _AgentOutputRefused(payloads.Place, TypedDict):
+class _AgentOutputRefused(_Place, TypedDict):
     problem: str
 
 class AgentOutputRefused(Event, frozen=True):
     type: Literal["agent:output_refused"]
     payload: _AgentOutputRefused
 
+class _AgentToolCall(_Place, TypedDict):
+    nodeId: NotRequired[str]
+    model: NotRequired[str]
+    callId: str
+    toolId: str
+    toolInput: dict[str, object]
+    attemptNumber: int
+    effect: Literal["read", "write", "external"]
+    calledAt: str
+
 class AgentToolCall(Event, frozen=True):
     type: Literal["agent:tool_call"]
-    payload: payloads.AgentToolCall
+    payload: _AgentToolCall
+
+class _AgentToolResult(_Place, TypedDict):
+    nodeId: NotRequired[str]
+    callId: str
+    toolId: str
+    toolInput: NotRequired[dict[str, object]]
+    calledAt: NotRequired[str]
+    attemptNumber: int
+    success: bool
+    isError: bool
+    outcome: Literal["ok", "error", "refused", "timeout", "aborted", "unknown"]
+    outputSummary: str
+    resultId: NotRequired[str]
+    errorCode: NotRequired[str]
+    durationMs: NotRequired[int]
+    childSessionId: NotRequired[str]
 
 class AgentToolResult(Event, frozen=True):
     type: Literal["agent:tool_result"]
-    payload: payloads.AgentToolResult
+    payload: _AgentToolResult
 
-class _CostBudgetWarning(payloads.Place, TypedDict):
+class _CostBudgetWarning(_Place, TypedDict):
     model: str
     spentMicrocents: int
     limitMicrocents: int
@@ -74,11 +139,25 @@ class CostBudgetWarning(Event, frozen=True):
     type: Literal["cost:budget_warning"]
     payload: _CostBudgetWarning
 
+class _CostUpdated(_Place, TypedDict):
+    nodeId: NotRequired[str]
+    model: NotRequired[str]
+    attemptNumber: int
+    inputTokens: int
+    outputTokens: int
+    cacheReadTokens: int
+    cacheWriteTokens: int
+    costMicrocents: NotRequired[int]
+    priced: bool
+    isEstimated: bool
+    cumulativeCostMicrocents: NotRequired[int]
+    unpricedCalls: NotRequired[int]
+
 class CostUpdated(Event, frozen=True):
     type: Literal["cost:updated"]
-    payload: payloads.CostUpdated
+    payload: _CostUpdated
 
-class _FlowAwaitingHuman(payloads.Place, TypedDict):
+class _FlowAwaitingHuman(_Place, TypedDict):
     node: str
     role: str
     reason: Literal[
@@ -97,14 +176,14 @@ class FlowAwaitingHuman(Event, frozen=True):
     type: Literal["flow:awaiting_human"]
     payload: _FlowAwaitingHuman
 
-class _FlowCompleted(payloads.Place, TypedDict):
+class _FlowCompleted(_Place, TypedDict):
     pass
 
 class FlowCompleted(Event, frozen=True):
     type: Literal["flow:completed"]
     payload: _FlowCompleted
 
-class _FlowConsentChanged(payloads.Place, TypedDict):
+class _FlowConsentChanged(_Place, TypedDict):
     by: str
     mode: NotRequired[Literal["no-access", "partial-access", "full-access"]]
     tool: NotRequired[Literal["bash", "mcp"]]
@@ -115,7 +194,7 @@ class FlowConsentChanged(Event, frozen=True):
     type: Literal["flow:consent_changed"]
     payload: _FlowConsentChanged
 
-class _FlowDocumentBound(payloads.Place, TypedDict):
+class _FlowDocumentBound(_Place, TypedDict):
     workflow: dict[str, object]
     passive: list[str]
     inputs: NotRequired[dict[str, object]]
@@ -126,14 +205,14 @@ class FlowDocumentBound(Event, frozen=True):
     type: Literal["flow:document_bound"]
     payload: _FlowDocumentBound
 
-class _FlowFeedbackConsentRequested(payloads.Place, TypedDict):
+class _FlowFeedbackConsentRequested(_Place, TypedDict):
     artifact: str
 
 class FlowFeedbackConsentRequested(Event, frozen=True):
     type: Literal["flow:feedback_consent_requested"]
     payload: _FlowFeedbackConsentRequested
 
-class _FlowFeedbackConsentResolved(payloads.Place, TypedDict):
+class _FlowFeedbackConsentResolved(_Place, TypedDict):
     isGranted: bool
     by: str
 
@@ -141,7 +220,7 @@ class FlowFeedbackConsentResolved(Event, frozen=True):
     type: Literal["flow:feedback_consent_resolved"]
     payload: _FlowFeedbackConsentResolved
 
-class _FlowFindingsProduced(payloads.Place, TypedDict):
+class _FlowFindingsProduced(_Place, TypedDict):
     role: str
     findings: str
     digest: NotRequired[str]
@@ -150,14 +229,14 @@ class FlowFindingsProduced(Event, frozen=True):
     type: Literal["flow:findings_produced"]
     payload: _FlowFindingsProduced
 
-class _FlowForwardPassClosed(payloads.Place, TypedDict):
+class _FlowForwardPassClosed(_Place, TypedDict):
     node: str
 
 class FlowForwardPassClosed(Event, frozen=True):
     type: Literal["flow:forward_pass_closed"]
     payload: _FlowForwardPassClosed
 
-class _FlowHandoffApplied(payloads.Place, TypedDict):
+class _FlowHandoffApplied(_Place, TypedDict):
     node: str
     targets: list[dict[str, object]]
     approvedBy: NotRequired[str]
@@ -167,14 +246,14 @@ class FlowHandoffApplied(Event, frozen=True):
     type: Literal["flow:handoff_applied"]
     payload: _FlowHandoffApplied
 
-class _FlowHandoffAwaited(payloads.Place, TypedDict):
+class _FlowHandoffAwaited(_Place, TypedDict):
     node: str
 
 class FlowHandoffAwaited(Event, frozen=True):
     type: Literal["flow:handoff_awaited"]
     payload: _FlowHandoffAwaited
 
-class _FlowHandoffDeclined(payloads.Place, TypedDict):
+class _FlowHandoffDeclined(_Place, TypedDict):
     node: str
     role: str
     by: str
@@ -184,7 +263,7 @@ class FlowHandoffDeclined(Event, frozen=True):
     type: Literal["flow:handoff_declined"]
     payload: _FlowHandoffDeclined
 
-class _FlowHandoffStaged(payloads.Place, TypedDict):
+class _FlowHandoffStaged(_Place, TypedDict):
     node: str
     role: str
     targets: list[dict[str, object]]
@@ -194,7 +273,7 @@ class FlowHandoffStaged(Event, frozen=True):
     type: Literal["flow:handoff_staged"]
     payload: _FlowHandoffStaged
 
-class _FlowHumanReplied(payloads.Place, TypedDict):
+class _FlowHumanReplied(_Place, TypedDict):
     target: str
     text: str
     by: str
@@ -203,7 +282,7 @@ class FlowHumanReplied(Event, frozen=True):
     type: Literal["flow:human_replied"]
     payload: _FlowHumanReplied
 
-class _FlowImported(payloads.Place, TypedDict):
+class _FlowImported(_Place, TypedDict):
     run: dict[str, object]
     graph: dict[str, object]
     sessions: dict[str, str]
@@ -215,7 +294,7 @@ class FlowImported(Event, frozen=True):
     type: Literal["flow:imported"]
     payload: _FlowImported
 
-class _FlowImprovementAwaitingHuman(payloads.Place, TypedDict):
+class _FlowImprovementAwaitingHuman(_Place, TypedDict):
     role: str
     reason: Literal[
         "prompt-human",
@@ -232,7 +311,7 @@ class FlowImprovementAwaitingHuman(Event, frozen=True):
     type: Literal["flow:improvement_awaiting_human"]
     payload: _FlowImprovementAwaitingHuman
 
-class _FlowImprovementChosen(payloads.Place, TypedDict):
+class _FlowImprovementChosen(_Place, TypedDict):
     mode: Literal["graph-based", "parallel", "none"]
     by: str
     workflowPath: NotRequired[str]
@@ -242,7 +321,7 @@ class FlowImprovementChosen(Event, frozen=True):
     type: Literal["flow:improvement_chosen"]
     payload: _FlowImprovementChosen
 
-class _FlowImprovementRoleActive(payloads.Place, TypedDict):
+class _FlowImprovementRoleActive(_Place, TypedDict):
     role: str
     session: str
     text: NotRequired[str]
@@ -251,7 +330,7 @@ class FlowImprovementRoleActive(Event, frozen=True):
     type: Literal["flow:improvement_role_active"]
     payload: _FlowImprovementRoleActive
 
-class _FlowNodePassed(payloads.Place, TypedDict):
+class _FlowNodePassed(_Place, TypedDict):
     node: str
     targets: NotRequired[list[dict[str, object]]]
 
@@ -259,7 +338,7 @@ class FlowNodePassed(Event, frozen=True):
     type: Literal["flow:node_passed"]
     payload: _FlowNodePassed
 
-class _FlowRepairRequested(payloads.Place, TypedDict):
+class _FlowRepairRequested(_Place, TypedDict):
     node: str
     role: str
     code: Literal[
@@ -282,7 +361,7 @@ class FlowRepairRequested(Event, frozen=True):
     type: Literal["flow:repair_requested"]
     payload: _FlowRepairRequested
 
-class _FlowRequestClosed(payloads.Place, TypedDict):
+class _FlowRequestClosed(_Place, TypedDict):
     code: str
     error: NotRequired[str]
 
@@ -290,7 +369,7 @@ class FlowRequestClosed(Event, frozen=True):
     type: Literal["flow:request_closed"]
     payload: _FlowRequestClosed
 
-class _FlowRequested(payloads.Place, TypedDict):
+class _FlowRequested(_Place, TypedDict):
     agents: list[dict[str, object]]
     folders: list[str]
     offered: NotRequired[list[str]]
@@ -300,7 +379,7 @@ class FlowRequested(Event, frozen=True):
     type: Literal["flow:requested"]
     payload: _FlowRequested
 
-class _FlowRoleActive(payloads.Place, TypedDict):
+class _FlowRoleActive(_Place, TypedDict):
     node: str
     role: str
     session: str
@@ -313,7 +392,7 @@ class FlowRoleActive(Event, frozen=True):
     type: Literal["flow:role_active"]
     payload: _FlowRoleActive
 
-class _FlowRoleConfigured(payloads.Place, TypedDict):
+class _FlowRoleConfigured(_Place, TypedDict):
     role: str
     model: NotRequired[str]
     skills: NotRequired[list[str]]
@@ -327,14 +406,14 @@ class FlowRoleConfigured(Event, frozen=True):
     type: Literal["flow:role_configured"]
     payload: _FlowRoleConfigured
 
-class _FlowRoleContinued(payloads.Place, TypedDict):
+class _FlowRoleContinued(_Place, TypedDict):
     node: str
 
 class FlowRoleContinued(Event, frozen=True):
     type: Literal["flow:role_continued"]
     payload: _FlowRoleContinued
 
-class _FlowSelectorOpened(payloads.Place, TypedDict):
+class _FlowSelectorOpened(_Place, TypedDict):
     role: str
     session: str
     attempt: int
@@ -345,7 +424,7 @@ class FlowSelectorOpened(Event, frozen=True):
     type: Literal["flow:selector_opened"]
     payload: _FlowSelectorOpened
 
-class _FlowSettingsChanged(payloads.Place, TypedDict):
+class _FlowSettingsChanged(_Place, TypedDict):
     model: NotRequired[str]
     scenario: NotRequired[str]
     commands: NotRequired[list[str]]
@@ -356,7 +435,7 @@ class FlowSettingsChanged(Event, frozen=True):
     type: Literal["flow:settings_changed"]
     payload: _FlowSettingsChanged
 
-class _FlowStarted(payloads.Place, TypedDict):
+class _FlowStarted(_Place, TypedDict):
     project: str
     workspaceRoot: str
     recordFolder: str
@@ -374,7 +453,7 @@ class FlowStarted(Event, frozen=True):
     type: Literal["flow:started"]
     payload: _FlowStarted
 
-class _FlowStopRequested(payloads.Place, TypedDict):
+class _FlowStopRequested(_Place, TypedDict):
     target: str
     by: str
 
@@ -382,14 +461,14 @@ class FlowStopRequested(Event, frozen=True):
     type: Literal["flow:stop_requested"]
     payload: _FlowStopRequested
 
-class _FlowWorkflowChanged(payloads.Place, TypedDict):
+class _FlowWorkflowChanged(_Place, TypedDict):
     graph: dict[str, object]
 
 class FlowWorkflowChanged(Event, frozen=True):
     type: Literal["flow:workflow_changed"]
     payload: _FlowWorkflowChanged
 
-class _FlowWorkspaceBound(payloads.Place, TypedDict):
+class _FlowWorkspaceBound(_Place, TypedDict):
     workspaceRoot: str
     recordFolder: str
 
@@ -397,7 +476,7 @@ class FlowWorkspaceBound(Event, frozen=True):
     type: Literal["flow:workspace_bound"]
     payload: _FlowWorkspaceBound
 
-class _InboxAnswer(payloads.Place, TypedDict):
+class _InboxAnswer(_Place, TypedDict):
     choice: str
     by: str
     note: NotRequired[str]
@@ -406,22 +485,45 @@ class InboxAnswer(Event, frozen=True):
     type: Literal["inbox:answer"]
     payload: _InboxAnswer
 
+class _InboxQuestion(_Place, TypedDict):
+    topic: str
+    text: str
+    choices: list[str]
+    callId: NotRequired[str]
+    argsHash: NotRequired[str]
+    expiresAt: NotRequired[int]
+    grant: NotRequired[str]
+    limitMicrocents: NotRequired[int]
+    nodeId: NotRequired[str]
+    tool: NotRequired[str]
+    action: NotRequired[str]
+    preview: NotRequired[str]
+    freeIn: NotRequired[list[str]]
+    arguments: NotRequired[dict[str, object]]
+    bound: NotRequired[dict[str, str]]
+    diff: NotRequired[str]
+
 class InboxQuestion(Event, frozen=True):
     type: Literal["inbox:question"]
-    payload: payloads.InboxQuestion
+    payload: _InboxQuestion
 
-class _InboxWithdrawn(payloads.Place, TypedDict):
+class _InboxWithdrawn(_Place, TypedDict):
     reason: Literal["aborted", "cancelled", "expired", "failed", "interrupted"]
 
 class InboxWithdrawn(Event, frozen=True):
     type: Literal["inbox:withdrawn"]
     payload: _InboxWithdrawn
 
+class _LogEntry(_Place, TypedDict):
+    kind: str
+    lane: Literal["tree", "side"]
+    problem: NotRequired[str]
+
 class LogEntry(Event, frozen=True):
     type: Literal["log:entry"]
-    payload: payloads.LogEntry
+    payload: _LogEntry
 
-class _MemoryContextRecalled(payloads.Place, TypedDict):
+class _MemoryContextRecalled(_Place, TypedDict):
     boundary: str
     texts: NotRequired[list[dict[str, object]]]
     facts: NotRequired[list[str]]
@@ -431,7 +533,7 @@ class MemoryContextRecalled(Event, frozen=True):
     type: Literal["memory:context_recalled"]
     payload: _MemoryContextRecalled
 
-class _MemoryFactCorrected(payloads.Place, TypedDict):
+class _MemoryFactCorrected(_Place, TypedDict):
     text: str
     agent: NotRequired[str]
     sources: NotRequired[list[str]]
@@ -443,14 +545,14 @@ class MemoryFactCorrected(Event, frozen=True):
     type: Literal["memory:fact_corrected"]
     payload: _MemoryFactCorrected
 
-class _MemoryFactForgotten(payloads.Place, TypedDict):
+class _MemoryFactForgotten(_Place, TypedDict):
     pass
 
 class MemoryFactForgotten(Event, frozen=True):
     type: Literal["memory:fact_forgotten"]
     payload: _MemoryFactForgotten
 
-class _MemoryFactRemembered(payloads.Place, TypedDict):
+class _MemoryFactRemembered(_Place, TypedDict):
     text: str
     agent: NotRequired[str]
     sources: NotRequired[list[str]]
@@ -462,14 +564,14 @@ class MemoryFactRemembered(Event, frozen=True):
     type: Literal["memory:fact_remembered"]
     payload: _MemoryFactRemembered
 
-class _MemoryFactSourcesErased(payloads.Place, TypedDict):
+class _MemoryFactSourcesErased(_Place, TypedDict):
     sources: list[str]
 
 class MemoryFactSourcesErased(Event, frozen=True):
     type: Literal["memory:fact_sources_erased"]
     payload: _MemoryFactSourcesErased
 
-class _MemoryFactsCaptured(payloads.Place, TypedDict):
+class _MemoryFactsCaptured(_Place, TypedDict):
     facts: NotRequired[list[str]]
     problem: NotRequired[str]
     model: NotRequired[str]
@@ -479,28 +581,28 @@ class MemoryFactsCaptured(Event, frozen=True):
     type: Literal["memory:facts_captured"]
     payload: _MemoryFactsCaptured
 
-class _MemoryFactsDue(payloads.Place, TypedDict):
+class _MemoryFactsDue(_Place, TypedDict):
     agent: str
 
 class MemoryFactsDue(Event, frozen=True):
     type: Literal["memory:facts_due"]
     payload: _MemoryFactsDue
 
-class _MemoryFactsReceived(payloads.Place, TypedDict):
+class _MemoryFactsReceived(_Place, TypedDict):
     count: int
 
 class MemoryFactsReceived(Event, frozen=True):
     type: Literal["memory:facts_received"]
     payload: _MemoryFactsReceived
 
-class _SessionAdopted(payloads.Place, TypedDict):
+class _SessionAdopted(_Place, TypedDict):
     asId: str
 
 class SessionAdopted(Event, frozen=True):
     type: Literal["session:adopted"]
     payload: _SessionAdopted
 
-class _SessionAgentBound(payloads.Place, TypedDict):
+class _SessionAgentBound(_Place, TypedDict):
     agent: dict[str, object]
     workspace: NotRequired[dict[str, object]]
     systemPrompt: NotRequired[str]
@@ -510,37 +612,63 @@ class SessionAgentBound(Event, frozen=True):
     type: Literal["session:agent_bound"]
     payload: _SessionAgentBound
 
+class _SessionBranchSummarized(_Place, TypedDict):
+    summary: str
+    fromId: NotRequired[str]
+    readFiles: list[str]
+    modifiedFiles: list[str]
+    tokensUsed: NotRequired[dict[str, int]]
+
 class SessionBranchSummarized(Event, frozen=True):
     type: Literal["session:branch_summarized"]
-    payload: payloads.SessionBranchSummarized
+    payload: _SessionBranchSummarized
 
-class _SessionBranched(payloads.Place, TypedDict):
+class _SessionBranched(_Place, TypedDict):
     target: str | None
 
 class SessionBranched(Event, frozen=True):
     type: Literal["session:branched"]
     payload: _SessionBranched
 
+class _SessionCancelled(_Place, TypedDict):
+    stopReason: NotRequired[Literal["cancelled"]]
+    tokensUsed: NotRequired[dict[str, object]]
+    error: NotRequired[dict[str, object]]
+
 class SessionCancelled(Event, frozen=True):
     type: Literal["session:cancelled"]
-    payload: payloads.SessionCancelled
+    payload: _SessionCancelled
+
+class _SessionCompacted(_Place, TypedDict):
+    summary: str
+    firstKept: NotRequired[str]
+    tokensBefore: NotRequired[int]
+    tokensAfter: NotRequired[int]
+    reason: str
+    readFiles: list[str]
+    modifiedFiles: list[str]
+    keptMessageCount: NotRequired[int]
+    tokensUsed: NotRequired[dict[str, int]]
 
 class SessionCompacted(Event, frozen=True):
     type: Literal["session:compacted"]
-    payload: payloads.SessionCompacted
+    payload: _SessionCompacted
+
+class _SessionCompacting(_Place, TypedDict):
+    reason: str
 
 class SessionCompacting(Event, frozen=True):
     type: Literal["session:compacting"]
-    payload: payloads.SessionCompacting
+    payload: _SessionCompacting
 
-class _SessionCompactionUndone(payloads.Place, TypedDict):
+class _SessionCompactionUndone(_Place, TypedDict):
     pass
 
 class SessionCompactionUndone(Event, frozen=True):
     type: Literal["session:compaction_undone"]
     payload: _SessionCompactionUndone
 
-class _SessionContentErased(payloads.Place, TypedDict):
+class _SessionContentErased(_Place, TypedDict):
     certificate: str
     by: str
     ranges: list[list[int]]
@@ -550,7 +678,7 @@ class SessionContentErased(Event, frozen=True):
     type: Literal["session:content_erased"]
     payload: _SessionContentErased
 
-class _SessionCustom(payloads.Place, TypedDict):
+class _SessionCustom(_Place, TypedDict):
     customType: str
     data: NotRequired[object]
 
@@ -558,7 +686,7 @@ class SessionCustom(Event, frozen=True):
     type: Literal["session:custom"]
     payload: _SessionCustom
 
-class _SessionCustomMessage(payloads.Place, TypedDict):
+class _SessionCustomMessage(_Place, TypedDict):
     customType: str
     parts: list[dict[str, object]]
     isDisplayed: NotRequired[bool]
@@ -569,7 +697,7 @@ class SessionCustomMessage(Event, frozen=True):
     type: Literal["session:custom_message"]
     payload: _SessionCustomMessage
 
-class _SessionEnded(payloads.Place, TypedDict):
+class _SessionEnded(_Place, TypedDict):
     by: NotRequired[Literal["user", "idle", "agent"]]
     reason: NotRequired[str]
 
@@ -577,7 +705,7 @@ class SessionEnded(Event, frozen=True):
     type: Literal["session:ended"]
     payload: _SessionEnded
 
-class _SessionEpisodeRecorded(payloads.Place, TypedDict):
+class _SessionEpisodeRecorded(_Place, TypedDict):
     first: int
     startedAt: int
     endedAt: int
@@ -593,18 +721,23 @@ class SessionEpisodeRecorded(Event, frozen=True):
     type: Literal["session:episode_recorded"]
     payload: _SessionEpisodeRecorded
 
+class _SessionExported(_Place, TypedDict):
+    workflowPath: str
+    format: str
+    dialect: NotRequired[str]
+
 class SessionExported(Event, frozen=True):
     type: Literal["session:exported"]
-    payload: payloads.SessionExported
+    payload: _SessionExported
 
-class _SessionGrantRevoked(payloads.Place, TypedDict):
+class _SessionGrantRevoked(_Place, TypedDict):
     grant: NotRequired[str]
 
 class SessionGrantRevoked(Event, frozen=True):
     type: Literal["session:grant_revoked"]
     payload: _SessionGrantRevoked
 
-class _SessionImported(payloads.Place, TypedDict):
+class _SessionImported(_Place, TypedDict):
     format: str
     name: str
     blob: str
@@ -620,7 +753,7 @@ class SessionImported(Event, frozen=True):
     type: Literal["session:imported"]
     payload: _SessionImported
 
-class _SessionImportedRecord(payloads.Place, TypedDict):
+class _SessionImportedRecord(_Place, TypedDict):
     format: str
     type: str
 
@@ -628,22 +761,28 @@ class SessionImportedRecord(Event, frozen=True):
     type: Literal["session:imported_record"]
     payload: _SessionImportedRecord
 
+class _SessionLabeled(_Place, TypedDict):
+    text: str | None
+
 class SessionLabeled(Event, frozen=True):
     type: Literal["session:labeled"]
-    payload: payloads.SessionLabeled
+    payload: _SessionLabeled
 
-class _SessionModelChanged(payloads.Place, TypedDict):
+class _SessionModelChanged(_Place, TypedDict):
     model: str
 
 class SessionModelChanged(Event, frozen=True):
     type: Literal["session:model_changed"]
     payload: _SessionModelChanged
 
+class _SessionMoved(_Place, TypedDict):
+    cwd: str
+
 class SessionMoved(Event, frozen=True):
     type: Literal["session:moved"]
-    payload: payloads.SessionMoved
+    payload: _SessionMoved
 
-class _SessionNodeEntered(payloads.Place, TypedDict):
+class _SessionNodeEntered(_Place, TypedDict):
     node: str
     flow: NotRequired[str]
 
@@ -651,7 +790,7 @@ class SessionNodeEntered(Event, frozen=True):
     type: Literal["session:node_entered"]
     payload: _SessionNodeEntered
 
-class _SessionNoted(payloads.Place, TypedDict):
+class _SessionNoted(_Place, TypedDict):
     noteType: str
     data: NotRequired[dict[str, object]]
 
@@ -659,14 +798,14 @@ class SessionNoted(Event, frozen=True):
     type: Literal["session:noted"]
     payload: _SessionNoted
 
-class _SessionPinned(payloads.Place, TypedDict):
+class _SessionPinned(_Place, TypedDict):
     isPinned: NotRequired[bool]
 
 class SessionPinned(Event, frozen=True):
     type: Literal["session:pinned"]
     payload: _SessionPinned
 
-class _SessionQueued(payloads.Place, TypedDict):
+class _SessionQueued(_Place, TypedDict):
     entryKind: str
     entryBody: object
     entryV: NotRequired[int]
@@ -676,25 +815,28 @@ class SessionQueued(Event, frozen=True):
     type: Literal["session:queued"]
     payload: _SessionQueued
 
-class _SessionReceived(payloads.Place, TypedDict):
+class _SessionReceived(_Place, TypedDict):
     pass
 
 class SessionReceived(Event, frozen=True):
     type: Literal["session:received"]
     payload: _SessionReceived
 
+class _SessionRenamed(_Place, TypedDict):
+    title: str | None
+
 class SessionRenamed(Event, frozen=True):
     type: Literal["session:renamed"]
-    payload: payloads.SessionRenamed
+    payload: _SessionRenamed
 
-class _SessionReopened(payloads.Place, TypedDict):
+class _SessionReopened(_Place, TypedDict):
     pass
 
 class SessionReopened(Event, frozen=True):
     type: Literal["session:reopened"]
     payload: _SessionReopened
 
-class _SessionRoleImported(payloads.Place, TypedDict):
+class _SessionRoleImported(_Place, TypedDict):
     session: dict[str, object]
     feed: list[dict[str, object]]
 
@@ -702,26 +844,46 @@ class SessionRoleImported(Event, frozen=True):
     type: Literal["session:role_imported"]
     payload: _SessionRoleImported
 
+class _SessionStarted(_Place, TypedDict):
+    agentRef: NotRequired[str]
+    model: NotRequired[str]
+    agent: NotRequired[dict[str, object]]
+    context: NotRequired[dict[str, object]]
+    systemPrompt: NotRequired[str]
+
 class SessionStarted(Event, frozen=True):
     type: Literal["session:started"]
-    payload: payloads.SessionStarted
+    payload: _SessionStarted
 
-class _SessionThinkingChanged(payloads.Place, TypedDict):
+class _SessionThinkingChanged(_Place, TypedDict):
     level: str
 
 class SessionThinkingChanged(Event, frozen=True):
     type: Literal["session:thinking_changed"]
     payload: _SessionThinkingChanged
 
+class _SessionTrimmed(_Place, TypedDict):
+    reason: Literal["auto-fallback"]
+    droppedMessageCount: int
+    keptMessageCount: int
+    limit: NotRequired[str]
+    limitTokens: NotRequired[int]
+    recalledLeftOutCount: NotRequired[int]
+
 class SessionTrimmed(Event, frozen=True):
     type: Literal["session:trimmed"]
-    payload: payloads.SessionTrimmed
+    payload: _SessionTrimmed
+
+class _SessionTurnCompleted(_Place, TypedDict):
+    stopReason: Literal["stop", "length", "content_filter", "aborted", "error", "interrupted"]
+    tokensUsed: NotRequired[dict[str, object]]
+    error: NotRequired[dict[str, object]]
 
 class SessionTurnCompleted(Event, frozen=True):
     type: Literal["session:turn_completed"]
-    payload: payloads.SessionTurnCompleted
+    payload: _SessionTurnCompleted
 
-class _SessionTurnRefused(payloads.Place, TypedDict):
+class _SessionTurnRefused(_Place, TypedDict):
     code: str
     error: str
 
@@ -729,7 +891,7 @@ class SessionTurnRefused(Event, frozen=True):
     type: Literal["session:turn_refused"]
     payload: _SessionTurnRefused
 
-class _SessionTurnRequested(payloads.Place, TypedDict):
+class _SessionTurnRequested(_Place, TypedDict):
     message: dict[str, object]
     dueAt: NotRequired[int]
     priority: NotRequired[Literal["low", "normal", "high"]]
@@ -738,18 +900,25 @@ class SessionTurnRequested(Event, frozen=True):
     type: Literal["session:turn_requested"]
     payload: _SessionTurnRequested
 
+class _SessionTurnStarted(_Place, TypedDict):
+    turnNumber: int
+    agentRef: str
+    base: NotRequired[str]
+    onInterrupt: Literal["retry", "continue", "rollback", "ask"]
+    contextTokens: NotRequired[int]
+
 class SessionTurnStarted(Event, frozen=True):
     type: Literal["session:turn_started"]
-    payload: payloads.SessionTurnStarted
+    payload: _SessionTurnStarted
 
-class _SessionTurnStopRequested(payloads.Place, TypedDict):
+class _SessionTurnStopRequested(_Place, TypedDict):
     isCancel: NotRequired[bool]
 
 class SessionTurnStopRequested(Event, frozen=True):
     type: Literal["session:turn_stop_requested"]
     payload: _SessionTurnStopRequested
 
-class _SessionWorkspaceChanged(payloads.Place, TypedDict):
+class _SessionWorkspaceChanged(_Place, TypedDict):
     workspace: dict[str, object]
     systemPrompt: NotRequired[str]
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 import ast
 import pickle
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 import perdure
 from perdure import event_types, user
-from perdure.events.projection import TYPES
+from perdure.events.projection import TYPES, events_of
 from perdure.session.codec import entry_of_line
 from perdure.session.ids import StreamId
 from scripts import make_event_docs
+from tests.fakes.samples import case
 
 STUB = Path(event_types.__file__).with_suffix(".pyi")
 GOLDEN = Path(__file__).parents[1] / "golden" / "v1"
@@ -29,6 +33,23 @@ def test_every_event_type_has_a_class_and_static_type() -> None:
     typed = {node.name for node in stub.body if isinstance(node, ast.ClassDef)}
     assert len(made) == len(TYPES)
     assert {name for name in typed if not name.startswith("_")} == made
+
+
+def test_event_payloads_match_their_static_types() -> None:
+    known: dict[str, Any] = {"__name__": "stub"}
+    code = compile(STUB.read_text(encoding="utf-8"), STUB, "exec", dont_inherit=True)
+    exec(code, known)
+    checked: set[str] = set()
+    for entry in ENTRIES:
+        for event in events_of(entry):
+            name = type(event).__name__
+            with case(f"{event.type} of {entry.id}"):
+                assert type(event) is getattr(event_types, name)
+                keys = known[name].__annotations__["payload"]
+                assert set(event.payload) <= keys.__annotations__.keys()
+                msgspec.convert(event.payload, keys)
+                checked.add(event.type)
+    assert checked == TYPES
 
 
 async def test_event_can_be_matched_by_its_class_in_a_match_statement() -> None:

@@ -1,7 +1,7 @@
 """Payloads of durable events that differ from the fields of the entry's body.
 
-Only the documents and ``event_types.pyi`` use these classes; a test compares them with the payloads
-of `projection`.
+`make_event_docs` writes them into ``docs/events.md`` and ``event_types.pyi``; a test compares that
+stub with the payloads of `perdure.events.projection`.
 """
 
 from __future__ import annotations
