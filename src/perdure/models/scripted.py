@@ -1,5 +1,8 @@
 """The scripted model, which answers from scenarios without a network; the default is ``echo``.
 
+It may also play scenario files: ``scripted:trip.yaml`` plays the scenario in ``trip.yaml``. A file
+is read at the first use of its scenario, and again after the file has changed.
+
 The reply to a request depends only on the request (``scenario``). The model remembers how often a
 step with a failure count has failed for each request. Every request repeats the beginning of its
 conversation, so the model counts these messages once and remembers the counts. An answer late in a
@@ -11,8 +14,10 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import importlib
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -84,33 +89,57 @@ _MOST_ANEW = 4
 """Every request counts at least this many of its last messages anew; in long conversations more."""
 
 _NAME_BYTES = 6
+_SCENARIO_YAML = "perdure.models.scenario_yaml"
 _encode = msgspec.json.Encoder().encode
 
 
 class ScriptedModel:
-    """A `ModelClient` for the models ``scripted:<name of a scenario>`` and ``scripted:echo``."""
+    """A `ModelClient` for the models ``scripted:<name of a scenario>`` and ``scripted:echo``.
 
-    def __init__(self, *scenarios: Scenario, clock: Clock) -> None:
+    With `reads_files`, a name that ends in ``.yaml`` or ``.yml`` is the path of a scenario file.
+    """
+
+    def __init__(self, *scenarios: Scenario, clock: Clock, reads_files: bool = False) -> None:
         self._scenarios = {scenario.name: scenario for scenario in scenarios}
+        self._reads_files = reads_files
+        self._files: dict[str, tuple[int, Scenario]] = {}
         self._clock = clock
         self._hearing = MessageCounter()
         self._happened: Counter[tuple[str, str, int]] = Counter()
 
     def info(self, model: str) -> ModelInfo:
-        scenario = self._scenarios.get(_name_of(model))
+        try:
+            scenario = self.require(model)
+        except ConfigError:
+            scenario = None
         if scenario is None:
             return ModelInfo(model)
         return ModelInfo(model, scenario.context_window, scenario.max_output_tokens)
 
-    def require(self, model: str) -> None:
-        """Raise ConfigError unless the scenario of `model` exists."""
-        if (problem := self._problem(model)) is not None:
-            raise ConfigError(problem)
+    def require(self, model: str) -> Scenario | None:
+        """Return the scenario of `model`, or None for ``echo``.
 
-    def _problem(self, model: str) -> str | None:
-        if _name_of(model) in (ECHO, *self._scenarios):
-            return None
-        return f"unknown scenario; available: {', '.join(sorted({ECHO, *self._scenarios}))}"
+        Raises: ConfigError if the scenario is unknown, if its file cannot be read, or if the file
+        has faults (listed with their lines).
+        """
+        name = _name_of(model)
+        if self._reads_files and name.endswith((".yaml", ".yml")):
+            return self._in_file(Path(name).expanduser(), model)
+        if name in (ECHO, *self._scenarios):
+            return self._scenarios.get(name)
+        known = ", ".join(sorted({ECHO, *self._scenarios}))
+        raise ConfigError(f"unknown scenario; available: {known}")
+
+    def _in_file(self, file: Path, model: str) -> Scenario:
+        changed_ns = file.stat().st_mtime_ns if file.is_file() else 0
+        read_ns, scenario = self._files.get(model, (None, None))
+        if scenario is None or read_ns != changed_ns:
+            # Imported lazily: only file scenarios need a YAML library.
+            scenario = importlib.import_module(_SCENARIO_YAML).load_scenario(file)
+            self._files[model] = changed_ns, scenario
+            for place in [place for place in self._happened if place[0] == model]:
+                del self._happened[place]  # a changed scenario fails from the beginning again
+        return scenario
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         if sum(map(_bytes_of, self._hearing.uncounted(request.messages))) < _LARGE_BYTES:
@@ -144,11 +173,11 @@ class ScriptedModel:
         return heard, rest_of(self._reply(request, heard), said_already(request.messages))
 
     def _reply(self, request: ModelRequest, heard: Heard) -> Reply:
-        name = _name_of(request.model)
-        scenario = self._scenarios.get(name)
+        try:
+            scenario = self.require(request.model)
+        except ConfigError as error:
+            raise ModelRefused(request.model, str(error)) from error
         if scenario is None:
-            if (problem := self._problem(request.model)) is not None:
-                raise ModelRefused(request.model, problem)
             return echo(request)
         window = scenario.context_window
         if window is not None and (used := estimated_tokens(request, heard)) > window:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -11,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.errors import ContextOverflow, ModelRefused, ModelUnavailable, RateLimited
+from perdure.errors import ConfigError, ContextOverflow, ModelRefused, ModelUnavailable, RateLimited
 from perdure.models.protocol import (
     Delta,
     ModelInfo,
@@ -268,3 +270,44 @@ async def test_scripted_hang_ends_at_the_timeout_of_the_request(
     clock.advance(1)
     with pytest.raises(ModelUnavailable, match=rf"30 s \({limit}\)"):
         await task
+
+
+# Scenario files ---------------------------------------------------------------------------------
+
+
+async def said(client: ScriptedModel, model: str) -> str:
+    deltas = client.stream(ModelRequest(model, (user("hi"),)))
+    return "".join([delta.text async for delta in deltas if isinstance(delta, TextDelta)])
+
+
+async def test_model_name_with_file_plays_its_scenario(tmp_path: Path) -> None:
+    file = tmp_path / "trip.yaml"
+    file.write_text("name: other\nmodel: {context_window: 9000}\nrules: [{text: Ahoy}]\n")
+    client, model = ScriptedModel(clock=ManualClock(), reads_files=True), f"scripted:{file}"
+    client.require(model)
+    assert await said(client, model) == "Ahoy"
+    assert client.info(model).context_window == 9000
+    file.write_text("rules: [{text: Land}]\n")
+    os.utime(file, ns=(1, 1))
+    assert await said(client, model) == "Land"
+
+
+async def test_model_name_without_a_file_selects_a_built_in_scenario() -> None:
+    client = ScriptedModel(clock=ManualClock(), reads_files=True)
+    client.require("scripted:echo")
+    assert "you wrote “hi”" in await said(client, "scripted:echo")
+
+
+@pytest.mark.parametrize(("content", "told"), [(None, "cannot be read"), ("rules: 5", "line 1")])
+async def test_file_that_is_not_a_scenario_is_reported(
+    tmp_path: Path, content: str | None, told: str
+) -> None:
+    file = tmp_path / "trip.yml"
+    if content is not None:
+        file.write_text(content)
+    client, model = ScriptedModel(clock=ManualClock(), reads_files=True), f"scripted:{file}"
+    with pytest.raises(ConfigError, match=told):
+        client.require(model)
+    with pytest.raises(ModelRefused, match=told):
+        await said(client, model)
+    assert client.info(model).context_window is None

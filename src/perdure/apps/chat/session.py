@@ -40,7 +40,6 @@ from perdure.models.prices import Price
 from perdure.models.router import ModelRouter
 from perdure.models.scenario import Scenario
 from perdure.models.scripted import ScriptedModel
-from perdure.models.scripted_files import FiledScripts
 from perdure.secrets.references import unfilled_in
 from perdure.session.codec import body_of
 from perdure.session.entries import Entry
@@ -367,7 +366,7 @@ class AnswerOptions:
         """Check that `model` can be called here. Raises: ModelNotHere."""
         try:
             client = self._router.client_for(model)
-            if isinstance(client, FiledScripts | ScriptedModel):
+            if isinstance(client, ScriptedModel):
                 client.require(model)
         except ConfigError as error:
             raise ModelNotHere(model, str(error)) from error

@@ -24,7 +24,7 @@ from perdure.secrets.vault import Lookup, in_keyring
 from perdure.session.clock import Clock
 from perdure.stores.access.collector import collector_paused_to_load
 
-_SCRIPTED = "perdure.models.scripted_files"
+_SCRIPTED = "perdure.models.scripted"
 _CLIENTS: Mapping[Wire, tuple[str, str]] = {
     "openai_chat": ("perdure.models.providers.openai_compatible", "OpenAICompatible"),
     "openai_responses": ("perdure.models.providers.openai_responses", "OpenAIResponses"),
@@ -64,7 +64,7 @@ def default_models(
     """
 
     def scripted() -> ModelClient:
-        return importlib.import_module(_SCRIPTED).FiledScripts(clock=clock)
+        return importlib.import_module(_SCRIPTED).ScriptedModel(clock=clock, reads_files=True)
 
     factories: dict[str, Factory] = {
         name: partial(_client, provider, environment, keyring)

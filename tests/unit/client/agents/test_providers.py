@@ -49,7 +49,7 @@ def models(environment: dict[str, str] | None = None) -> ModelRouter:
 def test_scripted_model_is_always_available() -> None:
     router = models()
     assert router.providers == tuple(sorted({"scripted", *PROVIDERS}))
-    assert type(router.client_for("scripted:echo")).__name__ == "FiledScripts"
+    assert type(router.client_for("scripted:echo")).__name__ == "ScriptedModel"
 
 
 @pytest.mark.parametrize("provider", KEYS)
