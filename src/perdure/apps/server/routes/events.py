@@ -111,9 +111,8 @@ async def _of_session(caller: Caller, id: str, start: int) -> AsyncGenerator[Pie
 
 async def _of_all(caller: Caller, start: int | None) -> AsyncGenerator[Piece | None]:
     head = await caller.store.backend.position()
-    start = None if start is None else min(start, head)
-    watch = caller.store.watch(start)
-    return pieces(watch, head if start is None else start, head, caller)
+    start = head if start is None else min(start, head)
+    return pieces(caller.store.watch(start), start, head, caller)
 
 
 def _cursor(request: AnyRequest, after: Any) -> Any:

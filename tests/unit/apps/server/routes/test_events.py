@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -149,6 +150,33 @@ async def test_position_after_newest_is_treated_as_newest(tmp_path: Path) -> Non
             assert (await anext(found))["event"] == "caught-up"
             session = await server.said("hi")
             assert (await anext(found))["data"]["sessionId"] == session
+
+
+async def test_namespace_stream_misses_no_commit_after_it_has_caught_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with served(tmp_path, ["one", "two"]) as server:
+        await server.said("before")
+        backend, is_said, reads = server.store.backend, asyncio.Event(), 0
+        position = backend.position
+
+        async def late_position() -> int:
+            nonlocal reads
+            reads += 1
+            if reads == 2:  # the first one is that of `caught-up`
+                await is_said.wait()
+            return await position()
+
+        monkeypatch.setattr(backend, "position", late_position)
+        async with server.http.stream("GET", "/v1/events") as stream:
+            found = blocks(stream)
+            assert (await anext(found))["event"] == "caught-up"
+            session = await server.said("hi")
+            is_said.set()
+            async with asyncio.timeout(60):
+                while (block := await anext(found))["event"] != "durable":
+                    pass
+            assert block["data"]["sessionId"] == session
 
 
 async def test_idle_stream_sends_heartbeats(
