@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, cast
 
 import apsw
@@ -18,6 +19,7 @@ from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.messages import user
 from perdure.stores.protocol import Commit, Write
+from perdure.stores.sqlite import writer
 from perdure.stores.sqlite.log import checkpoints
 from perdure.stores.sqlite.rows import Connection
 from perdure.stores.sqlite.store import SqliteStore
@@ -59,8 +61,16 @@ async def test_concurrently_waiting_commits_share_one_fsync(open_store: Opener) 
 
 
 async def test_follow_up_commits_share_next_fsync(
-    open_store: Opener,
+    open_store: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    class Slow(SimpleQueue[Any]):
+        """A queue whose users stand still after each job, so that the writer's thread goes on."""
+
+        def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
+            super().put(item, block, timeout)
+            time.sleep(0.002)
+
+    monkeypatch.setattr(writer, "SimpleQueue", Slow)
     with faulty_vfs() as layer:
         store = await open_store(durability="full")
         await create(store)

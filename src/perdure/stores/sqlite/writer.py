@@ -230,13 +230,20 @@ class Writer:
         """Add the waiting jobs to `group`; with `is_waiting`, wait for a job unless closing."""
         queue = self._queue
         while len(group) < MAX_GROUP and not self._is_ending:
-            if queue.empty() and (group or not is_waiting):
+            if (group or not is_waiting) and self._is_queue_empty():
                 return
             job = queue.get()
             if job is None:
                 self._is_ending = True
             elif not job.answer.is_cancelled:
                 group.append(job)
+
+    def _is_queue_empty(self) -> bool:
+        """Return whether no job waits, also if the jobs of a round of a loop are just being put."""
+        if not self._queue.empty():
+            return False
+        with self._asking:
+            return self._queue.empty()
 
     def _carry_out(self, group: list[_Job]) -> None:
         outcomes = self._attempt(group, is_open=True)
