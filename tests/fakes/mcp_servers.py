@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.tools.mcp.servers import McpServer
+from tests.fakes.ports import reserved_port
 
 PROGRAM = str(Path(__file__).parent / "mcp_server.py")
 HANDWRITTEN = str(Path(__file__).parent / "handwritten_mcp_server.py")
@@ -56,15 +57,6 @@ def listening(deeds: Path, port: int | None = None) -> Generator[Listening]:
         finally:
             process.kill()
             process.wait()
-
-
-@contextmanager
-def reserved_port() -> Generator[int]:
-    """Reserve a port without a listener, so that the system gives it to no other program."""
-    with socket.socket() as held:
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # who asks for it gets it
-        held.bind(("127.0.0.1", 0))
-        yield int(held.getsockname()[1])
 
 
 def _wait_until_open(port: int, process: subprocess.Popen[bytes]) -> None:

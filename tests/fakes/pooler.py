@@ -16,6 +16,7 @@ from urllib.parse import quote
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
+from tests.fakes.ports import reserved_port
 from tests.fakes.postgres import PostgresServer
 
 NO_PGBOUNCER = "there is no PgBouncer"
@@ -60,9 +61,10 @@ def pooling(server: PostgresServer, *, connections: int = 1) -> Generator[Pooler
         pytest.skip("the server is not reached by a socket here")
     told = conninfo_to_dict(server.address)
     host = str(told["host"])
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = int(free.getsockname()[1])
-    with tempfile.TemporaryDirectory(prefix="perdure-pool-") as name:
+    with (
+        reserved_port() as port,
+        tempfile.TemporaryDirectory(prefix="perdure-pool-") as name,
+    ):
         folder = Path(name)
         users, configuration = folder / "users", folder / "pgbouncer.ini"
         users.write_text('"postgres" ""\n')

@@ -11,17 +11,17 @@ import importlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, LiteralString
 
 import psycopg
 
+from tests.fakes.ports import reserved_port
 from tests.faults.network import Network
 
 PATIENCE_S = 60
@@ -61,7 +61,8 @@ class Servers:
         self._folder = folder
         folder.chmod(0o755)
         self._network = network
-        self.ports = (_free_port(), _free_port())
+        self._reserved = ExitStack()  # the servers begin to listen much later
+        self.ports = tuple(self._reserved.enter_context(reserved_port()) for _ in range(2))
         self.primary = 0
         for number in range(2):
             self._owned(self._sockets(number))
@@ -141,9 +142,10 @@ class Servers:
 
     def stop(self) -> None:
         """Stop both."""
-        for number in range(2):
-            with suppress(subprocess.CalledProcessError):
-                self._control(number, "stop", "-m", "immediate")
+        with self._reserved:
+            for number in range(2):
+                with suppress(subprocess.CalledProcessError):
+                    self._control(number, "stop", "-m", "immediate")
 
     def _kill(self, number: int) -> None:
         postmaster = int((self._data(number) / "postmaster.pid").read_text().split("\n", 1)[0])
@@ -221,12 +223,6 @@ class Servers:
         if self._is_root:
             shutil.chown(folder, _USER, _USER)
         return folder
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _runs(pid: int) -> bool:

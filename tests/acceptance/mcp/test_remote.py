@@ -18,7 +18,8 @@ from perdure.tools.mcp.servers import McpServer
 from perdure.tools.permissions import Permissions
 from perdure.tools.spec import ToolCall
 from tests.fakes.chats import MODEL, Stage, says
-from tests.fakes.mcp_servers import listening, pids, reserved_port, until
+from tests.fakes.mcp_servers import listening, pids, until
+from tests.fakes.ports import reserved_port
 
 HOME = Path(__file__).parent
 

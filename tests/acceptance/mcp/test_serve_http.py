@@ -22,7 +22,7 @@ import perdure
 from perdure import assistant, user
 from perdure.server import Role, TokenFile, TokenRecord
 from tests.acceptance.mcp.test_serve import READING, WRITING, asked
-from tests.fakes.mcp_servers import reserved_port
+from tests.fakes.ports import reserved_port
 
 WORD = "xyzzyplugh"
 LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}

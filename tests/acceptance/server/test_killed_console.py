@@ -14,7 +14,7 @@ from playwright.async_api import Page
 
 import perdure
 from tests.acceptance.server.test_serve import serving
-from tests.fakes.mcp_servers import reserved_port
+from tests.fakes.ports import reserved_port
 
 pytestmark = pytest.mark.all_only
 

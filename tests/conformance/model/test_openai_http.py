@@ -31,7 +31,6 @@ from perdure.session.messages import (
     tool_result,
     user,
 )
-from tests.fakes.mcp_servers import reserved_port
 from tests.fakes.model_server import (
     Chunk,
     Handler,
@@ -43,6 +42,7 @@ from tests.fakes.model_server import (
     sending,
 )
 from tests.fakes.openai_server import ServerAnswer, answering, openai_server
+from tests.fakes.ports import reserved_port
 
 MODEL = "openai:served-model"
 KEY = "sk-test-0123456789abcdef"

@@ -8,7 +8,7 @@ from perdure.egress.destinations import destination_of
 from perdure.egress.fetch import fetch
 from perdure.egress.http_types import HttpRequest
 from perdure.errors import EgressDenied, EgressError
-from tests.fakes.mcp_servers import reserved_port
+from tests.fakes.ports import reserved_port
 from tests.fakes.web_server import Response, WebServer
 
 

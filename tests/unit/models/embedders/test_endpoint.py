@@ -12,6 +12,7 @@ import pytest
 from perdure.errors import ConfigError, EmbedderUnavailable
 from perdure.models.embedders.endpoint import EmbeddingEndpoint
 from perdure.models.keys import ApiKey
+from tests.fakes.ports import reserved_port
 from tests.fakes.samples import case
 
 Seen = list[tuple[str, dict[str, str], object]]
@@ -97,10 +98,11 @@ async def test_errors_for_failed_embedder_answers_do_not_contain_the_key() -> No
 
 
 async def test_unreachable_embedder_server_raises_embedder_unavailable() -> None:
-    async with serving(200, b"") as (address, _):
-        pass
-    with pytest.raises(EmbedderUnavailable, match="no connection could be made"):
-        await endpoint(address).embed(["one"])
+    with (
+        reserved_port() as port,
+        pytest.raises(EmbedderUnavailable, match="no connection could be made"),
+    ):
+        await endpoint(f"http://127.0.0.1:{port}/v1").embed(["one"])
 
 
 def test_private_address_must_be_allowed_in_configuration() -> None:
