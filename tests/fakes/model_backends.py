@@ -9,6 +9,9 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Protocol
 
+import pytest
+from httpcore2._backends.anyio import AnyIOStream
+
 from perdure.models.protocol import ModelClient
 from perdure.models.providers.anthropic_messages import AnthropicMessages
 from perdure.models.providers.call import WireClient
@@ -33,7 +36,7 @@ from tests.fakes import anthropic_server as anthropic
 from tests.fakes import google_server as google
 from tests.fakes import openai_server as chat
 from tests.fakes import responses_server as responses
-from tests.fakes.clock import ManualClock
+from tests.fakes.clock import ManualClock, pass_loop_time
 from tests.fakes.model_server import (
     Chunk,
     Handler,
@@ -208,6 +211,35 @@ async def scripted_backend() -> AsyncGenerator[Backend]:
 
 PATIENT_S = 600.0
 """Seconds that a server of the suite may be silent, except in tests of timeouts."""
+
+
+class Waits:
+    """The waits of HTTP clients for bytes with the time limit `limit_s`."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, limit_s: float) -> None:
+        read, self._more, self._seen = AnyIOStream.read, asyncio.Event(), 0
+        self._count = 0
+
+        async def counted(
+            stream: AnyIOStream,
+            max_bytes: int,
+            timeout: float | None = None,  # noqa: ASYNC109 - the signature of httpcore's
+        ) -> bytes:
+            if timeout == limit_s:
+                self._count += 1
+                self._more.set()
+            return await read(stream, max_bytes, timeout)
+
+        monkeypatch.setattr(AnyIOStream, "read", counted)
+
+    async def last(self, seconds: float) -> None:
+        """Let the next wait of a client last for `seconds`, on the clock of the event loop."""
+        async with asyncio.timeout(60):
+            while self._count <= self._seen:
+                self._more.clear()
+                await self._more.wait()
+        self._seen = self._count
+        pass_loop_time(seconds)
 
 
 class HttpMaker(Protocol):

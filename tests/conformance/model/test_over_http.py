@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator
 from typing import get_args
 
 import pytest
-from httpcore2._backends.anyio import AnyIOStream
 
 from perdure.bounds.limits import InputLimits
 from perdure.errors import (
@@ -33,8 +32,7 @@ from perdure.session.messages import (
     tool_result,
     user,
 )
-from tests.fakes.clock import pass_loop_time
-from tests.fakes.model_backends import HTTP_BACKENDS, PATIENT_S, SECRET, HttpBackend
+from tests.fakes.model_backends import HTTP_BACKENDS, PATIENT_S, SECRET, HttpBackend, Waits
 from tests.fakes.model_server import (
     Chunk,
     Handler,
@@ -183,35 +181,6 @@ async def test_server_that_sends_no_byte_before_first_byte_timeout_raises_unavai
         ):
             await anext(client.stream(request))
         await backend.all_ended()
-
-
-class Waits:
-    """The waits of HTTP clients for bytes with the time limit `limit_s`."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, limit_s: float) -> None:
-        read, self._more, self._seen = AnyIOStream.read, asyncio.Event(), 0
-        self._count = 0
-
-        async def counted(
-            stream: AnyIOStream,
-            max_bytes: int,
-            timeout: float | None = None,  # noqa: ASYNC109 - the signature of httpcore's
-        ) -> bytes:
-            if timeout == limit_s:
-                self._count += 1
-                self._more.set()
-            return await read(stream, max_bytes, timeout)
-
-        monkeypatch.setattr(AnyIOStream, "read", counted)
-
-    async def last(self, seconds: float) -> None:
-        """Let the next wait of a client last for `seconds`, on the clock of the event loop."""
-        async with asyncio.timeout(60):
-            while self._count <= self._seen:
-                self._more.clear()
-                await self._more.wait()
-        self._seen = self._count
-        pass_loop_time(seconds)
 
 
 @pytest.mark.parametrize("name", HTTP_BACKENDS)

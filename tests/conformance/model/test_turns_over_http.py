@@ -12,11 +12,12 @@ from perdure.client.agents.runtime import Runtime
 from perdure.models.router import ModelRouter
 from perdure.tools.decorator import tool
 from tests.fakes.chats import Stage
-from tests.fakes.model_backends import HTTP_BACKENDS, PATIENT_S, HttpBackend
+from tests.fakes.model_backends import HTTP_BACKENDS, PATIENT_S, HttpBackend, Waits
 from tests.fakes.model_server import Handler, hanging, mute
 from tests.fakes.plans import Plan
 from tests.fakes.signatures import signature_of
 
+SILENCE_S = 100.0
 THOUGHT = "I must look into the file."
 CALLS = Plan(
     thinking=THOUGHT,
@@ -115,16 +116,17 @@ async def test_session_continues_with_another_provider(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("silent", "limits", "told"),
-    [  # The other limit is not reached, however slow the machine is.
-        (mute(), (0.2, PATIENT_S), "no byte for 0.2 s"),
-        (hanging(), (PATIENT_S, 0.3), "no further byte for 0.3 s"),
+    [
+        (mute(), (SILENCE_S, PATIENT_S), "no byte for 100 s"),
+        (hanging(), (PATIENT_S, SILENCE_S), "no further byte for 100 s"),
     ],
     ids=["first_byte", "stream"],
 )
 async def test_fallback_answers_when_a_silent_provider_exceeds_a_timeout_of_the_agent(
-    silent: Handler, limits: tuple[float, float], told: str
+    silent: Handler, limits: tuple[float, float], told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stage = Stage()
+    # Both providers have these limits: the second one reaches none, however slow the machine is.
+    stage, waits = Stage(), Waits(monkeypatch, SILENCE_S)
     async with HTTP_BACKENDS["anthropic"]() as here, HTTP_BACKENDS["openai-compatible"]() as there:
         clients = {
             here.model.partition(":")[0]: here.client(Plan()),
@@ -140,8 +142,10 @@ async def test_fallback_answers_when_a_silent_provider_exceeds_a_timeout_of_the_
         )
         runtime = Runtime(stage.store, [agent], models=ModelRouter(clients), owner="here")
         chat = await runtime.start("a")
-        async with asyncio.timeout(60):
-            assert (await chat.send("Hi")).text == "Hello."
+        async with asyncio.timeout(60 + SILENCE_S):
+            turn = chat.send("Hi")
+            await waits.last(SILENCE_S)
+            assert (await turn).text == "Hello."
         log = [bytes(entry.body).decode() async for entry in chat.session.entries()]
         assert told in "".join(log)
         assert len(here.server.requests) == 1
