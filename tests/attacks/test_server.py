@@ -439,7 +439,7 @@ async def test_page_of_another_site_can_neither_read_nor_change(tmp_path: Path) 
         host = server.url.removeprefix("http://")
         cookie = {"Cookie": f"perdure_session={server.token()}"}
         before = await here.state()
-        async with httpx.AsyncClient(base_url=server.url, headers=cookie) as page:
+        async with httpx.AsyncClient(base_url=server.url, headers=cookie, timeout=60) as page:
             for origin in ("http://evil.example", "null", f"http://{host}.evil.example", "http://"):
                 got = await page.get("/v1/sessions", headers={"Origin": origin})
                 assert (got.status_code, got.json()["code"]) == (403, "origin_refused")

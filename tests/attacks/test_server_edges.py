@@ -88,7 +88,10 @@ async def test_session_with_the_name_of_a_public_file_is_not_public(
 
 
 async def test_page_of_another_site_cannot_sign_in(tmp_path: Path) -> None:
-    async with served(tmp_path) as server, httpx.AsyncClient(base_url=server.url) as browser:
+    async with (
+        served(tmp_path) as server,
+        httpx.AsyncClient(base_url=server.url, timeout=60) as browser,
+    ):
         body = f'{{"token":"{server.token()}"}}'
         headers = {"Content-Type": "text/plain", **EVIL}  # a form can send this
         for origin in ("http://evil.example", "null", "http://127.0.0.1:1"):
