@@ -49,15 +49,16 @@ def test_visitors_of_a_page_are_identified_by_address() -> None:
 
 async def test_rejected_request_gets_a_retry_after_header(tmp_path: Path) -> None:
     async with served(tmp_path, ["Hello"], limits=Limits(requests=20, streams=1)) as server:
-        session = await server.said("Hi")
-        events = f"/v1/sessions/{session}/events"
+        chat = await server.runtime.start("desk")  # without requests, which would count
+        await chat.send("Hi")
+        events = f"/v1/sessions/{chat.id}/events"
         other = await server.client()
         async with other.stream("GET", events) as first:
             assert first.status_code == 200
             await anext(first.aiter_bytes())
             second = await other.get(events)
             assert (second.status_code, second.json()["code"]) == (429, "rate_limited")
-        answers = [await other.get(f"/v1/sessions/{session}") for _ in range(30)]
+        answers = [await other.get(f"/v1/sessions/{chat.id}") for _ in range(30)]
         refused = [each for each in answers if each.status_code == 429]
         assert refused
         assert int(refused[0].headers["retry-after"]) >= 1
