@@ -36,7 +36,6 @@ from tests.fakes.tool_calls import Tools
 @pytest.fixture
 def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setattr("perdure.tools.builtin.git.TIMEOUT_S", 2.0)
     return scene_in(tmp_path)
 
 

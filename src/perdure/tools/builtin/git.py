@@ -20,12 +20,12 @@ from perdure.tools.builtin.named_files import file_at
 from perdure.tools.builtin.proposal import proposing
 from perdure.tools.decorator import tool
 from perdure.tools.git.command import SETTINGS, Git, names_of, repository_of
+from perdure.tools.git.configuration import TIMEOUT_S
 from perdure.tools.paths.floors import is_secret
 from perdure.tools.permissions import Permissions
 from perdure.tools.processes import ProcessResult, exit_report
 from perdure.tools.spec import Subject, ToolCall, ToolOutput
 
-TIMEOUT_S = 30.0
 MAX_MESSAGE = 8000
 
 _LOOKS: Mapping[str, Sequence[str]] = {

@@ -21,7 +21,9 @@ from perdure.tools.git.keys import Setting
 MAX_FILE_BYTES = 1024 * 1024
 MAX_INCLUDES = 32
 
-_TIMEOUT_S = 5.0
+TIMEOUT_S = 30.0
+"""How long one run of git may take."""
+
 _INCLUDE = "include.path"
 _NOT_WAITING = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -134,7 +136,7 @@ def _parsed(content: bytes, path: str) -> Iterator[Setting]:
             (program, "config", "--file", "-", "--no-includes", "--list", "-z"),
             input=content,
             capture_output=True,
-            timeout=_TIMEOUT_S,
+            timeout=TIMEOUT_S,
             env=dict(_bare_environment(path)),
             cwd="/",
             check=False,
