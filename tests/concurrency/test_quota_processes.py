@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from perdure.client.open import open as open_store
@@ -97,6 +99,20 @@ def kept_by(each: Child) -> int:
     return kept
 
 
+async def until_done(address: str, pids: list[int]) -> None:
+    """Wait until a database server has ended the last calls of processes that were killed."""
+    if not address.startswith("postgresql:"):
+        return
+    clients = [f"perdure (process {pid} on %" for pid in pids]
+    asking = "SELECT FROM pg_stat_activity WHERE application_name LIKE ANY(%s)"
+    async with (
+        asyncio.timeout(60),
+        await psycopg.AsyncConnection.connect(address, autocommit=True) as db,
+    ):
+        while (await db.execute(asking, (clients,))).rowcount:  # noqa: ASYNC110 - no event tells it
+            await asyncio.sleep(0.01)
+
+
 @pytest.mark.parametrize(
     ("address", "limit"),
     [case if case in PAIRS else pytest.param(*case, marks=ALL_ONLY) for case in CASES],
@@ -139,6 +155,7 @@ async def test_quota_count_is_correct_after_kill(
             for each in children:
                 os.kill(each.pid, signal.SIGKILL)
             acknowledged += sum(stops_after + kept_by(each) for each in children)
+        await until_done(address, [each.pid for each in children])
 
     _, usage = await limiting(store).retention.quota()
     assert usage.entries >= 2 * acknowledged
