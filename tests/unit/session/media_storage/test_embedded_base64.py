@@ -117,9 +117,12 @@ def test_arguments_of_any_depth_are_read_without_recursion_errors() -> None:
 @pytest.mark.parametrize("text", ["data:", "data:;base64,A", "data:;base64,AAAA=", ";base64,"])
 def test_hostile_text_is_read_in_linear_time(text: str) -> None:
     def seconds(count: int) -> float:
-        begun = time.process_time()
-        stored_text(text * count)
-        return time.process_time() - begun
+        best = 9.0
+        for _ in range(3):
+            begun = time.thread_time()
+            stored_text(text * count)
+            best = min(best, time.thread_time() - begun)
+        return best
 
     seconds(1_000)
     assert seconds(40_000) < 8 * max(seconds(10_000), 0.005)
