@@ -11,7 +11,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -23,9 +23,10 @@ from perdure.tools.builtin.catalogue import BUILTIN
 from perdure.tools.mcp.servers import NAME as SERVER
 from perdure.workflow.document import INPUT_TYPES, KEBAB, NAME, SCHEMA_VERSION
 from perdure.workflow.reader import AGENT_KEYS
-from perdure.yaml.typed_reader import schema_of
+from perdure.yaml.typed_reader import INTEGER_BOUND
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "schemas"
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
 ID = "urn:perdure:schema:{}"
 BY = "scripts/make_schemas.py"
 
@@ -78,8 +79,27 @@ def schemas() -> dict[str, Mapping[str, Any]]:
 
 
 def plain(wanted: type[msgspec.Struct], title: str, id: str) -> dict[str, Any]:
-    """Return the schema of `wanted` as plain JSON: tuples in defaults become lists."""
-    return json.loads(json.dumps(schema_of(wanted, title, ID.format(id))))
+    """Return the JSON Schema of the files that `yaml.typed_reader` reads as `wanted`.
+
+    Shape: the schema follows draft 2020-12. It is plain JSON: tuples in defaults become lists. The
+    schema omits rules that types cannot express (for example two settings that exclude each other).
+    """
+    schema = json.loads(json.dumps(msgspec.json.schema(wanted)))
+    return closed({"$schema": DRAFT, "$id": ID.format(id), "title": title, **schema})
+
+
+def closed(schema: Any) -> Any:
+    """Return `schema` with limits for integers, and with objects that reject unlisted keys."""
+    if isinstance(schema, list):
+        return [closed(each) for each in cast("list[Any]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    fields = {key: closed(value) for key, value in cast("dict[str, Any]", schema).items()}
+    if fields.get("type") == "integer":
+        fields = {"minimum": -INTEGER_BOUND, "maximum": INTEGER_BOUND - 1, **fields}
+    if fields.get("type") == "object" and "properties" in fields:
+        fields["additionalProperties"] = False
+    return fields
 
 
 def with_models(agent: dict[str, Any]) -> dict[str, Any]:
@@ -209,7 +229,7 @@ def workflow() -> Mapping[str, Any]:
         ["schema_version", "workflow"],
     )
     return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$schema": DRAFT,
         "$id": ID.format("workflow"),
         "title": "A perdure workflow",
         **whole,

@@ -6,7 +6,7 @@ import importlib
 import tomllib
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import pytest
@@ -48,6 +48,21 @@ def of_yaml(text: str) -> Any:
 
 def test_published_schemas_match_code() -> None:
     assert make_schemas.main(["--check"]) == 0
+
+
+class Part(msgspec.Struct, frozen=True):
+    size: Annotated[int, msgspec.Meta(ge=1, le=9)] = 1
+
+
+class Whole(msgspec.Struct, frozen=True):
+    parts: tuple[Part, ...] = ()
+
+
+def test_schema_rejects_unknown_keys() -> None:
+    schema = make_schemas.plain(Whole, "Wholes", "whole")
+    assert schema["title"] == "Wholes"
+    assert schema["$defs"]["Whole"]["additionalProperties"] is False
+    assert schema["$defs"]["Part"]["properties"]["size"]["maximum"] == 9
 
 
 @pytest.mark.parametrize(

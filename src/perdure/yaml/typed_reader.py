@@ -31,7 +31,7 @@ _KINDS: Mapping[type, tuple[str, ...]] = {
 }
 """Maps each type to the YAML types that it accepts."""
 
-_MOST = 2**63
+INTEGER_BOUND = 2**63
 """Integers in files must be less than this bound."""
 
 _EXPECTED: Mapping[type, str] = {
@@ -221,7 +221,7 @@ class _Typed:
         if self._nodes.fault_count > before:
             return None
         fault = _text_fault(value, wanted) if isinstance(value, str) else _bound(value, wanted)
-        if fault is None and isinstance(value, int) and not -_MOST <= value < _MOST:
+        if fault is None and isinstance(value, int) and not -INTEGER_BOUND <= value < INTEGER_BOUND:
             fault = "no number of so many digits is kept"
         if fault is not None:
             self._nodes.fault(node, f"{fault} ({self._key})" if self._key else fault)
@@ -285,33 +285,3 @@ def _limit(bound: float) -> str:
 
 def _number_text(number: float) -> str:
     return f"{number}" if abs(number) < 10**20 else "this"
-
-
-def schema_of(wanted: type[msgspec.Struct], title: str, id: str) -> dict[str, object]:
-    """Return the JSON Schema of files that `read_as` reads as `wanted`.
-
-    Shape: the schema follows draft 2020-12. The schema omits rules that types cannot express (for
-    example two settings that exclude each other).
-    """
-    schema = msgspec.json.schema(wanted)
-    named: dict[str, object] = {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": id,
-        "title": title,
-        **schema,
-    }
-    return cast("dict[str, object]", _closed(named))
-
-
-def _closed(schema: Any) -> Any:
-    """Return `schema` with limits for integers, and with objects that reject unlisted keys."""
-    if isinstance(schema, list):
-        return [_closed(each) for each in cast("list[Any]", schema)]
-    if not isinstance(schema, dict):
-        return schema
-    fields = {key: _closed(value) for key, value in cast("dict[str, Any]", schema).items()}
-    if fields.get("type") == "integer":
-        fields = {"minimum": -_MOST, "maximum": _MOST - 1, **fields}
-    if fields.get("type") == "object" and "properties" in fields:
-        fields["additionalProperties"] = False
-    return fields

@@ -5,7 +5,7 @@ import pytest
 from msgspec import Meta
 
 from perdure.yaml.nodes import YamlReader
-from perdure.yaml.typed_reader import read_as, schema_of
+from perdure.yaml.typed_reader import read_as
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -87,10 +87,3 @@ def test_all_faults_are_reported_together() -> None:
     assert [fault.partition(":")[0] for fault in faults] == [
         "line 1", "line 1", "line 2", "line 3", "line 3",
     ]  # fmt: skip
-
-
-def test_schema_rejects_unknown_keys() -> None:
-    schema: Any = schema_of(Whole, "Wholes", "https://example.org/whole.json")
-    assert schema["title"] == "Wholes"
-    assert schema["$defs"]["Whole"]["additionalProperties"] is False
-    assert schema["$defs"]["Part"]["properties"]["size"]["maximum"] == 9
