@@ -108,7 +108,7 @@ async def test_tree_folds_and_unfolds_runs_and_branches(store: Store) -> None:
 
     def lines() -> list[str]:
         return [
-            str(each.line.entry.seq) if isinstance(each.line, Row) else f"+{each.line.count}"
+            str(each.entry.seq) if isinstance(each, Row) else f"+{each.count}"
             for each in visible(state)
         ]
 

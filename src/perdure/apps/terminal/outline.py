@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 from rich.cells import cell_len
@@ -48,16 +48,21 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Fold(msgspec.Struct, frozen=True):
-    """A run of folded rows: the number of rows, and their roles or kinds.
+    """A run of folded rows: their entries, and the number of rows of each role or kind.
 
     `is_branch` is True if the folded rows are all branches of the row above; otherwise, they are
     the run between the rows above and below.
     """
 
     depth: int
-    count: int
+    hidden: tuple[EntryId, ...]
     kinds: tuple[tuple[str, int], ...]
     is_branch: bool = False
+
+    @property
+    def count(self) -> int:
+        """The number of rows."""
+        return len(self.hidden)
 
 
 Line = Row | Fold
@@ -174,20 +179,29 @@ def _cut_at(rows: Sequence[Row], depth: int | None) -> list[Line]:
     """Reduce every branch nested deeper than `depth` to its first row and a count."""
     if depth is None:
         return list(rows)
+    return fold_branches(rows, {r.entry.id for r in rows if r.starts and r.depth == depth + 1})
+
+
+def fold_branches(rows: Sequence[Row], closed: Collection[EntryId]) -> list[Line]:
+    """Reduce each branch that begins with an entry of `closed` to its first row and a count."""
     lines: list[Line] = []
-    hidden: list[Row] = []
-    for row in rows:
-        is_deep = row.depth > depth
-        if hidden and (not is_deep or (row.starts and row.depth == depth + 1)):
-            lines.append(fold_of(hidden, is_branch=True))
-            hidden = []
-        if is_deep and not (row.starts and row.depth == depth + 1):
-            hidden.append(row)
-        else:
-            lines.append(row)
-    if hidden:
-        lines.append(fold_of(hidden, is_branch=True))
+    at = 0
+    while at < len(rows):
+        lines.append(rows[at])
+        end = branch_end(rows, at) if rows[at].entry.id in closed else at + 1
+        if end > at + 1:
+            lines.append(_fold_of(rows[at + 1 : end], is_branch=True))
+        at = end
     return lines
+
+
+def branch_end(rows: Sequence[Row], start: int) -> int:
+    """Return the position after the last row of the branch that begins at `start`."""
+    depth = rows[start].depth
+    for at in range(start + 1, len(rows)):
+        if rows[at].depth < depth or (rows[at].starts and rows[at].depth == depth):
+            return at
+    return len(rows)
 
 
 def fold_runs(lines: Iterable[Line], shown: frozenset[EntryId]) -> list[Line]:
@@ -208,15 +222,15 @@ def fold_runs(lines: Iterable[Line], shown: frozenset[EntryId]) -> list[Line]:
 
 
 def _count_line(hidden: Sequence[Row]) -> list[Line]:
-    return list(hidden) if len(hidden) < _WORTH_FOLDING else [fold_of(hidden)]
+    return list(hidden) if len(hidden) < _WORTH_FOLDING else [_fold_of(hidden)]
 
 
-def fold_of(hidden: Sequence[Row], *, is_branch: bool = False) -> Fold:
+def _fold_of(hidden: Sequence[Row], *, is_branch: bool = False) -> Fold:
     """Return the line that takes the place of the rows `hidden`, with the counts of their roles."""
     kinds: Mapping[str, int] = Counter(who_of(row.entry)[0] for row in hidden)
     ordered = sorted(kinds.items(), key=lambda item: (-item[1], item[0]))
     depth = min(row.depth for row in hidden)
-    return Fold(depth, len(hidden), tuple(ordered), is_branch)
+    return Fold(depth, tuple(row.entry.id for row in hidden), tuple(ordered), is_branch)
 
 
 _LABEL_WIDTH = 30

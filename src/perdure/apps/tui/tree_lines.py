@@ -8,12 +8,11 @@ from textual.binding import Binding, BindingType
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
-from perdure.apps.terminal.outline import Row, draw
+from perdure.apps.terminal.outline import Fold, Line, Row, draw
 from perdure.apps.terminal.style import Style
 from perdure.apps.tui.text import painted
 from perdure.apps.tui.tree_rows import (
     TreeState,
-    Visible,
     folded_at,
     matches,
     unfolded,
@@ -37,7 +36,7 @@ class TreeLines(OptionList):
         self.state = TreeState(())
         self._own = own
         self._drawn_style = style
-        self._visible: list[Visible] = []
+        self._visible: list[Line] = []
         self._found: list[EntryId] = []
 
     def draw_state(self, state: TreeState, width: int) -> None:
@@ -45,8 +44,8 @@ class TreeLines(OptionList):
         at = self._selected()
         self.state = state
         self._visible = visible(state)
-        lines = [each.line for each in self._visible]
-        drawn = draw(lines, self._own, max(width - _EDGE_CELLS, _LEAST_CELLS), self._drawn_style)
+        room = max(width - _EDGE_CELLS, _LEAST_CELLS)
+        drawn = draw(self._visible, self._own, room, self._drawn_style)
         self.clear_options()
         self.add_options(Option(painted(line)) for line in drawn)
         if at is not None:
@@ -56,7 +55,7 @@ class TreeLines(OptionList):
         self.draw_state(state, self.screen.size.width)
 
     @property
-    def line(self) -> Visible | None:
+    def line(self) -> Line | None:
         """The selected line."""
         at = self.highlighted
         return self._visible[at] if at is not None and at < len(self._visible) else None
@@ -65,19 +64,18 @@ class TreeLines(OptionList):
     def entry(self) -> Entry | None:
         """The selected entry; None if the selected line is a count of folded rows."""
         line = self.line
-        return line.line.entry if line is not None and isinstance(line.line, Row) else None
+        return line.entry if isinstance(line, Row) else None
 
     def _selected(self) -> EntryId | None:
         line = self.line
         if line is None:
             return None
-        return line.line.entry.id if isinstance(line.line, Row) else line.hidden[0]
+        return line.entry.id if isinstance(line, Row) else line.hidden[0]
 
     def select(self, entry: EntryId | None) -> None:
         """Select `entry`; if it is folded, select the line with the count that includes it."""
         for place, each in enumerate(self._visible):
-            is_row = isinstance(each.line, Row) and each.line.entry.id == entry
-            if is_row or entry in each.hidden:
+            if entry in (each.hidden if isinstance(each, Fold) else (each.entry.id,)):
                 self.highlighted = place
                 return
 

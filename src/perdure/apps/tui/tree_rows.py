@@ -6,7 +6,14 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from perdure.apps.terminal.outline import Line, Row, fold_of, fold_runs, rows_of
+from perdure.apps.terminal.outline import (
+    Line,
+    Row,
+    branch_end,
+    fold_branches,
+    fold_runs,
+    rows_of,
+)
 from perdure.apps.terminal.previews import preview_of, who_of
 from perdure.session.ids import EntryId
 from perdure.session.tree import TreeNode
@@ -22,13 +29,6 @@ class TreeState(msgspec.Struct, frozen=True):
     closed: frozenset[EntryId] = frozenset()
 
 
-class Visible(msgspec.Struct, frozen=True):
-    """A visible line, and the entries that it hides."""
-
-    line: Line
-    hidden: tuple[EntryId, ...] = ()
-
-
 def tree_state(roots: Sequence[TreeNode], leaf: EntryId | None) -> TreeState:
     """Return the initial state: messages of people are visible, steps between them are folded."""
     rows = tuple(rows_of(roots, leaf))
@@ -36,68 +36,31 @@ def tree_state(roots: Sequence[TreeNode], leaf: EntryId | None) -> TreeState:
     return TreeState(rows, said)
 
 
-def visible(state: TreeState) -> list[Visible]:
+def visible(state: TreeState) -> list[Line]:
     """Return the visible lines in drawing order."""
-    lines = list(_without_closed(state))
-    folded = fold_runs([each.line for each in lines], state.shown)
-    found: list[Visible] = []
-    at = 0
-    for line in folded:
-        if isinstance(line, Row) or line.is_branch:
-            found.append(lines[at])
-            at += 1
-        else:
-            inside = [each.line for each in lines[at : at + line.count]]
-            hidden = tuple(row.entry.id for row in inside if isinstance(row, Row))
-            found.append(Visible(line, hidden))
-            at += line.count
-    return found
+    return fold_runs(fold_branches(state.rows, state.closed), state.shown)
 
 
-def _without_closed(state: TreeState) -> Iterator[Visible]:
-    """Return the rows, with each closed branch reduced to its first row and a count."""
-    rows, at = state.rows, 0
-    while at < len(rows):
-        row = rows[at]
-        yield Visible(row)
-        at += 1
-        if row.entry.id in state.closed:
-            end = _branch_end(rows, at - 1)
-            if end > at:
-                hidden = tuple(each.entry.id for each in rows[at:end])
-                yield Visible(fold_of(rows[at:end], is_branch=True), hidden)
-            at = end
-
-
-def _branch_end(rows: Sequence[Row], start: int) -> int:
-    """Return the position after the last row of the branch that begins at `start`."""
-    depth = rows[start].depth
-    for at in range(start + 1, len(rows)):
-        if rows[at].depth < depth or (rows[at].starts and rows[at].depth == depth):
-            return at
-    return len(rows)
-
-
-def unfolded(state: TreeState, at: Visible) -> TreeState:
+def unfolded(state: TreeState, at: Line) -> TreeState:
     """Return `state` after showing the closed branch or the hidden rows of the line `at`."""
-    if isinstance(at.line, Row):
-        return msgspec.structs.replace(state, closed=state.closed - {at.line.entry.id})
-    if at.line.is_branch:
+    if isinstance(at, Row):
+        return msgspec.structs.replace(state, closed=state.closed - {at.entry.id})
+    if at.is_branch:
         first = next(n for n, row in enumerate(state.rows) if row.entry.id == at.hidden[0])
         opened = state.rows[first - 1].entry.id
         return msgspec.structs.replace(state, closed=state.closed - {opened})
     return msgspec.structs.replace(state, shown=state.shown | set(at.hidden))
 
 
-def folded_at(state: TreeState, at: Visible) -> TreeState:
+def folded_at(state: TreeState, at: Line) -> TreeState:
     """Return `state` after closing the branch of the line `at`.
 
     If the line is not on a side branch, only the run of rows around the line is folded.
     """
-    if not isinstance(at.line, Row):
+    if not isinstance(at, Row):
         return state
-    place = next(n for n, row in enumerate(state.rows) if row.entry.id == at.line.entry.id)
-    depth = at.line.depth
+    place = next(n for n, row in enumerate(state.rows) if row.entry.id == at.entry.id)
+    depth = at.depth
     for n in range(place, -1, -1):
         row = state.rows[n]
         if depth and row.starts and row.depth <= depth:
@@ -123,7 +86,7 @@ def with_visible(state: TreeState, entry: EntryId) -> TreeState:
     closed = {
         row.entry.id
         for n, row in enumerate(state.rows[: place + 1])
-        if row.entry.id in state.closed and n < place < _branch_end(state.rows, n)
+        if row.entry.id in state.closed and n < place < branch_end(state.rows, n)
     }
     return TreeState(state.rows, state.shown | {entry}, state.closed - closed)
 

@@ -112,9 +112,9 @@ class TreeScreen(ModalScreen[str | None]):
 
     def on_option_list_option_highlighted(self, _: OptionList.OptionHighlighted) -> None:
         """Show the beginning of the selected entry."""
-        entry, line = self.lines.entry, self.lines.line
+        entry = self.lines.entry
         text = preview_of(entry, _PREVIEW_CELLS).what if entry is not None else ""
-        if line is not None and isinstance(line.line, Fold):
+        if isinstance(self.lines.line, Fold):
             text = "Right unfolds these entries."
         self.query_one("#tree-entry", Static).update(plain(text))
 
