@@ -6,13 +6,13 @@ and a query is omitted.
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import logging
 import re
 import sys
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, cast
 
 from litestar.datastructures import MutableScopeHeaders
@@ -20,7 +20,7 @@ from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from perdure.apps.server.access.tokens import Principal
 from perdure.engine.telemetry import names
-from perdure.engine.telemetry.isolation import report
+from perdure.engine.telemetry.isolation import Guarded
 
 HEADER = "x-request-id"
 
@@ -94,29 +94,18 @@ def _token_of(scope: Scope) -> str:
     return principal.token if isinstance(principal, Principal) else "-"
 
 
-@contextlib.contextmanager
-def _span(scope: Scope) -> Generator[Callable[[int], None]]:
+def _span(scope: Scope) -> AbstractContextManager[Callable[[int], None]]:
     """Open the span of a request while it is processed; yield a function that records the status.
 
     If the program does not use OpenTelemetry, the cost per request is one look-up. An error in the
     span does not affect the request.
     """
-    opened = iter(()) if _TRACE not in sys.modules else _opened(scope)
-    finish = _safely(opened)
-    try:
-        yield finish or (lambda _: None)
-    finally:
-        _safely(opened)
+    if _TRACE not in sys.modules:
+        return nullcontext(lambda _: None)
+    return Guarded[int](lambda: _opened(scope))
 
 
-def _safely(opened: Iterator[Callable[[int], None]]) -> Callable[[int], None] | None:
-    try:
-        return next(opened, None)
-    except Exception as error:  # noqa: BLE001 - requests are served with any telemetry setup
-        report(error)
-        return None
-
-
+@contextmanager
 def _opened(scope: Scope) -> Generator[Callable[[int], None]]:
     trace: Any = importlib.import_module(_TRACE)
     context: Any = importlib.import_module("opentelemetry.context")
@@ -134,14 +123,13 @@ def _opened(scope: Scope) -> Generator[Callable[[int], None]]:
     token = context.attach(trace.set_span_in_context(span))
 
     def finish(status: int) -> None:
-        with contextlib.suppress(Exception):  # as in `_safely`
-            method, route = cast("dict[str, Any]", scope)["method"], route_of(scope)
-            span.update_name(f"{method} {route}")
-            span.set_attributes(
-                {names.HTTP_METHOD: method, names.HTTP_ROUTE: route, names.HTTP_STATUS: status}
-            )
-            if status >= _FAILED:
-                span.set_status(trace.Status(trace.StatusCode.ERROR))
+        method, route = cast("dict[str, Any]", scope)["method"], route_of(scope)
+        span.update_name(f"{method} {route}")
+        span.set_attributes(
+            {names.HTTP_METHOD: method, names.HTTP_ROUTE: route, names.HTTP_STATUS: status}
+        )
+        if status >= _FAILED:
+            span.set_status(trace.Status(trace.StatusCode.ERROR))
 
     try:
         yield finish

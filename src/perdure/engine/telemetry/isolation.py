@@ -34,14 +34,14 @@ class Isolated:
         self, config: TurnConfig, state: TurnState, happened: Input
     ) -> AbstractContextManager[TurnEnded]:
         """Implements `Observer`."""
-        return _Guarded[TurnState](lambda: self.observer.turn(config, state, happened))
+        return Guarded[TurnState](lambda: self.observer.turn(config, state, happened))
 
     def effect(self, config: TurnConfig, effect: Effect) -> AbstractContextManager[Happened]:
         """Implements `Observer`."""
-        return _Guarded[Input](lambda: self.observer.effect(config, effect))
+        return Guarded[Input](lambda: self.observer.effect(config, effect))
 
 
-class _Guarded(Generic[T]):
+class Guarded(Generic[T]):
     """Enters and exits the context manager that `make` returns, and logs its errors."""
 
     def __init__(self, make: Callable[[], AbstractContextManager[Callable[[T], None]]]) -> None:
