@@ -7,7 +7,7 @@ the limits.
 
 from __future__ import annotations
 
-from typing import Annotated, get_args, get_origin, get_type_hints
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
@@ -125,14 +125,3 @@ def require_within(limit: str, size: int, what: str) -> None:
     most = getattr(limits(), limit)
     if size > most:
         raise LimitExceeded(what, limit, most)
-
-
-def describe_limits() -> tuple[tuple[str, object, str], ...]:
-    """Return name, default and description of every limit."""
-    hints = get_type_hints(InputLimits, include_extras=True)
-    found: list[tuple[str, object, str]] = []
-    for name in InputLimits.__struct_fields__:
-        notes = get_args(hints[name])[1:] if get_origin(hints[name]) is Annotated else ()
-        text = next((m.description for m in reversed(notes) if getattr(m, "description", "")), "")
-        found.append((name, getattr(InputLimits(), name), text or ""))
-    return tuple(found)

@@ -11,7 +11,6 @@ import pytest
 from perdure.apps.settings.lookup import apply_limits
 from perdure.bounds.limits import (
     InputLimits,
-    describe_limits,
     limits,
     require_within,
     use_input_limits,
@@ -55,5 +54,7 @@ def test_input_limits_come_from_user_settings(tmp_path: Path) -> None:
 
 def test_guide_lists_every_limit() -> None:
     guide = GUIDE.read_text(encoding="utf-8")
-    for name, default, description in describe_limits():
-        assert f"| `{name}` | {default:,} | {description} |" in guide
+    described = msgspec.json.schema(InputLimits)["$defs"]["InputLimits"]["properties"]
+    assert list(described) == list(InputLimits.__struct_fields__)
+    for name, limit in described.items():
+        assert f"| `{name}` | {limit['default']:,} | {limit['description']} |" in guide

@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from perdure.bounds.limits import InputLimits, describe_limits
+from perdure.bounds.limits import InputLimits
 from perdure.engine.turns.config import MAX_TURNS, CompactionSettings, OnExceed
 from perdure.errors import ConfigError, WrongArgument
 from perdure.models.catalogue import is_model_name, require_model_name
@@ -64,41 +64,41 @@ class ChatSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
 
     model: Annotated[Text | None, Meta(description="The model, as provider:name.")] = None
     agent: Annotated[Text | None, Meta(description="The agent, by its id.")] = None
-    thinking_level: ThinkingLevel | None = None
+    thinking_level: ThinkingLevel | None = "off"
     approval: Annotated[
         ApprovalMode | None, Meta(description="The approval mode of tool calls.")
-    ] = None
-    fs_scope: Annotated[Scope | None, Meta(description="Where file tools may go.")] = None
+    ] = "ask"
+    fs_scope: Annotated[Scope | None, Meta(description="Where file tools may go.")] = "sandboxed"
     allowed_commands: Annotated[
         tuple[Text, ...] | None, Meta(description="Commands that may run; * and ? make patterns.")
-    ] = None
+    ] = ()
     allowed_domains: Annotated[
         tuple[Text, ...] | None, Meta(description="Hosts that tools can contact.")
-    ] = None
+    ] = ()
     turn_cap: Annotated[
         Annotated[int, Meta(ge=1, le=MOST)] | None, Meta(description="Turns of one session.")
-    ] = None
+    ] = MAX_TURNS
     max_cost_microcents: Annotated[
         Annotated[int, Meta(ge=0, le=MOST)] | None,
         Meta(description="What a session may spend; 100,000,000 are one dollar, 0: no limit."),
-    ] = None
+    ] = 0
     on_exceed: Annotated[
         OnExceed | None, Meta(description="What happens before a call that may cost more.")
-    ] = None
+    ] = "pause_for_approval"
     mcp_servers: Annotated[
         tuple[Text, ...] | None, Meta(description="MCP servers of the settings, by name.")
-    ] = None
+    ] = ()
     max_messages: Annotated[
         Annotated[int, Meta(ge=0, le=MOST)] | None,
         Meta(description="A model is sent the newest so many messages; 0: no limit."),
-    ] = None
+    ] = 0
     auto_compact: Annotated[
         bool | None, Meta(description="Whether a long context is compacted automatically.")
-    ] = None
+    ] = True
     compact_threshold: Annotated[
         Annotated[float, Meta(gt=0, le=1)] | None,
         Meta(description="The share of the model's window from which on that is done."),
-    ] = None
+    ] = CompactionSettings().trigger
     first_byte_timeout_s: Annotated[
         ModelTimeoutS | None, Meta(description="Limit on the wait for an answer's first byte.")
     ] = None
@@ -107,10 +107,12 @@ class ChatSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
         Meta(description="Limit on the wait for each further byte of an answer."),
     ] = None
 
-    display: Annotated[DisplayMode | None, Meta(description="How the chat uses a terminal.")] = None
+    display: Annotated[DisplayMode | None, Meta(description="How the chat uses a terminal.")] = (
+        "auto"
+    )
     theme: Annotated[
         Theme | None, Meta(description="The colours; terminal: those of the terminal itself.")
-    ] = None
+    ] = "auto"
 
     def __post_init__(self) -> None:
         if self.model is not None:
@@ -130,7 +132,9 @@ class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
     """Settings of the store."""
 
     address: Annotated[Text | None, Meta(description="The store, as --store takes it.")] = None
-    namespace: Annotated[Text | None, Meta(description="The part of the store to work in.")] = None
+    namespace: Annotated[Text | None, Meta(description="The part of the store to work in.")] = (
+        "default"
+    )
     lock_timeout_s: Annotated[
         float, Meta(gt=0, description="The longest wait for a lock of another process, in seconds.")
     ] = LOCK_TIMEOUT_S
@@ -177,7 +181,7 @@ class ModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
     prices: Annotated[
         dict[str, FiledPrice] | None,
         Meta(description="Prices by provider:name or provider:*, in dollars per million tokens."),
-    ] = None
+    ] = {}
 
     def __post_init__(self) -> None:
         for model in self.prices or {}:
@@ -221,7 +225,7 @@ class McpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
 
     servers: Annotated[
         dict[str, FiledServer] | None, Meta(description="Servers by the name agents know them by.")
-    ] = None
+    ] = {}
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -236,31 +240,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
 
 BUILT_IN: Mapping[str, object] = {
-    "chat.model": None,
-    "chat.agent": None,
-    "chat.thinking_level": "off",
-    "chat.approval": "ask",
-    "chat.fs_scope": "sandboxed",
-    "chat.allowed_commands": (),
-    "chat.allowed_domains": (),
-    "chat.turn_cap": MAX_TURNS,
-    "chat.max_cost_microcents": 0,
-    "chat.on_exceed": "pause_for_approval",
-    "chat.mcp_servers": (),
-    "chat.max_messages": 0,
-    "chat.auto_compact": True,
-    "chat.compact_threshold": CompactionSettings().trigger,
-    "chat.first_byte_timeout_s": None,
-    "chat.stream_idle_timeout_s": None,
-    "chat.display": "auto",
-    "chat.theme": "auto",
-    "store.address": None,
-    "store.namespace": "default",
-    "store.lock_timeout_s": LOCK_TIMEOUT_S,
-    "tools.search_endpoint": None,
-    "models.prices": {},
-    "mcp.servers": {},
-    **{f"limits.{name}": value for name, value, _ in describe_limits()},
+    f"{table}.{key}": getattr(settings, key)
+    for table, settings in msgspec.structs.asdict(Settings()).items()
+    for key in settings.__struct_fields__
 }
 """Maps each key to its default, in the order in which settings are printed."""
 
