@@ -31,7 +31,6 @@ from perdure.interop.exports import ExportSelection, export_session, note_export
 from perdure.interop.redaction.placeholders import REDACTIONS
 from perdure.interop.reports import Dialect, Exported, ExportFormat, Redaction
 from perdure.interop.workflow_export import session as workflow
-from perdure.session.ids import EntryId
 from perdure.stores.access.lazy_modules import Later
 
 if TYPE_CHECKING:
@@ -39,52 +38,12 @@ if TYPE_CHECKING:
 else:
     archive = Later("perdure.apps.cli.sessions.archive")
 
-FormatOption = Annotated[
-    ExportFormat | None,
-    typer.Option(help="The format; default: by the ending of FILE, otherwise perdure."),
-]
 LeafOption = Annotated[
     str | None,
     typer.Option(
         metavar="ENTRY",
         help="Only the branch that ends at ENTRY, its leaf; `perdure sessions tree` lists entries.",
     ),
-]
-DialectOption = Annotated[
-    Dialect | None, typer.Option(help="The dialect of a workflow: perdure (default) or relavium.")
-]
-AllBranchesOption = Annotated[
-    bool,
-    typer.Option(
-        "--all-branches",
-        help="Every branch, also in Markdown; with --leaf, ENTRY is the current entry.",
-    ),
-]
-
-
-def _with_list(sorts: str | None) -> str | None:
-    """Check the value of ``--redact``, and return it unchanged.
-
-    Raises: UsageMistake if the value was left out, and the next option was read as the value.
-    """
-    if sorts is not None and sorts.startswith("-"):
-        raise UsageMistake(
-            f"--redact needs a list before {sorts}: write --redact secrets or secrets,paths"
-        )
-    return sorts
-
-
-RedactOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="SORTS", callback=_with_list, help="Replace secrets, paths, or secrets,paths."
-    ),
-]
-
-
-OutputOption = Annotated[
-    Path | None,
-    typer.Option("-o", "--output", metavar="FILE", help="The output file; default, or -: stdout."),
 ]
 _STDOUT = Path("-")
 _ENDINGS: Mapping[str, ExportFormat] = {
@@ -102,9 +61,59 @@ _PACKED = frozenset((".zip", ".gz", ".tgz", ".tar", ".xz", ".bz2", ".7z", ".zst"
 """Endings of compressed files. An archive is a folder, so these endings are rejected."""
 
 
-class ArchiveOptions(msgspec.Struct, frozen=True):
-    """The options that select sessions for an archive."""
+def _with_list(sorts: str | None) -> str | None:
+    """Check the value of ``--redact``, and return it unchanged.
 
+    Raises: UsageMistake if the value was left out, and the next option was read as the value.
+    """
+    if sorts is not None and sorts.startswith("-"):
+        raise UsageMistake(
+            f"--redact needs a list before {sorts}: write --redact secrets or secrets,paths"
+        )
+    return sorts
+
+
+class ExportOptions(msgspec.Struct, frozen=True):
+    """The arguments of ``perdure export``; the last five select sessions for an archive."""
+
+    session: Annotated[
+        str | None, typer.Argument(metavar="ID", help="The session; or select many, see --all.")
+    ] = None
+    format: Annotated[
+        ExportFormat | None,
+        typer.Option(help="The format; default: by the ending of FILE, otherwise perdure."),
+    ] = None
+    leaf: LeafOption = None
+    has_all_branches: Annotated[
+        bool,
+        typer.Option(
+            "--all-branches",
+            help="Every branch, also in Markdown; with --leaf, ENTRY is the current entry.",
+        ),
+    ] = False
+    redact: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SORTS", callback=_with_list, help="Replace secrets, paths, or secrets,paths."
+        ),
+    ] = None
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o", "--output", metavar="FILE", help="The output file; default, or -: stdout."
+        ),
+    ] = None
+    is_forced: Annotated[bool, typer.Option("--force", help="Replace FILE.")] = False
+    dialect: Annotated[
+        Dialect | None,
+        typer.Option(help="The dialect of a workflow: perdure (default) or relavium."),
+    ] = None
+    has_no_tools: Annotated[
+        bool, typer.Option("--no-tools", help="Markdown without tool calls and their results.")
+    ] = False
+    has_no_instructions: Annotated[
+        bool, typer.Option("--no-instructions", help="Markdown without the agent's instructions.")
+    ] = False
     is_all: Annotated[
         bool,
         typer.Option(
@@ -122,10 +131,52 @@ class ArchiveOptions(msgspec.Struct, frozen=True):
     ] = None
 
     @property
-    def is_chosen(self) -> bool:
+    def is_archive(self) -> bool:
         """Whether an archive is requested; otherwise one session is exported."""
         named = (self.query, self.cwd, self.source, self.with_forks)
         return self.is_all or any(each is not None for each in named)
+
+    @property
+    def kind(self) -> ExportFormat:
+        """The named format, or the format of an archive, or that of the output's extension."""
+        ending = "" if self.output is None else self.output.suffix.lower()
+        return self.format or ("html" if self.is_archive else _ENDINGS.get(ending, "perdure"))
+
+    @property
+    def place(self) -> Path | None:
+        """The file or folder to write; None for stdout."""
+        return None if self.output == _STDOUT else self.output
+
+    @property
+    def selection(self) -> ExportSelection:
+        """The content to export, without the leaf. Raises: typer.BadParameter."""
+        return ExportSelection(
+            None,
+            self.has_all_branches,
+            redactions(self.redact),
+            self.dialect or "perdure",
+            has_tools=not self.has_no_tools,
+            has_instructions=not self.has_no_instructions,
+        )
+
+    def check(self, *, as_json: bool) -> None:
+        """Raises: UsageMistake if an option has no effect, or is not possible in the format.
+
+        Raises: UsageMistake if the output is a folder, except for an archive or a workflow.
+        Raises: UsageMistake if `as_json` is True and no output file is named.
+        """
+        if as_json and self.place is None:
+            raise UsageMistake("--json tells about a file: name one with -o FILE")
+        is_workflow, output = self.kind == workflow.FORMAT, self.output
+        if not self.is_archive and output is not None and output.is_dir() and not is_workflow:
+            raise UsageMistake(f"{output} is a folder; name a file")
+        name = "--no-tools" if self.has_no_tools else "--no-instructions"
+        if self.kind != "markdown" and (self.has_no_tools or self.has_no_instructions):
+            raise UsageMistake(f"{name} is about Markdown: add --format markdown, or -o FILE.md")
+        if not is_workflow and self.dialect is not None:
+            raise UsageMistake("--dialect is about workflows: add --format workflow")
+        if is_workflow and self.has_all_branches:
+            raise UsageMistake("a workflow is one branch: leave --all-branches out")
 
     async def rows(self, store: Store) -> RowFilter:
         """Return the filter that selects the sessions for the archive.
@@ -146,56 +197,7 @@ class ArchiveOptions(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(filters, scope="all", among=family)
 
 
-class FormatOptions(msgspec.Struct, frozen=True):
-    """The options for workflows, and the options that omit parts of Markdown."""
-
-    dialect: DialectOption = None
-    has_no_tools: Annotated[
-        bool, typer.Option("--no-tools", help="Markdown without tool calls and their results.")
-    ] = False
-    has_no_instructions: Annotated[
-        bool, typer.Option("--no-instructions", help="Markdown without the agent's instructions.")
-    ] = False
-
-    def selection(
-        self, leaf: EntryId | None, sorts: tuple[Redaction, ...], *, has_all_branches: bool
-    ) -> ExportSelection:
-        """Return a description of the content to export."""
-        return ExportSelection(
-            leaf,
-            has_all_branches,
-            sorts,
-            self.dialect or "perdure",
-            has_tools=not self.has_no_tools,
-            has_instructions=not self.has_no_instructions,
-        )
-
-    def require(self, format: ExportFormat, *, has_all_branches: bool) -> None:
-        """Raises: UsageMistake if an option has no effect or is not possible in `format`."""
-        name = "--no-tools" if self.has_no_tools else "--no-instructions"
-        if format != "markdown" and (self.has_no_tools or self.has_no_instructions):
-            raise UsageMistake(f"{name} is about Markdown: add --format markdown, or -o FILE.md")
-        if format != workflow.FORMAT and self.dialect is not None:
-            raise UsageMistake("--dialect is about workflows: add --format workflow")
-        if format == workflow.FORMAT and has_all_branches:
-            raise UsageMistake("a workflow is one branch: leave --all-branches out")
-
-
-async def export(  # noqa: PLR0913 - each is an option of the command
-    session: Annotated[
-        str | None, typer.Argument(metavar="ID", help="The session; or select many, see --all.")
-    ] = None,
-    *,
-    format: FormatOption = None,
-    leaf: LeafOption = None,
-    has_all_branches: AllBranchesOption = False,
-    redact: RedactOption = None,
-    output: OutputOption = None,
-    is_forced: Annotated[bool, typer.Option("--force", help="Replace FILE.")] = False,
-    options: FormatOptions,
-    many: ArchiveOptions,
-    common: CommonOptions,
-) -> None:
+async def export(*, asked: ExportOptions, common: CommonOptions) -> None:
     """Export a session for perdure, pi or Operator, or as Markdown, HTML or a workflow.
 
     An unchanged import from pi or Operator is exported byte for byte. Data that the format cannot
@@ -218,94 +220,64 @@ async def export(  # noqa: PLR0913 - each is an option of the command
         2  the format cannot express the session
         4  the file exists, and --force is not given
     """
-    sorts, named = redactions(redact), format
-    format = named or _format_of(output, many)
-    _require_file(output, format, many, as_json=common.as_json)
-    options.require(format, has_all_branches=has_all_branches)
-    output = None if output == _STDOUT else output
-    if many.is_chosen or session is None:
-        folder = _archive_folder(session, many, named, output, leaf)
-        selection = options.selection(None, sorts, has_all_branches=has_all_branches)
-        await _export_many(common, many, folder, format, selection, is_forced=is_forced)
+    selection = asked.selection
+    asked.check(as_json=common.as_json)
+    if asked.is_archive or asked.session is None:
+        await _export_many(asked, selection, common)
         return
-    _check_output(output, store_address(common.store), named, is_forced=is_forced)
-    async with common.opened_session(session) as (opened, handle):
-        at = None if leaf is None else await handle.find(leaf)
-        selection = options.selection(at, sorts, has_all_branches=has_all_branches)
-        exported = await export_session(opened.backend, handle.id, format, selection)
+    output = _checked_output(asked, store_address(common.store))
+    async with common.opened_session(asked.session) as (opened, handle):
+        leaf = None if asked.leaf is None else await handle.find(asked.leaf)
+        selection = msgspec.structs.replace(selection, leaf=leaf)
+        exported = await export_session(opened.backend, handle.id, asked.kind, selection)
         file = _output_file(output, exported, selection)
         if file is not None:
-            write_whole(file, exported.content, is_forced=is_forced)
+            write_whole(file, exported.content, is_forced=asked.is_forced)
             exported = await _record_export(opened, exported, file, selection)
     if common.as_json:
         show_json(_write_export(exported, str(file)))
     else:
-        _tell(exported, file, sorts)
+        _tell(exported, file, selection)
 
 
-def _require_file(
-    output: Path | None, format: ExportFormat, many: ArchiveOptions, *, as_json: bool
-) -> None:
-    """Check that the output is a file, or the folder of an archive or a workflow.
-
-    Raises: UsageMistake for any other output, or if `as_json` is True and no output file is named.
-    """
-    if as_json and output in (None, _STDOUT):
-        raise UsageMistake("--json tells about a file: name one with -o FILE")
-    if not many.is_chosen and output is not None and output.is_dir() and format != workflow.FORMAT:
-        raise UsageMistake(f"{output} is a folder; name a file")
-
-
-def _format_of(output: Path | None, many: ArchiveOptions) -> ExportFormat:
-    """Return the format for the file name extension of `output`, or the format of an archive."""
-    if many.is_chosen:
-        return "html"
-    return _ENDINGS.get("" if output is None else output.suffix.lower(), "perdure")
-
-
-def _check_output(
-    output: Path | None, address: str, named: ExportFormat | None, *, is_forced: bool
-) -> None:
-    """Check the file to write; the file may have any extension if the user `named` a format.
+def _checked_output(asked: ExportOptions, address: str) -> Path | None:
+    """Return the file to write; it may have any extension if the user named a format.
 
     Raises: PathExists if the file exists; UsageMistake if it is a file of the store, or if its
     extension belongs to no format.
     """
+    output = asked.place
     if output is None:
-        return
-    if output.is_file() and not is_forced:
+        return None
+    if output.is_file() and not asked.is_forced:
         raise PathExists(str(output))
     _check_outside(output, address)
     ending = output.suffix.lower()
-    if not (named or ending in _ENDINGS or output.is_dir()):
+    if not (asked.format or ending in _ENDINGS or output.is_dir()):
         raise UsageMistake(
             f"no format has files that end with {ending}: name one with --format "
             f"({', '.join(get_args(ExportFormat))}), or end the name with .jsonl, .md or .html"
         )
+    return output
 
 
-def _archive_folder(
-    session: str | None,
-    many: ArchiveOptions,
-    named: ExportFormat | None,
-    output: Path | None,
-    leaf: str | None,
-) -> Path:
-    """Return the archive's folder; only with a `named` format, it may end in ``.md`` or ``.jsonl``.
+def _archive_folder(asked: ExportOptions) -> Path:
+    """Return the archive's folder; only with a named format, it may end in ``.md`` or ``.jsonl``.
 
-    Raises: UsageMistake if the options do not fit an archive, or `output` cannot be its folder.
+    Raises: UsageMistake if the options do not fit an archive, or the output cannot be its folder.
     """
-    if not many.is_chosen:
+    if not asked.is_archive:
         raise UsageMistake("name a session, or add --all for an archive of every session")
-    if many.is_all and many.with_forks is not None:
+    if asked.is_all and asked.with_forks is not None:
         raise UsageMistake("--all and --with-forks exclude each other: use one of them")
-    if session is not None or leaf is not None:
+    if asked.session is not None or asked.leaf is not None:
         raise UsageMistake("an archive has many sessions: omit the ID and --leaf")
-    if named not in (None, *archive.ENDINGS):
+    if asked.format not in (None, *archive.ENDINGS):
         raise UsageMistake(
             "an archive of many sessions is made of HTML pages: omit --format, or use --format "
             "markdown or perdure"
         )
+    output = asked.place
     if output is None:
         raise UsageMistake("name the folder of the archive: -o DIR")
     if output.is_file():
@@ -316,7 +288,7 @@ def _archive_folder(
             "an archive of many sessions is a folder of HTML pages: "
             f"end its name without {ending}, and pack the folder afterwards"
         )
-    is_as_named = named is not None or output.is_dir() or not ending
+    is_as_named = asked.format is not None or output.is_dir() or not ending
     if not is_as_named and _ENDINGS.get(ending, "html") != "html":
         raise UsageMistake(
             "an archive of many sessions is a folder of HTML pages: "
@@ -326,19 +298,14 @@ def _archive_folder(
 
 
 async def _export_many(
-    common: CommonOptions,
-    many: ArchiveOptions,
-    folder: Path,
-    format: ExportFormat,
-    selection: ExportSelection,
-    *,
-    is_forced: bool,
+    asked: ExportOptions, selection: ExportSelection, common: CommonOptions
 ) -> None:
+    folder = _archive_folder(asked)
     _check_outside(folder, store_address(common.store))
     async with common.existing_store() as opened:
-        wanted = await many.rows(opened)
+        wanted = await asked.rows(opened)
         made = await archive.write_archive(
-            opened, wanted, folder, format, selection, is_forced=is_forced
+            opened, wanted, folder, asked.kind, selection, is_forced=asked.is_forced
         )
     if common.as_json:
         show_json(made)
@@ -360,10 +327,10 @@ def _check_outside(output: Path, address: str) -> None:
         raise UsageMistake(f"{output} is part of the store; name a file elsewhere")
 
 
-def _tell(exported: Exported, file: Path | None, sorts: tuple[Redaction, ...]) -> None:
+def _tell(exported: Exported, file: Path | None, selection: ExportSelection) -> None:
     for warning in exported.warnings:
         remark(safe(warning))
-    if sorts:
+    if selection.redact:
         remark(_replaced(exported.redacted))
     if file is None:
         show_file(exported.content)

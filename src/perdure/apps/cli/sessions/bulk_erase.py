@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Annotated
 
-import msgspec
-import typer
-
-from perdure.apps.cli.exits import UsageMistake
-from perdure.apps.cli.moments import UntilOption
-from perdure.apps.cli.options import FolderFilter, SourceFilter
 from perdure.apps.cli.sessions.shared_entries import (
     Forks,
     fork_names,
@@ -30,35 +23,6 @@ from perdure.stores.retention.erase import Certificate, ForkPolicy
 
 _LISTED = 20
 _NAME_CELLS = 60
-
-
-class EraseFilters(msgspec.Struct, frozen=True):
-    """The options that select many sessions to erase."""
-
-    query: Annotated[
-        str | None,
-        typer.Option(metavar="TEXT", help="Sessions whose title or id contains this text."),
-    ] = None
-    cwd: FolderFilter = None
-    source: SourceFilter = None
-    until: UntilOption = None
-    is_preview: Annotated[
-        bool,
-        typer.Option("--dry-run", help="List the data that would be erased, and erase nothing."),
-    ] = False
-
-    @property
-    def rows(self) -> RowFilter | None:
-        """The filter that combines the options; None if no option was given.
-
-        Raises: UsageMistake if a filter is empty, for example because of an unset shell variable.
-        """
-        for option, text in (("--query", self.query), ("--source", self.source)):
-            if text is not None and not text.strip():
-                raise UsageMistake(f"{option} is empty; name what to erase, or leave it out")
-        if (self.query, self.cwd, self.source, self.until) == (None, None, None, None):
-            return None
-        return RowFilter(query=self.query, cwd=self.cwd, source=self.source, until=self.until)
 
 
 async def selected(store: Store, wanted: RowFilter) -> list[SessionRow]:

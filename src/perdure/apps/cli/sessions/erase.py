@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -13,9 +12,16 @@ import msgspec
 import typer
 
 from perdure.apps.cli.exits import DONE, FAILED, PathExists, UsageMistake, WholeIdNeeded
-from perdure.apps.cli.options import YesOption, confirm_erasure, only_subject, only_text
+from perdure.apps.cli.moments import UntilOption
+from perdure.apps.cli.options import (
+    FolderFilter,
+    SourceFilter,
+    YesOption,
+    confirm_erasure,
+    only_subject,
+    only_text,
+)
 from perdure.apps.cli.sessions import bulk_erase, repeated_text
-from perdure.apps.cli.sessions.bulk_erase import EraseFilters
 from perdure.apps.cli.sessions.shared_entries import forks_of_entries
 from perdure.apps.cli.store_options import (
     CommonOptions,
@@ -41,46 +47,88 @@ _PREVIEW_CELLS = 60
 """Width, in cells, of the preview of an entry to erase."""
 
 
-EntriesArgument = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="ENTRY",
-        help="Erase only these entries of the session: a number, a whole id or a foreign id.",
-    ),
-]
+class EraseOptions(msgspec.Struct, frozen=True):
+    """The arguments of ``perdure sessions erase``."""
 
-
-async def erase(  # noqa: PLR0913 - one parameter for each option
     session: Annotated[
         str | None, typer.Argument(metavar="ID", help="The whole id of the session.")
-    ] = None,
-    entries: EntriesArgument = None,
-    *,
+    ] = None
+    entries: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="ENTRY",
+            help="Erase only these entries of the session: a number, a whole id or a foreign id.",
+        ),
+    ] = None
     subject: Annotated[
         str | None,
         typer.Option(callback=only_subject, help="All sessions about this person or thing."),
-    ] = None,
+    ] = None
     is_everything: Annotated[
         bool, typer.Option("--everything", help="All sessions of the namespace.")
-    ] = False,
+    ] = False
     is_kept_for_forks: Annotated[
         bool, typer.Option("--keep-for-forks", help="Do not erase the entries that forks share.")
-    ] = False,
-    is_with_forks: Annotated[
-        bool, typer.Option("--with-forks", help="Erase its forks too.")
-    ] = False,
+    ] = False
+    is_with_forks: Annotated[bool, typer.Option("--with-forks", help="Erase its forks too.")] = (
+        False
+    )
     certificate: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Write the certificate into this new file."),
-    ] = None,
+    ] = None
     by: Annotated[
         str | None,
         typer.Option(callback=only_text, help="The person who requests the erasure; default: you."),
-    ] = None,
-    is_sure: YesOption = False,
-    filters: EraseFilters,
-    common: CommonOptions,
-) -> int:
+    ] = None
+    is_sure: YesOption = False
+    query: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="Sessions whose title or id contains this text."),
+    ] = None
+    cwd: FolderFilter = None
+    source: SourceFilter = None
+    until: UntilOption = None
+    is_preview: Annotated[
+        bool,
+        typer.Option("--dry-run", help="List the data that would be erased, and erase nothing."),
+    ] = False
+
+    @property
+    def forks(self) -> ForkPolicy:
+        """What happens to forks. Raises: UsageMistake if two options exclude each other."""
+        if self.is_kept_for_forks and self.is_with_forks:
+            raise UsageMistake("--keep-for-forks and --with-forks exclude each other")
+        if self.is_kept_for_forks:
+            return "keep"
+        return "erase" if self.is_with_forks else "refuse"
+
+    @property
+    def only(self) -> tuple[str, ...]:
+        """The entries to erase, each once."""
+        return tuple(dict.fromkeys(self.entries or ()))
+
+    @property
+    def requester(self) -> str:
+        """The person who requests the erasure."""
+        user = os.environ.get("USER") or os.environ.get("USERNAME")
+        return self.by or user or "the command line"
+
+    @property
+    def rows(self) -> RowFilter | None:
+        """The filter that combines the options that select many sessions; None without them.
+
+        Raises: UsageMistake if a filter is empty, for example because of an unset shell variable.
+        """
+        for option, text in (("--query", self.query), ("--source", self.source)):
+            if text is not None and not text.strip():
+                raise UsageMistake(f"{option} is empty; name what to erase, or leave it out")
+        if (self.query, self.cwd, self.source, self.until) == (None, None, None, None):
+            return None
+        return RowFilter(query=self.query, cwd=self.cwd, source=self.source, until=self.until)
+
+
+async def erase(*, asked: EraseOptions, common: CommonOptions) -> int:
     """Permanently delete sessions, or single entries, and everything derived from them.
 
     This cannot be undone. The log can still be verified. A certificate lists what was deleted, and
@@ -100,32 +148,16 @@ async def erase(  # noqa: PLR0913 - one parameter for each option
         perdure sessions erase --subject ann@example.org --yes
         perdure sessions erase --source codex --until 90d --dry-run
     """
-    forks = _fork_policy(is_kept=is_kept_for_forks, is_with=is_with_forks)
-    only = tuple(dict.fromkeys(entries or ()))
-    asked = _Asked(session, only, subject, is_everything, forks, by or _me(), certificate, is_sure)
-    if (wanted := filters.rows) is not None:
-        return await _erase_many(asked, wanted, common, is_preview=filters.is_preview)
-    return await _erase(asked, common, is_preview=filters.is_preview)
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """The parsed arguments of ``perdure sessions erase``."""
-
-    session: str | None
-    entries: tuple[str, ...]
-    subject: str | None
-    is_everything: bool
-    forks: ForkPolicy
-    by: str
-    file: Path | None
-    is_sure: bool
+    forks = asked.forks
+    if (wanted := asked.rows) is not None:
+        return await _erase_many(asked, wanted, forks, common)
+    return await _erase(asked, forks, common)
 
 
 async def _erase_many(
-    asked: _Asked, wanted: RowFilter, common: CommonOptions, *, is_preview: bool
+    asked: EraseOptions, wanted: RowFilter, forks: ForkPolicy, common: CommonOptions
 ) -> int:
-    if asked.session or asked.subject or asked.is_everything or asked.file:
+    if asked.session or asked.subject or asked.is_everything or asked.certificate:
         raise UsageMistake(
             "filters select sessions: omit the ID, --subject, --everything and --certificate"
         )
@@ -135,9 +167,9 @@ async def _erase_many(
         rows = await bulk_erase.selected(opened, wanted)
         if not rows:
             await require_known(opened, wanted.cwd, wanted.source)
-        included = await bulk_erase.including(opened, rows, asked.forks)
-        ids, lines = await bulk_erase.preview_of(opened, included, asked.forks)
-        if is_preview or not rows:
+        included = await bulk_erase.including(opened, rows, forks)
+        ids, lines = await bulk_erase.preview_of(opened, included, forks)
+        if asked.is_preview or not rows:
             _show_preview(common, ids, lines)
             return DONE
         for line in () if common.as_json else lines:
@@ -145,7 +177,7 @@ async def _erase_many(
         if ids:  # otherwise each erasure says why it is refused
             told = f"these {count_of(len(ids), 'session')}"
             confirm_erasure(told, is_sure=asked.is_sure)
-        done, failures = await bulk_erase.erase_rows(opened, rows, asked.forks, asked.by)
+        done, failures = await bulk_erase.erase_rows(opened, rows, forks, asked.requester)
     whole = {line.session for each in done for line in each.sessions if line.is_whole}
     entries = count_of(sum(each.entries for each in done), "entry", "entries")
     told = f"erased {count_of(len(whole), 'session')}, {entries}: see `perdure sessions erasures`"
@@ -153,30 +185,30 @@ async def _erase_many(
     return FAILED if failures or not all(each.is_complete for each in done) else DONE
 
 
-async def _erase(asked: _Asked, common: CommonOptions, *, is_preview: bool) -> int:
-    named = asked.session, asked.subject
-    if [named[0] is not None, named[1] is not None, asked.is_everything].count(True) != 1:
+async def _erase(asked: EraseOptions, forks: ForkPolicy, common: CommonOptions) -> int:
+    named, subject = asked.session, asked.subject
+    if [named is not None, subject is not None, asked.is_everything].count(True) != 1:
         raise UsageMistake(
             "say what to erase: an ID, --subject NAME or --everything, one of them; or filters, "
             "such as --cwd"
         )
-    if is_preview and asked.file is not None:
+    if asked.is_preview and asked.certificate is not None:
         raise UsageMistake("--dry-run erases nothing, so there is no certificate: leave out one")
     async with common.existing_store() as opened:
-        session = None if named[0] is None else await _whole(opened, asked, is_preview=is_preview)
-        if session is not None and asked.entries:
+        session = None if named is None else await _whole(opened, asked)
+        if session is not None and asked.only:
             handle = await opened.open(session)
-            await _require_own(handle, [each for each in asked.entries if "/" in each])
+            await _require_own(handle, [each for each in asked.only if "/" in each])
             try:
-                return await _erase_entries(opened, handle, asked, common, is_preview=is_preview)
+                return await _erase_entries(opened, handle, asked, forks, common)
             except EntryNotFound:
-                await _require_no_session(opened, asked.entries)
-                await _require_own(handle, asked.entries)
+                await _require_no_session(opened, asked.only)
+                await _require_own(handle, asked.only)
                 raise
-        if is_preview:
-            rows = await bulk_erase.reached(opened, session, asked.subject, asked.forks)
+        if asked.is_preview:
+            rows = await bulk_erase.reached(opened, session, subject, forks)
             ids, lines = await bulk_erase.preview_of(
-                opened, rows, asked.forks, is_one=True, is_everything=asked.is_everything
+                opened, rows, forks, is_one=True, is_everything=asked.is_everything
             )
             if session is not None and not any(row.info.id == session for row in rows):
                 kept = f"and the entries that the erased session {session} kept for its forks"
@@ -184,18 +216,18 @@ async def _erase(asked: _Asked, common: CommonOptions, *, is_preview: bool) -> i
             _show_preview(common, ids, lines)
             return DONE
         confirm_erasure(
-            session or named[1] or f"all of namespace {common.namespace}", is_sure=asked.is_sure
+            session or subject or f"all of namespace {common.namespace}", is_sure=asked.is_sure
         )
         infos = [] if session is None else [(await opened.backend.state(StreamId(session))).info]
-        with _reserved(asked.file):
+        with _reserved(asked.certificate):
             done = await opened.erase(
                 session,
-                subject=asked.subject,
+                subject=subject,
                 everything=asked.is_everything,
-                forks=asked.forks,
-                by=asked.by,
+                forks=forks,
+                by=asked.requester,
             )
-    code = _finish(done, asked.file, common)
+    code = _finish(done, asked.certificate, common)
     for line in bulk_erase.origin_lines(infos, {each.session for each in done.sessions}):
         remark(line)
     return code
@@ -227,19 +259,19 @@ async def _require_own(session: Session, entries: Sequence[str]) -> None:
 
 
 async def _erase_entries(
-    store: Store, session: Session, asked: _Asked, common: CommonOptions, *, is_preview: bool
+    store: Store, session: Session, asked: EraseOptions, forks: ForkPolicy, common: CommonOptions
 ) -> int:
     """Erase single entries. Their ids must be whole, because an erasure cannot be undone."""
-    ids = (f"{session.id}/{each}" if each.isdecimal() else each for each in asked.entries)
+    ids = (f"{session.id}/{each}" if each.isdecimal() else each for each in asked.only)
     found = [await session.entry(each) for each in ids]
     lines = [_entry_line(entry, session.id) for entry in found]
     count = f"{count_of(len(found), 'entry', 'entries')} of {session.id}"
     sought = repeated_text.telling_texts(found)
-    if is_preview:
-        forks = await forks_of_entries(store, session.id, found)
-        erased = forks.erasable(found, asked.forks)
+    if asked.is_preview:
+        sharing = await forks_of_entries(store, session.id, found)
+        erased = sharing.erasable(found, forks)
         count = f"{count_of(len(erased), 'entry', 'entries')} of {session.id}"
-        told = [*lines, count, *forks.lines(asked.forks)]
+        told = [*lines, count, *sharing.lines(forks)]
         _show_preview(common, [entry.id for entry in erased], told)
         await _warn_of_repeats(session, sought, found)
         return DONE
@@ -248,9 +280,9 @@ async def _erase_entries(
             remark(line)
         await _warn_of_repeats(session, sought, found)
     confirm_erasure(count, is_sure=asked.is_sure)
-    with _reserved(asked.file):
-        done = await session.erase_entries(found, forks=asked.forks, by=asked.by)
-    code = _finish(done, asked.file, common)
+    with _reserved(asked.certificate):
+        done = await session.erase_entries(found, forks=forks, by=asked.requester)
+    code = _finish(done, asked.certificate, common)
     await _warn_of_repeats(session, sought, found, is_erased=True)
     return code
 
@@ -282,7 +314,7 @@ def _show_preview(common: CommonOptions, ids: Sequence[str], lines: Sequence[str
         remark("this was a dry run; an erasure cannot be undone: there is no trash")
 
 
-async def _whole(store: Store, asked: _Asked, *, is_preview: bool) -> str:
+async def _whole(store: Store, asked: EraseOptions) -> str:
     """Return the id of the session. The user must type the whole id, except for a preview.
 
     Raises: WholeIdNeeded, SessionNotFound, PathNotFound.
@@ -292,24 +324,12 @@ async def _whole(store: Store, asked: _Asked, *, is_preview: bool) -> str:
         found = await named_session(store, typed)
     except AmbiguousId as error:
         raise WholeIdNeeded(typed, error.candidates) from None
-    if found != typed and not is_preview:
+    if found != typed and not asked.is_preview:
         raise WholeIdNeeded(typed, (found,))
     if found != typed:
-        words = " ".join((found, *asked.entries))
+        words = " ".join((found, *asked.only))
         remark(f"erasing needs the whole id: perdure sessions erase {words}")
     return found
-
-
-def _fork_policy(*, is_kept: bool, is_with: bool) -> ForkPolicy:
-    if is_kept and is_with:
-        raise UsageMistake("--keep-for-forks and --with-forks exclude each other")
-    if is_kept:
-        return "keep"
-    return "erase" if is_with else "refuse"
-
-
-def _me() -> str:
-    return os.environ.get("USER") or os.environ.get("USERNAME") or "the command line"
 
 
 def _place_for(file: Path | None) -> Path | None:
