@@ -129,8 +129,8 @@ def test_valid_settings_match_schema(text: str, is_persons: bool, is_projects: b
 
 def test_files_written_by_the_init_command_match_their_schemas(tmp_path: Path) -> None:
     config, _, agent = set_up(tmp_path, "tides")
-    assert fits("project-config.schema.json", tomllib.loads(config.path.read_text()))
-    assert fits("agent.schema.json", of_yaml(agent.path.read_text()))
+    assert fits("project-config.schema.json", tomllib.loads((tmp_path / config.path).read_text()))
+    assert fits("agent.schema.json", of_yaml((tmp_path / agent.path).read_text()))
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -13,11 +12,11 @@ from perdure.apps.cli.exits import UsageMistake
 from perdure.apps.cli.options import stored_path
 from perdure.apps.cli.store_options import CommonOptions
 from perdure.apps.flow.flow_access import flows_of
+from perdure.apps.scaffold import Made, write_templates
 from perdure.apps.terminal.output import show, show_json
 from perdure.apps.terminal.text import safe
 from perdure.session.flows.graph import FlowNode, Graph
 from perdure.session.flows.run import FeedbackContext
-from perdure.stores.maintenance.atomic_file import write_new
 
 
 async def init(
@@ -110,25 +109,9 @@ _WORK: dict[Mode, tuple[str, ...]] = {
 }
 
 
-class Made(msgspec.Struct, frozen=True):
-    """A file of the scaffold.
-
-    `is_new` is True if the file was written now, False if it existed before.
-    """
-
-    path: str
-    is_new: bool
-
-
 def scaffold(folder: Path) -> tuple[Made, ...]:
     """Write the files that are missing; create `folder` if it is missing. Raises: OSError."""
-    templates = files("perdure") / "data" / "flows" / "scaffold"
-    made: list[Made] = []
-    for template, path in FILES:
-        place = folder / path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        made.append(Made(path, write_new(place, (templates / template).read_text("utf-8"))))
-    return tuple(made)
+    return write_templates(folder, "flows/scaffold", FILES)
 
 
 def initialization(mode: Mode) -> Graph:

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
 from perdure.apps.cli.exits import UsageMistake
 from perdure.apps.cli.options import JsonOption, StoreOption, require_folder
+from perdure.apps.scaffold import Made, write_templates
 from perdure.apps.settings.lookup import AGENTS, FILE, FOLDER, setting
 from perdure.apps.settings.store_address import NAMESPACE
 from perdure.apps.store_access import existing_store
@@ -21,60 +21,18 @@ from perdure.apps.terminal.text import safe
 from perdure.client.agents.providers import provider_states
 from perdure.models.catalogue import ECHO
 from perdure.session.info import SessionInfo
-from perdure.stores.maintenance.atomic_file import write_new
-
-_IGNORED = """\
-# Written by `perdure init`. What perdure keeps here is private; what a project shares is not.
-*
-!.gitignore
-!config.toml
-!agents/
-!agents/**
-"""
-
-_SETTINGS = """\
-# Written by `perdure init`: what everybody who works on this project shares.
-
-[store]
-# The sessions of this project are in this namespace of each person's own store, apart from all
-# others. Change it before there are sessions; --namespace and $PERDURE_NAMESPACE go before it.
-namespace = "{namespace}"
-"""
 
 EXAMPLE = "helper.agent.yaml"
 
-_AGENT = """\
-# Written by `perdure init`: an agent that everybody who works on this project can talk to with
-#   perdure chat --agent helper
-# Change it, or delete it; `perdure agents validate` says what is wrong with it. What it may do is
-# never more than who starts it allows (docs/guides/agents.md).
-id: helper
-description: Answers questions about this project; changes nothing.
-model: scripted:echo  # offline; another one as provider:name, such as anthropic:claude-opus-4-5
-system_prompt: |
-  You answer questions about the project in {{ctx.working_dir}}. Look at its files before you
-  answer, say which ones you looked at, and say so when you do not know.
-tools:
-  - read_file
-  - list_directory
-  - search_files
-  - git_status
-permissions:
-  approval: plan
-"""
+FILES = (
+    ("config.toml", f"{FOLDER}/{FILE}"),
+    ("gitignore", f"{FOLDER}/.gitignore"),
+    (EXAMPLE, f"{FOLDER}/{AGENTS}/{EXAMPLE}"),
+)
+"""Maps each template to its path in the project."""
 
 _NO_NAME = "project"
 _LONGEST = 60
-
-
-class Made(msgspec.Struct, frozen=True):
-    """A file of the project.
-
-    `is_new` is True if the file was written now, False if it existed before.
-    """
-
-    path: Path
-    is_new: bool
 
 
 def namespace_for(folder: Path) -> str:
@@ -84,23 +42,8 @@ def namespace_for(folder: Path) -> str:
 
 
 def set_up(folder: Path, namespace: str) -> tuple[Made, ...]:
-    """Make `folder` a project whose sessions are in `namespace`.
-
-    Raises: OSError.
-    """
-    place = folder / FOLDER
-    place.mkdir(exist_ok=True)
-    (place / AGENTS).mkdir(exist_ok=True)
-    return (
-        _make_file(place / FILE, _SETTINGS.format(namespace=namespace)),
-        _make_file(place / ".gitignore", _IGNORED),
-        _make_file(place / AGENTS / EXAMPLE, _AGENT),
-    )
-
-
-def _make_file(file: Path, text: str) -> Made:
-    # Atomically: with partial settings, a concurrent command would use another namespace.
-    return Made(file, is_new=write_new(file, text))
+    """Make `folder` a project whose sessions are in `namespace`. Raises: OSError."""
+    return write_templates(folder, "project", FILES, namespace)
 
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -166,7 +109,7 @@ def _project_in(folder: Path) -> Path:
 
 
 def _data(project: Path, namespace: str, made: Sequence[Made]) -> dict[str, object]:
-    files = [{"path": str(each.path), "made": each.is_new} for each in made]
+    files = [{"path": str(project / each.path), "made": each.is_new} for each in made]
     return {"project": str(project), "namespace": namespace, "files": files}
 
 
@@ -179,8 +122,8 @@ def _lines(
     yield style.paint(f"{safe(str(project))} {verb}: its sessions are in {namespace!r}.", "strong")
     for each in made:
         done = "wrote" if each.is_new else "kept "
-        path = each.path.relative_to(project)
-        yield f"  {done} {str(path).ljust(34)} {style.paint(_WHY[each.path.name], 'faint')}"
+        why = style.paint(_WHY[Path(each.path).name], "faint")
+        yield f"  {done} {each.path.ljust(34)} {why}"
     if before:
         sessions = count_of(len(before), "session")
         yield f"  {sessions} of this folder from before: perdure sessions list --namespace default"

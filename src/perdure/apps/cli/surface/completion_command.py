@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from perdure.apps.cli.exits import UsageMistake
-from perdure.apps.cli.surface.shells import SCRIPTS, Shell
+from perdure.apps.cli.surface.shells import Shell, script_of
 from perdure.apps.terminal.output import show
 
 
@@ -33,6 +33,7 @@ def completion(
         perdure completion fish > ~/.config/fish/completions/perdure.fish
     """
     name = shell or Path(os.environ.get("SHELL", "")).name
-    if name not in SCRIPTS:
-        raise UsageMistake(f"name the shell: perdure completion {'|'.join(typing.get_args(Shell))}")
-    show(SCRIPTS[name], end="")
+    shells = typing.get_args(Shell)
+    if name not in shells:
+        raise UsageMistake(f"name the shell: perdure completion {'|'.join(shells)}")
+    show(script_of(name), end="")

@@ -6,7 +6,8 @@ A script calls ``perdure __complete SHELL`` with the text typed so far.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -16,83 +17,16 @@ from perdure.apps.terminal.text import one_line, safe
 
 Shell = Literal["bash", "zsh", "fish"]
 
-_BASH = r"""# Completion of perdure for bash. In ~/.bashrc:
-#   eval "$(perdure completion bash)"
-_perdure() {
-    local mode value
-    COMPREPLY=()
-    {
-        IFS= read -r mode
-        while IFS= read -r value; do COMPREPLY+=("$value"); done
-    } < <("${1/#\~/$HOME}" __complete bash "$COMP_WORDBREAKS" "${COMP_TYPE:-9}" \
-        "${COMP_LINE:0:COMP_POINT}" 2>/dev/null)
-    case $mode in
-        words*) compopt -o nosort 2>/dev/null ;;
-        files*) compopt -o default 2>/dev/null ;;
-        folders*) compopt -o dirnames 2>/dev/null ;;
-    esac
-    if [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *[:=] ]]; then
-        compopt -o nospace 2>/dev/null
-    fi
-    return 0
-}
-complete -F _perdure perdure
-"""
-
-_ZSH = r"""#compdef perdure
-# Completion of perdure for zsh. In ~/.zshrc, after compinit:
-#   eval "$(perdure completion zsh)"
-_perdure() {
-    local mode value
-    local -a replies values shown
-    replies=("${(@f)$(
-        ${(Q)words[1]} __complete zsh "${(@Q)words[2,CURRENT-1]}" "${(Q)PREFIX}" 2>/dev/null
-    )}")
-    mode=$replies[1]
-    for value in "${(@)replies[2,-1]}"; do
-        [[ -n $value ]] || continue
-        values+=("${value%%$'\t'*}")
-        shown+=("${value/$'\t'/  -- }")
-    done
-    if (( $#values )); then
-        if [[ $mode == *found ]]; then
-            compadd -U -l -V perdure -d shown -a values
-            (( $#values > 1 )) && compstate[insert]=menu compstate[list]='list force'
-        else
-            compadd -l -V perdure -d shown -a values
-        fi
-    fi
-    case $mode in
-        files*) _files ;;
-        folders*) _files -/ ;;
-    esac
-}
-if [[ $funcstack[1] == _perdure ]]; then _perdure "$@"; else compdef _perdure perdure; fi
-"""
-
-_FISH = r"""# Completion of perdure for fish. Keep it:
-#   perdure completion fish > ~/.config/fish/completions/perdure.fish
-function __perdure_complete
-    set -l before (commandline -opc)
-    set -l current (commandline -ct)
-    set -l replies ($before[1] __complete fish $before[2..] "$current" 2>/dev/null)
-    printf '%s\n' $replies[2..]
-    switch "$replies[1]"
-        case 'files*'
-            __fish_complete_path "$current"
-        case 'folders*'
-            __fish_complete_directories "$current"
-    end
-end
-complete -c perdure -k -f -a '(__perdure_complete)'
-"""
-
-SCRIPTS: Mapping[str, str] = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
-"""Shell -> the script that it must run once."""
+_SCRIPTS = Path(__file__).parents[3] / "data" / "completion"
 
 _MOST_HELP = 80
 _MENU_TYPES = frozenset({"37", "42"})
 """Values of bash's $COMP_TYPE for completion without a list, which inserts candidates unchanged."""
+
+
+def script_of(shell: str) -> str:
+    """Return the script that `shell`, which is one of `Shell`, must run once."""
+    return (_SCRIPTS / f"perdure.{shell}").read_text("utf-8")
 
 
 def split_typed(shell: str, words: Sequence[str]) -> tuple[list[str], str]:

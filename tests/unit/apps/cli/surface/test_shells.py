@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from perdure.apps.cli.surface.completion import Candidate, Completion
-from perdure.apps.cli.surface.shells import SCRIPTS, answer, split_typed
+from perdure.apps.cli.surface.shells import Shell, answer, split_typed
 
 BREAKS = " \t\n\"'@><=;|&(:"
 ONE = Completion((Candidate("scripted:echo", "offline"),))
@@ -48,7 +50,7 @@ def test_completion_for_fish_and_zsh_gives_descriptions_after_a_tab() -> None:
 
 def test_candidates_are_sorted_unless_they_have_an_order() -> None:
     mixed = (Candidate("b"), Candidate("c"), Candidate("a"))
-    for shell in SCRIPTS:
+    for shell in get_args(Shell):
         words = [BREAKS, "9", "perdure "]
         assert list(answer(shell, words, "", Completion(mixed)))[1:] == ["a", "b", "c"]
         ordered = Completion(mixed, is_ordered=True)
@@ -57,7 +59,7 @@ def test_candidates_are_sorted_unless_they_have_an_order() -> None:
 
 def test_control_characters_and_second_lines_are_removed() -> None:
     odd = Completion((Candidate("a\nb"), Candidate("\x1b[2J"), Candidate("12", "x\x1b[2J\ny\tz")))
-    for shell in SCRIPTS:
+    for shell in get_args(Shell):
         lines = list(answer(shell, [BREAKS, "9", "perdure "], "", odd))
         assert len(lines) == 2
         assert "\x1b" not in "".join(lines)

@@ -1,0 +1,41 @@
+"""The files that ``perdure init`` and ``perdure flow init`` write into a project."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib.resources import files
+from pathlib import Path
+
+import msgspec
+
+from perdure.stores.maintenance.atomic_file import write_new
+
+
+class Made(msgspec.Struct, frozen=True):
+    """A file of a project; `path` is relative to the folder of the project.
+
+    `is_new` is True if the file was written now, False if it existed before.
+    """
+
+    path: str
+    is_new: bool
+
+
+def write_templates(
+    folder: Path, kind: str, paths: Iterable[tuple[str, str]], namespace: str = ""
+) -> tuple[Made, ...]:
+    """Write the files that are missing in `folder`; create folders that are missing.
+
+    `paths` contains pairs of a template of `kind` and its path in `folder`. In the templates,
+    ``{namespace}`` is replaced by `namespace`. Each file is written atomically: with partial
+    settings, a concurrent command would use another namespace.
+    Raises: OSError.
+    """
+    templates = files("perdure") / "data" / kind
+    made: list[Made] = []
+    for template, path in paths:
+        place = folder / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        text = (templates / template).read_text("utf-8").replace("{namespace}", namespace)
+        made.append(Made(path, write_new(place, text)))
+    return tuple(made)

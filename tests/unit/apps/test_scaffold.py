@@ -1,0 +1,18 @@
+"""The files of a new project."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from perdure.apps.scaffold import Made, write_templates
+
+CONFIG = ("config.toml", "below/here.toml")
+
+
+def test_template_is_written_with_the_namespace_and_never_replaced(tmp_path: Path) -> None:
+    assert write_templates(tmp_path, "project", [CONFIG], "tides") == (Made(CONFIG[1], True),)
+    file = tmp_path / "below" / "here.toml"
+    assert 'namespace = "tides"\n' in file.read_text()
+    assert write_templates(tmp_path, "project", [CONFIG], "other") == (Made(CONFIG[1], False),)
+    assert 'namespace = "tides"\n' in file.read_text()
+    assert [each.name for each in file.parent.iterdir()] == ["here.toml"]
