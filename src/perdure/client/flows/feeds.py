@@ -8,9 +8,7 @@ point.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import suppress
 
 import msgspec
 
@@ -146,32 +144,12 @@ class RoleFeed:
         return items
 
     async def __aiter__(self) -> AsyncIterator[FeedItem]:
-        changes = self._store.changes()
-        changed = asyncio.ensure_future(_next(changes))
-        try:
-            while True:
-                is_over = bool(await self._store.notes(self._flow, (FlowCompleted.kind,)))
-                for item in await self.read():
-                    yield item
-                if is_over:
-                    return
-                await asyncio.wait((changed,))
-                if not changed.result():
-                    return
-                changed = asyncio.ensure_future(_next(changes))
-        finally:
-            changed.cancel()
-            with suppress(asyncio.CancelledError, Exception):
-                await changed
-
-
-async def _next(changes: AsyncIterator[None]) -> bool:
-    """Wait for a change; return False after the store was closed."""
-    try:
-        await anext(changes)
-    except StopAsyncIteration:
-        return False
-    return True
+        async for _ in self._store.changes():  # yields at its beginning, too
+            is_over = bool(await self._store.notes(self._flow, (FlowCompleted.kind,)))
+            for item in await self.read():
+                yield item
+            if is_over:
+                return
 
 
 def _point_of(role: str, cursor: str) -> FeedPoint:
