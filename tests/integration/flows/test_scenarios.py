@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from perdure.apps.flow.flow_rows import list_rows
 from perdure.client.flows.flow import Flow
 from perdure.client.flows.flows import Flows
 from perdure.engine.turns.executor.partial_answers import EVERY_S
@@ -371,6 +372,11 @@ async def test_flows_are_listed_newest_first_and_found_by_prefix(
 ) -> None:
     stage = FlowStage(tmp_path, ends(INTAKE, "forward-pass-closed"))
     flows = stage.flows("owner")
-    ids = [(await flows.start(ALONE, workspace=tmp_path)).id for _ in range(2)]
-    assert {state.run.flow_id for state in await flows.list()} == set(ids)
+    ids: list[str] = []
+    for named in ("m", "z", "a"):
+        ids.append((await flows.start(ALONE, workspace=tmp_path, id=named)).id)
+        stage.clock.advance(1)
+    ids.append((await flows.start(ALONE, workspace=tmp_path)).id)
+    assert [state.run.flow_id for state in await flows.list()] == ids[::-1]
+    assert [row.flow for row in await list_rows(stage.store)] == ids[::-1]
     assert (await flows.state(ids[0])).run.record_folder_path.endswith(f".perdure/records/{ids[0]}")

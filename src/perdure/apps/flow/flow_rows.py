@@ -14,10 +14,9 @@ from perdure.apps.terminal.text import one_line
 from perdure.client.flows.waits import waiting_in, workers_of
 from perdure.client.store import Store
 from perdure.engine.flows.continuation import can_continue
-from perdure.engine.flows.journal import Journal
+from perdure.engine.flows.journal import Journal, flows_in
 from perdure.engine.flows.rules.flow_waits import FlowWait
 from perdure.errors import PerdureError
-from perdure.session.flows.kinds import FlowImported, FlowStarted
 from perdure.session.flows.run import FlowState
 from perdure.session.ids import StreamId
 
@@ -61,9 +60,7 @@ class Row(msgspec.Struct, frozen=True):
 
 async def list_rows(store: Store) -> list[Row]:
     """Return every flow of the namespace, newest first."""
-    kinds = (FlowStarted.kind, FlowImported.kind)
-    streams = dict.fromkeys(note.stream for note in await store.backend.notes_of_all(kinds))
-    return [await _row(store, stream) for stream in sorted(streams, reverse=True)]
+    return [await _row(store, stream) for stream in await flows_in(store.backend)]
 
 
 async def _row(store: Store, stream: StreamId) -> Row:

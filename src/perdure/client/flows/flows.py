@@ -37,7 +37,7 @@ from perdure.client.flows.locations import (
 )
 from perdure.client.flows.relocation import relocate
 from perdure.client.flows.role_setup import Equipment
-from perdure.engine.flows.journal import Journal
+from perdure.engine.flows.journal import Journal, flows_in
 from perdure.errors import (
     ConfigError,
     CorruptLog,
@@ -55,7 +55,6 @@ from perdure.session.flows.kinds import (
     Configuring,
     ConsentMode,
     Dimension,
-    FlowImported,
     FlowStarted,
     RoleConfigured,
     RunSettings,
@@ -290,10 +289,10 @@ class Flows:
 
     async def list(self) -> Sequence[FlowState]:
         """List the states of all flows, newest first."""
-        notes = await self._store.backend.notes_of_all((FlowStarted.kind, FlowImported.kind))
-        found = [await _unless_gone(self._flow(note.stream), self._store.backend) for note in notes]
-        there = [state for state in found if state is not None]
-        return sorted(there, key=lambda state: state.run.flow_id, reverse=True)
+        backend = self._store.backend
+        ids = await flows_in(backend)
+        found = [await _unless_gone(self._flow(flow), backend) for flow in ids]
+        return [state for state in found if state is not None]
 
     async def close(self) -> None:
         """Stop watching the store for changes."""

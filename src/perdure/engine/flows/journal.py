@@ -17,7 +17,7 @@ from perdure.session.clock import Clock
 from perdure.session.codec import body_of, new_side
 from perdure.session.entries import Entry
 from perdure.session.flows.fold import flow_state, follow
-from perdure.session.flows.kinds import FlowCompleted
+from perdure.session.flows.kinds import FlowCompleted, FlowImported, FlowStarted
 from perdure.session.flows.run import FlowState
 from perdure.session.ids import StreamId
 from perdure.session.notes import SideBody
@@ -27,6 +27,14 @@ from perdure.stores.session_store import SessionStore
 
 Decide = Callable[[FlowState], Sequence[SideBody]]
 """Returns the entries to append to a flow in a given state; after an error, nothing is appended."""
+
+
+async def flows_in(store: SessionStore) -> list[StreamId]:
+    """Return the ids of all flows; the flow that was started or imported last comes first."""
+    begun: dict[StreamId, int] = {}
+    for note in await store.notes_of_all((FlowStarted.kind, FlowImported.kind)):
+        begun.setdefault(note.stream, note.at)
+    return sorted(begun, key=lambda flow: (begun[flow], flow), reverse=True)
 
 
 class Journal:
