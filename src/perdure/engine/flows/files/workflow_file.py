@@ -7,12 +7,12 @@ faults of a file are reported together, each with its line.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 
 import msgspec
 
-from perdure.engine.flows.rules.structure import faults_of
+from perdure.engine.flows.rules.structure import GraphFault, graph_faults
 from perdure.errors import InvalidWorkflow
 from perdure.session.flows.graph import FlowEdge, FlowNode, Graph
 from perdure.yaml.nodes import YamlNode, YamlReader
@@ -36,11 +36,12 @@ class NodeDraft(msgspec.Struct, frozen=True):
 
 
 class WorkflowFile(msgspec.Struct, frozen=True):
-    """A parsed workflow file."""
+    """A parsed workflow file. `edge_lines` are the lines of the edges, in their order."""
 
     name: str
     nodes: tuple[NodeDraft, ...]
     edges: tuple[FlowEdge, ...]
+    edge_lines: tuple[int, ...]
     summary: str | None = None
     invariants: tuple[str, ...] = ()
     escalation: tuple[str, ...] = ()
@@ -67,11 +68,11 @@ def graph_of(record: WorkflowFile, name: str, canonical: WorkflowFile | None = N
     """
     below = {node.id: node.fields for node in canonical.nodes} if canonical else {}
     nodes: list[FlowNode] = []
-    faults: list[str] = []
-    for draft in record.nodes:
+    faults: list[GraphFault] = []
+    for n, draft in enumerate(record.nodes):
         fields = {**below.get(draft.id, {}), **draft.fields}
         if "role" not in fields:
-            faults.append(f"line {draft.line}: 'role' is missing")
+            faults.append(GraphFault("'role' is missing", n))
         nodes.append(msgspec.convert({"role": "", **fields, "id": draft.id}, FlowNode))
     graph = Graph(
         record.name,
@@ -81,10 +82,24 @@ def graph_of(record: WorkflowFile, name: str, canonical: WorkflowFile | None = N
         record.invariants,
         record.escalation,
     )
-    faults += [] if faults else faults_of(graph)
+    faults += [] if faults else graph_faults(graph)
     if faults:
-        raise InvalidWorkflow(name, tuple(faults))
+        raise InvalidWorkflow(name, _with_lines(faults, record))
     return graph
+
+
+def _with_lines(faults: Iterable[GraphFault], file: WorkflowFile) -> tuple[str, ...]:
+    """Return `faults` as sentences with their lines, in the order of the lines."""
+    found: list[tuple[int, str]] = []
+    for fault in faults:
+        if fault.node is not None:
+            found.append((file.nodes[fault.node].line, fault.text))
+        elif fault.edge is not None:
+            found.append((file.edge_lines[fault.edge], fault.text))
+        else:
+            found.append((0, fault.text))
+    found.sort(key=lambda each: each[0])
+    return tuple(f"line {line}: {text}" if line else text for line, text in found)
 
 
 class _Reader:
@@ -95,16 +110,18 @@ class _Reader:
         """Return the workflow of the whole file, whose top YAML node is `root`."""
         outer = self.nodes.mapping(root, _ROOT, _ROOT)
         if "workflow" not in outer:
-            return WorkflowFile("", (), ())
+            return WorkflowFile("", (), (), ())
         node = outer["workflow"]
         fields = self.nodes.mapping(node, _WORKFLOW, ("name", "nodes", "edges"))
         nodes = tuple(self._node(each) for each in self._items(fields, "nodes"))
         if "nodes" in fields and not nodes:
             self.nodes.fault(fields["nodes"], "a workflow needs at least one node")
+        edges = self._items(fields, "edges")
         return WorkflowFile(
             name=self._sentence(fields, "name") or "",
             nodes=nodes,
-            edges=tuple(self._edge(each) for each in self._items(fields, "edges")),
+            edges=tuple(self._edge(each) for each in edges),
+            edge_lines=tuple(each.line for each in edges),
             summary=self._sentence(fields, "summary"),
             invariants=self._texts(fields, "invariants"),
             escalation=self._texts(fields, "escalation"),

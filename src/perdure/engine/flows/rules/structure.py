@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from perdure.bounds.limits import limits
-from perdure.session.flows.graph import ARROW, Graph, base_role, edge_key, ends_of, is_role
+from perdure.session.flows.graph import (
+    ARROW,
+    FlowEdge,
+    Graph,
+    base_role,
+    edge_key,
+    ends_of,
+    is_role,
+)
 from perdure.session.flows.run import FlowRun
 
 INTAKE = "owner-intake"
@@ -14,67 +23,94 @@ RESERVED = frozenset({"a-society-feedback"})
 """Roles that only the runtime may use."""
 
 
+class GraphFault(NamedTuple):
+    """A reason why a graph cannot be run, and the node or edge that it is about.
+
+    Shape: `node` and `edge` are places in the graph's nodes and edges; both are None for a fault of
+    the whole graph.
+    """
+
+    text: str
+    node: int | None = None
+    edge: int | None = None
+
+
 def faults_of(graph: Graph) -> list[str]:
     """Return the reasons why `graph` cannot be run, as sentences; empty if it can be run."""
-    faults = list(_id_faults(graph))
+    return [fault.text for fault in graph_faults(graph)]
+
+
+def graph_faults(graph: Graph) -> list[GraphFault]:
+    """Return the reasons why `graph` cannot be run, with their places; empty if it can be run."""
+    faults = [*_id_faults(graph), *_edge_faults(graph)]
     if faults:
         return faults  # later checks would only repeat them
     cycle = cycle_in(graph)
     if cycle:
-        faults.append(f"the edges go round in a circle: {f' {ARROW} '.join(cycle)}")
+        text = f"the edges go round in a circle: {f' {ARROW} '.join(cycle)}"
+        closing = FlowEdge(cycle[-2], cycle[-1])
+        faults.append(GraphFault(text, edge=graph.edges.index(closing)))
     faults += _ends(graph)
     return faults
 
 
-def _id_faults(graph: Graph) -> Iterator[str]:
-    ids = [node.id for node in graph.nodes]
-    if not ids:
-        yield "a workflow needs at least one node"
+def _id_faults(graph: Graph) -> Iterator[GraphFault]:
+    if not graph.nodes:
+        yield GraphFault("a workflow needs at least one node")
     most = limits().name_characters
     if len(graph.name) > most:
-        yield f"the name of the workflow has {len(graph.name):,} characters, at most {most:,}"
-    for id in _repeated_items(ids):
-        yield f"two nodes are called {id!r}"
-    for node in graph.nodes:
+        told = f"the name of the workflow has {len(graph.name):,} characters, at most {most:,}"
+        yield GraphFault(told)
+    for n, id in _repeated_items(node.id for node in graph.nodes):
+        yield GraphFault(f"two nodes are called {id!r}", n)
+    for n, node in enumerate(graph.nodes):
         if not is_role(node.role):
-            yield (
+            told = (
                 f"node {node.id!r} has the role {node.role!r}: use lowercase words joined by "
                 "hyphens, perhaps with _1, _2 for several of one role"
             )
+            yield GraphFault(told, n)
         elif base_role(node.role) in RESERVED:
-            yield f"node {node.id!r} has the role {node.role!r}, which is perdure's own"
-    yield from _edge_faults(graph, frozenset(ids))
+            told = f"node {node.id!r} has the role {node.role!r}, which is perdure's own"
+            yield GraphFault(told, n)
 
 
-def _edge_faults(graph: Graph, ids: Collection[str]) -> Iterator[str]:
-    for edge in graph.edges:
+def _edge_faults(graph: Graph) -> Iterator[GraphFault]:
+    ids = {node.id for node in graph.nodes}
+    for n, edge in enumerate(graph.edges):
         for end in (edge.source, edge.target):
             if end not in ids:
-                yield f"the edge {edge.key} names {end!r}, which is no node"
+                told = f"the edge {edge.key} names {end!r}, which is no node"
+                yield GraphFault(told, edge=n)
         if edge.source == edge.target:
-            yield f"the edge {edge.key} leads from a node to itself"
-    for key in _repeated_items(edge.key for edge in graph.edges):
-        yield f"the edge {key} is there twice"
+            yield GraphFault(f"the edge {edge.key} leads from a node to itself", edge=n)
+    for n, key in _repeated_items(edge.key for edge in graph.edges):
+        yield GraphFault(f"the edge {key} is there twice", edge=n)
 
 
-def _repeated_items(items: Iterable[str]) -> list[str]:
+def _repeated_items(items: Iterable[str]) -> list[tuple[int, str]]:
+    """Return each item that equals an earlier one, with its place."""
     seen: set[str] = set()
-    return [item for item in items if item in seen or seen.add(item)]
+    return [(n, item) for n, item in enumerate(items) if item in seen or seen.add(item)]
 
 
-def _ends(graph: Graph) -> Iterator[str]:
+def _ends(graph: Graph) -> Iterator[GraphFault]:
     first = graph.nodes[0]
     if first.id != INTAKE:
-        yield f"the first node is {first.id!r}; it must be {INTAKE!r}"
+        yield GraphFault(f"the first node is {first.id!r}; it must be {INTAKE!r}", 0)
     if first.role != OWNER:
-        yield f"node {first.id!r} has the role {first.role!r}; the first node's must be {OWNER!r}"
+        told = f"node {first.id!r} has the role {first.role!r}; the first node's must be {OWNER!r}"
+        yield GraphFault(told, 0)
+    places = {node.id: n for n, node in enumerate(graph.nodes)}
     for source in sources_of(graph):
         if source != first.id:
-            yield f"nothing is handed to node {source!r}; only {INTAKE!r} may begin the work"
+            told = f"nothing is handed to node {source!r}; only {INTAKE!r} may begin the work"
+            yield GraphFault(told, places[source])
     for sink in sinks_of(graph):
-        node = graph.node(sink)
-        if node is not None and node.role != OWNER and len(graph.nodes) > 1:
-            yield f"node {sink!r} hands over to nobody, so its role must be {OWNER!r}"
+        place = places[sink]
+        if graph.nodes[place].role != OWNER and len(graph.nodes) > 1:
+            told = f"node {sink!r} hands over to nobody, so its role must be {OWNER!r}"
+            yield GraphFault(told, place)
 
 
 def sources_of(graph: Graph) -> tuple[str, ...]:

@@ -131,6 +131,51 @@ def test_node_without_role_and_unrunnable_graph_are_rejected() -> None:
         graph_of(read_workflow(text, "w"), "w")
 
 
+def test_faults_of_the_graph_are_reported_with_the_lines_of_nodes_and_edges() -> None:
+    text = """workflow:
+  name: N
+  nodes:
+    - {id: owner-intake, role: owner}
+    - {id: build, role: Developer!}
+    - id: build
+      role: owner
+  edges:
+    - {from: owner-intake, to: biuld}
+    - from: build
+      to: build
+    - {from: owner-intake, to: build}
+    - {from: owner-intake, to: build}
+"""
+    with pytest.raises(InvalidWorkflow) as caught:
+        graph_of(read_workflow(text, "w"), "w")
+    assert [fault[:50] for fault in caught.value.faults] == [
+        "line 5: node 'build' has the role 'Developer!': us",
+        "line 6: two nodes are called 'build'",
+        "line 9: the edge owner-intake=>biuld names 'biuld'",
+        "line 10: the edge build=>build leads from a node t",
+        "line 13: the edge owner-intake=>build is there twi",
+    ]
+    text = """workflow:
+  name: N
+  nodes:
+    - {id: owner-intake, role: owner}
+    - {id: a, role: dev}
+    - {id: b, role: dev}
+    - {id: alone, role: dev}
+  edges:
+    - {from: owner-intake, to: a}
+    - {from: a, to: b}
+    - {from: b, to: a}
+"""
+    with pytest.raises(InvalidWorkflow) as caught:
+        graph_of(read_workflow(text, "w"), "w")
+    assert caught.value.faults == (
+        "line 7: nothing is handed to node 'alone'; only 'owner-intake' may begin the work",
+        "line 7: node 'alone' hands over to nobody, so its role must be 'owner'",
+        "line 11: the edges go round in a circle: a => b => a",
+    )
+
+
 @given(st.text(max_size=300))
 def test_any_text_is_read_or_refused(text: str) -> None:
     with suppress(InvalidWorkflow):
