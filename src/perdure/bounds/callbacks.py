@@ -29,7 +29,8 @@ async def run_guarded(work: Awaitable[T]) -> T:
 
     In the main thread, KeyboardInterrupt is raised unchanged, and so is a SystemExit from a signal
     handler. Any other SystemExit becomes an error of the callback, because `argparse` raises
-    SystemExit for rejected arguments.
+    SystemExit for rejected arguments. The GeneratorExit of a coroutine that Python closes, because
+    its event loop was closed, is raised unchanged.
     Raises: CancelledError if the calling task is cancelled; CallbackFailed if the callback raises
     an error that is not an `Exception`; any error of `work`.
     """
@@ -43,7 +44,16 @@ async def run_guarded(work: Awaitable[T]) -> T:
         is_asked = task is not None and task.cancelling() > before
         if (isinstance(error, asyncio.CancelledError) and is_asked) or _ends_program(error):
             raise
+        if isinstance(error, GeneratorExit) and _current_task() is not task:
+            raise
         raise CallbackFailed(_failure_text(error)) from error
+
+
+def _current_task() -> asyncio.Task[Any] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:  # no event loop runs
+        return None
 
 
 def run_plain_callback(callback: Callable[..., T], *arguments: object) -> T:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Coroutine
+from typing import Any
 
 import pytest
 
@@ -39,6 +41,29 @@ async def test_cancellation_of_the_caller_is_passed_on() -> None:
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
             await run_guarded(asyncio.Event().wait())
+
+
+def test_coroutine_of_a_closed_event_loop_ends_without_an_error_of_the_callback() -> None:
+    outcomes: list[str] = []
+
+    async def turn() -> None:
+        try:
+            await run_guarded(asyncio.Event().wait())
+        except CallbackFailed:
+            outcomes.append("the turn goes on")
+
+    async def begin(coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.ensure_future(coroutine)
+        await asyncio.sleep(0)
+        return task
+
+    coroutine = turn()
+    loop = asyncio.new_event_loop()
+    loop.set_exception_handler(lambda _loop, _context: None)  # the task is pending for ever
+    task = loop.run_until_complete(begin(coroutine))
+    loop.close()
+    coroutine.close()
+    assert (task.done(), outcomes) == (False, [])
 
 
 async def test_plain_and_async_callbacks_are_called() -> None:
