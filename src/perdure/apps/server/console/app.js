@@ -4,6 +4,7 @@ import { Cluster } from "./cluster.js";
 import { Conversation } from "./conversation.js";
 import { Flow } from "./flows/flow.js";
 import { Flows } from "./flows/flows.js";
+import { useReader } from "./flows/reader.js";
 import { html, render, useEffect, useState } from "./html.js";
 import { Inbox } from "./inbox.js";
 import { Memory } from "./memory.js";
@@ -50,21 +51,22 @@ function useTheme() {
   return [theme, () => setTheme({ auto: "dark", dark: "light", light: "auto" }[theme])];
 }
 
+/** The questions that wait, read one at a time: an older answer that comes late must not win. */
 function useWaiting(isSignedIn) {
   const [waiting, setWaiting] = useState([]);
+  const [version, setVersion] = useState(0);
+  useReader(async (isOver) => {
+    if (!isSignedIn) return;
+    const page = await get("inbox");
+    if (!isOver()) setWaiting(page.items);
+  }, () => {}, [isSignedIn], version);
   useEffect(() => {
     if (!isSignedIn) return undefined;
-    let isOver = false;
-    const load = () => get("inbox").then((page) => isOver || setWaiting(page.items), () => {});
-    load();
-    const stop = watch("events", undefined, {
+    const load = () => setVersion((n) => n + 1);
+    return watch("events", undefined, {
       durable: (event) => /^(inbox:|agent:approval|session:turn_|flow:)/.test(event.type) && load(),
       state: (state) => state === "live" && load(),
     });
-    return () => {
-      isOver = true;
-      stop();
-    };
   }, [isSignedIn]);
   return waiting;
 }

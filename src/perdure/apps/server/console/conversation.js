@@ -7,7 +7,7 @@ import { oneLine, seqOf } from "./format.js";
 import { html, useCallback, useEffect, useLayoutEffect, useRef, useState } from "./html.js";
 import { Question } from "./inbox.js";
 import { Message, resultsOf } from "./message.js";
-import { Fault, State, Waiting, attempt, needing } from "./parts.js";
+import { Fault, State, Waiting, attempt, needing, useReads } from "./parts.js";
 import { Timeline } from "./timeline.js";
 import { Tree, newestBelow } from "./tree.js";
 
@@ -35,8 +35,13 @@ function useConversation(id, target) {
   const [version, setVersion] = useState(0);
   const path = `sessions/${encodeURIComponent(id)}`;
 
+  const readMessages = useReads();
+  const readSession = useReads();
+
   const refresh = useCallback(async () => {
+    const isLate = readMessages();
     const page = await get(`${path}/messages`, { last: PAGE });
+    if (isLate()) return;
     setCompactions((old) => joined(old, page));
     setMessages((old) => {
       const first = page.items[0]?.id;
@@ -49,7 +54,9 @@ function useConversation(id, target) {
     });
   }, [path]);
   const refreshSession = useCallback(async () => {
+    const isLate = readSession();
     const [shown, inbox] = await Promise.all([get(path), get("inbox")]);
+    if (isLate()) return;
     setSession(shown);
     setQuestions(inbox.items.filter((each) => each.session === id));
   }, [path, id]);

@@ -40,6 +40,20 @@ export function useLoaded(load, keys) {
   return { ...found, reload };
 }
 
+/** A function that begins a read; it returns `isLate`, which is true if a later read was answered first. */
+export function useReads() {
+  const reads = useRef({ begun: 0, shown: 0 });
+  return useCallback(() => {
+    reads.current.begun += 1;
+    const read = reads.current.begun;
+    return () => {
+      if (read < reads.current.shown) return true;
+      reads.current.shown = read;
+      return false;
+    };
+  }, []);
+}
+
 /** `value` as it was `ms` ago, if it did not change since. */
 export function useSettled(value, ms) {
   const [settled, setSettled] = useState(value);
