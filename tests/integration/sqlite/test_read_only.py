@@ -88,6 +88,13 @@ def test_store_cannot_be_created_below_read_only_folder(path: Path) -> None:
     assert as_reader(path.parent / "new" / path.name) == ["store_read_only"]
 
 
+def test_store_in_a_folder_without_search_permission_is_reported(path: Path) -> None:
+    path.parent.chmod(0o600)
+
+    assert as_reader(path) == ["store_read_only"]
+    assert as_reader(path.parent / "new" / path.name) == ["store_read_only"]
+
+
 async def test_unreadable_file_is_reported(open_store: Opener, path: Path) -> None:
     await create(await open_store())
     forbid(path)

@@ -353,11 +353,12 @@ def attach(
 
     The call blocks. The shortest `lock_timeout_s` among the handles of a file applies to all its
     handles.
-    Raises: the errors of `connections.open_site`.
+    Raises: StoreReadOnly if this user may not look into the folder; the errors of
+    `connections.open_site`.
     """
     path = path.absolute()
     with _OPEN.lock:
-        database = _OPEN.databases.get(_key(path)) if path.exists() else None
+        database = _OPEN.databases.get(_key(path)) if _is_there(path) else None
         if database is None:
             seed = partial(random, SEED_BYTES)
             if is_created and not path.exists():
@@ -377,6 +378,13 @@ def attach(
         database.site.wait.shorten(lock_timeout_s)
         database.handles += 1
         return database
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except PermissionError as error:
+        raise StoreReadOnly(str(path)) from error
 
 
 def _open_stable(path: Path, open_file: Callable[[], Site]) -> Site:
