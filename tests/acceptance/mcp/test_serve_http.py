@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import sys
@@ -127,7 +128,8 @@ async def test_token_limits_the_data_and_actions_of_an_mcp_client(world: World) 
             assert "is a spell" in found
             assert "hotel xyzzyplugh elsewhere" not in found
         await assert_refused(world, url)
-    async with world.served("--namespace", "other", "--allow-write") as (_, url):
+    async with world.served("--namespace", "other", "--allow-write", "--json") as (_, printed):
+        url = json.loads(printed)["url"]
         async with client(url, world.token("write", namespace="other")) as writer:
             assert "hotel xyzzyplugh elsewhere" in await everything(writer)
             assert await tools_of(writer) == READING | WRITING
@@ -165,7 +167,9 @@ async def assert_refused(world: World, url: str) -> None:
             got = await http.post(url, json=LIST, headers={**good, **headers})
             assert (got.status_code, "recall" in got.text) == (status, status == 200), headers
         for path in ("/", "/v1/sessions", "/v1/sign-in", "/console/app.js"):
-            assert (await http.get(url.removesuffix("/mcp") + path, headers=good)).is_error, path
+            got = await http.get(url.removesuffix("/mcp") + path, headers=good)
+            assert (got.status_code, got.json()["code"]) == (404, "route_not_found"), path
+            assert got.json()["detail"].endswith("; the MCP server is at /mcp")
         for got in (
             await http.post(url, content=b"[" * 5_000_000, headers=good),
             await http.post(url, content=endless(), headers=good),

@@ -90,8 +90,8 @@ async def test_turn_of_killed_server_continues_after_restart(tmp_path: Path) -> 
         process.send_signal(signal.SIGKILL)
         await process.wait()
     (tmp_path / "slow").unlink()
-    async with serving(tmp_path) as (process, address):
-        url = address.partition("/#")[0]
+    async with serving(tmp_path, "--json") as (process, printed):
+        url = json.loads(printed)["url"].partition("/#code=")[0]
         async with httpx.AsyncClient(base_url=url, cookies=cookies, timeout=60) as client:
             events = f"/v1/sessions/{session}/events"
             async with client.stream("GET", events) as stream:

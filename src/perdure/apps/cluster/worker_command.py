@@ -15,7 +15,7 @@ from perdure.apps.cli.store_options import CommonOptions
 from perdure.apps.cluster.patience import when_available
 from perdure.apps.server_commands.factory import FactoryArgument, made_by
 from perdure.apps.store_access import writable_store
-from perdure.apps.terminal.output import remark, show
+from perdure.apps.terminal.output import remark
 from perdure.client.agents.runtime import Runtime
 from perdure.client.cluster.worker import SLOTS, Worker
 from perdure.client.store import Store
@@ -78,7 +78,7 @@ async def worker(
             runtimes[store.backend.namespace] = await opened.enter_async_context(runtime)
         id = await _begun(opened, Worker(runtimes, slots=slots), drain_seconds, stopping)
         if id is not None:
-            show(f"worker {id}")
+            common.show({"worker": id}, f"worker {id}")
             remark("it takes queued turns. Stop with Ctrl-C or SIGTERM.")
             sys.stdout.flush()
             await stopping.wait()

@@ -109,11 +109,12 @@ async def serve(  # noqa: PLR0913 - each is an option of its own
 
     Without --http, the client starts this command (docs/guides/mcp.md shows its configuration).
     Without --subject the client sees the sessions that have no subject. With --http the command
-    serves many clients. Each client sends a token of `perdure token create`. The token decides
-    which sessions the client sees; a token of the role read can only read. perdure listens on this
-    machine only, unless --tls-certificate or --behind-proxy is given. A client can search, recall
-    and read; with --allow-write it can also change facts. Secrets are masked, and long texts are
-    cut. `perdure serve` offers the same tools at /mcp.
+    prints its address (--json: `url`) and serves many clients. Each client sends a token of
+    `perdure token create`. The token decides which sessions the client sees; a token of the role
+    read can only read. perdure listens on this machine only, unless --tls-certificate or
+    --behind-proxy is given. A client can search, recall and read; with --allow-write it can also
+    change facts. Secrets are masked, and long texts are cut. `perdure serve` offers the same tools
+    at /mcp.
 
     Examples:
         perdure mcp serve
@@ -139,7 +140,9 @@ async def serve(  # noqa: PLR0913 - each is an option of its own
         )
     wanted.check()
     async with common.writable_store() as store:
-        await mcp_http.serve_http(store, wanted, is_writable=allow_write, embedder=embedder)
+        await mcp_http.serve_http(
+            store, wanted, is_writable=allow_write, embedder=embedder, as_json=common.as_json
+        )
 
 
 def _scope(subject: str | None, *, is_all: bool, is_writable: bool) -> Scope:
@@ -240,10 +243,10 @@ def _where(server: McpServer) -> str:
 
 def _table(known: Sequence[Known]) -> Iterator[str]:
     columns = (
-        Column("server", "strong"),
-        Column("of"),
-        Column("is"),
-        Column("at", gives_way=True),
+        Column("SERVER", "strong"),
+        Column("SOURCE"),
+        Column("TYPE"),
+        Column("WHERE", gives_way=True),
     )
     rows = [
         (

@@ -88,9 +88,10 @@ async def _play_recorded(file: Path, common: CommonOptions, *, is_served: bool) 
         for command in acts.commands_to_try(report.session, shown):
             show(f"  {command}")
     if is_served:
-        show("\nThe console on this store:")
+        if not common.as_json:
+            show("\nThe console on this store:")
         async with writable_store(address, common.namespace) as store:
-            await serve_store(store, Wanted())
+            await serve_store(store, Wanted(), as_json=common.as_json)
     return DONE if stage.is_ok else FAILED
 
 

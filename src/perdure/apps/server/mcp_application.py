@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncGenerator, Sequence
-from typing import cast
+from typing import Any, cast
 
-from litestar import Litestar
+from litestar import Litestar, Request, Response
 from litestar.di import Provide
+from litestar.exceptions import NotFoundException
 from litestar.middleware import DefineMiddleware
 from litestar.types import Receive, Scope, Send
 
@@ -26,7 +27,7 @@ from perdure.apps.server.application import (
     healthz,
     readyz,
 )
-from perdure.apps.server.problems import answer_problem
+from perdure.apps.server.problems import answer_problem, problem
 from perdure.apps.server.readiness import Readiness
 from perdure.apps.server.requests import Requests
 from perdure.apps.server.routes.mcp import McpServed, mcp_route
@@ -62,7 +63,7 @@ class McpApplication:
         self._routes = Litestar(
             [mcp_route(lambda _: served), healthz, readyz],
             dependencies={"readiness": Provide(lambda: self._readiness, sync_to_thread=False)},
-            exception_handlers={Exception: answer_problem},
+            exception_handlers={Exception: answer_problem, NotFoundException: _answer_no_route},
             middleware=[DefineMiddleware(Authentication, callers_of=callers_of)],
             openapi_config=None,
             lifespan=[self._running],
@@ -87,3 +88,8 @@ class McpApplication:
     async def _running(self, _: Litestar) -> AsyncGenerator[None]:
         yield
         self.drain()
+
+
+def _answer_no_route(_: Request[Any, Any, Any], __: NotFoundException) -> Response[bytes]:
+    detail = "there is no such address; the MCP server is at /mcp"
+    return problem(404, "route_not_found", detail, {})

@@ -261,13 +261,24 @@ def _named(mistake: Mapping[str, Any], request: Request[Any, Any, Any]) -> dict[
     key, source = mistake.get("key", ""), mistake.get("source")
     if source == "body" and key == "data":  # the whole body
         return {**mistake, "key": ""}
-    field = query_fields(request.route_handler).get(key)
-    if field is None or source != "query":
+    if source == "body":
+        field = _body_fields(request.route_handler).get(key)
+    else:
+        field = query_fields(request.route_handler).get(key) if source == "query" else None
+    if field is None:
         return dict(mistake)
     name = getattr(field.kwarg_definition, "name", None) or key
     choices = ", ".join(_choices(field))
     ending = f"; choose one of {choices}" if choices else ""
     return {**mistake, "key": name, "message": f"{mistake['message']}{ending}"}
+
+
+@cache
+def _body_fields(handler: BaseRouteHandler) -> Mapping[str, FieldDefinition]:
+    """Return the fields of the body of `handler`, keyed by the names that clients send."""
+    body = handler.parsed_data_field
+    fields = () if body is None else msgspec.structs.fields(body.annotation)
+    return {each.encode_name: FieldDefinition.from_annotation(each.type) for each in fields}
 
 
 @cache

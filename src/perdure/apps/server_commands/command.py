@@ -25,7 +25,7 @@ from perdure.apps.server_commands.endpoint import (
 from perdure.apps.server_commands.factory import FactoryArgument, made_by
 from perdure.apps.server_commands.token_location import tokens_of
 from perdure.apps.settings.layers import Configuration
-from perdure.apps.terminal.output import remark, show
+from perdure.apps.terminal.output import remark, show_result
 from perdure.apps.terminal.text import safe
 from perdure.apps.wiring import models
 from perdure.client.agents.runtime import Runtime
@@ -77,11 +77,11 @@ async def serve(  # noqa: PLR0913 - each is an option of its own
 ) -> None:
     """Serve the API and the console over a store.
 
-    Prints an address that signs you in once; other callers need a token (`perdure token create`).
-    Without MODULE:FACTORY the server offers the agents of your settings and agent files. The server
-    listens on this machine only, unless --tls-certificate or --behind-proxy is given. Ctrl-C and
-    SIGTERM suspend running turns; the next start continues them. Recalls in the console, the API
-    and at /mcp use --embedder, or else the embedder of an agent.
+    Prints an address that signs you in once (--json: `url`); other callers need a token (`perdure
+    token create`). Without MODULE:FACTORY the server offers the agents of your settings and agent
+    files. The server listens on this machine only, unless --tls-certificate or --behind-proxy is
+    given. Ctrl-C and SIGTERM suspend running turns; the next start continues them. Recalls in the
+    console, the API and at /mcp use --embedder, or else the embedder of an agent.
 
     Examples:
         perdure serve
@@ -100,7 +100,13 @@ async def serve(  # noqa: PLR0913 - each is an option of its own
         require_folder(folder, "a folder in which flows can start")
     async with common.writable_store() as store:
         await serve_store(
-            store, wanted, factory, idle_minutes * 60 or None, folders, embedder=embedder
+            store,
+            wanted,
+            factory,
+            idle_minutes * 60 or None,
+            folders,
+            embedder=embedder,
+            as_json=common.as_json,
         )
 
 
@@ -118,9 +124,11 @@ async def serve_store(
     projects: tuple[Path, ...] = (),
     *,
     embedder: EmbedderName | None = None,
+    as_json: bool = False,
 ) -> None:
     """Serve `store` until SIGINT or SIGTERM; flows can be started in the folders `projects`.
 
+    Shape: with `as_json`, the address is printed as ``{"url"}``.
     Raises: UsageMistake; ConfigError.
     """
     application = server_module(_APPLICATION)
@@ -138,7 +146,8 @@ async def serve_store(
             projects=projects,
             embedder=embedder,
         )
-        show(f"{wanted.address(listening.getsockname()[1])}/#code={codes.code()}")
+        url = f"{wanted.address(listening.getsockname()[1])}/#code={codes.code()}"
+        show_result({"url": url}, url, as_json=as_json)
         remark("open this address within 15 minutes; it signs you in once. Stop with Ctrl-C.")
         remark(idle_end)
         remark(_offered(runtime))

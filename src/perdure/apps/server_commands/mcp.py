@@ -8,7 +8,7 @@ import sys
 from perdure.apps.mcp_server.server import load_library
 from perdure.apps.server_commands.endpoint import Wanted, listen, run, server_module
 from perdure.apps.server_commands.token_location import tokens_of
-from perdure.apps.terminal.output import remark, show
+from perdure.apps.terminal.output import remark, show_result
 from perdure.client.store import Store
 from perdure.models.embedders.protocol import EmbedderName
 
@@ -23,10 +23,16 @@ def require_libraries() -> None:
 
 
 async def serve_http(
-    store: Store, wanted: Wanted, *, is_writable: bool, embedder: EmbedderName | None
+    store: Store,
+    wanted: Wanted,
+    *,
+    is_writable: bool,
+    embedder: EmbedderName | None,
+    as_json: bool,
 ) -> None:
     """Serve `store` until SIGINT or SIGTERM.
 
+    Shape: with `as_json`, the address is printed as ``{"url"}``.
     Raises: UsageMistake if the address cannot be used; ConfigError if an extra is not installed.
     """
     await asyncio.to_thread(require_libraries)
@@ -36,7 +42,8 @@ async def serve_http(
         served = application(
             store, tokens, wanted.hosts, is_writable=is_writable, embedder=embedder
         )
-        show(f"{wanted.address(listening.getsockname()[1])}/mcp")
+        url = f"{wanted.address(listening.getsockname()[1])}/mcp"
+        show_result({"url": url}, url, as_json=as_json)
         remark("each request needs a token of `perdure token create`. Stop with Ctrl-C.")
         sys.stdout.flush()
         await run(served, wanted, listening)

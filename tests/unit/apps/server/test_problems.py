@@ -34,7 +34,7 @@ def test_secret_in_error_is_masked() -> None:
     assert b"0123456789" not in answer.content
 
 
-async def test_error_for_an_invalid_query_contains_the_parameter_and_its_valid_values(
+async def test_error_for_an_invalid_query_or_body_contains_the_field_and_its_valid_values(
     tmp_path: Path,
 ) -> None:
     async with served(tmp_path) as server:
@@ -45,6 +45,12 @@ async def test_error_for_an_invalid_query_contains_the_parameter_and_its_valid_v
         assert "format: " in (await server.http.get("/v1/sessions/x/export?format=x")).text
         empty = await server.http.post("/v1/messages")
         assert empty.json()["detail"] == "Object missing required field `text`"
+        got = await server.http.post("/v1/messages", json={"text": "a", "ifRunning": "x"})
+        assert got.json()["detail"] == (
+            "ifRunning: Invalid enum value 'x'; choose one of queue, reject"
+        )
+        got = await server.http.post("/v1/flows", json={"workspace": "/", "consent": "all"})
+        assert "choose one of no-access, partial-access, full-access" in got.json()["detail"]
 
 
 def test_error_text_describes_the_request_that_fixes_the_error() -> None:
