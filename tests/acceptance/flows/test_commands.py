@@ -35,11 +35,16 @@ def project(world: World) -> World:
     return world
 
 
-def test_scaffold_is_valid_and_runs_at_once(project: World) -> None:
+def test_scaffold_is_valid_and_runs_to_its_end(project: World) -> None:
     told = flow(project, "validate", "workflow.yaml", "--json").json
     assert told == {"ok": True, "faults": [], "warnings": []}
     told = flow(project, "run", *ALLOWED, "--json", code=1).json
     assert told["status"] == "awaiting_improvement_choice"
+    flow(project, "improve", "f", "graph-based")
+    told = flow(project, "resume", "f", "--json", code=1).json
+    assert told["status"] == "awaiting_feedback_consent"
+    flow(project, "feedback", "f", "deny")
+    assert flow(project, "resume", "f", "--json").json["status"] == "completed"
 
 
 def test_scaffold_never_replaces_a_file(project: World) -> None:

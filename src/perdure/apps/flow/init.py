@@ -39,7 +39,7 @@ async def init(
     roles with you.
 
     Examples:
-        perdure flow init  # then: perdure flow run workflow.yaml --scenario scenario.yaml
+        perdure flow init             # prints the command that runs the workflow offline
         perdure flow init --takeover  # then: perdure flow resume ID -m MODEL
     """
     if is_greenfield and is_takeover:
