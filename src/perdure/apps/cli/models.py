@@ -277,10 +277,10 @@ async def _try_model(client: ModelClient, model: str) -> Trial:
 def _state_lines(states: tuple[ProviderState, ...]) -> Iterator[str]:
     style = out_style()
     columns = (
-        Column("provider", "strong"),
-        Column("status"),
-        Column("key", "faint"),
-        Column("address or what to do", gives_way=True),
+        Column("PROVIDER", "strong"),
+        Column("STATUS"),
+        Column("KEY", "faint"),
+        Column("ADDRESS OR WHAT TO DO", gives_way=True),
     )
     rows = [
         (

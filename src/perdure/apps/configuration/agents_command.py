@@ -143,10 +143,10 @@ def _row(filed: FoundAgentFile) -> dict[str, object]:
 
 def _table(found: Sequence[FoundAgentFile]) -> Iterator[str]:
     columns = (
-        Column("agent", "strong"),
-        Column("of"),
-        Column("model"),
-        Column("what it is for", gives_way=True),
+        Column("AGENT", "strong"),
+        Column("SOURCE"),
+        Column("MODEL"),
+        Column("PURPOSE", gives_way=True),
     )
     rows = [
         (

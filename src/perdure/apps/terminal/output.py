@@ -118,10 +118,10 @@ def show_lines(lines: Iterable[str]) -> None:
 def plain_table(rows: Iterable[Mapping[str, str]]) -> list[str]:
     """Return `rows`, of which there must be at least one, as a table.
 
-    Each row maps the titles of the columns to its cells.
+    Each row maps the titles of the columns to its cells; the titles are printed in capitals.
     """
     cells = list(rows)
-    columns = [Column(title) for title in cells[0]]
+    columns = [Column(title.upper()) for title in cells[0]]
     return list(table(columns, [list(row.values()) for row in cells], width(), out_style()))
 
 

@@ -1,7 +1,12 @@
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 from rich.cells import cell_len
 
+import perdure
+from perdure.apps.terminal.output import plain_table
 from perdure.apps.terminal.style import Style
 from perdure.apps.terminal.text import Column, table
 
@@ -39,3 +44,12 @@ def test_flexible_columns_share_the_remaining_space() -> None:
     rows = [("a" * 60, "b" * 40, "c" * 10)]
     (_, line) = table(columns, rows, 54, Style())
     assert [len(cell) for cell in line.split()] == [20, 20, 10]
+
+
+def test_titles_of_all_tables_are_in_capitals() -> None:
+    apps = Path(perdure.__file__).parent / "apps"
+    sources = "".join(file.read_text() for file in apps.rglob("*.py"))
+    titles = re.findall(r'\bColumn\(\s*"([^"]*)"', sources)
+    assert len(titles) > 40
+    assert [title for title in titles if title != title.upper()] == []
+    assert plain_table([{"id": "a", "next in": "2 s"}]) == ["ID  NEXT IN", "a   2 s"]
