@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
+from functools import partial
 from typing import Annotated
 
 import msgspec
@@ -24,6 +25,7 @@ from perdure.apps.server.values import (
 )
 from perdure.apps.server.views import view_of
 from perdure.apps.session_rows import RowFilter, newest_rows
+from perdure.client.lookup.search_hits import hits_in_force
 from perdure.client.store import Store
 from perdure.session.clock import ms_of
 from perdure.session.ids import StreamId
@@ -208,7 +210,7 @@ async def _hits_in(store: Store, query: SearchQuery, wanted: RowFilter) -> list[
     sessions. If too few hits are in the selected sessions, the sessions are selected before the
     search, which is slower.
     """
-    search = store.backend.search.hits
+    search = partial(hits_in_force, store.backend)
     if wanted == RowFilter(scope="all"):
         return await search(query)
     asked = query.limit * _FACTOR

@@ -29,6 +29,19 @@ async def test_search_finds_only_words_of_visible_sessions(tmp_path: Path) -> No
         assert (await server.http.get("/v1/search", params={"q": ""})).status_code == 400
 
 
+async def test_search_finds_no_removed_label(tmp_path: Path) -> None:
+    async with served(tmp_path, ["x"]) as server:
+        session = await server.said("hello")
+        url = f"/v1/sessions/{session}"
+        seq = (await server.http.get(f"{url}/messages")).json()["items"][0]["seq"]
+        for label, count in (("heron", 1), ("tern", 0), ("heron", 1), (None, 0)):
+            await server.http.put(f"{url}/labels/{seq}", json={"text": label})
+            for filters in ({}, {"role": "label", "source": "", "match": "part"}):
+                params = {"q": "heron", **filters}
+                found = (await server.http.get("/v1/search", params=params)).json()["items"]
+                assert len(found) == count
+
+
 async def test_tool_calls_and_usage_are_listed(tmp_path: Path) -> None:
     agent = perdure.Agent("desk", model="scripted:desk", tools=[find_order])
     answers = [assistant(tool_call("c1", "find_order", {"number": 7})), "sent", "x"]
