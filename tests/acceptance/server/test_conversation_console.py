@@ -155,6 +155,7 @@ async def test_images_can_be_pasted_dropped_and_selected_in_the_console(
         await expect(attached).to_have_count(0)
         assert await shown.first.evaluate("async (image) => (await image.decode(), image.width)")
         (info,) = await server.store.recent()
+        await server.until(info.id, "idle")  # the page shows an answer before it is stored
         (asked, _) = await (await server.store.open(info.id)).messages()
         stored = [part for part in asked.parts if isinstance(part, MediaPart)]
         assert [part.name for part in stored] == ["chosen.png", "paste.png", "drop.png"]

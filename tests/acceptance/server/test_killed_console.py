@@ -86,12 +86,19 @@ async def texts_on(page: Page) -> list[str]:
     return [text.strip() for text in await page.locator(".message .prose").all_inner_texts()]
 
 
-async def texts_in(folder: Path) -> list[str]:
-    """The texts of the messages of the only session in the log."""
-    async with perdure.open(f"sqlite:///{folder / 'desk.db'}") as store:
-        (info,) = await store.recent()
-        messages = await (await store.open(info.id)).messages()
-        return [message.text.strip() for message in messages if message.text]
+async def texts_in(folder: Path, end: str) -> list[str]:
+    """The texts of the messages of the only session in the log, once the last one contains `end`.
+
+    The page shows the text of an answer before its message is stored.
+    """
+    texts = [""]
+    async with asyncio.timeout(60), perdure.open(f"sqlite:///{folder / 'desk.db'}") as store:
+        while end not in texts[-1]:
+            (info,) = await store.recent()
+            messages = await (await store.open(info.id)).messages()
+            texts = [message.text.strip() for message in messages if message.text]
+            await asyncio.sleep(0.02)
+    return texts
 
 
 async def test_open_console_page_matches_the_log_after_its_server_was_killed(
@@ -110,7 +117,7 @@ async def test_open_console_page_matches_the_log_after_its_server_was_killed(
         (tmp_path / "slow").unlink()
         async with serving(tmp_path, "--port", port):
             await page.locator(".message .prose", has_text="word39").wait_for()
-            said = await texts_in(tmp_path)
+            said = await texts_in(tmp_path, "word39")
             assert said[0] == "Count"
             assert said[-1].count("word0 ") == 1
             async with asyncio.timeout(60):
@@ -135,4 +142,4 @@ async def test_approval_resumes_the_turn_of_a_killed_server(
             await page.get_by_role("button", name="Allow").first.click()
             await page.locator(".message .prose", has_text="It is paid").wait_for()
             assert (tmp_path / "refunds").read_text() == "1041\n"
-            assert (await texts_in(tmp_path))[-1] == "It is paid"
+            assert (await texts_in(tmp_path, "It is paid"))[-1] == "It is paid"
