@@ -22,7 +22,7 @@ from tests.fakes.model_server import ModelServer
 from tests.fakes.openai_server import openai_server
 
 CHILDREN = Path(__file__).parents[1] / "children"
-PATIENCE_S = 60
+PATIENCE_S = 180
 
 
 async def until(holds: Callable[[], bool]) -> None:

@@ -32,7 +32,8 @@ async def test_support_desk_works_through_an_outage_a_kill_and_approvals_from_an
     (desk.folder / "bank-is-slow").touch()
     desk.openai.will(answering(REFUND), answering(ServerAnswer(text="Refunded.")))
     await desk.say("ben-1", "I want my money back.")
-    await until((desk.folder / "refunds.txt").exists)
+    refunds = desk.folder / "refunds.txt"
+    await until(lambda: refunds.exists() and refunds.read_text(encoding="utf-8").endswith("\n"))
     await desk.kill()
     (desk.folder / "bank-is-slow").unlink()
     await desk.open()
@@ -41,7 +42,7 @@ async def test_support_desk_works_through_an_outage_a_kill_and_approvals_from_an
     await desk.perdure("inbox", "answer", asked["id"], "done", "--note", "the bank has it")
     await desk.answer("ben-1", "Refunded.")
     assert "the bank has it" in str(desk.openai.requests[-1].body)
-    (refunded,) = (desk.folder / "refunds.txt").read_text(encoding="utf-8").splitlines()
+    (refunded,) = refunds.read_text(encoding="utf-8").splitlines()
     assert refunded.startswith("7 ")
 
     # A tool needs approval: a third process gives it, while the service waits.
