@@ -268,6 +268,7 @@ async def test_page_of_the_fastapi_example_shows_words_and_answers_a_question(
                 await expect(log.last).to_have_text("Your money is on its way.")
                 assert await log.first.text_content() == "Refund <b>order</b> 7"
                 page = await browser.new_page()
+                page.set_default_timeout(PATIENCE_S * 1_000)
                 await page.goto(f"{client.base_url}#no/chat")
                 await page.get_by_label("Message").fill("Hello")
                 await page.get_by_role("button", name="Send").click()

@@ -31,6 +31,7 @@ async def test_response_of_every_route_matches_the_openapi_document(tmp_path: Pa
             f"{server.url}/v1/openapi.json",
             *("-H", f"Authorization: {server.http.headers['authorization']}"),
             *("--max-examples", "5", "--phases", "coverage,fuzzing,stateful"),
+            *("--request-timeout", "120"),  # by default 10 s: a busy machine stalls longer
             *("--checks", ",".join(CHECKS)),
             *("--exclude-path-regex", ENDLESS, "--no-color", "--generation-deterministic"),
             cwd=tmp_path,
