@@ -48,6 +48,14 @@ class Terminal:
         self.written = self.written.partition(found[0].encode())[2]
         return found[0]
 
+    def until_all(self, *texts: str) -> None:
+        """Read until all `texts` have appeared, in any order."""
+        deadline = time.monotonic() + PATIENCE_S
+        while any(text.encode() not in self.written for text in texts):
+            assert time.monotonic() < deadline, self.written[-2_000:]
+            if select.select([self.descriptor], [], [], 0.5)[0]:
+                self.written += os.read(self.descriptor, 65_536)
+
     def press(self, keys: str) -> None:
         """Type `keys`."""
         os.write(self.descriptor, keys.encode())
@@ -156,8 +164,8 @@ def test_unsent_text_is_restored_after_a_kill(world: World) -> None:
         os.killpg(seen.process.pid, signal.SIGKILL)
         seen.process.wait(PATIENCE_S)
     with terminal(world, "chat") as seen:
-        seen.until("half a thought")
-        seen.until("was not sent last time is back")
+        # Drawn together, the remark comes first: it is above the text.
+        seen.until_all("half a thought", "was not sent last time is back")
         seen.press(", finished\r")
         seen.until("offline scripted model")
         assert list(drafts.iterdir()) == []

@@ -110,10 +110,10 @@ async def test_sessions_of_several_days_end_and_are_recalled(tmp_path: Path) -> 
         of_ana, of_ben = (request.messages[0].text for request in model.requests)
         assert "The Aurora, near the river." in of_ana
         assert "Aurora" not in of_ben
+        await server.until("ben-of-the-shop", "ended")
         days.clock.advance(60)
         closed = await server.http.post(f"/v1/sessions/{asked}/end", json={})
         assert closed.json()["state"] == "ended"
-        await server.until("ben-of-the-shop", "ended")
         assert [each["by"] for each in await episodes(server, "ben")] == ["user", "idle"]
 
 

@@ -242,7 +242,8 @@ async def test_revoked_token_ends_the_chat_without_retries(
         await expect(status).to_contain_text("may not use the chat any more")
         await visit.context.set_offline(False)
         assert asked == ["GET"]
-        await visit.say("Hello?")
+        async with visit.page.expect_request(lambda request: request.method == "POST"):
+            await visit.say("Hello?")
         await expect(field).to_have_value("Hello?")
         await expect(status).to_contain_text("may not use the chat any more")
         await asyncio.sleep(2)
