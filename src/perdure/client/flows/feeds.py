@@ -144,11 +144,12 @@ class RoleFeed:
         return items
 
     async def __aiter__(self) -> AsyncIterator[FeedItem]:
-        async for _ in self._store.changes():  # yields at its beginning, too
+        changes = self._store.changes()
+        while True:  # the first read needs no wake-up: none comes if the store's file was removed
             is_over = bool(await self._store.notes(self._flow, (FlowCompleted.kind,)))
             for item in await self.read():
                 yield item
-            if is_over:
+            if is_over or await anext(changes, "closed") == "closed":
                 return
 
 

@@ -27,6 +27,7 @@ from perdure.session.ledger import TurnFinished, TurnStarted
 from perdure.session.messages import assistant, user
 from perdure.stores.in_memory.store import MemoryStore
 from perdure.stores.protocol import Commit, CommitResult, Write
+from perdure.stores.wakeups import Changes
 from tests.fakes.clock import ManualClock, SeededRandom
 from tests.fakes.flow_log import FLOW, graph
 from tests.fakes.scripted_roles import ScriptedRoles, begun, hand, signal
@@ -62,9 +63,9 @@ class ReadStore(MemoryStore):
         return done
 
 
-async def ran(tmp_path: Path) -> ReadStore:
+async def ran(tmp_path: Path, kind: type[ReadStore] = ReadStore) -> ReadStore:
     clock = ManualClock()
-    store = ReadStore(clock=clock, random=SeededRandom(1))
+    store = kind(clock=clock, random=SeededRandom(1))
     script = {
         "owner": [hand(tmp_path, "build", name="plan.md"), signal("forward-pass-closed")],
         "build": ["Nothing.", hand(tmp_path, "end", name="done.md")],
@@ -176,6 +177,20 @@ async def test_pages_of_any_size_give_the_same_feed(tmp_path: Path, limit: int) 
     assert tuple(read.values()) == whole
     assert pages > 1 or limit == 100
     assert await RoleFeed(store, FLOW, "owner", cursor).read() == ()
+
+
+class SilentStore(ReadStore):
+    """A store that wakes nobody, such as one whose file was removed."""
+
+    def changes(self, stream: StreamId | None = None) -> Changes:
+        return Changes(asyncio.get_running_loop())
+
+
+async def test_feed_iteration_reads_before_the_first_wake_up(tmp_path: Path) -> None:
+    store = await ran(tmp_path, SilentStore)
+    items = await RoleFeed(store, FLOW, "owner").read()
+    following = aiter(RoleFeed(store, FLOW, "owner"))
+    assert [await asyncio.wait_for(anext(following), 5) for _ in items] == [*items]
 
 
 async def test_feed_iteration_ends_when_flow_is_completed(tmp_path: Path) -> None:
