@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
 
+from perdure.apps.cli import doctor
+from perdure.apps.maintenance import backup
 from tests.acceptance.cli.conftest import SAMPLE, SAMPLE_ID, World
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "flows" / "single-owner" / "workflow.yaml"
@@ -74,6 +77,32 @@ def test_doctor_works_without_a_home_folder(world: World) -> None:
     assert checks["store"]["status"] == "fail"
     assert "set PERDURE_STORE" in checks["store"]["detail"]
     assert {"perdure", "python", "sqlite", "models"} <= checks.keys()
+
+
+def test_doctor_reports_a_store_in_a_folder_without_permission(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def denied(_address: str) -> bool:
+        raise PermissionError(errno.EACCES, "Permission denied", "/closed/x.db")
+
+    monkeypatch.setattr(doctor, "is_missing", denied)
+    ended = world.run("doctor", "--json")
+    (check,) = [each for each in ended.json["checks"] if each["status"] == "fail"]
+    assert (ended.code, check["name"]) == (1, "store")
+    assert check["detail"] == "/closed/x.db: Permission denied"
+    assert check["advice"] == "check the owner and permissions of file and folder"
+
+
+def test_backup_error_for_an_unwritable_folder_says_what_to_check(
+    sample: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def denied(_folder: Path) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(backup, "sync_folder", denied)
+    ended = sample.run("store", "backup", "copy", "--json")
+    assert (ended.code, ended.error["code"]) == (1, "store_read_only")
+    assert "copy cannot be written; check the permissions" in ended.error["message"]
 
 
 def test_empty_backup_path_is_refused(sample: World) -> None:

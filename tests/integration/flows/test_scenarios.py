@@ -23,6 +23,7 @@ from perdure.tools.decorator import tool
 from perdure.tools.permissions import Permissions
 from tests.fakes.chats import until
 from tests.fakes.flow_stage import FlowStage, ends, hands, says, writes
+from tests.fakes.unreadable import unreadable
 
 RECORD = "record"
 NODES = (
@@ -365,6 +366,14 @@ async def test_workflow_with_missing_reading_does_not_start(tmp_path: Path) -> N
     stage = FlowStage(tmp_path)
     with pytest.raises(ConfigError, match=r"node 'owner-intake': \$RULES is not in"):
         await begun(stage.flows("owner"), tmp_path, LINE)
+
+
+async def test_workspace_in_a_folder_without_permission_is_an_error(tmp_path: Path) -> None:
+    stage = FlowStage(tmp_path)
+    (tmp_path / "closed").mkdir()
+    told = pytest.raises(ConfigError, match="cannot be used: Permission denied; check the owner")
+    with unreadable(tmp_path / "closed"), told:
+        await begun(stage.flows("owner"), tmp_path / "closed" / "project")
 
 
 async def test_flows_are_listed_newest_first_and_found_by_prefix(

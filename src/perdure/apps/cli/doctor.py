@@ -107,6 +107,9 @@ async def _store(common: CommonOptions) -> list[Check]:
         return [*_place(common.store), *await _content(common)]
     except PerdureError as error:
         return [Check("store", "fail", message_of(error))]
+    except PermissionError as error:
+        advice = "check the owner and permissions of file and folder"
+        return [Check("store", "fail", f"{error.filename}: {error.strerror}", advice)]
 
 
 def _place(store: str | None) -> Iterator[Check]:

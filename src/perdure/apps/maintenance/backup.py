@@ -179,7 +179,7 @@ def _partial(folder: Path) -> Generator[Path]:
 
     Files that a killed backup left in the temporary folder are deleted first.
     Raises: StoreExists if `folder` exists or another backup writes to it; StoreFull if the disk is
-    full; StoreUnavailable if the folder cannot be written.
+    full; StoreReadOnly if the folder cannot be written; StoreUnavailable.
     """
     try:
         _check_free(folder)
@@ -205,6 +205,8 @@ def _partial(folder: Path) -> Generator[Path]:
             sync_folder(folder.parent)
     except BlockingIOError as error:
         raise StoreExists(str(folder)) from error
+    except PermissionError as error:
+        raise StoreReadOnly(str(folder)) from error
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise StoreFull(str(folder)) from error

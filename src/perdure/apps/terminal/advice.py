@@ -29,7 +29,7 @@ ADVICE: Mapping[str, str] = {
     "continue it once with Runtime.resume": "continue it once with `perdure chat --session ID`",
     "give it up with Session.abandon_turn": "give it up with `perdure sessions abandon {stream}`",
     'open one, or run turns here with Runtime(runner="embedded")': "name one with --store "
-    "postgresql://USER@HOST/DATABASE; without workers (unset PERDURE_RUNNER), commands run turns",
+    "postgresql://USER@HOST/DATABASE, or unset PERDURE_RUNNER to run turns without workers",
     "start a worker;": "start `perdure worker MODULE:FACTORY`;",
     "encrypt it first": "encrypt it with `perdure store rekey`",
     "open it without a key": "run one command without the key: `env -u PERDURE_KEY -u "

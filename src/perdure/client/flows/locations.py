@@ -83,6 +83,17 @@ class Begun:
         return FlowStarted(self.project, workspace, record, graph, start, self.consent)
 
 
+def _require_folder(workspace: Path) -> None:
+    try:
+        if not workspace.is_dir():
+            raise ConfigError(f"there is no folder {workspace}; name the workspace of the flow")
+    except PermissionError as error:
+        raise ConfigError(
+            f"the workspace {workspace} cannot be used: {error.strerror}; check the owner and "
+            "permissions of the folder above it"
+        ) from error
+
+
 def begun_record(
     begun: Begun,
     workflow: Graph | str | os.PathLike[str],
@@ -95,8 +106,7 @@ def begun_record(
     read, if the record folder belongs to another flow, or if a reading, role or skill is unknown.
     """
     workspace, record = begun.workspace, begun.record
-    if not workspace.is_dir():
-        raise ConfigError(f"there is no folder {workspace}; name the workspace of the flow")
+    _require_folder(workspace)
     require_writable(workspace, record)
     text, name = _text_of(workflow)
     folder = project_folder(workspace, begun.project)

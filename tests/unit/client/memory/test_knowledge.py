@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import tempfile
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from perdure.client.store import Store
 from perdure.errors import ConfigError, Unsupported, WrongArgument
 from perdure.memory.reports import ImportedFolder
 from perdure.testing import ScriptedModel
+from tests.fakes.unreadable import unreadable
 
 HOTELS = "# Travel\n\n## Hotels\n\nWe book the Aurora near the river.\n\n## Food\n\nNo nuts.\n"
 
@@ -129,21 +129,6 @@ async def test_knowledge_file_that_became_unreadable_keeps_its_passages(
     with pytest.raises(WrongArgument, match="no folder"):
         await store.memory.import_folder(folder)
     assert ("travel.md", "Travel / Hotels") in await recalled(store, "river")
-
-
-@contextlib.contextmanager
-def unreadable(folder: Path) -> Generator[None]:
-    """Make `folder` unreadable and switch to another user, because root can read everything."""
-    folder.chmod(0)
-    is_root = os.geteuid() == 0
-    try:
-        if is_root:
-            os.seteuid(65_534)
-        yield
-    finally:
-        if is_root:
-            os.seteuid(0)
-        folder.chmod(0o755)
 
 
 @pytest.fixture

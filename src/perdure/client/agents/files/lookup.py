@@ -78,10 +78,7 @@ def load_agents(*folders: Path | str) -> tuple[Agent, ...]:
     agents: dict[str, Path] = {}
     loaded: list[Agent] = []
     for folder in folders:
-        place = Path(folder)
-        if not place.is_dir():
-            raise ConfigError(f"no folder {place} with agent files")
-        for file in sorted(place.glob(f"*{SUFFIX}")):
+        for file in _agent_files(Path(folder)):
             agent = agent_in(file)
             if agent.id in agents:
                 raise ConfigError(
@@ -91,3 +88,15 @@ def load_agents(*folders: Path | str) -> tuple[Agent, ...]:
             agents[agent.id] = file
             loaded.append(agent)
     return tuple(loaded)
+
+
+def _agent_files(folder: Path) -> list[Path]:
+    try:
+        if not folder.is_dir():
+            raise ConfigError(f"no folder {folder} with agent files")
+        return sorted(file for file in folder.iterdir() if file.name.endswith(SUFFIX))
+    except PermissionError as error:
+        raise ConfigError(
+            f"the folder {folder} with agent files cannot be read: {error.strerror}; check its "
+            "owner and permissions"
+        ) from error

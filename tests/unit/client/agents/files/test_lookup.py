@@ -5,6 +5,7 @@ import pytest
 
 from perdure.client.agents.files.lookup import agent_named, agents_found, load_agents
 from perdure.errors import AgentNotFound, ConfigError, InvalidAgentFile
+from tests.fakes.unreadable import unreadable
 
 
 def written(folder: Path, name: str, id: str | None = None) -> Path:
@@ -68,3 +69,11 @@ def test_folders_of_agents_are_loaded_for_a_runtime(tmp_path: Path) -> None:
         load_agents(tmp_path / "p", tmp_path / "q")
     with pytest.raises(ConfigError, match="no folder"):
         load_agents(tmp_path / "none")
+
+
+def test_unreadable_folder_of_agents_is_an_error(tmp_path: Path) -> None:
+    written(tmp_path / "p", "a")
+    with unreadable(tmp_path / "p"):
+        for folder in (tmp_path / "p", tmp_path / "p" / "below"):
+            with pytest.raises(ConfigError, match="cannot be read: Permission denied; check its"):
+                load_agents(folder)
