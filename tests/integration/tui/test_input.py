@@ -288,8 +288,10 @@ async def test_unsent_draft_is_restored_only_in_its_session(store: Store, tmp_pa
 
 @pytest.mark.parametrize("is_new", [True, False])
 async def test_draft_and_text_typed_during_the_start_are_both_kept(
-    store: Store, tmp_path: Path, is_new: bool
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_new: bool
 ) -> None:
+    # the last key is stored when the terminal is gone, even if the usual delay is not over
+    monkeypatch.setattr("perdure.apps.tui.program._KEEP_S", 60.0)
     session = None if is_new else (await store.create(cwd=str(tmp_path))).id
     drafts = Drafts(tmp_path / "drafts", "store", os.getpid())
     drafts.keep(session or str(tmp_path), "a draft")

@@ -125,6 +125,7 @@ class ChatProgram(App[int]):
     def _leave_lost_terminal(self) -> None:
         """Exit if the terminal is gone; without a signal, Textual would read EOF forever."""
         if self._terminal is not None and is_gone(self._terminal):
+            self._keep_draft()
             self.exit(INTERRUPTED)
 
     async def _open(self) -> None:
@@ -181,11 +182,10 @@ class ChatProgram(App[int]):
             self.copy_to_clipboard(selected)
             self.screen.clear_selection()
             return
-        now = asyncio.get_running_loop().time()
-        if now - self._pressed_at < _LEAVE_S:
+        before, self._pressed_at = self._pressed_at, asyncio.get_running_loop().time()
+        if self._pressed_at - before < _LEAVE_S:
             self.exit(INTERRUPTED)
             return
-        self._pressed_at = now
         composer = self.input.composer
         if composer.text.strip():
             composer.remember(composer.text)
