@@ -16,11 +16,14 @@ from pathlib import Path
 
 from perdure.__main__ import run
 from perdure.stores.cluster.protocol import PROTOCOL
+from perdure.stores.postgres.cluster import liveness
 from tests.fakes.forked import SERVER, take_streams
 from tests.fakes.worker_program import FOLDER
 
 ROOT = Path(__file__).parents[2]
 READY_S = 60
+PATIENCE_S = 20.0
+"""How long a patient worker waits for a report of another worker before it takes over."""
 
 _ID = re.compile(r"^worker ([0-9a-f]+)$", re.MULTILINE)
 
@@ -36,9 +39,11 @@ runpy.run_module("perdure", run_name="__main__", alter_sys=True)
 class ForkedWorker:
     """A worker in a fork of a process that has loaded its modules; has methods of ``Popen``."""
 
-    def __init__(self, words: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
+    def __init__(
+        self, words: Sequence[str], environment: Mapping[str, str], log: Path, silence_s: float
+    ) -> None:
         self._process = SERVER.Process(
-            target=_work, args=(list(words), dict(environment), str(log)), daemon=True
+            target=_work, args=(list(words), dict(environment), str(log), silence_s), daemon=True
         )
         self._process.start()
         assert self._process.pid is not None
@@ -57,8 +62,9 @@ class ForkedWorker:
             os.kill(self.pid, number)
 
 
-def _work(words: list[str], environment: dict[str, str], log: str) -> None:
+def _work(words: list[str], environment: dict[str, str], log: str, silence_s: float) -> None:
     gc.freeze()
+    liveness.SILENCE_S = silence_s
     written = os.open(log, os.O_WRONLY | os.O_APPEND)
     os.dup2(written, 1)
     os.dup2(written, 2)
@@ -77,6 +83,9 @@ class WorkerProcess:
 
     `factory` is a function of ``worker_program``, or ``MODULE:FUNCTION``. With `is_forked`, the
     worker is a fork, which is ready sooner; a test of the start itself starts an interpreter.
+
+    A fork is patient unless `is_patient` is False: it does not take over from a worker that only
+    stands still for some seconds, as on a busy machine. A killed worker is found by its lock.
     """
 
     def __init__(
@@ -88,6 +97,7 @@ class WorkerProcess:
         protocol: int = PROTOCOL,
         within: Sequence[str] = (),
         is_forked: bool = False,
+        is_patient: bool = True,
     ) -> None:
         program = ("-m", "perdure") if protocol == PROTOCOL else ("-c", _OTHER.format(protocol))
         named = factory if ":" in factory else f"tests.fakes.worker_program:{factory}"
@@ -97,7 +107,8 @@ class WorkerProcess:
         self._process: subprocess.Popen[bytes] | ForkedWorker
         with self.log.open("w") as log:
             if is_forked:
-                self._process = ForkedWorker(words, environment, self.log)
+                silence_s = PATIENCE_S if is_patient else liveness.SILENCE_S
+                self._process = ForkedWorker(words, environment, self.log, silence_s)
             else:
                 self._process = subprocess.Popen(
                     (*within, sys.executable, *program, *words),
@@ -112,6 +123,17 @@ class WorkerProcess:
         """Whether the worker accepts work. Fails the test if the worker has ended."""
         assert self._process.poll() is None, self.log.read_text()
         return _ID.search(self.log.read_text()) is not None
+
+    def has_begun(self) -> bool:
+        """Whether the worker accepted work, also if it has ended since, as one that a turn kills.
+
+        Fails the test if the worker ended before that.
+        """
+        has_ended = self._process.poll() is not None
+        printed = self.log.read_text()
+        has_begun = _ID.search(printed) is not None
+        assert has_begun or not has_ended, printed
+        return has_begun
 
     def has_printed(self, text: str) -> bool:
         """Return whether the worker has printed `text`. Fails the test if the worker has ended."""
@@ -191,7 +213,7 @@ class Workers:
 
     def _are_ready(self, until: float) -> bool:
         assert time.monotonic() < until, self._started[0].stacks()
-        return all(each.is_ready() for each in self._started)
+        return all(each.has_begun() for each in self._started)
 
 
 def workers(
@@ -202,8 +224,9 @@ def workers(
     factory: str = "runtime",
     protocol: int = PROTOCOL,
     is_forked: bool = True,
+    is_patient: bool = True,
 ) -> Workers:
-    """Return `count` workers with the version `protocol`.
+    """Return `count` workers with the version `protocol`; see `WorkerProcess`.
 
     Workers with another version are not forked, because the loaded modules contain the number. A
     fork does not run what is registered with `atexit`.
@@ -215,6 +238,7 @@ def workers(
                 *(address, folder, factory, *options),
                 protocol=protocol,
                 is_forked=is_forked and protocol == PROTOCOL,
+                is_patient=is_patient,
             )
             for _ in range(count)
         ]

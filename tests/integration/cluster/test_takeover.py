@@ -23,7 +23,7 @@ pytestmark = pytest.mark.full_only
 
 @pytest.fixture(scope="module")
 def two(address: str, folder: Path) -> Iterator[list[WorkerProcess]]:
-    with workers(2, address, folder) as started:
+    with workers(2, address, folder, is_patient=False) as started:
         yield started
 
 
@@ -96,7 +96,7 @@ async def test_turn_of_a_worker_stopped_inside_a_pipeline_continues_on_another_w
             turn = chat.send(f'/tool wait {{"text": "{chat.id}", "seconds": 0}}')
             await asyncio.wait_for(proxy.is_held.wait(), READY_S)
             stopped.send(signal.SIGSTOP)  # the server has the statement, but not its Sync
-            async with workers(1, address, folder) as (other,):
+            async with workers(1, address, folder, is_patient=False) as (other,):
                 assert (await asyncio.wait_for(turn, READY_S)).end == "stop"
                 assert not proxy.released.is_set()
                 proxy.released.set()
