@@ -21,11 +21,14 @@ from perdure.models.protocol import Delta, ModelRequest
 from perdure.models.scenario import Reply, Say, Scenario, When
 from perdure.models.scripted import ScriptedModel
 from perdure.stores.cluster import live_sender
+from perdure.stores.cluster.live_table import LINGER_S
 from tests.fakes.embedders import WordEmbedder
 
 FOLDER = "WORKER_FOLDER"
 HELD = "held"
 """While the folder has a file of this name, no tool ends, and no model continues its answer."""
+BRIEF = "brief"
+"""If the folder has a file of this name, the rows of live events of `SLOW` are deleted soon."""
 
 
 async def released() -> None:
@@ -101,6 +104,8 @@ class HeldModel(ScriptedModel):
     """A model that a test may block after the first piece of each answer."""
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
+        is_brief = (Path(os.environ[FOLDER]) / BRIEF).exists()
+        live_sender.LINGER_S = LINGER_S if is_brief else 10.0  # or a busy watcher reads too late
         async for delta in super().stream(request):
             yield delta
             await released()

@@ -16,7 +16,7 @@ import perdure
 from perdure import Chat, Event, LiveEvent, Runtime, Snapshot, Store
 from perdure.events.types import AnyEvent
 from tests.fakes.served import served
-from tests.fakes.worker_program import HELD, SLOW, STORY, slow_model
+from tests.fakes.worker_program import BRIEF, HELD, SLOW, STORY, slow_model
 from tests.fakes.workers import WorkerProcess, until, workers
 
 pytestmark = pytest.mark.full_only
@@ -102,9 +102,14 @@ async def test_watch_gets_live_events_of_worker_in_order(runtime: Runtime, folde
 async def test_store_watch_gets_live_events_of_worker(
     runtime: Runtime, store: Store, folder: Path
 ) -> None:
+    await store.create()  # so the watch begins at a position that is not 0
     watch = store.watch()
     following = asyncio.ensure_future(anext(watch))
-    await asyncio.sleep(0.2)
+
+    async def has_begun() -> bool:
+        return watch.cursor.after > 0
+
+    await until(has_begun)
     chat = await runtime.start(SLOW)
     (folder / HELD).touch()
     chat.send("tell me")
@@ -196,8 +201,10 @@ async def test_live_events_are_not_written_without_watchers(
         await chat.send("tell me")
         assert db.execute("SELECT count(*) FROM public.written").fetchone() == (0,)
         (folder / HELD).touch()
+        (folder / BRIEF).touch()
         async for event in chat.send("again"):
             release_once_shown(event, folder)
+        (folder / BRIEF).unlink()
         row = db.execute("SELECT count(*) FROM public.written").fetchone()
         assert row is not None
         assert row[0] > 10
@@ -235,9 +242,14 @@ async def test_worker_deletes_old_rows_of_dead_processes(
 
 @pytest.mark.all_only
 async def test_server_without_worker_streams_live_events(
-    both: list[WorkerProcess], address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    both: list[WorkerProcess],
+    address: str,
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PERDURE_RUNNER", "workers")
+    (folder / HELD).touch()  # or a busy machine would watch only after the end of the answer
     async with served(tmp_path, agents=[SLOW], models=slow_model(), address=address) as server:
         sent = await server.http.post("/v1/messages", json={"text": "tell me"})
         session = sent.json()["sessionId"]
@@ -251,6 +263,8 @@ async def test_server_without_worker_streams_live_events(
                 if not line.startswith("data: "):
                     continue
                 data = json.loads(line.removeprefix("data: "))
+                if name in ("live", "snapshot"):
+                    (folder / HELD).unlink(missing_ok=True)
                 if name == "live":
                     live.append(data)
                 elif name == "snapshot":
