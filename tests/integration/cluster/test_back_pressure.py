@@ -138,9 +138,10 @@ async def test_concurrent_posts_create_only_as_many_sessions_as_the_limit_allows
         posts = [asyncio.ensure_future(http.post("/v1/messages", json=message)) for _ in range(25)]
 
         async def are_refused() -> bool:
-            return sum(each.done() for each in posts) == len(posts) - MOST
+            is_stored = len(await store.backend.open_of_all(TurnRequested.kind)) == MOST
+            return is_stored and sum(each.done() for each in posts) == len(posts) - MOST
 
-        await until(are_refused)
+        await until(are_refused)  # a post has its place before it makes its session
         assert len(await store.recent(1_000, scope="all")) == count + MOST
         async with workers(1, address, folder):
             answers = await asyncio.gather(*posts)

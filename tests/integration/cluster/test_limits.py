@@ -22,7 +22,7 @@ from perdure.stores.postgres.cluster.limits import KNOWN_S
 from perdure.stores.protocol import Commit, Write
 from tests.fakes.forked_commands import run_command
 from tests.fakes.worker_program import HELD, HELPER
-from tests.fakes.workers import WorkerProcess, effect_of, of, until, workers
+from tests.fakes.workers import WorkerProcess, effect_of, effects, of, until, workers
 
 pytestmark = pytest.mark.full_only
 
@@ -78,13 +78,20 @@ async def test_turns_over_the_limit_wait_for_running_turns_of_any_worker(
     async with Runtime(store, agents=[HELPER], runner="workers") as runtime:
         chats = [await runtime.start(HELPER) for _ in range(6)]
         async with workers(2, address, folder):
+            (folder / HELD).touch()  # until the test has seen the others wait
             turns = [waiting(chat, 0.5) for chat in chats]
 
             async def is_held() -> bool:
                 found = await info(store, subject)
                 return found.running == 2 and found.held > 0 and found.oldest_s is not None
 
+            async def are_begun() -> bool:
+                begun = {text for _, text in effects(folder)}
+                return len(begun.intersection(chat.id for chat in chats)) == 2
+
             await until(is_held)
+            await until(are_begun)
+            (folder / HELD).unlink()
             assert [(await turn).end for turn in turns] == ["stop"] * 6
         found = [span for chat in chats for span in await spans(store, chat.id)]
     assert len(found) == 6

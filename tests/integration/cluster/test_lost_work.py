@@ -16,6 +16,7 @@ from perdure import Chat, Runtime, Store
 from perdure.client.clock import system_random
 from perdure.client.cluster.runner import cluster_of
 from perdure.stores.cluster.limits import Limit, Slot, slot_id
+from perdure.stores.postgres.cluster import takeover
 from perdure.stores.postgres.cluster.takeover import (
     NAMESPACE,
     STALLED_S,
@@ -27,7 +28,7 @@ from perdure.stores.postgres.store import PostgresStore
 from tests.conformance.store.building import S, create, said
 from tests.fakes.postgres import PostgresServer, serving
 from tests.fakes.worker_program import SPECIAL
-from tests.fakes.workers import WorkerProcess, until, workers
+from tests.fakes.workers import READY_S, WorkerProcess, until, workers
 
 pytestmark = pytest.mark.full_only
 
@@ -137,10 +138,10 @@ async def test_death_of_a_worker_is_counted_only_for_turns_with_granted_slots(
         works = {work.stream: work for work in await cluster_of(store.backend).begun(GHOST)}
         await limits.set_limit(Limit(subject="provider:other", turns=1))
         with psycopg.connect(address, autocommit=True) as db:
-            db.execute(
+            db.execute(  # it reports later than now, so the ordinary worker does not take over
                 "INSERT INTO perdure.worker "
-                "(id, owner, version, protocol, namespaces, agents, slots) "
-                "VALUES (%s, %s, '', 2, '{}', '{}', 1)",
+                "(id, owner, version, protocol, namespaces, agents, slots, beat_at) "
+                "VALUES (%s, %s, '', 2, '{}', '{}', 1, now() + interval '1 hour')",
                 (GHOST, GHOST),
             )
             subjects = ("namespace:default", "provider:other")
@@ -162,10 +163,11 @@ async def test_death_of_a_worker_is_counted_only_for_turns_with_granted_slots(
 
 @pytest.mark.usefixtures("ordinary")
 async def test_only_stalled_connections_of_the_same_login_are_ended(
-    postgres: PostgresServer, store: Store, address: str
+    postgres: PostgresServer, store: Store, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not postgres.is_ours:
         pytest.skip("the named server may not let its login make another")
+    monkeypatch.setattr(takeover, "ENDING_S", READY_S)  # a busy server ends a connection late
     with ExitStack() as connections:
 
         def connected(**settings: Any) -> Connection:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 from pathlib import Path
@@ -32,7 +33,7 @@ async def test_worker_measures_start_delay_and_state_of_cluster(
         async with Runtime(store, agents=[HELPER], runner="workers") as runtime:
             await (await runtime.start(HELPER)).send("hello")
         worker.send(signal.SIGTERM)
-        assert worker.end() == 0
+        assert await asyncio.to_thread(worker.end) == 0
     points = measured(folder)
     (delay,) = points["perdure.turn.start_delay"]
     assert delay["count"] == 1
@@ -61,6 +62,6 @@ async def test_start_delay_of_waiting_turn_is_measured(
             if event.type == "agent:approval_requested":
                 break
         worker.send(signal.SIGTERM)
-        assert worker.end() == 0
+        assert await asyncio.to_thread(worker.end) == 0
     (delay,) = measured(folder)["perdure.turn.start_delay"]
     assert delay["count"] == 1

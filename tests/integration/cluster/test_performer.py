@@ -54,7 +54,12 @@ def names() -> list[str]:
 
 
 class HeldWatch:
-    """Blocks the first read of the task that watches for stops; cancelling it runs `cancelled`."""
+    """Blocks the first read of the task that watches for stops; cancelling it runs `cancelled`.
+
+    `work` is the work beside which the task watches.
+    """
+
+    work: Work
 
     def __init__(self, cancelled: Callable[[], Awaitable[Any]]) -> None:
         self._cancelled = cancelled
@@ -118,7 +123,7 @@ async def performing(
         with monkeypatch.context() as patched:
             patched.setattr(store.backend, "state", watch.wrapped(store.backend.state))
             patched.setattr(store.backend, "changes", watch.silent(store.backend.changes))
-            work = Work(store.backend.namespace, chat.id, None, open_turn)
+            work = watch.work = Work(store.backend.namespace, chat.id, None, open_turn)
             performer = Performer(second, Slots(cluster_of(store.backend).limits, "worker"))
             try:
                 yield asyncio.ensure_future(performer.perform(work)), release
@@ -157,13 +162,13 @@ async def test_turn_that_an_error_leaves_open_is_continued_by_the_same_worker_jo
     async def nothing() -> None:
         return None
 
-    async with performing(store, HeldWatch(nothing), monkeypatch) as (work, release):
+    watch = HeldWatch(nothing)
+    async with performing(store, watch, monkeypatch) as (work, release):
         monkeypatch.setattr(store.backend, "commit", failing_once)
         release.set()
         assert await asyncio.wait_for(work, ENDS_S) == "continued"
-        (session, *_) = await store.recent()
         assert failures == 1
-        assert session.open_turn is None
+        assert (await store.backend.state(watch.work.stream)).open_turn is None
 
 
 async def test_worker_job_ends_after_errors_that_leave_its_turn_open(
@@ -210,10 +215,10 @@ async def test_stop_request_is_obeyed_although_the_first_check_for_it_fails(
 
     watch = FailingWatch(nothing)
     async with performing(store, watch, monkeypatch) as (work, _):
-        (session, *_) = await store.recent(status="interrupted")
-        assert session.open_turn is not None
-        stop = new_side(TurnStopRequested(), entry_id(session.id, session.open_turn))
-        write = Write(stream=session.id, entries=(stop,))
+        stream, turn = watch.work.stream, watch.work.turn
+        assert turn is not None
+        stop = new_side(TurnStopRequested(), entry_id(stream, turn))
+        write = Write(stream=stream, entries=(stop,))
         await store.backend.commit(Commit(writes=(write,), at=store.outside.clock.now_ms()))
         assert await asyncio.wait_for(work, ENDS_S) == "continued"
         assert watch.is_reading.is_set()

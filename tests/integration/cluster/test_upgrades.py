@@ -43,7 +43,7 @@ async def test_rolling_upgrade_loses_no_turn_and_runs_no_turn_twice(
             status = await cluster_status(store.backend, store.outside.clock)
             assert {each.protocol for each in status.workers} == {PROTOCOL, PROTOCOL + 1}
             old[0].send(signal.SIGTERM)
-            assert old[0].end() == 0
+            assert await asyncio.to_thread(old[0].end) == 0
             (folder / HELD).unlink()
             replies = await asyncio.wait_for(asyncio.gather(*turns), 200)
         assert [reply.end for reply in replies] == ["stop"] * TURNS

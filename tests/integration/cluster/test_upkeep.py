@@ -56,14 +56,16 @@ async def test_retention_of_killed_worker_is_continued_by_another_worker(
         dead.kill()
         (folder / HELD).unlink()
 
-        async def is_done() -> bool:
-            return len(await store.recent()) == 1
+        def removed() -> list[int]:
+            return [pid for pid, text in effects(folder) if text == "removed"]
+
+        async def is_done() -> bool:  # a worker notes a removal after it
+            return len(await store.recent()) == 1 and len(removed()) >= SESSIONS - 1
 
         await until(is_done)
         (last,) = await store.recent()
-    removed = [pid for pid, text in effects(folder) if text == "removed"]
-    assert len(removed) == SESSIONS - 1
-    assert removed.count(dead.pid) == 1
+    assert len(removed()) == SESSIONS - 1
+    assert removed().count(dead.pid) == 1
     assert (await store.verify()).is_ok
     assert "message 4" in [m.text for m in await (await store.open(last.id)).messages()]
 
@@ -89,7 +91,7 @@ async def test_worker_stores_vectors_of_texts(store: Store, address: str, folder
 async def test_worker_updates_search_index(store: Store, address: str, folder: Path) -> None:
     session = await store.create()
     await session.append_many([user(f"text {number}") for number in range(TEXTS)])
-    async with await psycopg.AsyncConnection.connect(address) as database:
+    async with await psycopg.AsyncConnection.connect(address, autocommit=True) as database:
 
         async def is_indexed() -> bool:
             row = await (await database.execute("SELECT count(*) FROM perdure.search")).fetchone()

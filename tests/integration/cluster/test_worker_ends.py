@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from perdure.client.cluster.status import cluster_status
 from perdure.errors import TurnFailed
 from perdure.stores.cluster.limits import Limit
 from tests.fakes.postgres import PostgresServer
-from tests.fakes.worker_program import HELPER
+from tests.fakes.worker_program import HELD, HELPER
 from tests.fakes.workers import effect_of, effects, until, workers
 
 pytestmark = pytest.mark.full_only
@@ -25,14 +26,20 @@ async def test_drained_worker_ends_or_hands_over_its_turns(
 ) -> None:
     async with Runtime(store, agents=[HELPER], runner="workers") as runtime:
         quick, slow = await runtime.start(HELPER), await runtime.start(HELPER)
-        async with workers(1, address, folder, "--drain-seconds", "1") as started:
+        async with workers(1, address, folder, "--drain-seconds", "60") as started:
             ending = quick.send(f'/tool once {{"text": "{quick.id}", "seconds": 0.3}}')
-            handed = slow.send(f'/tool wait {{"text": "{slow.id}", "seconds": 3}}')
             await effect_of(folder, quick.id)
+            started[0].send(signal.SIGTERM)
+            assert await asyncio.to_thread(started[0].end) == 0
+        assert (await ending).end == "stop"
+
+        async with workers(1, address, folder, "--drain-seconds", "0.2") as started:
+            (folder / HELD).touch()
+            handed = slow.send(f'/tool wait {{"text": "{slow.id}", "seconds": 0}}')
             await effect_of(folder, slow.id)
             started[0].send(signal.SIGTERM)
-            assert started[0].end() == 0
-        assert (await ending).end == "stop"
+            assert await asyncio.to_thread(started[0].end) == 0
+            (folder / HELD).unlink()
 
         async def nothing_runs() -> bool:
             status = await cluster_of(store.backend).status()
