@@ -5,6 +5,7 @@ The log of a flow is shorter than the sessions of its roles, so its head differs
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 
 from perdure.engine.flows.journal import Journal
 from perdure.errors import HeadConflict
-from perdure.session.flows.kinds import HandoffMade, RoleConfigured
+from perdure.session.flows.kinds import HandoffMade, NodeClaimed, RoleConfigured
 from perdure.session.ids import StreamId
 from perdure.stores.in_memory.store import MemoryStore
 from perdure.stores.protocol import Commit, CommitResult
@@ -23,7 +24,7 @@ FLOW = StreamId("f")
 RECORD = "record"
 PATIENCE_S = 60.0
 COMMIT_S = 0.02
-"""Duration of a commit to a server: long enough that two roles read the same log."""
+"""Duration of a commit to a server."""
 OWNERS = {"owner-intake": "owner", "end": "owner"}
 LINE = graph("owner-intake>end", **OWNERS)
 FAN = graph("owner-intake>a", "owner-intake>b", "a>end", "b>end", **OWNERS, a="dev", b="qa")
@@ -60,7 +61,21 @@ async def test_parallel_nodes_on_slow_store_hand_over_all_their_work(
     flow = await stage.flows("owner", "dev", "qa").start(
         FAN, workspace=tmp_path, id=FLOW, record_folder=RECORD, consent="full-access"
     )
-    conflicts = before_commits(monkeypatch, stage.memory, lambda _: asyncio.sleep(COMMIT_S))
+    made: Counter[str] = Counter()
+    has_both = {kind: asyncio.Event() for kind in (NodeClaimed.kind, HandoffMade.kind)}
+
+    async def together(commit: Commit) -> None:
+        """Let the nodes `a` and `b` read the same log before the first of them commits."""
+        await asyncio.sleep(COMMIT_S)
+        for kind in {entry.kind for write in commit.writes for entry in write.entries}:
+            if kind in has_both:
+                made[kind] += 1  # the first is of the node `owner-intake`
+                if made[kind] > 2:
+                    has_both[kind].set()
+                elif made[kind] == 2:
+                    await has_both[kind].wait()
+
+    conflicts = before_commits(monkeypatch, stage.memory, together)
     run = await asyncio.wait_for(flow.run(), PATIENCE_S)
     assert FLOW in [conflict.stream for conflict in conflicts]
     assert set(run.completed_handoffs) >= {"a=>end", "b=>end"}
