@@ -85,11 +85,18 @@ class Seen:
         await self.pilot.pause()
 
     async def idle(self) -> None:
-        """Wait until no turn runs and all output is shown."""
+        """Wait until all input is processed, no turn runs and all output is shown."""
+        await self.until(lambda: not self._is_working)
         chat = self.program.conversation.chat
         await self.until(lambda: chat is None or not chat.is_running)
-        await self.until(self.program.shown.teller.queue.empty)
+        await asyncio.wait_for(self.program.shown.teller.queue.join(), PATIENCE_S)
         await self.pilot.pause()
+
+    @property
+    def _is_working(self) -> bool:
+        """Whether a task runs besides the one that shows the output."""
+        tasks = self.program.workers
+        return any(each.group != "told" and not each.is_finished for each in tasks)
 
 
 def _joined(*texts: str) -> str:

@@ -62,7 +62,7 @@ async def answered(
             "May edit_file run?", "-the sea", "+the [red]land[/red]", "[y] allow once", "[n] deny"
         )
         assert (folder / "notes.txt").read_text() == "the sea\n"
-        assert "waits for your answer" in seen.screen
+        await seen.until(lambda: "waits for your answer" in seen.screen)
         await act(seen)
         await seen.shows(told)
         await seen.idle()
@@ -186,6 +186,7 @@ async def test_key_typed_before_the_question_does_not_answer_it(
         await seen.type("change it")
         await seen.until(lambda: bool(seen.program.screen.query(Approval)))
         panel = seen.program.screen.query_one(Approval)
+        await seen.until(lambda: panel.has_focus)  # before that, it sets the time itself
         panel.ready_at = float("inf")
         await seen.press("y")
         await seen.pilot.pause(0.3)
@@ -306,9 +307,9 @@ async def test_question_of_a_fresh_chat_fills_the_terminal_and_counts_hidden_lin
         await seen.until(lambda: "more lines, ↓" in seen.screen)
         for text in ("May write_file run?", "+line 1", last, "[y] allow once"):
             assert text in seen.screen
-        hidden = int(seen.screen.partition("… ")[2].split()[0])
         facts = seen.program.screen.query_one("#facts")
-        assert hidden == facts.max_scroll_y > 0
+        await seen.until(lambda: f"… {facts.max_scroll_y} more lines, ↓" in seen.screen)
+        hidden = facts.max_scroll_y
         await seen.press("down")
         await seen.until(lambda: f"… {hidden - 1} more line" in seen.screen)
         await seen.press("pagedown", "pagedown")
@@ -317,8 +318,8 @@ async def test_question_of_a_fresh_chat_fills_the_terminal_and_counts_hidden_lin
             assert text in seen.screen
         await seen.press("d")
         await seen.until(lambda: "why not (Enter sends" in seen.screen)
-        for text in ("[y] allow once", "waits for your answer"):
-            assert text in seen.screen
+        await seen.until(lambda: "[y] allow once" in seen.screen)
+        assert "waits for your answer" in seen.screen
         await seen.press("enter")
         await seen.idle()
 

@@ -31,7 +31,7 @@ async def test_view_follows_new_lines_again_after_scrolling_to_the_end(
     async with chatting(store, tmp_path, session=session) as seen:
         await seen.until(lambda: "message 39" in seen.screen)
         await seen.press("pageup")
-        assert "message 39" not in seen.screen
+        await seen.until(lambda: "message 39" not in seen.screen)
         await seen.press("pagedown", "pagedown", "pagedown")
         seen.program.conversation.remark("a new line")
         await seen.until(lambda: "a new line" in seen.screen)
@@ -44,6 +44,7 @@ async def test_new_line_does_not_move_the_view_after_scrolling_up(
     async with chatting(store, tmp_path, session=session) as seen:
         await seen.until(lambda: "message 39" in seen.screen)
         await seen.press("pageup")
+        await seen.until(lambda: "message 39" not in seen.screen)
         seen.program.conversation.remark("a new line")
         await seen.until(lambda: "a new line" in seen.transcript)
         assert "a new line" not in seen.screen
@@ -103,16 +104,16 @@ async def test_tab_moves_to_the_newest_call_and_typing_returns_to_the_text(
         await seen.until(lambda: composer.has_focus)
         newest, earlier = list(seen.program.transcript.query(CallBlock))[::-1]
         await seen.press("tab")
-        assert newest.has_focus
+        await seen.until(lambda: newest.has_focus)
         await seen.press("shift+tab")
-        assert earlier.has_focus
-        assert is_reversed(earlier.render_line(0))
+        await seen.until(lambda: earlier.has_focus)
+        await seen.until(lambda: is_reversed(earlier.render_line(0)))
         seen.program.post_message(events.Paste("pasted, "))
         for key in ("t", "o", "space", "d", "o"):  # without pause
             seen.program.post_message(events.Key(key, " " if key == "space" else key))
         await seen.until(lambda: composer.text == "pasted, to do")
         assert composer.has_focus
-        assert not is_reversed(earlier.render_line(0))
+        await seen.until(lambda: not is_reversed(earlier.render_line(0)))
 
 
 async def test_tab_key_in_a_chat_without_calls_keeps_the_focus_in_the_text_field(
@@ -122,7 +123,7 @@ async def test_tab_key_in_a_chat_without_calls_keeps_the_focus_in_the_text_field
         composer = seen.program.input.composer
         await seen.until(lambda: composer.has_focus)
         await seen.press("tab", "a")
-        assert composer.text == "a"
+        await seen.until(lambda: composer.text == "a")
 
 
 async def test_long_text_below_the_prompt_uses_all_rows(
@@ -151,8 +152,12 @@ async def test_command_screen_below_the_prompt_uses_all_rows(
         await seen.shows("you wrote “hello”")
         await seen.type(command)
         await seen.until(lambda: isinstance(seen.program.screen, ModalScreen))
-        size = seen.program.size
-        # Rows below the prompt that textual reserves for the screen.
-        rows = seen.program.screen._get_inline_height(size)  # pyright: ignore[reportPrivateUsage] - there is no other way to ask
-        assert rows == size.height
+
+        def has_all_rows() -> bool:
+            """Whether textual reserves all rows below the prompt for the screen."""
+            size = seen.program.size
+            rows = seen.program.screen._get_inline_height(size)  # pyright: ignore[reportPrivateUsage] - there is no other way to ask
+            return rows == size.height
+
+        await seen.until(has_all_rows)
         await seen.until(lambda: "esc Close" in seen.screen)

@@ -41,7 +41,7 @@ async def two_branches(seen: Seen, folder: Path) -> tuple[str, str]:
     start, ends = (await chat.session.path())[-1].id, list[str]()
     for name in ("one", "two"):
         await seen.type(f"/branch {start}")
-        await seen.until(lambda: not seen.program.shown.is_busy)
+        await seen.idle()
         await seen.type(name)
         await seen.shows("Listed.")
         await seen.idle()
@@ -149,7 +149,7 @@ rules:
         await seen.type("third, and second")
         await seen.shows("Both.")
         await seen.idle()
-        assert "waits:" not in seen.screen
+        await seen.until(lambda: "waits:" not in seen.screen)
         assert seen.transcript.count("second") == 2
 
 
@@ -184,7 +184,7 @@ async def test_message_typed_during_a_command_is_shown_while_the_message_waits(
         typed.touch()
         await seen.shows("you wrote “after it”")
         await seen.idle()
-        assert "waits:" not in seen.screen
+        await seen.until(lambda: "waits:" not in seen.screen)
 
 
 async def test_session_cannot_be_changed_while_its_turn_runs(store: Store, tmp_path: Path) -> None:
@@ -310,12 +310,13 @@ async def test_status_line_prices_earlier_calls_by_the_settings(
 async def test_help_opens_once_and_scrolls_in_24_rows(store: Store, tmp_path: Path) -> None:
     async with chatting(store, tmp_path, size=(80, 24)) as seen:
         await seen.press("f1", "ctrl+o", "ctrl+r")
-        assert isinstance(seen.program.screen, LinesScreen)
+        await seen.until(lambda: isinstance(seen.program.screen, LinesScreen))
         assert len(seen.program.screen_stack) == 2
+        await seen.until(lambda: "PgUp PgDn" in seen.screen)
         assert "Ctrl-C twice" not in seen.screen
-        assert "PgUp PgDn" in seen.screen
         await seen.press("down", "down")
-        assert seen.program.screen.query_one(VerticalScroll).scroll_y == 2
+        lines = seen.program.screen.query_one(VerticalScroll)
+        await seen.until(lambda: lines.scroll_y == 2)
         await seen.press("pagedown", "pagedown")
         await seen.until(lambda: "Ctrl-C twice" in seen.screen)
         await seen.press("f1")

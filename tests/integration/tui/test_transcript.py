@@ -56,6 +56,7 @@ async def test_hostile_text_is_shown_as_text_everywhere(store: Store, tmp_path: 
             assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(shown)
             await seen.type(told)
             await seen.until(lambda: len(seen.program.screen_stack) == 2)
+            await seen.until(lambda: "[red]not markup[/red]" in seen.screen)
             await seen.pilot.pause(0.2)
             shown = seen.screen
             assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(shown)

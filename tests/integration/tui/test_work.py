@@ -10,11 +10,12 @@ import pytest
 
 from perdure.apps.chat.session import AnswerOptions
 from perdure.client.store import Store
+from tests.fakes.clock import pass_loop_time
 from tests.fakes.screens import chatting
 
 FAILS_ONCE = """
 rules:
-  - steps: [{error: {code: model_unavailable, times: 1}}, {text: Here.}]
+  - steps: [{error: {code: rate_limited, times: 1, retry_after_s: 50}}, {text: Here.}]
 """
 
 
@@ -66,7 +67,7 @@ async def test_escape_stops_the_running_command_but_not_the_waiting_message(
         await seen.shows("waits: hi there")
         await seen.press("escape")
         await seen.shows("(stopped)", "sending “hi there”")
-        assert "waits:" not in seen.screen
+        await seen.until(lambda: "waits:" not in seen.screen)
         loaded.set()
         await seen.shows("you wrote “hi there”")
         assert "the new session will use" not in seen.transcript
@@ -75,7 +76,8 @@ async def test_escape_stops_the_running_command_but_not_the_waiting_message(
 async def test_failed_call_shows_the_time_of_its_retry(store: Store, tmp_path: Path) -> None:
     async with chatting(store, tmp_path, scenario=FAILS_ONCE) as seen:
         await seen.type("hi")
-        await seen.shows("call failed, retry in 2 s")
+        await seen.shows("call failed, retry in 50 s")
+        pass_loop_time(50)
         await seen.shows("Here.")
         await seen.idle()
         await seen.until(lambda: "retry" not in seen.screen)
