@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from perdure.apps.cli import doctor
-from perdure.apps.maintenance import backup
+from perdure.apps.maintenance import backup, restore
 from tests.acceptance.cli.conftest import SAMPLE, SAMPLE_ID, World
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "flows" / "single-owner" / "workflow.yaml"
@@ -93,16 +93,20 @@ def test_doctor_reports_a_store_in_a_folder_without_permission(
     assert check["advice"] == "check the owner and permissions of file and folder"
 
 
-def test_backup_error_for_an_unwritable_folder_says_what_to_check(
+def test_backup_and_restore_to_an_unwritable_folder_say_what_to_check(
     sample: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def denied(_folder: Path) -> None:
         raise PermissionError(errno.EACCES, "Permission denied")
 
+    sample.ok("store", "backup", "kept")
     monkeypatch.setattr(backup, "sync_folder", denied)
-    ended = sample.run("store", "backup", "copy", "--json")
-    assert (ended.code, ended.error["code"]) == (1, "store_read_only")
-    assert "copy cannot be written; check the permissions" in ended.error["message"]
+    monkeypatch.setattr(restore, "alone_at", denied)
+    new = f"sqlite:///{sample.folder}/copy"
+    for words in (("backup", "copy"), ("restore", "kept", "--store", new)):
+        ended = sample.run("store", *words, "--json")
+        assert (ended.code, ended.error["code"]) == (1, "store_read_only")
+        assert "copy cannot be written; check the permissions" in ended.error["message"]
 
 
 def test_empty_backup_path_is_refused(sample: World) -> None:

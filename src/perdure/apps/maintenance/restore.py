@@ -39,6 +39,7 @@ from perdure.errors import (
     BackupDamaged,
     StoreExists,
     StoreInUse,
+    StoreReadOnly,
     StoreUnavailable,
     Unsupported,
 )
@@ -140,7 +141,7 @@ def _path_of(address: str) -> Path | None:
 def _alone(path: Path) -> Generator[None]:
     """Lock `path` against concurrent restores, which would use the same temporary files.
 
-    Raises: StoreInUse, StoreUnavailable.
+    Raises: StoreInUse, StoreReadOnly, StoreUnavailable.
     """
     with ExitStack() as held:
         try:
@@ -148,6 +149,8 @@ def _alone(path: Path) -> Generator[None]:
             held.enter_context(alone_at(upkeep_of_sqlite("restore").unfinished_restore(path)))
         except BlockingIOError as error:
             raise StoreInUse(str(path)) from error
+        except PermissionError as error:
+            raise StoreReadOnly(str(path)) from error
         except OSError as error:
             raise StoreUnavailable(str(path), error.strerror or type(error).__name__) from error
         yield
