@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from struct import pack
-from typing import Any, LiteralString, NamedTuple
+from typing import Any, LiteralString, NamedTuple, TypeVar
 
 import msgspec
 from psycopg.abc import AdaptContext
@@ -26,6 +27,7 @@ from perdure.session.info import SessionInfo, StreamHeader, with_description
 from perdure.stores.protocol import EMPTY, StreamState
 
 Row = tuple[Any, ...]
+S = TypeVar("S", bound=msgspec.Struct)
 
 ENTRY_COLUMNS: LiteralString = "e.stream, e.seq, e.run, e.ref, e.far, e.at, e.kind, e.v, e.body"
 """The columns of ``entry AS e`` that `entry_of` reads."""
@@ -96,6 +98,11 @@ class Stream:
         """Return a copy with the given lease."""
         state = msgspec.structs.replace(self.state, epoch=epoch)
         return replace(self, state=state, owner=owner, until=until)
+
+
+def struct_of(kind: type[S], row: Sequence[object]) -> S:
+    """Return a `kind` whose fields have the values in `row`, in this order."""
+    return msgspec.convert(dict(zip(kind.__struct_fields__, row, strict=True)), kind)
 
 
 def entry_of(row: Row) -> Entry:

@@ -26,7 +26,7 @@ INFO_COLUMNS = """
     s.no, s.id, s.kind, s.origin, s.created_at, s.updated_at, s.title, s.first_text, s.cwd,
     s.parent, s.messages, s.head, s.turns, s.status,
     s.open_turn"""
-"""The columns of ``stream AS s`` that `info_of_row` reads."""
+"""The columns of ``stream AS s`` that `info_of_row` reads, in the order of ``SessionInfo``."""
 
 _STREAM = f"""
 SELECT {INFO_COLUMNS},
@@ -391,20 +391,7 @@ def next_position(tables: Tables) -> int:
 def info_of_row(row: Row) -> SessionInfo:
     """Return the info of a row that begins with the columns of `INFO_COLUMNS`."""
     return SessionInfo(
-        id=row[1],
-        kind=row[2],
-        origin=row[3],
-        created_at=row[4],
-        updated_at=row[5],
-        title=row[6],
-        first_text=row[7],
-        cwd=row[8],
-        parent=row[9],
-        messages=row[10],
-        entries=row[11] + 1,
-        turns=row[12],
-        status=row[13],
-        open_turn=row[14],
+        *row[1:11], entries=row[11] + 1, turns=row[12], status=row[13], open_turn=row[14]
     )
 
 

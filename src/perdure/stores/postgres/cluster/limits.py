@@ -23,7 +23,7 @@ from perdure.errors import QueueFull, StoreUnavailable
 from perdure.stores.cluster.limits import Limit, LimitInfo, Slot
 from perdure.stores.postgres.cluster.liveness import SILENCE_S
 from perdure.stores.postgres.database import Database, Statement
-from perdure.stores.postgres.rows import Row
+from perdure.stores.postgres.rows import Row, struct_of
 
 KNOWN_S = 0.5
 """How long limits are used before they are read again."""
@@ -100,10 +100,7 @@ class PostgresLimits:
     async def limits(self) -> Sequence[Limit]:
         if time.monotonic() >= self._known_until:
             (rows,) = await self._db.ask(Statement(_LIMITS))
-            self._known = tuple(
-                Limit(subject=subject, turns=turns, per_minute=per_minute, waiting=waiting)
-                for subject, turns, per_minute, waiting in rows
-            )
+            self._known = tuple(struct_of(Limit, row) for row in rows)
             self._known_until = time.monotonic() + KNOWN_S
         return self._known
 
@@ -116,13 +113,13 @@ class PostgresLimits:
         (rows,) = await self._db.ask(Statement(_INFOS))
         return tuple(
             LimitInfo(
-                limit=Limit(subject=subject, turns=turns, per_minute=per_minute, waiting=waiting),
+                limit=struct_of(Limit, limit),
                 running=running,
                 held=held,
                 oldest_s=oldest_s,
                 next_request_s=next_request_s,
             )
-            for subject, turns, per_minute, waiting, running, held, oldest_s, next_request_s in rows
+            for *limit, running, held, oldest_s, next_request_s in rows
         )
 
     async def sync_slots(self, worker: str, slots: Sequence[Slot]) -> set[str]:

@@ -31,7 +31,7 @@ from perdure.stores.postgres.cluster.liveness import SILENCE_S, PostgresLiveness
 from perdure.stores.postgres.cluster.takeover import BEGUN, REQUEUE, begun_work
 from perdure.stores.postgres.database import Database, Statement
 from perdure.stores.postgres.faults import is_passing
-from perdure.stores.postgres.rows import Row
+from perdure.stores.postgres.rows import Row, struct_of
 
 _log = logging.getLogger(__name__)
 
@@ -241,7 +241,7 @@ class PostgresCluster:
         rows = await self._of_work(Statement(_QUEUES, (list(required),)))
         found = {row[0]: row for row in rows}
         return ClusterStatus(
-            workers=tuple(_worker(row) for row in workers),
+            workers=tuple(struct_of(WorkerInfo, row) for row in workers),
             queues=tuple(
                 _queue(queue, requires, found.get(queue), workers)
                 for queue, requires in required.items()
@@ -258,25 +258,6 @@ class PostgresCluster:
                 raise
             return []
         return rows
-
-
-def _worker(row: Row) -> WorkerInfo:
-    id, owner, version, protocol, namespaces, agents, slots, running, state, *rest = row
-    up_s, silent_s, queues = rest
-    return WorkerInfo(
-        id=id,
-        owner=owner,
-        version=version,
-        protocol=protocol,
-        namespaces=tuple(namespaces),
-        agents=tuple(agents),
-        slots=slots,
-        running=running,
-        state=state,
-        up_s=up_s,
-        silent_s=silent_s,
-        queues=tuple(queues),
-    )
 
 
 def _queue(queue: str, requires: bytes, row: Row | None, workers: Sequence[Row]) -> QueueInfo:
