@@ -10,6 +10,7 @@ the modules ``notes`` and ``ledger`` define the side kinds.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 from typing import Literal
 
@@ -122,3 +123,16 @@ class NewEntry(msgspec.Struct, frozen=True, gc=False):
     about: Ref | None = None
     at: int | None = None
     alias: str | None = None
+
+
+def copied(entry: Entry, alias: str | None = None) -> NewEntry:
+    """Return `entry` as a new entry, with the same references."""
+    parent, about, at = entry.parent_id, entry.about, entry.at
+    return NewEntry(entry.kind, entry.body, entry.v, entry.lane, parent, about, at, alias)
+
+
+def with_references(new: NewEntry, refer: Callable[[Ref], Ref]) -> NewEntry:
+    """Return `new` with each of its references replaced by the result of `refer`."""
+    parent = new.parent if isinstance(new.parent, Here | None) else refer(new.parent)
+    about = None if new.about is None else refer(new.about)
+    return msgspec.structs.replace(new, parent=parent, about=about)

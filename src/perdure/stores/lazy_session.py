@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from perdure.session.clock import Clock, RandomSource
-from perdure.session.entries import Entry, Here, NewEntry, Ref, Sibling
-from perdure.session.ids import EntryId, StreamId, entry_place
+from perdure.session.entries import NewEntry, Ref, Sibling, copied, with_references
+from perdure.session.ids import StreamId, entry_place
 from perdure.session.kinds import MESSAGE
 from perdure.session.messages import decode_message
 from perdure.stores.access.lazy_modules import Later
@@ -133,11 +133,19 @@ class LazySession:
         """Store the draft together with `commit` in one commit; return the result of `commit`."""
         own = self._birth.stream
         aliases = {entry: alias for alias, entry in (await self._memory.aliases(own)).items()}
-        drafted = [_again(entry, aliases) for entry in await self._memory.entries(own)]
-        added = [
-            _behind(new, len(drafted), own) for write in commit.writes for new in write.entries
-        ]
-        write = msgspec.structs.replace(self._birth, entries=(*drafted, *added))
+        drafted = await self._memory.entries(own)
+
+        def refer(reference: Ref) -> Ref:
+            """Return `reference` for a write in which the entries of the draft come first."""
+            if isinstance(reference, Sibling):
+                return Sibling(reference.index + len(drafted))
+            stream, seq = entry_place(reference)
+            return Sibling(seq) if stream == own else reference
+
+        entries = [copied(entry, aliases.get(entry.id)) for entry in drafted]
+        entries += [new for write in commit.writes for new in write.entries]
+        entries = [with_references(new, refer) for new in entries]
+        write = msgspec.structs.replace(self._birth, entries=tuple(entries))
         blobs = (*self._blobs, *commit.blobs)
         committed = await self.store.commit(Commit(writes=(write,), at=commit.at, blobs=blobs))
         self.is_draft = False
@@ -180,37 +188,3 @@ def _is_assistant(new: NewEntry) -> bool:
         return decode_message(new.body, new.v).role == "assistant"
     except ValueError:
         return False
-
-
-def _again(entry: Entry, aliases: dict[EntryId, str]) -> NewEntry:
-    """Copy `entry` of a draft for the same position in the store.
-
-    References become indexes in the write, which equal the sequence numbers in the draft.
-    """
-    return NewEntry(
-        kind=entry.kind,
-        body=entry.body,
-        v=entry.v,
-        lane=entry.lane,
-        parent=None if entry.parent_id is None else Sibling(entry_place(entry.parent_id)[1]),
-        about=None if entry.about is None else Sibling(entry_place(entry.about)[1]),
-        at=entry.at,
-        alias=aliases.get(entry.id),
-    )
-
-
-def _behind(new: NewEntry, drafted: int, own: StreamId) -> NewEntry:
-    """Adjust the references of `new` for a write in which `drafted` draft entries come first."""
-    parent, about = new.parent, new.about
-    if not isinstance(parent, Here | None):
-        parent = _shifted_ref(parent, drafted, own)
-    if about is not None:
-        about = _shifted_ref(about, drafted, own)
-    return msgspec.structs.replace(new, parent=parent, about=about)
-
-
-def _shifted_ref(reference: Ref, drafted: int, own: StreamId) -> Ref:
-    if isinstance(reference, Sibling):
-        return Sibling(reference.index + drafted)
-    stream, seq = entry_place(reference)
-    return Sibling(seq) if stream == own else reference

@@ -114,6 +114,21 @@ async def test_first_answer_of_a_lazy_session_can_refer_to_earlier_entries(
     assert [entry.about for entry in entries] == [None, None, None, "s/2", "s/1"]
 
 
+async def test_lazy_session_keeps_references_to_entries_of_other_sessions(
+    draft: LazySession, store: MemoryStore
+) -> None:
+    other = StreamHeader(StreamId("other"), START_MS)
+    question = new_tree(user("a"))
+    await store.commit(
+        Commit(writes=(Write(stream=other.id, create=other, entries=(question,)),), at=START_MS)
+    )
+    label = new_side(Label("x"), EntryId("other/0"))
+    await append(draft, question, label)
+    await append(draft, new_tree(assistant("b")), label)
+    entries = await store.entries(S)
+    assert [entry.about for entry in entries] == [None, "other/0", None, "other/0"]
+
+
 EXPECTATIONS = {
     "head": Write(stream=S, entries=(new_tree(user("b")),), expected_head=0),
     "leaf": Write(stream=S, entries=(new_tree(user("b")),), expected_leaf=EntryId("s/0")),

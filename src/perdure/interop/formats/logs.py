@@ -17,7 +17,7 @@ from perdure.interop.formats import native
 from perdure.interop.formats.native import Kept, Named
 from perdure.interop.formats.sources.content import Content
 from perdure.session.codec import entry_of_line
-from perdure.session.entries import Entry, NewEntry, Ref, Sibling
+from perdure.session.entries import Entry, NewEntry, Ref, Sibling, copied, with_references
 from perdure.session.ids import EntryId, StreamId, blob_hash, entry_id, place_of
 from perdure.session.info import StreamHeader
 from perdure.session.ledger import TurnFinished, TurnStarted
@@ -178,27 +178,16 @@ class LogFile:
 
 
 def as_new(entry: Entry, first: int, alias: str | None) -> NewEntry:
-    """Convert `entry` to append it in a write whose first entry has the seq `first`."""
-    is_tree = entry.lane == "tree"
-    return NewEntry(
-        kind=entry.kind,
-        body=entry.body,
-        v=entry.v,
-        lane=entry.lane,
-        parent=_ref(entry.parent_id, entry, first) if is_tree else None,
-        about=None if is_tree else _ref(entry.about, entry, first),
-        at=entry.at,
-        alias=alias,
-    )
+    """Convert `entry` to append it in a write whose first entry has the seq `first`.
 
-
-def _ref(target: EntryId | None, entry: Entry, first: int) -> Ref | None:
-    """Return the reference to `target`.
-
-    If `target` is appended in the same write as `entry`, the result is a `Sibling`.
+    A reference to an entry of the same write becomes a `Sibling`.
     """
-    seq = None if target is None else _place_in(entry.stream, target)
-    return target if seq is None or seq < first else Sibling(seq - first)
+
+    def refer(target: Ref) -> Ref:
+        seq = None if isinstance(target, Sibling) else _place_in(entry.stream, target)
+        return target if seq is None or seq < first else Sibling(seq - first)
+
+    return with_references(copied(entry, alias), refer)
 
 
 def _place_in(stream: StreamId, entry: str) -> int | None:

@@ -14,7 +14,7 @@ import msgspec
 from perdure.codecs.shared_keys import with_field
 from perdure.errors import LeafConflict
 from perdure.session.codec import ENTRY_NOTES, new_side
-from perdure.session.entries import Entry, NewEntry, ParentRef, Ref, Sibling
+from perdure.session.entries import Entry, NewEntry, Ref, Sibling, copied, with_references
 from perdure.session.ids import EntryId, entry_id
 from perdure.session.info import ForkPoint, StreamHeader, received_entries
 from perdure.session.kinds import BranchSummary, Compaction, ModelChange, ThinkingChange
@@ -58,7 +58,7 @@ def copy_fork(origin: Log, header: StreamHeader, fork: ForkPoint, write: Write) 
     if write.expected_leaf is not msgspec.UNSET and write.expected_leaf != fork.leaf:
         raise LeafConflict(header.id, write.expected_leaf, fork.leaf)
     copies = _Copies(origin, header, fork)
-    further = tuple(_with_copied_ids(new, copies) for new in write.entries)
+    further = tuple(with_references(new, copies.reference) for new in write.entries)
     return CopiedFork(
         msgspec.structs.replace(
             write,
@@ -114,23 +114,19 @@ class _Copies:
         index = self.ids.get(entry)
         return None if index is None else entry_id(self.stream, index)
 
+    def reference(self, given: Ref) -> Ref:
+        """Return the reference `given` for a write in which the copies come first."""
+        if isinstance(given, Sibling):
+            return Sibling(given.index + len(self.made))
+        return Sibling(self.ids[given]) if given in self.ids else given
+
     def _add(self, entry: Entry) -> None:
         self.ids[entry.id] = len(self.made)
         body = relink_body(entry.kind, entry.body, self.copy_of)
         if entry.kind in _SWITCHES and self._is_of_file(entry):
             body = with_field(body, SOURCE_FIELD, _NO_PLACE)
-        self.made.append(
-            NewEntry(
-                kind=entry.kind,
-                body=body,
-                v=entry.v,
-                lane=entry.lane,
-                parent=None if entry.parent_id is None else Sibling(self.ids[entry.parent_id]),
-                about=None if entry.about is None else Sibling(self.ids[entry.about]),
-                at=entry.at,
-                alias=self._aliases.get(entry.id),
-            )
-        )
+        new = with_references(copied(entry, self._aliases.get(entry.id)), self.reference)
+        self.made.append(msgspec.structs.replace(new, body=body))
 
     def _is_of_file(self, entry: Entry) -> bool:
         return entry.seq < self._received or source_of(entry.body) is not None
@@ -169,19 +165,3 @@ def _text(raw: msgspec.Raw) -> str | None:
         return msgspec.json.decode(raw, type=str | None)
     except ValueError:
         return None
-
-
-def _with_copied_ids(new: NewEntry, copies: _Copies) -> NewEntry:
-    parent: ParentRef = new.parent
-    if isinstance(parent, Sibling) or (isinstance(parent, str) and parent in copies.ids):
-        parent = _sibling(parent, copies)
-    about = new.about
-    if isinstance(about, Sibling) or (about is not None and about in copies.ids):
-        about = _sibling(about, copies)
-    return msgspec.structs.replace(new, parent=parent, about=about)
-
-
-def _sibling(reference: Ref, copies: _Copies) -> Sibling:
-    if isinstance(reference, Sibling):
-        return Sibling(reference.index + len(copies.made))
-    return Sibling(copies.ids[reference])
