@@ -14,7 +14,7 @@ from typing import Any, cast
 import apsw
 from psycopg import AsyncConnection
 
-from perdure.stores.sqlite.rows import Connection
+from perdure.stores.access.sqlite_connection import Connection
 
 BUSY_MS = 60_000
 

@@ -33,9 +33,9 @@ from perdure.client.clock import system_random
 from perdure.session.entries import NewEntry
 from perdure.session.ids import StreamId
 from perdure.session.search.values import SearchQuery
+from perdure.stores.access.sqlite_connection import Connection
 from perdure.stores.jsonl.store import JsonlStore
 from perdure.stores.session_store import SessionStore
-from perdure.stores.sqlite.rows import Connection
 from perdure.stores.sqlite.store import SqliteStore
 
 ENTRIES = 100_000

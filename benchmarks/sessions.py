@@ -21,8 +21,8 @@ from benchmarks.workload import turns
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.messages import decode_message
+from perdure.stores.access.sqlite_connection import Connection
 from perdure.stores.protocol import Commit, Write
-from perdure.stores.sqlite.rows import Connection
 
 SIZES = (1_000, 30_000)
 NEWEST = 50

@@ -9,7 +9,7 @@ from typing import cast
 
 import apsw
 
-from perdure.stores.sqlite.rows import Connection
+from perdure.stores.access.sqlite_connection import Connection
 
 
 @contextmanager

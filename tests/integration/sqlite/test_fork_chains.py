@@ -14,11 +14,12 @@ from perdure.session.codec import new_tree
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import ForkPoint, StreamHeader
 from perdure.session.messages import user
+from perdure.stores.access.sqlite_connection import Connection
 from perdure.stores.protocol import Commit, Write
 from perdure.stores.sqlite import reads
 from perdure.stores.sqlite.retention.erase_plan import begin
 from perdure.stores.sqlite.retention.erase_records import certificate_with
-from perdure.stores.sqlite.rows import Connection, Tables
+from perdure.stores.sqlite.rows import Tables
 from perdure.stores.sqlite.store import SqliteStore
 from tests.conformance.store.building import erasure, labelled
 from tests.fakes.clock import START_MS, SeededRandom

@@ -18,10 +18,10 @@ from perdure.session.codec import new_tree
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.messages import user
+from perdure.stores.access.sqlite_connection import Connection
 from perdure.stores.protocol import Commit, Write
 from perdure.stores.sqlite import writer
 from perdure.stores.sqlite.log import checkpoints
-from perdure.stores.sqlite.rows import Connection
 from perdure.stores.sqlite.store import SqliteStore
 from tests.fakes.faulty_vfs import faulty_vfs
 from tests.fakes.raw_database import raw_database

@@ -10,9 +10,8 @@ each namespace.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Any, Protocol
 
 import msgspec
 
@@ -21,6 +20,7 @@ from perdure.session.search.parts.builder import Part
 from perdure.session.search.parts.lookup import Head, Looked, Read
 from perdure.session.search.parts.pages import Page, after
 from perdure.session.search.parts.postings import MOST_TEXTS
+from perdure.stores.access.sqlite_connection import SqlRows
 from perdure.stores.search.rows import (
     NO_END,
     BlockStart,
@@ -172,20 +172,6 @@ _FILE_PAGE_BYTES, _ROW_BYTES = 4_088, 16
 
 _FEW = 8
 """If fewer texts of a part are wanted, each is looked up; otherwise a range of blocks is read."""
-
-
-class SqlRows(Protocol):
-    """A connection to a file that contains these tables."""
-
-    @property
-    def run(self) -> Callable[..., Any]: ...
-
-    @property
-    def run_many(self) -> Callable[..., Any]: ...
-
-    def rows(self, sql: str, *values: object) -> Iterator[tuple[Any, ...]]: ...
-
-    def value(self, sql: str, *values: object) -> Any: ...
 
 
 def text_count(db: SqlRows, namespace: int | None) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from perdure.stores.search.sqlite_tables import SqlRows
+from perdure.stores.access.sqlite_connection import SqlRows
 from perdure.stores.search.vectors import VectorModel, VectorState
 
 _POSITIONS = 1 << 40

@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager, suppress
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import apsw
 import msgspec
@@ -34,7 +34,7 @@ from perdure.errors import (
 )
 from perdure.stores.access.lazy_modules import Later
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
-from perdure.stores.access.sqlite_defenses import harden
+from perdure.stores.access.sqlite_connection import Connection, hardened
 from perdure.stores.key import StoreKey
 from perdure.stores.regular_files import NotRegular, status_of
 from perdure.stores.sqlite.faults import meaning_of
@@ -48,7 +48,6 @@ from perdure.stores.sqlite.migrate import (
 )
 from perdure.stores.sqlite.payload.cipher import looks_encrypted, unlock
 from perdure.stores.sqlite.rekey_copy import BESIDE, remove_dead_copy
-from perdure.stores.sqlite.rows import Connection
 from perdure.stores.sqlite.schema import check_schema, create_schema
 
 if TYPE_CHECKING:
@@ -267,8 +266,7 @@ def bare_connection(site: Site, seed: bytes) -> Connection:
         db = _immutable_connection(site.path, site.key)
     else:
         mode = apsw.SQLITE_OPEN_READWRITE if site.is_writable else apsw.SQLITE_OPEN_READONLY
-        db = cast("Connection", apsw.Connection(str(site.path), flags=mode))
-        harden(db)
+        db = hardened(str(site.path), mode)
         unlock(db, site.key)
     db.set_busy_handler(Patience(seed, site.wait))
     return db
@@ -277,8 +275,7 @@ def bare_connection(site: Site, seed: bytes) -> Connection:
 def _immutable_connection(path: Path, key: StoreKey | None) -> Connection:
     """Open a connection without locks or extra files; only correct if no process can write."""
     flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-    db = cast("Connection", apsw.Connection(path.absolute().as_uri() + "?immutable=1", flags=flags))
-    harden(db)
+    db = hardened(path.absolute().as_uri() + "?immutable=1", flags)
     unlock(db, key)
     return db
 

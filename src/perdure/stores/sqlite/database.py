@@ -33,6 +33,7 @@ from perdure.session.ids import StreamId
 from perdure.stores.access.file_guard import FileGuard
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
 from perdure.stores.access.process import OwnProcess, running_loop
+from perdure.stores.access.sqlite_connection import Connection
 from perdure.stores.key import StoreKey
 from perdure.stores.protocol import Durability
 from perdure.stores.sqlite.connections import (
@@ -49,7 +50,7 @@ from perdure.stores.sqlite.faults import NO_VALUES, meaning_of, no_value
 from perdure.stores.sqlite.files.creation import create_store
 from perdure.stores.sqlite.log.commit_look import CommitLook
 from perdure.stores.sqlite.log.fsync import LogDoubt, LogSync
-from perdure.stores.sqlite.rows import Connection, Tables
+from perdure.stores.sqlite.rows import Tables
 from perdure.stores.sqlite.writer import Answer, Writer
 from perdure.stores.wakeups import Changes, Look, Watcher
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from perdure.stores.sqlite.rows import Connection
+from perdure.stores.access.sqlite_connection import Connection, transaction
 
 APPLICATION_ID = 0x50524455
 """``PRAGMA application_id`` of every perdure store: the letters PRDU."""
@@ -47,13 +47,8 @@ def migrate(db: Connection) -> None:
     Durable: each step is applied completely or not at all.
     """
     for version, sql in migrations().items():
-        db.execute("BEGIN IMMEDIATE")
-        try:
+        with transaction(db):
             if version_of(db) < version:
                 db.execute(sql)
                 db.pragma("application_id", APPLICATION_ID)
                 db.pragma("user_version", version)
-            db.execute("COMMIT")
-        finally:
-            if db.in_transaction:
-                db.execute("ROLLBACK")

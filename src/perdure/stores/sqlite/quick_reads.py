@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol
 import apsw
 
 from perdure.errors import PerdureError
-from perdure.stores.access.sqlite_defenses import harden
+from perdure.stores.access.sqlite_connection import Connection, hardened
 from perdure.stores.sqlite import reads
 from perdure.stores.sqlite.log import lists
 from perdure.stores.sqlite.migrate import APPLICATION_ID, latest_version
-from perdure.stores.sqlite.rows import Connection, Tables, namespace_no
+from perdure.stores.sqlite.rows import Tables, namespace_no
 from perdure.stores.sqlite.schema import check_schema
 
 if TYPE_CHECKING:
@@ -121,8 +121,7 @@ def read_quickly(
     if address is None:
         return None
     try:
-        with closing(cast("Connection", apsw.Connection(address, flags=_READ_ONLY))) as db:
-            harden(db)
+        with closing(hardened(address, _READ_ONLY)) as db:
             db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             tables = _readable_tables(db, path, namespace)
             return None if tables is None else _result(look(QuickReads(tables, namespace)))

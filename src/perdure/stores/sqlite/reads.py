@@ -18,6 +18,7 @@ from perdure.session.ids import MOST_SEQ, EntryId, StreamId, entry_id, is_number
 from perdure.session.info import IDLE_ORIGINS
 from perdure.session.memory.open_entries import CLOSING
 from perdure.session.notes import Question
+from perdure.stores.access.sqlite_connection import Row
 from perdure.stores.append_rules import with_lease
 from perdure.stores.key import StoreKey
 from perdure.stores.prefixes import only_entry, only_session
@@ -28,7 +29,7 @@ from perdure.stores.sqlite.log.usage import namespace_totals
 from perdure.stores.sqlite.migrate import version_of
 from perdure.stores.sqlite.payload.cipher import cipher_of
 from perdure.stores.sqlite.payload.contents import PackedContent, content_in
-from perdure.stores.sqlite.rows import ENTRY_COLUMNS, Node, Row, Tables, namespace_no
+from perdure.stores.sqlite.rows import ENTRY_COLUMNS, Node, Tables, namespace_no
 
 _STREAM_NUMBER = """
 SELECT no FROM stream WHERE namespace = (SELECT no FROM namespace WHERE name = ?) AND id = ?

@@ -6,8 +6,7 @@ the rows to names. ``migrations/0012_log.sql`` defines the columns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import apsw
 import msgspec
@@ -17,6 +16,7 @@ from perdure.errors.arguments import is_utf8
 from perdure.session.entries import Entry
 from perdure.session.ids import MOST_SEQ, EntryId, StreamId, entry_id, place_of
 from perdure.session.info import SessionInfo, StreamHeader, with_description
+from perdure.stores.access.sqlite_connection import Connection, Row, SqlRows
 from perdure.stores.protocol import StreamState
 
 if TYPE_CHECKING:
@@ -74,82 +74,6 @@ MOST_STANDING = 1_000
 
 _header = msgspec.json.Decoder(StreamHeader)
 
-Row = tuple[Any, ...]
-
-
-class LogConnection(Protocol):
-    """The methods of ``apsw.Connection`` used for its write-ahead log."""
-
-    def data_version(self) -> int: ...
-
-    def file_control(self, dbname: str, op: int, pointer: int, /) -> bool: ...
-
-    def set_wal_hook(self, callback: Callable[[Any, str, int], int], /) -> None: ...
-
-    def wal_autocheckpoint(self, n: int, /) -> None: ...
-
-    def wal_checkpoint(self, *, mode: int) -> tuple[int, int]: ...
-
-
-class Connection(LogConnection, Protocol):
-    """The methods of ``apsw.Connection`` that the store uses; apsw's annotations are incomplete."""
-
-    @property
-    def in_transaction(self) -> bool: ...
-
-    @property
-    def system_errno(self) -> int: ...
-
-    def execute(self, statements: str, bindings: Sequence[object] = ..., /) -> Cursor: ...
-
-    def cursor(self) -> Cursor: ...
-
-    def pragma(self, name: str, value: str | int = ..., /) -> Any: ...
-
-    def last_insert_rowid(self) -> int: ...
-
-    def config(self, op: int, value: int, /) -> int: ...
-
-    def limit(self, id: int, newval: int, /) -> int: ...
-
-    def set_busy_handler(self, callback: Callable[[int], bool], /) -> None: ...
-
-    def set_progress_handler(self, callback: Callable[[], bool] | None, steps: int, /) -> None: ...
-
-    def txn_state(self) -> int: ...
-
-    def blob_open(
-        self, database: str, table: str, column: str, rowid: int, *, writeable: bool
-    ) -> Blob: ...
-
-    def close(self, *, force: bool = ...) -> None: ...
-
-
-class Blob(Protocol):
-    """The methods of ``apsw.Blob`` that the store uses."""
-
-    def write(self, data: bytes, /) -> object: ...
-
-    def close(self) -> None: ...
-
-
-class Cursor(Protocol):
-    """The methods of ``apsw.Cursor`` that the store uses."""
-
-    def execute(self, statements: str, bindings: Sequence[object] = ..., /) -> Cursor: ...
-
-    def executemany(
-        self, statements: str, sequenceofbindings: Iterable[Sequence[object]], /
-    ) -> Cursor: ...
-
-    def fetchone(self) -> Row | None: ...
-
-    def close(self, *, force: bool) -> None: ...
-
-    def fetchall(self) -> list[Row]: ...
-
-    def __iter__(self) -> Iterator[Row]: ...
-
 
 class Node(NamedTuple):
     """A tree entry's location: position, stream number, and place on its branch."""
@@ -180,11 +104,8 @@ class Stream(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, state=state, owner=owner, until=until)
 
 
-class Tables:
+class Tables(SqlRows):
     """Reads and writes the tables through one connection; only one thread at a time may use it.
-
-    `run` is for statements, and for results that are read completely. `run` uses one shared cursor,
-    because creating a cursor costs as much as a statement. `rows` creates its own cursor.
 
     Numbers and their names are cached. A cached number never changes after a commit, so only a
     rollback invalidates it (`forget`). For the writer, the object caches the stream states
@@ -195,10 +116,7 @@ class Tables:
     """
 
     def __init__(self, db: Connection) -> None:
-        cursor = db.cursor()
-        self.db = db
-        self.run: Callable[..., Cursor] = cursor.execute
-        self.run_many: Callable[..., Cursor] = cursor.executemany
+        super().__init__(db)
         self.kinds: dict[int, str] = {}
         self.kind_numbers: dict[str, int] = {}
         self.stream_ids: dict[int, StreamId] = {}
@@ -256,20 +174,6 @@ class Tables:
         return found
 
     # -- rows
-
-    def row(self, sql: str, *values: object) -> Row | None:
-        """Return the first row, if any. Use this method only for queries with at most one row."""
-        found = self.run(sql, values).fetchall()
-        return found[0] if found else None
-
-    def rows(self, sql: str, *values: object) -> Iterator[Row]:
-        """Yield all rows lazily."""
-        return iter(self.db.execute(sql, values))
-
-    def value(self, sql: str, *values: object) -> Any:
-        """Return the first column of the first row; None if there is no row."""
-        found = self.row(sql, *values)
-        return None if found is None else found[0]
 
     def stream(self, namespace: str, stream: str) -> Stream:
         """Return the current row of a stream.

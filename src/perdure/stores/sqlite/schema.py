@@ -19,8 +19,8 @@ from typing import cast
 import apsw
 
 from perdure.errors import StoreSchemaForeign
+from perdure.stores.access.sqlite_connection import Connection, Row, transaction
 from perdure.stores.sqlite.migrate import UNRELEASED, migrate, migrations, version_of
-from perdure.stores.sqlite.rows import Connection, Row
 
 PAGE_BYTES = 4_096
 """Page size of a store.
@@ -93,12 +93,9 @@ def _read(db: Connection, path: Path) -> tuple[int, list[Row]]:
     """
     db.set_progress_handler(lambda: True, SCHEMA_STEPS)
     try:
-        db.execute("BEGIN")
-        try:
+        with transaction(db, "BEGIN", is_kept=False):
             version, objects = version_of(db), db.execute(_OBJECTS).fetchall()
             _check_pages(db, path)
-        finally:
-            db.execute("ROLLBACK")
     except apsw.InterruptError as error:
         raise StoreSchemaForeign(str(path), "its schema holds thousands of objects") from error
     finally:

@@ -19,6 +19,7 @@ from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import SessionInfo, info_after, info_of
 from perdure.session.kinds import Compaction, ModelChange, ThinkingChange
 from perdure.session.messages import MESSAGE
+from perdure.stores.access.sqlite_connection import Row
 from perdure.stores.chain import genesis_hash
 from perdure.stores.protocol import EMPTY, OnProgress, Problem, Verification
 from perdure.stores.sqlite.branches import STATE, Fork, fork_of, node_seen
@@ -26,7 +27,7 @@ from perdure.stores.sqlite.log.counts import count_problems
 from perdure.stores.sqlite.log.names import name_problems
 from perdure.stores.sqlite.log.orphans import stray_problems
 from perdure.stores.sqlite.payload.contents import PackedContent, content_in
-from perdure.stores.sqlite.rows import Node, Row, Stream, Tables
+from perdure.stores.sqlite.rows import Node, Stream, Tables
 from perdure.stores.sqlite.search.search_index import index_problems, indexed_texts
 from perdure.stores.verification import (
     STEP_BYTES,

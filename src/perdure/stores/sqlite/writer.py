@@ -25,13 +25,14 @@ import msgspec
 from perdure.errors import PerdureError, StoreCorrupt, StoreUnavailable
 from perdure.stores.access.file_guard import FileGuard
 from perdure.stores.access.process import running_loop
+from perdure.stores.access.sqlite_connection import Connection
 from perdure.stores.protocol import Durability
 from perdure.stores.sqlite.connections import LOG_FILES, Site, check_version_number
 from perdure.stores.sqlite.faults import NO_VALUES, meaning_of, no_value
 from perdure.stores.sqlite.log.checkpoints import Checkpointer
 from perdure.stores.sqlite.log.fsync import LogDoubt, LogSync
 from perdure.stores.sqlite.migrate import version_of
-from perdure.stores.sqlite.rows import Connection, Tables
+from perdure.stores.sqlite.rows import Tables
 from perdure.stores.wakeups import Place
 
 T = TypeVar("T")

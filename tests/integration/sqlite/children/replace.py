@@ -17,10 +17,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[4]))
 
 import apsw
 
+from perdure.stores.access.sqlite_connection import Connection
 from perdure.stores.key import StoreKey
 from perdure.stores.sqlite.maintenance.file_swap import put_in_place
 from perdure.stores.sqlite.maintenance.rekey import rekey
-from perdure.stores.sqlite.rows import Connection
 
 
 def main(how: str, path: Path) -> None:

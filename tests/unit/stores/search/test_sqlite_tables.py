@@ -6,9 +6,9 @@ from typing import cast
 
 import apsw
 
+from perdure.stores.access.sqlite_connection import Connection
 from perdure.stores.search.sqlite_tables import TABLES
 from perdure.stores.sqlite.migrate import latest_version
-from perdure.stores.sqlite.rows import Connection
 from perdure.stores.sqlite.schema import made_by, objects_of
 
 

@@ -8,6 +8,7 @@ from typing import cast
 import apsw
 import pytest
 
+from perdure.stores.access.sqlite_connection import Connection
 from perdure.stores.sqlite import migrate
 from perdure.stores.sqlite.migrate import (
     APPLICATION_ID,
@@ -17,7 +18,6 @@ from perdure.stores.sqlite.migrate import (
     migrations,
     version_of,
 )
-from perdure.stores.sqlite.rows import Connection
 
 
 @pytest.fixture

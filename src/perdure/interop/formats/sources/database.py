@@ -11,16 +11,14 @@ from base64 import b64encode
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import cast
 from urllib.parse import quote
 
 import apsw
 
 from perdure.bounds.limits import limits
 from perdure.errors import FormatError, LimitExceeded
-from perdure.stores.access.sqlite_defenses import harden
+from perdure.stores.access.sqlite_connection import Connection, hardened
 from perdure.stores.regular_files import NotRegular, status_of
-from perdure.stores.sqlite.rows import Connection
 
 MAGIC = b"SQLite format 3\x00"
 """The first bytes of an SQLite file."""
@@ -138,9 +136,7 @@ def _open(path: Path) -> Connection:
     # Without a log there is nothing to lock for, and nothing is created in the program's folder.
     options = "mode=ro" if any(sizes) else "mode=ro&immutable=1"
     address = f"file:{quote(str(path.absolute()))}?{options}"
-    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-    db = cast("Connection", apsw.Connection(address, flags=flags))
-    harden(db)
+    db = hardened(address, apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
     db.limit(apsw.SQLITE_LIMIT_LENGTH, min(limits().import_line_bytes, 1_000_000_000))
     db.pragma("busy_timeout", _WAIT_MS)
     return db

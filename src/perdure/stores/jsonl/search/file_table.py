@@ -13,13 +13,14 @@ from pathlib import Path
 import msgspec
 
 from perdure.session.ids import StreamId
+from perdure.stores.access.sqlite_connection import SqlRows
 from perdure.stores.jsonl.disk.feed import FeedMark, trail
 from perdure.stores.jsonl.disk.folder import Stamp
 from perdure.stores.jsonl.rows import Row
 from perdure.stores.jsonl.search.branch_members import BranchMap
 from perdure.stores.regular_files import open_to_read, status_of
 from perdure.stores.search.rows import Mark
-from perdure.stores.search.sqlite_tables import SqlRows, stored_mark
+from perdure.stores.search.sqlite_tables import stored_mark
 
 INDEXED = 1
 """The namespace's number in the index; an index file contains only one namespace."""

@@ -10,18 +10,18 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator
 from contextlib import closing, contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import Any, NoReturn, Protocol, cast
+from typing import NoReturn, cast
 
 import apsw
 
 from perdure.errors import StoreFull, StoreReadOnly, StoreUnavailable
 from perdure.session.search.parts.pages import DAMAGE
 from perdure.session.search.words import VERSION
-from perdure.stores.access.sqlite_defenses import Configurable, harden
+from perdure.stores.access.sqlite_connection import Connection, SqlRows, hardened, transaction
 from perdure.stores.jsonl.disk.folder import Folder, Stamp
 from perdure.stores.jsonl.search.file_table import INDEXED, TABLES, Catalogue, Known, catalogue_in
 from perdure.stores.regular_files import open_regular, status_of
@@ -61,54 +61,19 @@ class IndexUnusable(Exception):
     """The index file is damaged, is no index of this folder, or has an unreadable version."""
 
 
-class _Connection(Configurable, Protocol):
-    """The methods of ``apsw.Connection`` that this module uses."""
-
-    @property
-    def in_transaction(self) -> bool: ...
-
-    @property
-    def system_errno(self) -> int: ...
-
-    def execute(self, statements: str, bindings: Sequence[object] = ..., /) -> Any: ...
-
-    def executemany(self, statements: str, rows: Iterable[Sequence[object]], /) -> Any: ...
-
-    def pragma(self, name: str, value: str | int = ..., /) -> Any: ...
-
-    def data_version(self) -> int: ...
-
-    def set_busy_timeout(self, milliseconds: int, /) -> None: ...
-
-    def wal_checkpoint(self, *, mode: int) -> tuple[int, int]: ...
-
-    def close(self) -> None: ...
-
-
-class IndexTables:
-    """The tables of an open index file, with the methods of ``SqlRows``.
+class IndexTables(SqlRows):
+    """The tables of an open index file.
 
     `cache` contains the texts for recalls. `added` are sessions whose texts the last recall added
     to `cache` before the texts were indexed.
     """
 
-    def __init__(self, db: _Connection, identity: tuple[int, int] | None = None) -> None:
-        self.db = db
+    def __init__(self, db: Connection, identity: tuple[int, int] | None = None) -> None:
+        super().__init__(db)
         self.identity = identity
-        self.run = db.execute
-        self.run_many = db.executemany
         self.cache = RecallCache()
         self.added: list[Known] = []
         self._catalogue: tuple[int, Catalogue] | None = None
-
-    def rows(self, sql: str, *values: object) -> Iterator[tuple[Any, ...]]:
-        """Return the rows of a query."""
-        return iter(self.db.execute(sql, values))
-
-    def value(self, sql: str, *values: object) -> Any:
-        """Return the first value of a query; None if it has no row."""
-        row = self.db.execute(sql, values).fetchone()
-        return None if row is None else row[0]
 
     def catalogue(self) -> Catalogue:
         """Return the state of the index, within a transaction. Raises: ValueError."""
@@ -139,7 +104,7 @@ class IndexFile:
         """
         tables = self._current() or self._opened()
         try:
-            with self._translated(tables), _transaction(tables, "BEGIN"):
+            with self._translated(tables), transaction(tables.db, "BEGIN", is_kept=False):
                 yield tables
         finally:
             if tables is not self._tables:
@@ -166,7 +131,7 @@ class IndexFile:
     def changing(self) -> Generator[IndexTables]:
         """Return the tables in one transaction, under the lock. Raises: the errors of `reading`."""
         tables = self.make()
-        with self._translated(tables), _transaction(tables, "BEGIN IMMEDIATE"):
+        with self._translated(tables), transaction(tables.db):
             yield tables
 
     def make(self) -> IndexTables:
@@ -265,25 +230,23 @@ class IndexFile:
         with self._closed_on_error(db):
             return self._checked(db)
 
-    def _connect(self, flags: int, *, is_immutable: bool = False) -> _Connection:
+    def _connect(self, flags: int, *, is_immutable: bool = False) -> Connection:
         path = Path(os.path.realpath(self.path.parent)) / NAME
         name = str(path)
         if is_immutable:
             name, flags = f"{path.as_uri()}?immutable=1", flags | apsw.SQLITE_OPEN_URI
         try:
-            flags |= apsw.SQLITE_OPEN_NOFOLLOW
-            db = cast("_Connection", apsw.Connection(name, flags=flags))
+            db = hardened(name, flags | apsw.SQLITE_OPEN_NOFOLLOW)
         except apsw.Error as error:
             self._fail(error)
         with self._closed_on_error(db):
-            harden(db)
             db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # it would also remove the log
-            db.set_busy_timeout(BUSY_MS)
+            db.pragma("busy_timeout", BUSY_MS)
             db.pragma("temp_store", "MEMORY")
             db.pragma("cache_size", -CACHE_KIB)
         return db
 
-    def _checked(self, db: _Connection) -> IndexTables:
+    def _checked(self, db: Connection) -> IndexTables:
         """Return the tables of `db`, if this version of perdure made them for this dialect."""
         is_ours = (db.pragma("application_id"), db.pragma("user_version")) == (
             APPLICATION_ID,
@@ -312,10 +275,9 @@ class IndexFile:
         db = self._connect(apsw.SQLITE_OPEN_READWRITE)
         with self._closed_on_error(db):
             db.pragma("journal_mode", "WAL")
-            db.execute("BEGIN IMMEDIATE")
-            _fill(db)
-            db.execute("INSERT INTO namespace VALUES (?, ?)", (INDEXED, self.dialect))
-            db.execute("COMMIT")
+            with transaction(db):
+                _fill(db)
+                db.execute("INSERT INTO namespace VALUES (?, ?)", (INDEXED, self.dialect))
         db.close()
 
     def _check_names(self) -> None:
@@ -335,7 +297,7 @@ class IndexFile:
     # -- errors
 
     @contextmanager
-    def _closed_on_error(self, db: _Connection) -> Generator[None]:
+    def _closed_on_error(self, db: Connection) -> Generator[None]:
         try:
             yield
         except (apsw.Error, *DAMAGE) as error:
@@ -375,19 +337,7 @@ def _is_of_system(error: Exception) -> bool:
     return isinstance(error, apsw.IOError | apsw.CantOpenError)
 
 
-@contextmanager
-def _transaction(tables: IndexTables, begin: str) -> Generator[None]:
-    tables.run(begin)
-    try:
-        yield
-        if begin != "BEGIN":
-            tables.run("COMMIT")
-    finally:
-        if tables.db.in_transaction:
-            tables.run("ROLLBACK")
-
-
-def _fill(db: _Connection) -> None:
+def _fill(db: Connection) -> None:
     db.execute(INDEX_TABLES)
     db.execute(TABLES)
     db.pragma("application_id", APPLICATION_ID)
@@ -396,12 +346,12 @@ def _fill(db: _Connection) -> None:
 
 def _empty_tables() -> IndexTables:
     """Return the tables of an empty index, in memory."""
-    db = cast("_Connection", apsw.Connection(":memory:"))
+    db = cast("Connection", apsw.Connection(":memory:"))
     _fill(db)
     return IndexTables(db)
 
 
-def _schema_of(db: _Connection) -> list[tuple[object, ...]]:
+def _schema_of(db: Connection) -> list[tuple[object, ...]]:
     return db.execute(_OBJECTS).fetchall()
 
 

@@ -17,11 +17,11 @@ from typing import cast
 import apsw
 
 from perdure.errors import StoreCorrupt, StoreFull, StoreReadOnly, StoreUnavailable
+from perdure.stores.access.sqlite_connection import Connection
 from perdure.stores.fsync import sync_file, sync_folder
 from perdure.stores.key import StoreKey
 from perdure.stores.maintenance.file_lock import in_turn
 from perdure.stores.sqlite.connections import Site, identity_of, prepare
-from perdure.stores.sqlite.rows import Connection
 from perdure.stores.sqlite.schema import create_schema
 
 _ENDS = ("", "-wal", "-shm", "-journal")

@@ -17,8 +17,8 @@ from typing import Literal
 import apsw
 
 from perdure.errors import StoreError
+from perdure.stores.access.sqlite_connection import Connection
 from perdure.stores.sqlite.connections import Patience
-from perdure.stores.sqlite.rows import Connection
 
 CHECKPOINT_PAGES = 1_000
 """A checkpoint runs each time the log has grown by this many pages (4 MB)."""

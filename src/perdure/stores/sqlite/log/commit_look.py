@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from perdure.session.ids import StreamId
-from perdure.stores.sqlite.rows import Connection
+from perdure.stores.access.sqlite_connection import Connection
 from perdure.stores.wakeups import Place
 
 _NEWEST = """

@@ -16,7 +16,7 @@ from typing import Any
 
 import apsw
 
-from perdure.stores.sqlite.rows import LogConnection
+from perdure.stores.access.sqlite_connection import LogConnection
 
 _POINTERS = ("xClose", "xRead", "xWrite", "xTruncate")
 

@@ -27,11 +27,10 @@ from perdure.session.info import (
     is_sought,
 )
 from perdure.stores.access.lease_term import holder_at
+from perdure.stores.access.sqlite_connection import Cursor, Row
 from perdure.stores.name_parts import LONG_NAME, end_of, rounds, sought_parts
 from perdure.stores.sqlite.rows import (
     INFO_COLUMNS,
-    Cursor,
-    Row,
     Tables,
     described_row,
     info_of_row,

@@ -15,6 +15,7 @@ import apsw
 
 from perdure.errors import EntryNotFound, StoreCorrupt, StoreUnavailable
 from perdure.session.ids import place_of
+from perdure.stores.access.sqlite_connection import Connection
 from perdure.stores.fsync import sync_file
 from perdure.stores.key import StoreKey
 from perdure.stores.maintenance.segments import SegmentState
@@ -37,7 +38,7 @@ from perdure.stores.sqlite.maintenance.file_swap import (
 )
 from perdure.stores.sqlite.maintenance.segments import Moment
 from perdure.stores.sqlite.payload.cipher import copy_into
-from perdure.stores.sqlite.rows import Connection, Tables
+from perdure.stores.sqlite.rows import Tables
 from perdure.stores.sqlite.verify import verification
 
 # A higher epoch: leases of the copied store are not valid in the copy.

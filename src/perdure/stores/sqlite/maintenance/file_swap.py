@@ -13,19 +13,17 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
-from typing import cast
 
 import apsw
 
 from perdure.errors import StoreExists, StoreInUse, StoreUnavailable
-from perdure.stores.access.sqlite_defenses import harden
+from perdure.stores.access.sqlite_connection import Connection, hardened
 from perdure.stores.fsync import sync_file, sync_folder
 from perdure.stores.sqlite.connections import Patience, Site, identity_of
 from perdure.stores.sqlite.database import is_attached
 from perdure.stores.sqlite.faults import in_use
 from perdure.stores.sqlite.payload.cipher import unlock
 from perdure.stores.sqlite.rekey_copy import BESIDE
-from perdure.stores.sqlite.rows import Connection
 
 ALONE_LIMIT_S = 2.0
 """How long to wait for other processes to close the store."""
@@ -41,8 +39,7 @@ def addressing_connection(site: Site) -> Connection:
     """Open a connection that accepts URIs, because the URI of a copy contains its key."""
     flags = apsw.SQLITE_OPEN_READWRITE if site.is_writable else apsw.SQLITE_OPEN_READONLY
     address = site.path.absolute().as_uri() + ("?immutable=1" if site.is_immutable else "")
-    db = cast("Connection", apsw.Connection(address, flags=flags | apsw.SQLITE_OPEN_URI))
-    harden(db)
+    db = hardened(address, flags | apsw.SQLITE_OPEN_URI)
     unlock(db, site.key)
     db.pragma("temp_store", "MEMORY")
     return db

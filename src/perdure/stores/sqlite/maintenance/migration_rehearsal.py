@@ -7,11 +7,11 @@ from pathlib import Path
 
 import apsw
 
+from perdure.stores.access.sqlite_connection import transaction
 from perdure.stores.key import StoreKey
 from perdure.stores.maintenance.protocol import MigrationPlan, purpose
 from perdure.stores.sqlite.connections import bare_connection, check_version, locate_site, opened
 from perdure.stores.sqlite.migrate import latest_version, migrations
-from perdure.stores.sqlite.rows import Connection
 
 
 def rehearse_migration(path: Path, key: StoreKey | None = None) -> MigrationPlan:
@@ -27,15 +27,7 @@ def rehearse_migration(path: Path, key: StoreKey | None = None) -> MigrationPlan
         db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
         missing = {version: sql for version, sql in migrations().items() if version > current}
         if missing and site.is_writable:
-            _try(db, "\n".join(missing.values()))
+            with transaction(db, is_kept=False):
+                db.execute("\n".join(missing.values()))
     steps = tuple(f"schema {version}: {purpose(sql)}" for version, sql in missing.items())
     return MigrationPlan(str(path), current, latest_version(), steps)
-
-
-def _try(db: Connection, sql: str) -> None:
-    db.execute("BEGIN IMMEDIATE")
-    try:
-        db.execute(sql)
-    finally:
-        if db.in_transaction:
-            db.execute("ROLLBACK")

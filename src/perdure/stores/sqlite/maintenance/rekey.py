@@ -24,6 +24,7 @@ from perdure.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
+from perdure.stores.access.sqlite_connection import Connection
 from perdure.stores.key import StoreKey
 from perdure.stores.sqlite.connections import (
     Site,
@@ -42,7 +43,6 @@ from perdure.stores.sqlite.maintenance.file_swap import (
 )
 from perdure.stores.sqlite.payload.cipher import copy_into
 from perdure.stores.sqlite.rekey_copy import copy_held, guard_copy, remove_with_logs
-from perdure.stores.sqlite.rows import Connection
 
 
 def is_encrypted(path: Path) -> bool:

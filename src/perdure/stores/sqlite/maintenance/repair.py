@@ -13,7 +13,6 @@ import shutil
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import cast
 
 import apsw
 import msgspec
@@ -34,7 +33,7 @@ from perdure.errors import (
     StoreUnavailable,
 )
 from perdure.session.clock import RandomSource
-from perdure.stores.access.sqlite_defenses import harden
+from perdure.stores.access.sqlite_connection import Connection, hardened, transaction
 from perdure.stores.fsync import sync_file
 from perdure.stores.key import StoreKey
 from perdure.stores.maintenance.file_lock import alone_at
@@ -63,7 +62,7 @@ from perdure.stores.sqlite.maintenance.stream_rebuild import (
     remains_in,
 )
 from perdure.stores.sqlite.payload.cipher import unlock
-from perdure.stores.sqlite.rows import Connection, Tables
+from perdure.stores.sqlite.rows import Tables
 from perdure.stores.verification import Steps, is_content_lost
 
 REPORT_NAME = "report.json"
@@ -169,9 +168,7 @@ def _open_damaged(path: Path, key: StoreKey | None) -> Connection | None:
         return None  # its first page may be damaged: `_rebuilt` checks the key
     except PerdureError:
         return None
-    flags = apsw.SQLITE_OPEN_READWRITE
-    db = cast("Connection", apsw.Connection(str(site.path), flags=flags))
-    harden(db)
+    db = hardened(str(site.path), apsw.SQLITE_OPEN_READWRITE)
     unlock(db, key)
     db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     return db
@@ -289,12 +286,10 @@ def _keep(
 
 @contextmanager
 def _transaction(tables: Tables) -> Generator[None]:
-    tables.run("BEGIN IMMEDIATE")
     try:
-        yield
-        tables.run("COMMIT")
+        with transaction(tables.db):
+            yield
     except BaseException:
-        tables.run("ROLLBACK")
         tables.forget()
         raise
 

@@ -16,10 +16,10 @@ from typing import Any, cast
 
 import apsw
 
+from perdure.stores.access.sqlite_connection import Connection, Row
 from perdure.stores.chain import HASH_BYTES, SALT_BYTES
 from perdure.stores.key import StoreKey
 from perdure.stores.sqlite.payload.cipher import unlock
-from perdure.stores.sqlite.rows import Connection, Row
 from perdure.stores.sqlite.schema import PAGE_BYTES
 
 AT_ONCE = 100

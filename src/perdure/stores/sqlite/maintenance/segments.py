@@ -13,6 +13,7 @@ import apsw
 
 from perdure.errors import CopyConflict, CorruptLog, EntryNotFound
 from perdure.session.ids import MOST_SEQ, StreamId, entry_id
+from perdure.stores.access.sqlite_connection import Row
 from perdure.stores.maintenance.segments import (
     SealedCommit,
     SegmentState,
@@ -30,7 +31,7 @@ from perdure.stores.sqlite.append import (
     write_admission,
 )
 from perdure.stores.sqlite.payload.contents import PackedContent
-from perdure.stores.sqlite.rows import Row, Stream, Tables
+from perdure.stores.sqlite.rows import Stream, Tables
 from perdure.stores.verification import StoredEntry
 
 _STANDINGS = """

@@ -13,12 +13,12 @@ from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId, entry_id, stream_id
 from perdure.session.info import StreamHeader
 from perdure.session.kinds import OPAQUE
+from perdure.stores.access.sqlite_connection import Row
 from perdure.stores.chain import body_digest
 from perdure.stores.maintenance.repair import SalvagedStream
 from perdure.stores.protocol import EMPTY, Problem
 from perdure.stores.sqlite.maintenance.salvage import Salvage
 from perdure.stores.sqlite.payload.contents import PackedContent, content_in
-from perdure.stores.sqlite.rows import Row
 from perdure.stores.verification import StoredCommit, StoredEntry
 
 FIRST_MET_KIND = 34

@@ -14,8 +14,8 @@ from urllib.parse import quote
 import apsw
 
 from perdure.errors import StoreUnavailable
+from perdure.stores.access.sqlite_connection import Connection
 from perdure.stores.key import StoreKey
-from perdure.stores.sqlite.rows import Connection
 
 CIPHER = "aegis"
 """AEGIS-256.

@@ -12,12 +12,13 @@ from typing import TypeVar
 
 from perdure.session.search.parts import sizes
 from perdure.session.search.searchable import KINDS
+from perdure.stores.access.sqlite_connection import Cursor, Row
 from perdure.stores.scan import Found, found_entry, found_title
 from perdure.stores.search.rows import NO_END, Mark, NextTexts, Progress
 from perdure.stores.search.sqlite_tables import loose_count, stored_mark
 from perdure.stores.sqlite.branches import is_on_branch
 from perdure.stores.sqlite.log.spans import AFTER, END
-from perdure.stores.sqlite.rows import Cursor, Row, Tables, header_in
+from perdure.stores.sqlite.rows import Tables, header_in
 
 AT_ONCE = 200
 """Maximum number of texts in memory at a time."""
