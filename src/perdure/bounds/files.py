@@ -66,6 +66,20 @@ def read_named_text(path: Path, limit: str = "document_bytes") -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
+def is_folder(path: Path) -> bool:
+    """Return whether there is a folder at `path`; links are followed.
+
+    Raises: PermissionError if this user may not look; since Python 3.14, `Path.is_dir` returns
+    False.
+    """
+    try:
+        return stat.S_ISDIR(path.stat().st_mode)
+    except PermissionError:
+        raise
+    except (OSError, ValueError):  # ValueError: the path contains a null character
+        return False
+
+
 def _require_regular(found: os.stat_result, path: Path) -> None:
     if stat.S_ISDIR(found.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))

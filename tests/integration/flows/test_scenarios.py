@@ -21,7 +21,9 @@ from perdure.session.kinds import Compaction
 from perdure.session.messages import ToolResultPart, Usage
 from perdure.tools.decorator import tool
 from perdure.tools.permissions import Permissions
+from perdure.workflow.document import Workflow
 from tests.fakes.chats import until
+from tests.fakes.documents import document
 from tests.fakes.flow_stage import FlowStage, ends, hands, says, writes
 from tests.fakes.unreadable import unreadable
 
@@ -368,12 +370,15 @@ async def test_workflow_with_missing_reading_does_not_start(tmp_path: Path) -> N
         await begun(stage.flows("owner"), tmp_path, LINE)
 
 
-async def test_workspace_in_a_folder_without_permission_is_an_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize("workflow", [ALONE, document("in>plan", "plan>out")])
+async def test_workspace_in_a_folder_without_permission_is_an_error(
+    tmp_path: Path, workflow: Graph | Workflow
+) -> None:
     stage = FlowStage(tmp_path)
     (tmp_path / "closed").mkdir()
     told = pytest.raises(ConfigError, match="cannot be used: Permission denied; check the owner")
     with unreadable(tmp_path / "closed"), told:
-        await begun(stage.flows("owner"), tmp_path / "closed" / "project")
+        await stage.flows("owner").start(workflow, workspace=tmp_path / "closed" / "project")
 
 
 async def test_flows_are_listed_newest_first_and_found_by_prefix(

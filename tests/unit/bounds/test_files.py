@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from perdure.bounds.files import open_named, read_named, read_named_text
+from perdure.bounds.files import is_folder, open_named, read_named, read_named_text
 from perdure.bounds.limits import limits
 from perdure.errors import LimitExceeded
+from tests.fakes.unreadable import unreadable
 
 
 def test_regular_file_is_read_through_link(tmp_path: Path) -> None:
@@ -39,3 +40,14 @@ def test_error_for_a_too_large_file_contains_file_and_limit(tmp_path: Path) -> N
         file.truncate(limits().document_bytes + 1)
     with pytest.raises(LimitExceeded, match=r"limits.document_bytes"):
         read_named(place)
+
+
+def test_place_in_an_unreadable_folder_is_an_error_in_each_version_of_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "is_dir", os.path.isdir)  # what Python 3.14 does
+    (tmp_path / "file").touch()
+    places = [tmp_path, tmp_path / "file", tmp_path / "none", tmp_path / ("a" * 300), Path("\0")]
+    assert [is_folder(place) for place in places] == [True, False, False, False, False]
+    with unreadable(tmp_path), pytest.raises(PermissionError):
+        is_folder(tmp_path / "below")

@@ -33,6 +33,7 @@ from perdure.client.flows.locations import (
     begun_record,
     default_record,
     place_of,
+    require_workspace,
     write_record,
 )
 from perdure.client.flows.relocation import relocate
@@ -356,8 +357,7 @@ def _begun_document(
     Blocks the thread.
     """
     workspace = begun.workspace
-    if not workspace.is_dir():
-        raise ConfigError(f"there is no folder {workspace}; name the flow's workspace")
+    require_workspace(workspace)
     name = found.workflow.name or ""
     require_within("name_characters", len(name), f"the name of the workflow, {name!r:.40},")
     bound = runnable_agents(found, agents, workspace)

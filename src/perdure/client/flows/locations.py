@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from perdure.bounds.files import is_folder
 from perdure.engine.flows.files.graph_file import WORKFLOW, GraphFile, drawn_graph
 from perdure.engine.flows.files.record import RecordFolder
 from perdure.engine.flows.files.required_readings import Library, project_folder
@@ -83,9 +84,10 @@ class Begun:
         return FlowStarted(self.project, workspace, record, graph, start, self.consent)
 
 
-def _require_folder(workspace: Path) -> None:
+def require_workspace(workspace: Path) -> None:
+    """Raises: ConfigError if `workspace` is no folder, or if this user may not look at it."""
     try:
-        if not workspace.is_dir():
+        if not is_folder(workspace):
             raise ConfigError(f"there is no folder {workspace}; name the workspace of the flow")
     except PermissionError as error:
         raise ConfigError(
@@ -106,7 +108,7 @@ def begun_record(
     read, if the record folder belongs to another flow, or if a reading, role or skill is unknown.
     """
     workspace, record = begun.workspace, begun.record
-    _require_folder(workspace)
+    require_workspace(workspace)
     require_writable(workspace, record)
     text, name = _text_of(workflow)
     folder = project_folder(workspace, begun.project)

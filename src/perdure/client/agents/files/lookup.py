@@ -12,6 +12,7 @@ from typing import Literal
 
 import msgspec
 
+from perdure.bounds.files import is_folder
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.files.reader import SUFFIX, agent_in
 from perdure.errors import AgentNotFound, ConfigError
@@ -92,7 +93,7 @@ def load_agents(*folders: Path | str) -> tuple[Agent, ...]:
 
 def _agent_files(folder: Path) -> list[Path]:
     try:
-        if not folder.is_dir():
+        if not is_folder(folder):
             raise ConfigError(f"no folder {folder} with agent files")
         return sorted(file for file in folder.iterdir() if file.name.endswith(SUFFIX))
     except PermissionError as error:
