@@ -78,6 +78,7 @@ async def test_late_answer_about_the_inbox_hides_no_newer_question(
         asked.set()
         await page.get_by_role("button", name="allow").first.wait_for()
         assert most == 1
+        await page.unroute_all(behavior="wait")
         assert browser.complaints == []
 
 
@@ -96,13 +97,15 @@ async def test_late_answer_about_a_session_hides_no_newer_state(
         await browser.open(f"sessions/{chat.session.id}")
         state = page.locator("header .state").last
         await expect(state).to_have_text("idle")
-        is_held, ended, released = False, asyncio.Event(), asyncio.Event()
+        is_held, ended = False, asyncio.Event()
+        begun, released = asyncio.Event(), asyncio.Event()
 
         async def hold_first(route: Route) -> None:
             nonlocal is_held
             is_first, is_held = not is_held, True
             answer = await route.fetch()
             if is_first:
+                begun.set()
                 await ended.wait()
             await route.fulfill(response=answer)
             if is_first:
@@ -110,11 +113,17 @@ async def test_late_answer_about_a_session_hides_no_newer_state(
 
         await page.route(f"**/v1/sessions/{chat.session.id}", hold_first)
         turn = chat.send("Write it down.")
-        await page.get_by_role("button", name="allow").first.click()
+        await begun.wait()
+        await server.until(chat.session.id, "waiting")
+        (asked,) = await server.store.questions()
+        await server.store.answer(asked.id, "allow", by="ana")
         await turn
+        await browser.see("Written.")
+        await asyncio.sleep(0.3)  # for the read of the session after the turn
         await expect(state).to_have_text("idle")
         ended.set()
         await released.wait()
         await asyncio.sleep(0.3)
         await expect(state).to_have_text("idle")
+        await page.unroute_all(behavior="wait")
         assert browser.complaints == []
