@@ -8,7 +8,6 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from perdure.interop.continuation import Program
 from perdure.session.messages import Message
 from tests.conftest import NO_AGENT_PROGRAM
 from tests.fakes import agent_programs
+from tests.fakes.model_server import ModelServer
 from tests.fakes.openai_server import ServerAnswer, answering, openai_server
 from tests.fakes.real_pi import RealPi
 
@@ -56,7 +56,7 @@ class World:
         return ended.stdout
 
     async def resumed(self, program: Program, command: str) -> str:
-        """Run `command`, which continues a session in `program`; return its first request."""
+        """Run `command`, which continues a session in `program`; return the conversation sent."""
         folder, _, words = command.strip().removeprefix("cd ").partition(" && ")
         assert shlex.split(folder) == [str(self.project)]
         arguments = shlex.split(words)[1:]
@@ -71,12 +71,17 @@ class World:
                 server=server,
             )
             assert "Frogs." in out
-            return said_in(server.requests[-1].body)
+            return sent_to(server)
 
 
-def said_in(request: Mapping[str, object]) -> str:
-    """Return the conversation in a request, without instructions and tools."""
-    return json.dumps(request.get("messages") or request.get("input"))
+def sent_to(server: ModelServer) -> str:
+    """Return the conversation in the newest request that has one, without instructions and tools.
+
+    Claude Code also opens a connection with a request for ``/``, which can arrive at any time.
+    """
+    bodies = (request.body for request in reversed(server.requests))
+    said = (body.get("messages") or body.get("input") for body in bodies)
+    return json.dumps(next(filter(None, said)))
 
 
 def real(program: Program) -> Path:
@@ -161,7 +166,7 @@ async def test_pi_resumes_session_that_claude_code_began(world: World, pi: RealP
             cwd=world.project,
             address=models.url,
         )
-        sent = said_in(models.requests[-1].body)
+        sent = sent_to(models)
     assert in_order(("Which bird is it?", "A heron.", "And what does it eat?"), sent)
 
 
@@ -264,7 +269,7 @@ async def test_opencode_resumes_session_of_perdure(world: World) -> None:
         model = ("--model", "local/tides")
         words = ("run", *model, *resuming[1:], "And what does it eat?")
         out = await run(*words)
-        sent = said_in(server.requests[-1].body)
+        sent = sent_to(server)
         exported = await run("export", resuming[2])
     assert "Frogs." in out
     assert in_order((*HISTORY, "And what does it eat?"), sent)
