@@ -26,7 +26,7 @@ from tests.conftest import REPOSITORY
 EXAMPLES = REPOSITORY / "examples"
 GUIDE = REPOSITORY / "docs" / "guides" / "web-services.md"
 BLOCK = re.compile(r"^<!-- (\S+) -->\n```\w+\n(.*?)^```", re.MULTILINE | re.DOTALL)
-PATIENCE_S = 60
+PATIENCE_S = 180
 IMPORTED: dict[str, Any] = {
     "Any": Any,
     "AsyncIterator": AsyncIterator,
