@@ -26,16 +26,18 @@ def write_templates(
 ) -> tuple[Made, ...]:
     """Write the files that are missing in `folder`; create folders that are missing.
 
+    If a folder cannot be created, no file is written.
     `paths` contains pairs of a template of `kind` and its path in `folder`. In the templates,
     ``{namespace}`` is replaced by `namespace`. Each file is written atomically: with partial
     settings, a concurrent command would use another namespace.
     Raises: OSError.
     """
     templates = files("perdure") / "data" / kind
+    named = tuple(paths)
+    for _, path in named:
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
     made: list[Made] = []
-    for template, path in paths:
-        place = folder / path
-        place.parent.mkdir(parents=True, exist_ok=True)
+    for template, path in named:
         text = (templates / template).read_text("utf-8").replace("{namespace}", namespace)
-        made.append(Made(path, write_new(place, text)))
+        made.append(Made(path, write_new(folder / path, text)))
     return tuple(made)
