@@ -142,10 +142,14 @@ class ScriptedModel:
         return scenario
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
+        try:
+            scenario = self.require(request.model)  # before the thread starts: it may reset counts
+        except ConfigError as error:
+            raise ModelRefused(request.model, str(error)) from error
         if sum(map(_bytes_of, self._hearing.uncounted(request.messages))) < _LARGE_BYTES:
-            heard, reply = self._answered(request)
+            heard, reply = self._answered(request, scenario)
         else:
-            heard, reply = await asyncio.to_thread(self._answered, request)
+            heard, reply = await asyncio.to_thread(self._answered, request, scenario)
         progress = _Progress(reply, heard)
         for number, step in enumerate(reply.steps):
             if isinstance(step, Fail | Cut | Hang):
@@ -168,27 +172,10 @@ class ScriptedModel:
                     yield delta
         yield progress.final_delta(request)
 
-    def _answered(self, request: ModelRequest) -> tuple[Heard, Reply]:
+    def _answered(self, request: ModelRequest, scenario: Scenario | None) -> tuple[Heard, Reply]:
         heard = self._hearing.count_messages(request.messages)
-        return heard, rest_of(self._reply(request, heard), said_already(request.messages))
-
-    def _reply(self, request: ModelRequest, heard: Heard) -> Reply:
-        try:
-            scenario = self.require(request.model)
-        except ConfigError as error:
-            raise ModelRefused(request.model, str(error)) from error
-        if scenario is None:
-            return echo(request)
-        window = scenario.context_window
-        if window is not None and (used := estimated_tokens(request, heard)) > window:
-            reason = f"{used} tokens do not fit a window of {window}"
-            raise ContextOverflow(request.model, reason, used, window)
-        reply = reply_to(scenario, situation_of(request, heard.answers))
-        if reply is not None:
-            return reply
-        if asks_summary(request):
-            return echo(request)
-        raise ModelRefused(request.model, "the scenario has no reply for this request")
+        reply = _reply_of(scenario, request, heard)
+        return heard, rest_of(reply, said_already(request.messages))
 
     async def _hang(self, request: ModelRequest, *, has_begun: bool) -> None:
         """Send nothing until the request's timeout, or forever if the request has no timeout.
@@ -208,6 +195,21 @@ class ScriptedModel:
             return True
         self._happened[place] += 1
         return self._happened[place] <= times
+
+
+def _reply_of(scenario: Scenario | None, request: ModelRequest, heard: Heard) -> Reply:
+    if scenario is None:
+        return echo(request)
+    window = scenario.context_window
+    if window is not None and (used := estimated_tokens(request, heard)) > window:
+        reason = f"{used} tokens do not fit a window of {window}"
+        raise ContextOverflow(request.model, reason, used, window)
+    reply = reply_to(scenario, situation_of(request, heard.answers))
+    if reply is not None:
+        return reply
+    if asks_summary(request):
+        return echo(request)
+    raise ModelRefused(request.model, "the scenario has no reply for this request")
 
 
 class _Progress:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from perdure.models.protocol import (
     ToolDeclaration,
 )
 from perdure.models.scenario import Hang, Reply, Say, Scenario, uncut
-from perdure.models.scenario_yaml import read_scenario
+from perdure.models.scenario_yaml import load_scenario, read_scenario
 from perdure.models.scripted import (
     MOST_REMEMBERED,
     Heard,
@@ -290,6 +291,24 @@ async def test_model_name_with_file_plays_its_scenario(tmp_path: Path) -> None:
     file.write_text("rules: [{text: Land}]\n")
     os.utime(file, ns=(1, 1))
     assert await said(client, model) == "Land"
+
+
+async def test_scenario_file_is_read_outside_of_the_thread_that_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "trip.yaml"
+    file.write_text("rules: [{text: Ahoy}]\n")
+    threads: list[int] = []
+
+    def load(path: Path) -> Scenario:
+        threads.append(threading.get_ident())
+        return load_scenario(path)
+
+    monkeypatch.setattr("perdure.models.scenario_yaml.load_scenario", load)
+    client, long = ScriptedModel(clock=ManualClock(), reads_files=True), user("x" * 100_000)
+    async for _ in client.stream(ModelRequest(f"scripted:{file}", (long,))):
+        pass
+    assert threads == [threading.get_ident()]
 
 
 async def test_model_name_without_a_file_selects_a_built_in_scenario() -> None:
