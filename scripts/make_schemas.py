@@ -182,7 +182,10 @@ def with_seed_forms(agent: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def of_projects(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return `config` with only the keys that a project can set."""
+    """Return `config` with only the keys that a project can set.
+
+    Without the key, the user's value applies, so the keys have no defaults.
+    """
     schema = json.loads(json.dumps(config))
     schema["$id"] = ID.format("project-config")
     schema["title"] = "The settings file of a project"
@@ -193,6 +196,8 @@ def of_projects(config: Mapping[str, Any]) -> Mapping[str, Any]:
         for key in list(properties):
             if f"{table}.{key}" not in OF_PROJECTS:
                 del properties[key]
+            else:
+                properties[key].pop("default", None)
     return schema
 
 

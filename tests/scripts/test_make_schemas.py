@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from ruamel.yaml import YAML
 
+from perdure.apps.settings.document import OF_PROJECTS
 from perdure.apps.settings.validation import faults_in
 from perdure.apps.setup.command import set_up
 from perdure.client.agents.agent import Agent
@@ -125,6 +126,15 @@ def test_valid_settings_match_schema(text: str, is_persons: bool, is_projects: b
     ):
         assert fits(name, data) == is_right
         assert (faults_in(data, text, Path("x"), is_project=is_project) == ()) == is_right
+
+
+def test_project_schema_states_no_default_in_place_of_the_users_value() -> None:
+    tables: Any = make_schemas.schemas()["project-config.schema.json"]["$defs"]
+    for key in OF_PROJECTS:
+        table, name = key.split(".")
+        place = tables[f"{table.capitalize()}Settings"]["properties"][name]
+        assert "description" in place
+        assert "default" not in place
 
 
 def test_files_written_by_the_init_command_match_their_schemas(tmp_path: Path) -> None:
