@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import get_args
 
 from perdure.apps.cli.surface.completion import Candidate, Completion
-from perdure.apps.cli.surface.shells import Shell, answer, split_typed
+from perdure.apps.cli.surface.shells import Shell, answer, script_of, split_typed
 
 BREAKS = " \t\n\"'@><=;|&(:"
 ONE = Completion((Candidate("scripted:echo", "offline"),))
@@ -15,6 +15,11 @@ TWO = Completion((Candidate("12", "user: hello"), Candidate("17", "tool")))
 def bash(line: str, found: Completion, kind: str = "9") -> list[str]:
     words = [BREAKS, kind, line]
     return list(answer("bash", words, split_typed("bash", words)[1], found))
+
+
+def test_every_shell_has_a_script_that_calls_perdure() -> None:
+    for shell in get_args(Shell):
+        assert f" __complete {shell} " in script_of(shell)
 
 
 def test_completion_reads_the_line_from_bash_and_words_from_other_shells() -> None:
