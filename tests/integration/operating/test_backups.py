@@ -7,6 +7,7 @@ import errno
 import os
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -23,6 +24,7 @@ from perdure.errors import (
     StoreCorrupt,
     StoreExists,
     StoreInUse,
+    StoreReadOnly,
     StoreUnavailable,
     Unsupported,
 )
@@ -30,8 +32,10 @@ from perdure.session.messages import user
 from perdure.stores.maintenance.manifest import check_file, read_manifest
 from tests.fakes.clock import START_MS, ManualClock
 from tests.fakes.raw_database import raw_database
+from tests.fakes.unreadable import unreadable
 
 KEY, OTHER = "ab" * 32, "cd" * 32
+CONTENT = ("backup/store.sqlite", "backup/manifest.json")
 
 
 def address(path: Path) -> str:
@@ -153,6 +157,21 @@ async def test_restore_without_option_overwrites_nothing(tmp_path: Path) -> None
     assert done.aside is not None
     assert await texts(address(store)) == ["old"]
     assert await texts(address(Path(done.aside) / "a.db")) == ["old", "new"]
+
+
+async def test_restore_into_a_folder_without_permission_is_a_store_error() -> None:
+    with TemporaryDirectory() as name:  # unlike the folders of pytest, it can be opened to all
+        folder = Path(name)
+        await say(address(folder / "a.db"), "one")
+        await back_up(address(folder / "a.db"), folder / "backup")
+        await restore_backup(folder / "backup", address(folder / "b.db"))  # loads all modules
+        for each in (folder, folder / "backup", *map(folder.joinpath, CONTENT)):
+            each.chmod(0o755)
+        (folder / "closed").mkdir()
+        there = address(folder / "closed" / "c.db")
+        for is_forced in (False, True):
+            with unreadable(folder / "closed"), pytest.raises(StoreReadOnly):
+                await restore_backup(folder / "backup", there, is_forced=is_forced)
 
 
 async def test_damaged_backup_is_not_restored(tmp_path: Path) -> None:

@@ -110,7 +110,8 @@ async def restore_backup(
     if not address.startswith(SQLITE) and is_forced:
         raise Unsupported("replacing_by_a_backup", address.partition(":")[0])
     path = _path_of(address)
-    if path is not None and not is_forced and await asyncio.to_thread(path.exists):
+    # Unlike Path.exists, os.path.exists raises no error for a folder without permission.
+    if path is not None and not is_forced and await asyncio.to_thread(os.path.exists, path):
         raise StoreExists(str(path), is_replaceable=True)
     manifest = await asyncio.to_thread(read_manifest, folder)
     await asyncio.to_thread(check_file, folder, manifest)
