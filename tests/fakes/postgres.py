@@ -29,7 +29,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 NAMED = "PERDURE_TEST_POSTGRES"
 STOP_S = 30
-STARTS = 6
+WAITS_S = (1, 1, 2, 4, 8, 16, 16)
 PROGRAMS = Path(__file__).parents[2] / ".programs"
 
 _EMPTY = "; ".join(
@@ -269,9 +269,9 @@ def _patiently(start: Callable[[], None]) -> None:
 
     The next call finds the server running, and checks that it is ready.
     """
-    for _ in range(STARTS - 1):
+    for wait_s in WAITS_S:
         try:
             return start()
         except (subprocess.TimeoutExpired, AssertionError):
-            time.sleep(1)
+            time.sleep(wait_s)
     return start()

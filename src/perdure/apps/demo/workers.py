@@ -44,8 +44,11 @@ KILLED = ORDERS[-1]
 """The worker is killed while its tool call takes this order."""
 
 _POLL_S = 0.05
-_STARTS = 6
-"""How often the package is asked to start PostgreSQL: it waits 10 seconds for a start."""
+_WAITS_S = (1.0, 1.0, 2.0, 4.0, 8.0, 16.0, 16.0)
+"""The times between the attempts to start PostgreSQL.
+
+The package waits 10 seconds for a start, but it rejects a server that is already starting at once.
+"""
 
 _ID = re.compile(r"^worker (\w+)$", re.MULTILINE)
 _FACTORY = "perdure.apps.demo.crew:runtime"
@@ -130,11 +133,11 @@ def _start(server: Any, wait: Callable[[float], None]) -> None:
 
     Raises: TimeoutExpired or AssertionError if the server is still not ready.
     """
-    for _ in range(_STARTS - 1):
+    for wait_s in _WAITS_S:
         try:
             return server.start()
         except (subprocess.TimeoutExpired, AssertionError):  # it asserts that a server is ready
-            wait(1.0)
+            wait(wait_s)
     return server.start()
 
 

@@ -55,6 +55,19 @@ def test_postgresql_that_starts_slowly_is_waited_for(monkeypatch: pytest.MonkeyP
     assert not server.is_running
 
 
+def test_postgresql_that_starts_for_a_minute_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    server, passed_s = Server(LATE), [10.0]
+
+    def wait(seconds: float) -> None:
+        passed_s[0] += seconds
+        if passed_s[0] < 50:
+            server.errors.append(AssertionError())  # raised at once
+
+    install(monkeypatch, server)
+    with workers.postgres(Path("pg"), wait) as address:
+        assert (address, server.is_running) == (URI, True)
+
+
 def test_postgresql_that_never_starts_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, Server(*[LATE] * 100))
     with (
