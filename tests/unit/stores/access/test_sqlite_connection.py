@@ -1,0 +1,45 @@
+"""Transactions of an SQLite connection."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import apsw
+import pytest
+
+from perdure.stores.access.sqlite_connection import Connection, SqlRows, transaction
+
+
+@pytest.fixture
+def db() -> Connection:
+    db = cast("Connection", apsw.Connection(":memory:"))
+    db.execute("CREATE TABLE word (text TEXT PRIMARY KEY)")
+    return db
+
+
+def add(db: Connection, *texts: str) -> None:
+    for text in texts:
+        db.execute("INSERT OR ROLLBACK INTO word VALUES (?)", (text,))
+
+
+def add_and_fail(db: Connection, text: str) -> None:
+    add(db, text)
+    raise KeyError(text)
+
+
+def test_transaction_that_sqlite_rolled_back_raises_the_first_error(db: Connection) -> None:
+    with pytest.raises(apsw.ConstraintError), transaction(db):
+        add(db, "a", "a")
+    assert not db.in_transaction
+    assert SqlRows(db).value("SELECT count(*) FROM word") == 0
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_transaction_is_committed_only_if_kept_and_without_error(
+    db: Connection, *, is_kept: bool
+) -> None:
+    with transaction(db, is_kept=is_kept):
+        add(db, "a")
+    with pytest.raises(KeyError), transaction(db, is_kept=is_kept):
+        add_and_fail(db, "b")
+    assert list(SqlRows(db).rows("SELECT text FROM word")) == [("a",)] * is_kept
