@@ -105,7 +105,7 @@ class ScriptedModel:
         self._files: dict[str, tuple[int, Scenario]] = {}
         self._clock = clock
         self._hearing = MessageCounter()
-        self._happened: Counter[tuple[str, str, int]] = Counter()
+        self._happened: dict[str, Counter[tuple[str, int]]] = {}
 
     def info(self, model: str) -> ModelInfo:
         try:
@@ -137,8 +137,7 @@ class ScriptedModel:
             # Imported lazily: only file scenarios need a YAML library.
             scenario = importlib.import_module(_SCENARIO_YAML).load_scenario(file)
             self._files[model] = changed_ns, scenario
-            for place in [place for place in self._happened if place[0] == model]:
-                del self._happened[place]  # a changed scenario fails from the beginning again
+            self._happened.pop(model, None)  # a changed scenario fails from the beginning again
         return scenario
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
@@ -146,6 +145,7 @@ class ScriptedModel:
             scenario = self.require(request.model)  # before the thread starts: it may reset counts
         except ConfigError as error:
             raise ModelRefused(request.model, str(error)) from error
+        happened = self._happened.setdefault(request.model, Counter())
         if sum(map(_bytes_of, self._hearing.uncounted(request.messages))) < _LARGE_BYTES:
             heard, reply = self._answered(request, scenario)
         else:
@@ -153,7 +153,7 @@ class ScriptedModel:
         progress = _Progress(reply, heard)
         for number, step in enumerate(reply.steps):
             if isinstance(step, Fail | Cut | Hang):
-                if not self._happens((request.model, heard.name, number), step.times):
+                if not _happens(happened, (heard.name, number), step.times):
                     continue
                 if isinstance(step, Cut):
                     return
@@ -189,12 +189,13 @@ class ScriptedModel:
         await self._clock.sleep(timeout_s)
         raise ModelUnavailable(request.model, f"it sent no byte for {timeout_s:g} s ({name})")
 
-    def _happens(self, place: tuple[str, str, int], times: int | None) -> bool:
-        """Return whether the step at `place` happens now; it happens at most `times` times."""
-        if times is None:
-            return True
-        self._happened[place] += 1
-        return self._happened[place] <= times
+
+def _happens(happened: Counter[tuple[str, int]], place: tuple[str, int], times: int | None) -> bool:
+    """Return whether the step at `place` happens now; it happens at most `times` times."""
+    if times is None:
+        return True
+    happened[place] += 1
+    return happened[place] <= times
 
 
 def _reply_of(scenario: Scenario | None, request: ModelRequest, heard: Heard) -> Reply:

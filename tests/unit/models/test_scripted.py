@@ -293,6 +293,21 @@ async def test_model_name_with_file_plays_its_scenario(tmp_path: Path) -> None:
     assert await said(client, model) == "Land"
 
 
+async def test_running_answer_uses_up_no_failure_of_a_changed_file(tmp_path: Path) -> None:
+    file = tmp_path / "trip.yaml"
+    file.write_text("rules: [{steps: [{text: A}, {error: {code: rate_limited, times: 1}}]}]\n")
+    client, model = ScriptedModel(clock=ManualClock(), reads_files=True), f"scripted:{file}"
+    running = client.stream(ModelRequest(model, (user("hi"),)))
+    assert await anext(running) == TextDelta("A")
+    os.utime(file, ns=(1, 1))
+    client.require(model)
+    with pytest.raises(RateLimited):
+        await anext(running)
+    with pytest.raises(RateLimited):
+        await said(client, model)
+    assert await said(client, model) == "A"
+
+
 async def test_scenario_file_is_read_outside_of_the_thread_that_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
