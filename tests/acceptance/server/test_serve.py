@@ -95,10 +95,13 @@ async def test_turn_of_killed_server_continues_after_restart(tmp_path: Path) -> 
         async with httpx.AsyncClient(base_url=url, cookies=cookies, timeout=60) as client:
             events = f"/v1/sessions/{session}/events"
             async with client.stream("GET", events) as stream:
+                sent = ""
                 # An event of the log: live text arrives before its message is stored.
                 async for line in stream.aiter_lines():
+                    sent += line
                     if line.startswith("data: ") and "session:turn_completed" in line:
                         break
+            assert "It is here" in sent
             shown = (await client.get(f"/v1/sessions/{session}/messages")).json()["items"]
             assert [each["role"] for each in shown] == ["user", "assistant", "tool", "assistant"]
             assert "It is here" in json.dumps(shown[-1])
