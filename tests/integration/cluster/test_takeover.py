@@ -5,20 +5,26 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
+import psycopg
 import pytest
 
 import perdure
 from perdure import Runtime, Store
 from perdure.client.cluster.runner import cluster_of
 from perdure.events.types import Event
+from perdure.stores.cluster.protocol import WorkerFacts
+from perdure.stores.postgres.cluster.liveness import SILENCE_S
 from tests.fakes.postgres import PostgresServer
 from tests.fakes.postgres_wire import proxied
 from tests.fakes.worker_program import HELD, HELPER, SPECIAL
 from tests.fakes.workers import READY_S, WorkerProcess, effect_of, effects, of, until, workers
 
 pytestmark = pytest.mark.full_only
+
+BEAT = "SELECT extract(epoch FROM beat_at)::float8 FROM perdure.worker WHERE id = %s"
 
 
 @pytest.fixture(scope="module")
@@ -129,3 +135,26 @@ async def test_turn_waits_for_worker_that_has_its_agent(
         async with workers(1, address, folder, factory="special") as started:
             assert (await turn).end == "stop"
             assert await effect_of(folder, chat.id) == started[0].pid
+
+
+async def test_idle_worker_reports_twice_before_another_takes_over(
+    store: Store, address: str
+) -> None:
+    facts = WorkerFacts(id="w", owner="w", version="1", namespaces=("default",), agents=(), slots=1)
+    worker = cluster_of(store.backend).liveness(facts)
+    await asyncio.to_thread(worker.start)
+    try:
+        async with await psycopg.AsyncConnection.connect(address, autocommit=True) as db:
+            reports: list[float] = []
+
+            async def is_frequent() -> bool:  # at least once: a busy machine also delays reports
+                row = await (await db.execute(BEAT, (facts.id,))).fetchone()
+                assert row is not None
+                if row[0] not in reports:
+                    reports.append(row[0])
+                later = reports[2:]  # the start of a worker makes up to three reports
+                return any(b - a < SILENCE_S / 2 for a, b in pairwise(later))
+
+            await until(is_frequent)
+    finally:
+        await asyncio.to_thread(worker.stop)
