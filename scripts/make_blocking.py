@@ -1,4 +1,4 @@
-"""Write the stubs for type checkers and editors: handles without async, and public names.
+"""Write two stubs for type checkers: of the handles without async, and of the public names.
 
 `perdure.client.sync.handle` creates the handles at run time, and `perdure` imports each name at its
 first use. Run `python scripts/make_blocking.py` after a change to a public signature of a handle,

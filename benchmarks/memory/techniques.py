@@ -1,4 +1,4 @@
-"""The gain of each part of the ranking, and weights fitted on one half of the conversations."""
+"""Measure what each part of the ranking gains; fit weights on one half of the conversations."""
 
 from __future__ import annotations
 

@@ -200,7 +200,7 @@ def rename_in_index(scene: Scene, harmless: str, name: str) -> None:
 
 
 def submodule_with_a_monitor(scene: Scene) -> None:
-    """Git runs a second git for a submodule, which reads the submodule's keys."""
+    """Git runs a second git in a submodule; the second git reads the submodule's settings."""
     sub = initialized(scene.repository / "sub")
     git(scene.repository, "add", "sub")
     scene.write(".gitmodules", '[submodule "sub"]\n\tpath = sub\n\turl = ./x\n\tignore = none\n')

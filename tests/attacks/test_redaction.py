@@ -59,7 +59,7 @@ async def test_redacted_export_contains_no_secret_in_any_format(tmp_path: Path) 
 
 
 def test_lock_error_masks_secrets_in_the_command_line_of_the_lock_holder(tmp_path: Path) -> None:
-    """The holder has the arguments of any program, including an address with a password."""
+    """The lock holder is a program whose arguments include an address with a password."""
     place = tmp_path / "lock"
     place.touch()
     holding = (

@@ -412,7 +412,7 @@ class RandomRoles(ScriptedRoles):
         return TOLD + msgspec.json.encode(Told(work.role, text=work.text)).decode()
 
     async def begin(self, session: StreamId, message: str, companion: CommitParticipant) -> None:
-        """Begin the turn, sometimes later.
+        """Begin the turn, sometimes after a random delay.
 
         An open turn must be recovered first, as in `RoleTurns`.
         """

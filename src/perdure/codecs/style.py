@@ -36,7 +36,8 @@ class Style(msgspec.Struct, frozen=True):
 def to_line(value: object, style: Style) -> bytes:
     """Return `value` (plain data, `msgspec.Raw` included) as one line of JSON.
 
-    Shape: if a value is nested too deeply for Python, numbers are written as msgspec writes them.
+    Shape: numbers are written in `style`. If a value is nested deeper than Python's recursion limit
+    allows, all numbers are written in the style of msgspec.
     """
     try:
         value = _to_plain(value, style)

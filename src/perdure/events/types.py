@@ -25,7 +25,7 @@ class Event(ShortRepr, frozen=True):
 
     Units: `at` is Unix milliseconds. Shape: `seq` is the sequence number of the entry. `index`
     numbers the events of one entry from 0. `has_more` is True if another event of the same entry
-    follows. `payload` is plain data; ``docs/events.md`` lists its names.
+    follows. `payload` is plain data; ``docs/events.md`` lists its fields.
     """
 
     stream: StreamId

@@ -138,7 +138,7 @@ async def test_06_denied_call_ends_turn_and_answers_every_call(tmp_path: Path) -
     assert (await flow.run()).status == "awaiting_improvement_choice"
 
 
-async def test_10_consent_question_in_a_role_review_survives_a_restart(tmp_path: Path) -> None:
+async def test_10_question_for_consent_to_a_review_survives_a_restart(tmp_path: Path) -> None:
     stage = FlowStage(tmp_path, ends(INTAKE, CLOSED))
     flow = await begun(stage, consent="no-access")
     await flow.run()

@@ -23,7 +23,7 @@ async def test_session_without_calls_has_no_tokens_and_no_cost() -> None:
     assert told == ["the log has no tokens and no cost of this session"]
 
 
-async def test_call_of_perdure_without_a_price_has_an_unknown_cost() -> None:
+async def test_cost_of_a_call_made_by_perdure_is_unknown_without_a_price() -> None:
     async with perdure.open("memory:") as store:
         answering = AnswerOptions(store, model="scripted:echo", scenario=None)
         async with answering.runtime:
@@ -36,7 +36,7 @@ async def test_call_of_perdure_without_a_price_has_an_unknown_cost() -> None:
     assert "[models.prices]" in told[2]
 
 
-async def test_call_of_perdure_without_a_cost_gets_the_price_of_the_settings() -> None:
+async def test_cost_of_a_call_made_by_perdure_is_computed_from_the_price_in_the_settings() -> None:
     price = Price(dollars(0), dollars(1_000_000))  # a dollar for each token received
     async with perdure.open("memory:") as store:
         answering = AnswerOptions(store, model="scripted:echo", scenario=None)

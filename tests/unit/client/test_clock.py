@@ -11,7 +11,7 @@ from perdure.errors import WrongArgument
 from tests.fakes.clock import START_MS, ManualClock, SeededRandom
 
 
-def test_time_of_day_is_in_milliseconds_of_this_century() -> None:
+def test_clock_returns_the_date_and_time_in_milliseconds() -> None:
     assert 1_700_000_000_000 < SystemClock().now_ms() < 4_000_000_000_000
 
 

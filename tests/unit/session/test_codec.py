@@ -86,7 +86,7 @@ def test_error_for_a_damaged_entry_body_contains_the_entry_id(body: bytes) -> No
         body_of(entry_with("label", body))
 
 
-def test_unknown_parts_keep_entry_readable() -> None:
+def test_entry_with_unknown_parts_is_readable() -> None:
     part, message = b'{"type":"smell"}', b'{"role":"user","parts":[{"type":"smell"}]}'
     unknown = (UnknownPart(msgspec.Raw(part)),)
     body = b'{"custom_type":"x","parts":[' + part + b"]}"

@@ -60,7 +60,7 @@ async def _remark_unpriced(host: Host) -> None:
 async def opened_flow(common: CommonOptions, id: str) -> AsyncGenerator[tuple[Store, Flow]]:
     """Open an existing flow for a person's decision, wherever the flow's files are.
 
-    The roles get the agents of a command line without options.
+    The roles use the same agents as in a command without options.
     Raises: FlowNotFound, AmbiguousId.
     """
     async with common.existing_store() as opened, flows_of(opened) as flows:

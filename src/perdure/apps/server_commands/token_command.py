@@ -71,9 +71,7 @@ async def create(
     ] = False,
     origin: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="URL", help="An origin of these pages, such as https://shop.example.com."
-        ),
+        typer.Option(metavar="URL", help="The origin of a page, such as https://shop.example.com."),
     ] = None,
     common: CommonOptions,
 ) -> None:

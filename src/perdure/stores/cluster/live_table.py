@@ -87,7 +87,7 @@ class LiveTable(Protocol):
     async def write(
         self, rows: Sequence[LiveRow], readers: Mapping[str, Sequence[StreamId]]
     ) -> frozenset[tuple[StreamId, int]]:
-        """Write `rows` and notify `readers`; return the calls that were written.
+        """Write `rows` and notify `readers`; return the calls whose rows were written.
 
         A row is rejected if its turn has ended, if its stream has another epoch, or if the stream
         was erased.

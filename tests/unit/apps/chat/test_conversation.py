@@ -67,12 +67,12 @@ class Passing(Conversation):
         self._is_passed = is_passed
 
     async def steer(self, text: str) -> None:
-        """Signal that the text is passed, and continue."""
+        """Signal the call, and pass the text to the turn."""
         self._is_passed.set()
         await super().steer(text)
 
     def defer(self, text: str) -> None:
-        """Signal that the text is passed, and leave the chat after the command."""
+        """Signal the call, and leave the chat after the command."""
         self._is_passed.set()
         super().defer(text)
         super().defer("/quit")

@@ -41,7 +41,7 @@ def answered(course: Course, choice: str, note: str | None = None) -> None:
     course.happens(inputs.Woken())
 
 
-def test_question_is_asked_before_a_call_that_needs_approval_is_recorded_as_started() -> None:
+def test_call_that_needs_approval_starts_only_after_the_answer_to_its_question() -> None:
     course = course_with(Said("ask"))
     assert isinstance(effect_of(course.state), AwaitAnswer)
     (asked,) = course.log.bodies(Question)
