@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+from typing import Any
 
+import psycopg
 import pytest
 
+import perdure
 from perdure.stores.postgres.address import route_of
 from perdure.stores.postgres.database import Connected, Database
 from perdure.stores.postgres.notifications import Watcher
+from perdure.stores.postgres.store import PostgresStore
+from tests.fakes.chats import until
 from tests.fakes.clock import SeededRandom
 
 
@@ -51,3 +57,47 @@ async def test_new_iterator_yields_although_the_server_accepts_no_listener() -> 
 
     await asyncio.wait_for(anext(watcher.watch()), 60)
     await watcher.close()
+
+
+SLOW_COMMIT = """
+CREATE FUNCTION public.sleep() RETURNS trigger LANGUAGE plpgsql AS
+    $$BEGIN PERFORM pg_sleep(4); RETURN NULL; END$$;
+CREATE CONSTRAINT TRIGGER sleep AFTER INSERT ON perdure.entry DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW EXECUTE FUNCTION public.sleep()
+"""
+
+APPEND = """
+import asyncio, sys, perdure
+
+async def append(address, session):
+    async with perdure.open(address) as store:
+        await (await store.open(session)).append(perdure.user("late"))
+
+asyncio.run(append(*sys.argv[1:]))
+"""
+
+
+async def test_watch_sees_commit_that_ends_long_after_its_process_was_killed(
+    store: PostgresStore, address: str, db: psycopg.Connection[tuple[Any, ...]]
+) -> None:
+    async with perdure.open(address) as opened:
+        session = await opened.create()
+        changes = opened.backend.changes(session.id)
+
+        async def is_sleeping() -> bool:
+            sleeping = "SELECT FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
+            return db.execute(sleeping).rowcount > 0
+
+        db.execute(SLOW_COMMIT)
+        child = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", APPEND, address, session.id)
+        )
+        try:
+            await until(is_sleeping)
+            child.kill()  # it sends no notification
+            await child.wait()
+            async with asyncio.timeout(60):
+                while not await session.messages():
+                    await anext(changes)
+        finally:
+            db.execute("DROP FUNCTION public.sleep CASCADE")

@@ -86,6 +86,7 @@ class Watcher:
         self._channels: dict[str, Callable[[str | None], None]] = {}
         self._watches = Watches()
         self._seen = 0  # the position up to which streams were checked
+        self._is_unsettled = False  # a commit that has its position is not visible yet
         self._owed: set[StreamId] = set()
         self._listening: asyncio.Task[None] | None = None
         self._telling: asyncio.Task[None] | None = None
@@ -201,15 +202,13 @@ class Watcher:
         for take in self._channels.values():
             take(None)
         newest: Row | None = None
-        was_new = False
         while True:
             async for notice in db.notifies(timeout=POLL_S):
                 self._channels.get(notice.channel, self._on_notification)(notice.payload)
             now = await (await db.execute(_NEWEST)).fetchone()
-            # A position is assigned before its commit is visible: check again after a pause.
-            if now != newest or was_new:
+            if now != newest or self._is_unsettled:
                 self.wake(await self._changed_streams(db))
-            newest, was_new = now, now != newest
+            newest = now
 
     def _on_notification(self, payload: str | None) -> None:
         """Wake iterators after a notification, unless this handle sent it."""
@@ -231,5 +230,6 @@ class Watcher:
         settle = Statement(_SETTLE, ())
         statements = (settle, query) if seen else (settle,)
         settled, *rows = await run_statements(db, name, statements)
+        self._is_unsettled = bool(settled[0][0])
         self._seen = max(seen, int(settled[0][1]), 1)
         return [StreamId(row[0]) for found in rows for row in found]
