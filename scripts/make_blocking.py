@@ -1,4 +1,4 @@
-"""Write two stubs for type checkers: of the handles without async, and of the public names.
+"""Write the stubs for type checkers: of the handles without async and of the public names.
 
 `perdure.client.sync.handle` creates the handles at run time, and `perdure` imports each name at its
 first use. Run `python scripts/make_blocking.py` after a change to a public signature of a handle,
