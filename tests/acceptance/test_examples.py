@@ -108,7 +108,7 @@ def events(client: httpx.Client, path: str, last: str, *, after: int = -1) -> li
 
 
 @pytest.mark.full_only
-def test_fastapi_example_killed_while_it_asks_continues_after_the_answer(tmp_path: Path) -> None:
+def test_killed_fastapi_example_continues_after_its_question_is_answered(tmp_path: Path) -> None:
     with serving(tmp_path, "fastapi_service:app") as client:
         assert client.get("/chats/ana/events").status_code == 404
         sent = client.post("/chats/ana/messages", json={"text": "Refund order 7"})
@@ -170,13 +170,13 @@ def test_fastapi_example_accepts_simultaneous_first_messages(tmp_path: Path) -> 
 
 
 @pytest.mark.all_only
-def test_litestar_example_plans_once_for_simultaneous_requests(tmp_path: Path) -> None:
+def test_litestar_example_accepts_one_of_several_simultaneous_requests(tmp_path: Path) -> None:
     with serving(tmp_path, "litestar_service:app") as client:
         assert statuses_at_once(client, "/trips/1", "one", "two", "three") == [202, 409, 409]
 
 
 @pytest.mark.full_only
-def test_fastapi_events_after_a_future_seq_start_at_the_newest(tmp_path: Path) -> None:
+def test_fastapi_example_streams_new_events_after_a_future_event_id(tmp_path: Path) -> None:
     with serving(tmp_path, "fastapi_service:app") as client:
         client.post("/chats/ana/messages", json={"text": "Go"}).raise_for_status()
         negative = {"Last-Event-ID": "-5"}
@@ -299,7 +299,7 @@ def test_litestar_example_returns_question_then_typed_answer(tmp_path: Path) -> 
 
 
 @pytest.mark.full_only
-def test_tool_agent_example_killed_during_its_question_repeats_the_question(tmp_path: Path) -> None:
+def test_killed_tool_agent_example_asks_its_open_question_again(tmp_path: Path) -> None:
     with start(tmp_path, EXAMPLES / "tool_agent.py") as process:
         assert process.stdout is not None
         assert "Oslo Borealis" in process.stdout.readline()
@@ -316,7 +316,7 @@ def test_tool_agent_example_killed_during_its_question_repeats_the_question(tmp_
 
 @pytest.mark.all_only
 @pytest.mark.full_only
-def test_tool_agent_example_repeats_an_unanswered_question_at_its_next_start(
+def test_tool_agent_example_asks_an_unanswered_question_at_each_start(
     tmp_path: Path,
 ) -> None:
     for _ in range(2):
@@ -330,7 +330,7 @@ def test_tool_agent_example_repeats_an_unanswered_question_at_its_next_start(
 
 @pytest.mark.all_only
 @pytest.mark.full_only
-def test_batch_example_killed_in_the_middle_calls_each_ticket_once(tmp_path: Path) -> None:
+def test_killed_batch_example_calls_the_model_once_per_ticket(tmp_path: Path) -> None:
     with start(tmp_path, EXAMPLES / "batch.py") as process:
         with perdure.blocking.open(f"sqlite:///{tmp_path / 'batch.db'}") as store:
             while process.poll() is None and not store.recent(limit=20)[10:]:
@@ -346,7 +346,7 @@ def test_batch_example_killed_in_the_middle_calls_each_ticket_once(tmp_path: Pat
 
 @pytest.mark.all_only
 @pytest.mark.full_only
-def test_two_runs_of_the_batch_example_at_once_call_each_ticket_once(tmp_path: Path) -> None:
+def test_concurrent_batch_examples_call_the_model_once_per_ticket(tmp_path: Path) -> None:
     batch = EXAMPLES / "batch.py"
     with start(tmp_path, batch) as first, start(tmp_path, batch) as other:
         ends = [process.communicate(timeout=PATIENCE_S)[0] for process in (first, other)]

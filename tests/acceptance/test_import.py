@@ -81,7 +81,7 @@ def test_help_and_completion_load_no_command_and_no_parser() -> None:
         assert not [name for name in loaded if name.startswith(unneeded)], words
 
 
-def test_completion_from_a_plain_file_opens_no_store(tmp_path: Path) -> None:
+def test_completion_for_an_unencrypted_store_file_loads_no_store_modules(tmp_path: Path) -> None:
     address = f"sqlite:///{tmp_path / 'store.db'}"
 
     async def fill() -> str:

@@ -58,7 +58,7 @@ async def context_problems(
 
 
 @pytest.mark.parametrize("folder", ["pi", "claude-code"])
-async def test_every_imported_line_is_the_source_of_an_entry_or_recorded_as_malformed(
+async def test_every_imported_line_has_an_entry_or_is_recorded_as_malformed(
     recordings: Path, store: SessionStore, folder: Folder
 ) -> None:
     for path in files(recordings, folder):
@@ -90,7 +90,9 @@ async def test_context_at_every_entry_is_valid_for_every_provider(
             assert await context_problems(store, stream, leaf.id) == [], f"{path.name} {leaf.id}"
 
 
-async def test_no_tool_result_is_lost_to_the_context(recordings: Path, store: SessionStore) -> None:
+async def test_every_tool_result_of_a_recording_is_in_the_context(
+    recordings: Path, store: SessionStore
+) -> None:
     """In a transcript with parallel calls only one result is on the chain of parents."""
     for path in files(recordings, "claude-code"):
         stream = (await imported(store, path)).session
@@ -158,7 +160,7 @@ async def test_pi_session_is_continued_and_exported_back(
         assert [entry.message for entry in theirs] == [entry.message for entry in ours]
 
 
-async def test_recording_that_is_still_written_is_followed(
+async def test_growing_recording_is_imported_in_steps_without_differences(
     recordings: Path, store: SessionStore
 ) -> None:
     for path in [*files(recordings, "pi"), *files(recordings, "claude-code")]:

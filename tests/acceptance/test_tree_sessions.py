@@ -60,7 +60,7 @@ def shape(nodes: tuple[TreeNode, ...]) -> object:
 # ---------------------------------------------------------------- the tree
 
 
-async def test_each_append_including_settings_becomes_a_child_of_the_leaf(session: Session) -> None:
+async def test_each_appended_entry_becomes_a_child_of_the_previous_entry(session: Session) -> None:
     entries = await session.append(user("a"), ThinkingChange("high"), ModelChange("p:m"))
     entries.append(await session.append(user("b")))
     assert [entry.parent_id for entry in entries] == [None, "s/0", "s/1", "s/2"]
@@ -103,7 +103,7 @@ async def test_branch_before_the_root_starts_a_second_root(session: Session) -> 
     assert await context_texts(session) == ["second"]
 
 
-async def test_context_without_leaf_is_empty_and_has_no_settings(session: Session) -> None:
+async def test_context_before_the_first_entry_is_empty(session: Session) -> None:
     await session.append(user("a"), ModelChange("p:m"), ThinkingChange("high"))
     await session.branch(None)
     context = await session.context()
@@ -133,7 +133,7 @@ async def test_newest_compaction_applies_only_on_its_branch(session: Session) ->
     assert await context_texts(session) == ["question one", "other answer"]
 
 
-async def test_context_contains_extension_messages_without_extension_state(
+async def test_context_contains_messages_of_extensions_but_not_their_state(
     session: Session,
 ) -> None:
     await session.append(
@@ -148,7 +148,7 @@ async def test_context_contains_extension_messages_without_extension_state(
 # ---------------------------------------------------------------- started again
 
 
-async def test_selected_branch_without_an_append_is_still_selected_after_reopening(
+async def test_selected_branch_survives_reopening_without_an_append(
     place: Place, session: Session
 ) -> None:
     a, _ = await session.append(user("a"), assistant("b"))
@@ -158,7 +158,7 @@ async def test_selected_branch_without_an_append_is_still_selected_after_reopeni
     assert (await again.append(user("c"))).parent_id == a.id
 
 
-async def test_leaf_before_the_root_survives_restart(place: Place, session: Session) -> None:
+async def test_branch_before_the_root_survives_reopening(place: Place, session: Session) -> None:
     await session.append(user("a"), assistant("b"))
     await session.branch(None)
     again = await reopened(place, session)
@@ -193,7 +193,7 @@ async def test_session_title_can_be_set_on_any_branch_and_removed(
     assert (info.title, info.name) == (None, "the first question")
 
 
-async def test_append_of_another_handle_continues_from_the_newly_selected_entry(
+async def test_append_after_another_handle_branched_uses_the_new_leaf(
     place: Place, session: Session
 ) -> None:
     other = await reopened(place, session)
@@ -218,7 +218,7 @@ async def test_fork_keeps_only_the_labels_of_its_path(session: Session) -> None:
     assert (root.label, root.children[0].label) == ("start", "middle")
 
 
-async def test_fork_of_a_path_with_a_label_inside_keeps_the_whole_path(
+async def test_label_between_messages_does_not_shorten_the_path_of_a_fork(
     place: Place, session: Session
 ) -> None:
     a = await session.append(user("a"))
@@ -256,7 +256,7 @@ async def test_fork_of_a_fork_sees_the_whole_path(place: Place, session: Session
     assert [m.text for m in await deep.messages()] == ["a", "b", "e"]
 
 
-async def test_fork_of_an_unsaved_session_before_any_answer_duplicates_no_entry(
+async def test_fork_of_an_unsaved_session_stores_no_entry_twice(
     store: Store,
 ) -> None:
     draft = await store.create(lazy=True)
@@ -268,7 +268,7 @@ async def test_fork_of_an_unsaved_session_before_any_answer_duplicates_no_entry(
     assert [entry.seq async for entry in copy.entries()] == [0]
 
 
-async def test_fork_with_another_folder_is_the_recent_session_of_that_folder(
+async def test_continue_recent_finds_a_fork_in_its_new_folder(
     store: Store, session: Session, tmp_path: Path
 ) -> None:
     await session.append(user("a"), assistant("b"))
@@ -300,7 +300,7 @@ async def test_first_answer_stores_all_entries_of_an_unsaved_session_once(
     assert (await (await place.open()).verify()).is_ok
 
 
-async def test_continuing_without_an_id_opens_the_newest_session_of_one_or_all_folders(
+async def test_continue_recent_opens_the_newest_session_of_the_given_folder(
     place: Place, store: Store
 ) -> None:
     for folder in ("/one", "/two", "/one"):

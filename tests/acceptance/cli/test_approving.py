@@ -27,7 +27,7 @@ def until(chat: Terminal, text: str, count: int = 1) -> str:
     return shown
 
 
-def test_answer_typed_in_the_chat_is_not_reported_as_answered_by_another_process(
+def test_chat_answer_is_not_attributed_to_another_process(
     world: World,
 ) -> None:
     with terminal(world, *WRITES, "--scenario", world.scenario(FOUR)) as chat:
@@ -53,7 +53,7 @@ def test_short_and_capitalized_answers_are_accepted(world: World) -> None:
     assert exists == [True, True, False, False]
 
 
-def test_approval_without_its_question_number_is_not_answered(world: World) -> None:
+def test_approval_without_a_question_number_is_refused(world: World) -> None:
     call = json.dumps({"path": "a.txt", "content": "one"})
     world.run("chat", "-p", f"/tool write_file {call}")
     (asked,) = world.ok("inbox", "list", "--json").json
@@ -68,7 +68,7 @@ def test_approval_without_its_question_number_is_not_answered(world: World) -> N
     assert world.ok("inbox", "list", "--json").json == []
 
 
-def test_denial_needs_no_number_if_one_question_is_open(world: World) -> None:
+def test_session_id_is_enough_to_deny_its_only_question(world: World) -> None:
     call = json.dumps({"path": "a.txt", "content": "one"})
     for _ in range(2):
         world.run("chat", "-p", f"/tool write_file {call}")

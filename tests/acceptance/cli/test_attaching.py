@@ -45,7 +45,7 @@ def test_files_of_attach_option_are_sent_with_the_prompt(world: World) -> None:
     assert world.run("chat", "--attach", "one.txt").code == 2
 
 
-def test_mentioned_file_outside_the_folder_is_reported_as_outside(world: World) -> None:
+def test_mention_of_a_file_outside_the_folder_prints_a_warning(world: World) -> None:
     (world.folder / "work").mkdir()
     (world.folder / "one.txt").write_text("low tide")
     ended = world.ok("chat", "-p", "see @../one.txt", "--cwd", "work")

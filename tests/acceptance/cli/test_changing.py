@@ -32,7 +32,7 @@ def test_branch_can_begin_before_the_first_entry(sample: World) -> None:
     assert text == f"{SAMPLE_ID} already continues from before its first entry.\n"
 
 
-def test_entry_is_selected_by_number_id_or_foreign_id(sample: World) -> None:
+def test_entry_can_be_selected_by_number_or_id(sample: World) -> None:
     tree = (sample.folder / "own.jsonl", sample.ok("export", SAMPLE_ID, "--format", "pi").out)
     foreign = tree[1].splitlines()[3].split('"id":"')[1][:8]  # the third entry of the file
     for name in ("3", f"{SAMPLE_ID}/3", foreign):
@@ -69,7 +69,7 @@ def test_fork_shares_all_entries_and_copies_no_entry(sample: World) -> None:
     assert drawn.endswith(f"entries of {SAMPLE_ID} are shared; their ids are {SAMPLE_ID}/NUMBER\n")
 
 
-def test_fork_at_an_entry_shares_the_path_to_it(sample: World) -> None:
+def test_fork_at_an_entry_contains_only_the_path_to_that_entry(sample: World) -> None:
     made = sample.ok("sessions", "fork", SAMPLE_ID, "--at", "16", "--json").json
     data = sample.ok("sessions", "show", made["session"], "--json").json
     assert data["branch"][-1]["text"].startswith("The quick way repairs March")
@@ -148,7 +148,7 @@ def test_ended_session_is_reopened_by_its_next_turn(sample: World) -> None:
     assert sample.ok("sessions", "list", "--json").json[0]["status"] == "active"
 
 
-def test_pinned_entry_is_sent_again_until_it_is_unpinned(sample: World) -> None:
+def test_pinned_entry_is_in_the_context_until_it_is_unpinned(sample: World) -> None:
     def is_sent() -> bool:
         context = sample.ok("sessions", "context", SAMPLE_ID, "--json").json
         return any("Only that day, only" in str(each["parts"]) for each in context["messages"])

@@ -152,7 +152,7 @@ def test_json_option_prints_every_event_in_the_wire_format(world: World) -> None
     assert (types[0], types.count("session:started")) == ("session:started", 1)
 
 
-def test_chat_command_of_another_program_suggests_the_perdure_command(world: World) -> None:
+def test_unknown_chat_command_suggests_a_command_of_perdure(world: World) -> None:
     ended = world.ok("chat", stdin="hello\n/undo\n/pin 2\n/quit\n")
     assert "unknown command /undo; /tree or /branch ENTRY continues from an earlier" in ended.out
     assert "unknown command /pin; `perdure sessions pin ID ENTRY` keeps an entry" in ended.out
@@ -171,7 +171,7 @@ def test_each_piped_line_becomes_a_separate_turn(world: World) -> None:
     assert f"perdure chat --session {only_session(world)}  continues it" in ended.out
 
 
-def test_wrong_argument_in_a_chat_reports_cause_and_suggests_chat_command(world: World) -> None:
+def test_chat_command_with_an_invalid_argument_explains_the_error(world: World) -> None:
     typed = {
         "/thinking huge": "'huge' is no thinking level: write one of off, minimal,",
         "/approve yes": "'yes' is no approval mode: write one of ask, plan,",
@@ -198,7 +198,7 @@ def test_printed_command_resumes_a_session_of_another_store(world: World) -> Non
     assert "Aye." in again.out
 
 
-def test_chat_of_piped_messages_exits_with_the_code_of_a_failed_message(world: World) -> None:
+def test_piped_chat_exits_with_an_error_if_a_message_fails(world: World) -> None:
     refuses = "rules:\n  - when: {user_contains: first}\n    error: {code: model_refused}\n"
     scenario = world.scenario(f"{refuses}  - text: Fine\n")
     ended = world.run("chat", "--scenario", scenario, stdin="first\nsecond\n")
@@ -366,7 +366,7 @@ CHAT_MISTAKES = (
 )
 
 
-def test_mistake_typed_into_a_chat_gets_a_remedy(world: World) -> None:
+def test_chat_suggests_a_correction_for_a_typed_mistake(world: World) -> None:
     (world.folder / "folder").mkdir()
     out = world.ok("chat", stdin="\n".join(["hello", *(typed for typed, _ in CHAT_MISTAKES)])).out
     for typed, told in CHAT_MISTAKES:
@@ -411,7 +411,7 @@ def test_ctrl_c_ends_the_turn_and_keeps_the_messages(world: World) -> None:
     assert world.ok("sessions", "show", session, "--json").json["cut_answer"] is None
 
 
-def test_killed_turn_resumes_before_the_next_message_without_rerunning_its_tool(
+def test_resuming_a_killed_turn_does_not_repeat_its_tool_call(
     hanging: tuple[World, str, Forked],
 ) -> None:
     world, session, process = hanging
@@ -447,7 +447,7 @@ def test_partial_answer_of_a_killed_turn_is_shown_until_the_turn_is_resumed(
     assert "partial answer" not in world.ok("sessions", "read", session).out
 
 
-def test_show_command_omits_the_partial_answer_of_a_damaged_open_turn(
+def test_session_with_a_damaged_open_turn_can_be_shown(
     hanging: tuple[World, str, Forked],
 ) -> None:
     world, session, process = hanging
@@ -474,7 +474,7 @@ def test_killed_turn_is_resumed_before_the_next_prompt(
     assert roles == ["user", "assistant", "tool", "assistant"] * 2
 
 
-def test_killed_turn_is_listed_and_resumed_with_all_interrupted_turns(
+def test_killed_turn_is_listed_as_interrupted_and_can_be_resumed(
     hanging: tuple[World, str, Forked],
 ) -> None:
     world, session, process = hanging
@@ -509,7 +509,7 @@ def test_killed_turn_is_listed_and_resumed_with_all_interrupted_turns(
 
 
 @pytest.mark.parametrize("is_piped", [False, True], ids=["prompt", "lines"])
-def test_resumed_turn_keeps_its_model_and_next_message_uses_the_given_model(
+def test_resumed_turn_keeps_its_model_if_another_model_is_given(
     hanging: tuple[World, str, Forked], *, is_piped: bool
 ) -> None:
     world, session, process = hanging
@@ -530,7 +530,7 @@ def test_resumed_turn_keeps_its_model_and_next_message_uses_the_given_model(
     ]
 
 
-def test_chat_with_another_model_after_kill_suggests_commands_to_end_the_turn(
+def test_chat_after_a_kill_refuses_another_model_and_suggests_commands(
     hanging: tuple[World, str, Forked],
 ) -> None:
     world, session, process = hanging
@@ -587,7 +587,7 @@ def killed_in_a_tool(world: World) -> str:
     return "asks"
 
 
-def test_unknown_outcome_is_listed_and_answered_in_the_inbox(world: World) -> None:
+def test_interrupted_tool_call_is_listed_and_answered_in_the_inbox(world: World) -> None:
     session = killed_in_a_tool(world)
     scenario = world.scenario(UNSURE)
     ended = world.run("chat", "--session", session, "--scenario", scenario, "-p", "go", "--json")
@@ -612,7 +612,7 @@ def test_unknown_outcome_is_listed_and_answered_in_the_inbox(world: World) -> No
     assert kinds_of(world, session).count("tool_started") == 1
 
 
-def test_terminal_chat_asks_a_person_about_an_unknown_outcome(world: World) -> None:
+def test_chat_asks_what_to_do_after_an_interrupted_tool_call(world: World) -> None:
     session = killed_in_a_tool(world)
     scenario = world.scenario(UNSURE)
     ended = world.ok(
@@ -659,7 +659,7 @@ def test_interrupted_turn_can_be_abandoned(
     world.ok("sessions", "branch", session, "root")
 
 
-def test_file_named_in_a_prompt_is_attached_and_file_named_in_piped_text_is_not_attached(
+def test_file_named_only_in_piped_text_is_not_attached(
     world: World,
 ) -> None:
     (world.folder / "sea.py").write_text("print('sea')\n")

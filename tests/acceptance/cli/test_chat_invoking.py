@@ -43,7 +43,7 @@ def file_of(world: World) -> Path:
     return world.folder / "a.txt"
 
 
-def test_turn_with_a_question_prints_who_asks_the_question_and_how_to_answer(
+def test_turn_that_needs_an_answer_prints_the_command_to_answer(
     staged: tuple[World, tuple[str, ...]],
 ) -> None:
     world, options = staged
@@ -93,7 +93,7 @@ def test_question_in_json_output_is_an_event_of_the_asking_session(
     assert ended.error["choices"] == waiting["choices"]
 
 
-def test_line_chat_asks_questions_of_invoked_agents(
+def test_question_of_an_invoked_agent_is_asked_and_answered_in_the_chat(
     staged: tuple[World, tuple[str, ...]],
 ) -> None:
     world, options = staged

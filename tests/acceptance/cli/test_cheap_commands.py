@@ -30,7 +30,7 @@ LINES = (
 
 
 @pytest.mark.parametrize("words", LINES)
-def test_forked_or_in_process_command_gives_the_output_of_a_new_process(
+def test_command_run_without_a_new_process_prints_the_same_output(
     imported: World, words: tuple[str, ...]
 ) -> None:
     anew = imported.run_anew(*words)
@@ -41,7 +41,7 @@ def test_forked_or_in_process_command_gives_the_output_of_a_new_process(
 
 
 @pytest.mark.parametrize("run", [run_command, run_here])
-def test_forked_or_in_process_command_reads_its_input_and_environment(
+def test_command_run_without_a_new_process_reads_its_input_and_environment(
     run: Runner, world: World, tmp_path: Path
 ) -> None:
     (tmp_path / "elsewhere").mkdir()
@@ -56,7 +56,7 @@ def test_forked_or_in_process_command_reads_its_input_and_environment(
     assert (tmp_path / "elsewhere" / "other.db").exists()
 
 
-def test_in_process_command_leaves_the_state_of_the_process_unchanged(tmp_path: Path) -> None:
+def test_command_run_inside_the_test_process_changes_no_global_state(tmp_path: Path) -> None:
     def state() -> tuple[object, ...]:
         streams = (sys.stdin, sys.stdout, sys.stderr, os.fstat(1).st_ino)
         root = logging.getLogger()

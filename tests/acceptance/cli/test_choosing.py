@@ -39,7 +39,7 @@ def test_unimported_file_is_rejected_and_the_error_suggests_the_import_command(
     assert world.ok("sessions", "tree", "a session.jsonl", "--json").code == 0
 
 
-def test_changed_import_file_selects_its_session_with_a_warning(sample: World) -> None:
+def test_path_of_a_changed_file_selects_its_session_with_a_warning(sample: World) -> None:
     file = sample.folder / "grown.jsonl"
     line = b'{"type":"custom","id":"zz","parentId":null,"timestamp":"2026-01-01T00:00:00Z"}\n'
     file.write_bytes(SAMPLE.read_bytes() + line)
@@ -89,7 +89,7 @@ def test_error_for_an_ambiguous_title_lists_the_matching_session_ids(world: Worl
 # ---------------------------------------------------------------- diff
 
 
-def test_diff_command_shows_shared_and_own_entries_of_two_branches(imported: World) -> None:
+def test_diff_command_lists_common_and_different_entries_of_two_branches(imported: World) -> None:
     found = imported.ok("sessions", "diff", "0196", "16", "21", "--json").json
     assert found["session"] == SAMPLE_ID
     assert found["parting"] == f"{SAMPLE_ID}/9"

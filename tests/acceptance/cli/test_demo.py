@@ -120,7 +120,7 @@ def test_demo_runs_with_a_session_without_messages(stage: World) -> None:
     assert len(demo(stage, str(file))["claims"]) == PI_CLAIMS
 
 
-def test_demo_refuses_a_folder_as_its_recording(stage: World) -> None:
+def test_demo_rejects_a_folder_given_instead_of_a_file(stage: World) -> None:
     ended = stage.run("demo", ".")
     assert ended.code == 2
     assert "is a folder: name the file of a recorded session" in ended.err

@@ -59,7 +59,7 @@ def test_file_name_determines_the_format(sample: World) -> None:
     assert (sample.folder / "b.md").read_text().startswith("{")
 
 
-def test_option_leaf_exports_one_branch_and_option_all_branches_exports_all(sample: World) -> None:
+def test_export_contains_one_branch_unless_all_branches_are_requested(sample: World) -> None:
     branch = sample.ok("export", SAMPLE_ID, "--format", "markdown", "--leaf", "12")
     assert "Quick one first please" in branch.out
     assert "thorough" not in branch.out
@@ -105,7 +105,9 @@ def test_export_error_shows_the_missing_output_folder_as_it_was_typed(
 
 
 @pytest.mark.parametrize("is_forced", [True, False])
-def test_failed_export_write_leaves_no_file(tmp_path: Path, *, is_forced: bool) -> None:
+def test_export_above_the_file_size_limit_leaves_no_file(
+    tmp_path: Path, *, is_forced: bool
+) -> None:
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
     try:
@@ -124,7 +126,7 @@ def test_failed_export_leaves_no_temporary_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [tmp_path / "out"]
 
 
-def test_store_is_not_replaced_by_an_export_of_its_session(sample: World) -> None:
+def test_export_that_would_overwrite_the_store_file_is_refused(sample: World) -> None:
     whole = sample.file.read_bytes()
     (sample.folder / "link").symlink_to(sample.file)
     for name in (sample.file.name, "link", f"{sample.file.name}-wal"):
@@ -212,7 +214,7 @@ def test_many_sessions_are_exported_as_markdown_or_perdure_files(sample: World) 
     assert sample.run(*words, "-o", "dump").code == 4
 
 
-def test_forced_archive_says_how_many_other_files_remain_in_the_folder(sample: World) -> None:
+def test_forced_export_reports_how_many_other_files_remain(sample: World) -> None:
     pages = sample.folder / "pages"
     sample.ok("export", "--all", "-o", "pages")
     refused = sample.run("export", "--all", "-o", "pages")
@@ -228,7 +230,7 @@ def test_forced_archive_says_how_many_other_files_remain_in_the_folder(sample: W
     assert (pages / "older.html").read_text() == "older"
 
 
-def test_archive_prints_one_line_for_each_kind_of_warning(world: World) -> None:
+def test_export_of_an_archive_prints_each_kind_of_warning_once(world: World) -> None:
     sessions: list[str] = []
     for number in range(3):
         record = {

@@ -88,7 +88,7 @@ def test_json_error_contains_its_fields(sample: World) -> None:
     }
 
 
-def test_file_that_is_not_a_store_is_unchanged(world: World) -> None:
+def test_file_that_is_not_a_store_is_rejected_and_not_modified(world: World) -> None:
     world.file.write_bytes(b"precious notes, no store\n" * 100)
     before = world.file.read_bytes()
     for words in (("sessions", "list"), ("import", str(SAMPLE)), ("chat", "-p", "hi")):
@@ -121,7 +121,7 @@ def test_unwritable_folder_error_contains_its_path(world: World) -> None:
 
 
 @pytest.mark.full_only
-def test_locked_store_error_reports_the_wait_and_the_setting_for_it(sample: World) -> None:
+def test_error_for_a_locked_store_reports_the_waiting_time_and_setting(sample: World) -> None:
     settings = sample.folder / ".config" / "perdure" / "config.toml"
     settings.parent.mkdir(parents=True)
     settings.write_text("[store]\nlock_timeout_s = 0.25\n")
@@ -255,7 +255,7 @@ def in_terminal(words: list[str], environment: dict[str, str], folder: Path) -> 
     return shown.decode()
 
 
-def test_import_on_a_terminal_shows_a_bar_and_prints_the_result_after_it(world: World) -> None:
+def test_import_in_a_terminal_prints_the_imported_session(world: World) -> None:
     environment = {**world.environment, "TERM": "xterm-256color"}
     shown = in_terminal(["import", str(SAMPLE)], environment, world.folder)
     assert SAMPLE_ID in shown
@@ -340,7 +340,7 @@ def test_prompt_from_shell_that_is_not_utf8_is_rejected(sample: World) -> None:
     assert len(sample.ok("sessions", "list", "--json").json) == 1
 
 
-def test_text_that_is_not_utf8_is_rejected_as_title_label_or_reason(sample: World) -> None:
+def test_title_label_or_reason_that_is_not_utf8_is_rejected(sample: World) -> None:
     for words in (
         ("sessions", "rename", SAMPLE_ID),
         ("sessions", "label", SAMPLE_ID, "4"),

@@ -84,7 +84,7 @@ def test_import_watch_follows_a_history_until_ctrl_c(world: World, folder: Path)
     assert world.ok("export", SAMPLE_ID, "--format", "pi").out.encode() == content
 
 
-def test_followed_file_is_searchable_however_the_follow_command_ends(
+def test_followed_file_can_be_searched_after_the_follow_command_ends(
     world: World, folder: Path
 ) -> None:
     def said(number: int, text: str) -> bytes:
@@ -120,7 +120,7 @@ def test_followed_file_is_searchable_however_the_follow_command_ends(
     assert world.ok("export", "live", "--format", "pi").out.encode() == live.read_bytes()
 
 
-def test_terminal_shows_one_line_for_each_change(world: World, folder: Path) -> None:
+def test_import_watch_in_a_terminal_prints_one_line_per_change(world: World, folder: Path) -> None:
     (folder / "a.jsonl").write_bytes(SAMPLE.read_bytes())
     (folder / "b.jsonl").write_bytes(b"no session\n")
     with watching(world, str(folder)) as process:

@@ -59,7 +59,7 @@ def test_repeated_import_prints_changed_files_and_the_number_of_unchanged_files(
     assert len(world.run("import", str(folder), "--json").lines) == COUNT + 1
 
 
-def test_import_of_several_programs_ends_with_totals_of_each_program(
+def test_import_from_several_programs_prints_a_total_for_each_program(
     world: World, folder: Path
 ) -> None:
     lines = world.run("import", str(folder)).out.splitlines()
@@ -74,7 +74,7 @@ def test_import_of_several_programs_ends_with_totals_of_each_program(
         assert sum(parts) == int(whole.replace(",", ""))
 
 
-def test_import_draws_its_bar_on_the_terminal_and_writes_lines_to_the_output(
+def test_import_shows_progress_on_stderr_and_prints_results_on_stdout(
     world: World, folder: Path
 ) -> None:
     own, theirs = pty.openpty()
@@ -123,7 +123,7 @@ def test_import_does_not_read_a_special_file(world: World) -> None:
         assert ended.out == ""
 
 
-def test_import_of_only_an_invalid_file_exits_2_and_with_valid_files_exits_1(
+def test_import_exits_with_2_if_no_file_is_valid(
     world: World,
 ) -> None:
     (world.folder / "poem.txt").write_text("Roses are red\n", encoding="utf-8")
@@ -144,7 +144,7 @@ def test_import_that_finds_nothing_exits_3(world: World) -> None:
     assert (flows.code, flows.error["code"]) == (3, "nothing_to_import")
 
 
-def test_import_of_the_stores_own_folder_adds_nothing(world: World) -> None:
+def test_import_from_the_folder_of_the_store_itself_finds_nothing(world: World) -> None:
     store = f"jsonl:///{world.folder}/own?dialect=pi"
     (world.folder / "own").mkdir()
     (world.folder / "own" / "a.jsonl").write_bytes(SAMPLE.read_bytes())
@@ -177,7 +177,7 @@ def test_erased_session_is_imported_only_with_the_again_option(sample: World) ->
 
 
 @pytest.mark.parametrize("has_key", [False, True])
-def test_refused_import_of_a_perdure_store_prints_a_command_that_adds_its_sessions(
+def test_refused_import_of_a_store_suggests_a_working_copy_command(
     world: World, has_key: bool
 ) -> None:
     mate = f"sqlite:///{world.folder / 'their store.db'}"
@@ -202,9 +202,7 @@ def test_refused_import_of_a_perdure_store_prints_a_command_that_adds_its_sessio
 
 
 @pytest.mark.parametrize("has_file", [False, True])
-def test_suggested_copy_command_reads_the_key_of_a_variable_from_a_file(
-    world: World, has_file: bool
-) -> None:
+def test_suggested_copy_command_reads_the_key_from_a_file(world: World, has_file: bool) -> None:
     """Before, the command did not unset the key, and without the key it created a plain store."""
     mate = f"sqlite:///{world.folder / 'their.db'}"
     theirs = world.ok("chat", "-p", "tea", "--store", mate, "--json").lines[0]["sessionId"]
@@ -228,7 +226,7 @@ def test_suggested_copy_command_reads_the_key_of_a_variable_from_a_file(
     assert theirs in mine.ok("sessions", "show", theirs).out
 
 
-def test_suggested_copy_command_for_a_plain_target_contains_no_key(world: World) -> None:
+def test_suggested_copy_command_for_an_unencrypted_target_uses_no_key(world: World) -> None:
     mate = f"sqlite:///{world.folder / 'their.db'}"
     theirs = world.ok("chat", "-p", "tea", "--store", mate, "--json").lines[0]["sessionId"]
     mine = ("--store", f"jsonl:///{world.folder}/mine")
@@ -253,7 +251,7 @@ def test_import_with_a_store_among_its_paths_imports_the_other_paths(world: Worl
     world.ok("sessions", "show", SAMPLE_ID)
 
 
-def test_key_given_for_a_plain_store_is_refused_and_the_error_suggests_to_unset_the_key(
+def test_key_for_an_unencrypted_store_is_refused_with_a_remedy(
     world: World,
 ) -> None:
     world.ok("chat", "-p", "tea")

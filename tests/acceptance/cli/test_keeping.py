@@ -50,7 +50,7 @@ def test_refused_erasure_commands_change_nothing(sample: World) -> None:
     assert taken.read_text() == "{}"
 
 
-def test_erasure_needs_an_option_for_forks_and_kept_forks_can_be_exported(sample: World) -> None:
+def test_erasing_a_session_with_forks_requires_an_option(sample: World) -> None:
     fork = sample.ok("sessions", "fork", SAMPLE_ID, "--json").json["session"]
     file = sample.folder / "erased.json"
 
@@ -264,7 +264,7 @@ def test_dry_run_of_an_entry_erasure_prints_the_forks_that_share_the_entry(sampl
     assert f"erasing needs the whole id: perdure sessions erase {SAMPLE_ID} {number}" in short.err
 
 
-def test_erasing_an_entry_of_the_origin_in_a_fork_suggests_the_right_command(sample: World) -> None:
+def test_error_for_erasing_an_inherited_entry_suggests_a_working_command(sample: World) -> None:
     fork = sample.ok("sessions", "fork", SAMPLE_ID, "--json").json["session"]
 
     refused = sample.run("sessions", "erase", fork, "3", "--yes")

@@ -86,7 +86,7 @@ def test_sessions_list_can_be_filtered_by_program_agent_model_and_time(imported:
     assert "yesterday, 7d" in ended.err
 
 
-def test_sessions_list_with_hide_ended_omits_ended_sessions_until_their_next_use(
+def test_hide_ended_option_omits_ended_sessions_from_the_list(
     sample: World,
 ) -> None:
     def listed(*options: str) -> list[str]:
@@ -191,7 +191,7 @@ def test_fork_is_compared_with_its_origin(sample: World) -> None:
     assert sample.run("sessions", "diff", fork, "nothing").code == 3
 
 
-def test_erasure_dry_run_lists_sessions_not_erased_because_of_forks(sample: World) -> None:
+def test_erasure_dry_run_lists_sessions_that_have_forks_as_not_erased(sample: World) -> None:
     fork = sample.ok("sessions", "fork", SAMPLE_ID, "--at", "5", "--json").json["session"]
     wanted = ("sessions", "erase", "--source", "pi")
     shown = sample.ok(*wanted, "--dry-run").out
@@ -372,7 +372,7 @@ def test_empty_inbox_lists_no_questions(imported: World) -> None:
     assert imported.ok("inbox").out == "Nothing waits for you.\n"
 
 
-def test_read_commands_change_nothing(sample: World) -> None:
+def test_show_tree_and_context_commands_do_not_change_a_session(sample: World) -> None:
     before = sample.ok("sessions", "list", "--json").out
     for command in ("show", "tree", "context"):
         sample.ok("sessions", command, SAMPLE_ID)
@@ -527,7 +527,7 @@ def test_read_command_with_context_prints_the_entries_around_an_entry(imported: 
     assert imported.run("sessions", "read", SAMPLE_ID, "--context", "2").code == 2
 
 
-def test_read_command_for_an_entry_outside_the_tree_prints_the_branch_around_it(
+def test_read_command_shows_branch_entries_around_a_side_entry(
     world: World,
 ) -> None:
     world.ok("chat", "-p", "one")
@@ -547,7 +547,7 @@ def test_read_command_with_a_role_prints_only_messages_of_that_role(imported: Wo
     assert imported.run("sessions", "read", SAMPLE_ID, "--role", "me").code == 2
 
 
-def test_read_command_with_a_role_without_messages_reports_that_there_are_none(
+def test_read_command_reports_that_no_message_has_the_given_role(
     world: World,
 ) -> None:
     world.ok("chat", "-p", "one")

@@ -65,7 +65,7 @@ def message(id: str, parent: str, text: str) -> str:
     return f'{{{head},"message":{said}}}'
 
 
-def test_imported_session_is_indexed_once_and_again_after_the_session_grew(world: World) -> None:
+def test_imported_session_is_indexed_again_only_after_it_grew(world: World) -> None:
     file = world.folder / "trip.jsonl"
     lines = [HEADER, message("a1", "null", "Hello")]
     file.write_text("\n".join(lines) + "\n")
@@ -87,7 +87,7 @@ def test_imported_session_is_indexed_once_and_again_after_the_session_grew(world
     assert first in both
 
 
-def test_question_finds_session_texts_and_explains_the_hit(world: World) -> None:
+def test_memory_search_finds_messages_and_explains_each_match(world: World) -> None:
     world.ok("chat", "-p", "Which hotel near the river did we choose?")
     found = world.ok("memory", "search", "what about the hotels?", "--json").json
     assert {hit["role"] for hit in found} <= {"user", "assistant"}
@@ -107,7 +107,7 @@ def test_question_finds_session_texts_and_explains_the_hit(world: World) -> None
     assert others.strip() == "Nothing found."
 
 
-def test_search_hit_without_query_words_says_that_its_session_matches(world: World) -> None:
+def test_search_hit_without_query_words_is_explained_by_its_session(world: World) -> None:
     texts = ["The hotel by the river", *(f"other words {number}" for number in range(9))]
     parents = ["null", *(f'"{number}"' for number in range(9))]
     lines = [message(str(n), parents[n], text) for n, text in enumerate(texts)]
@@ -144,7 +144,7 @@ def test_folder_and_file_of_facts_are_imported(world: World) -> None:
     assert wrong.code == 2
 
 
-def test_facts_print_their_whole_text_and_a_short_id_selects_one_fact(world: World) -> None:
+def test_short_fact_id_selects_one_fact(world: World) -> None:
     text = "Ana books the quiet room on the second floor of the hotel at the harbour. " * 8
     fact = world.ok("memory", "remember", text, "--json").json["id"]
     other = world.ok("memory", "remember", "Ben drives", "--json").json["id"]

@@ -480,13 +480,13 @@ def made(sample: World) -> World:
 
 
 @pytest.mark.full_only
-def test_typical_mistake_gets_one_sentence_and_its_exit_code(made: World) -> None:
+def test_sample_of_typical_mistakes_prints_one_sentence_each(made: World) -> None:
     for typed, code, told in MISTAKES[::SAMPLE_OF]:
         check(made, typed, code, told)
 
 
 @pytest.mark.all_only
-def test_every_typical_mistake_gets_one_sentence_and_its_exit_code(made: World) -> None:
+def test_every_typical_mistake_prints_one_sentence_and_sets_the_exit_code(made: World) -> None:
     assert len({told for _, _, told in MISTAKES}) >= 100  # different ones: some have one answer
     for typed, code, told in MISTAKES:
         check(made, typed, code, told)

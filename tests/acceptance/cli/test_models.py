@@ -86,7 +86,7 @@ def test_model_test_command_accepts_the_offline_model(world: World) -> None:
     assert "ok  scripted:echo said" in world.ok("models", "test", "scripted:echo").out
 
 
-def test_key_stored_in_a_file_sets_up_provider_until_it_is_removed(tmp_path: Path) -> None:
+def test_provider_is_configured_while_its_key_is_stored_in_a_file(tmp_path: Path) -> None:
     world = World(tmp_path, {"PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring"})
     path = world.folder / ".config" / "perdure" / "keys" / "openai"
     refused = world.run("models", "set-key", "openai", stdin=SECRET)
@@ -122,7 +122,7 @@ def test_key_stored_in_a_file_sets_up_provider_until_it_is_removed(tmp_path: Pat
     assert "No key of OpenAI" in world.ok("models", "remove-key", "openai").out
 
 
-def test_key_stored_in_the_keyring_sets_up_provider_until_it_is_removed(tmp_path: Path) -> None:
+def test_provider_is_configured_while_its_key_is_stored_in_the_keyring(tmp_path: Path) -> None:
     variables = {
         "PYTHON_KEYRING_BACKEND": "tests.fakes.file_keyring.FileKeyring",
         "PERDURE_TEST_KEYRING": str(tmp_path / "keyring.json"),
@@ -155,7 +155,7 @@ def test_key_in_a_locked_keyring_is_not_reported_as_absent(tmp_path: Path) -> No
     assert "The key of OpenAI (chat completions) is removed from /" in ended.out
 
 
-def test_remove_key_reports_the_keyring_removal_if_a_key_file_remains(tmp_path: Path) -> None:
+def test_keyring_removal_is_reported_if_the_key_file_cannot_be_removed(tmp_path: Path) -> None:
     variables = {
         "PYTHON_KEYRING_BACKEND": "tests.fakes.file_keyring.FileKeyring",
         "PERDURE_TEST_KEYRING": str(tmp_path / "keyring.json"),

@@ -39,7 +39,7 @@ def test_imported_session_without_a_model_is_refused_until_a_model_is_given(unna
     assert (told["agent"], told["model"]) == ("assistant", "scripted:echo")
 
 
-def test_session_of_perdure_continues_with_its_model_without_a_model_option(unnamed: World) -> None:
+def test_continued_session_uses_its_previous_model_by_default(unnamed: World) -> None:
     unnamed.ok("chat", "-m", "scripted:echo", "-p", "Hi")
     assert "you wrote “Again”" in unnamed.ok("chat", "--continue", "-p", "Again").out
     newest = unnamed.ok("sessions", "list", "--json").json[0]["id"]

@@ -126,7 +126,7 @@ def test_doctor_reports_leftover_files(sample: World) -> None:
     assert "store.db-damaged" in told["damaged"]["detail"]
 
 
-def test_copying_or_listing_the_forks_of_a_session_includes_forks_of_forks(sample: World) -> None:
+def test_list_and_copy_of_forks_include_forks_of_forks(sample: World) -> None:
     fork = sample.ok("sessions", "fork", SAMPLE_ID, "3", "--json").json["session"]
     inner = sample.ok("sessions", "fork", fork, "--json").json["session"]
     sample.ok("chat", "-p", "a session of its own")
@@ -144,7 +144,7 @@ def test_copying_or_listing_the_forks_of_a_session_includes_forks_of_forks(sampl
     assert (refused.code, "needs --session" in refused.err) == (2, True)
 
 
-def test_forks_of_session_files_are_copies_and_are_found_by_their_origin(sample: World) -> None:
+def test_forks_in_session_files_are_found_by_their_origin(sample: World) -> None:
     files = f"jsonl:///{sample.folder}/files"
     sample.ok("store", "copy", files, "--session", SAMPLE_ID)
     there = ("--store", files, "--json")

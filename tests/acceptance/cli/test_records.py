@@ -16,7 +16,7 @@ from perdure.session.clock import moment_of
 from tests.acceptance.cli.conftest import PERDURE, SAMPLE_ID, World
 
 
-def test_usage_of_imported_sessions_is_priced_by_the_public_list(imported: World) -> None:
+def test_imported_sessions_get_prices_from_the_public_price_list(imported: World) -> None:
     rows = imported.ok("usage", "models", "--json").json
     row = next(each for each in rows if each["key"].startswith("anthropic:"))
     assert row["unpriced_calls"] == 0
@@ -87,7 +87,7 @@ def test_usage_by_month_counts_each_session_once(imported: World) -> None:
     assert since == months[-1:]
 
 
-def test_usage_and_list_commands_show_the_same_program_for_sessions_of_perdure(
+def test_usage_and_list_commands_show_perdure_as_the_program(
     world: World,
 ) -> None:
     world.ok("chat", "-p", "hello")
@@ -131,7 +131,7 @@ def test_usage_line_for_a_shell_prompt_covers_today(
     assert row["key"] == moment_of(now + to_noon).date().isoformat()
 
 
-def test_shell_prompt_of_the_guide_shows_the_usage_line_and_does_not_wait(world: World) -> None:
+def test_shell_prompt_in_the_guide_shows_usage_without_delay(world: World) -> None:
     world.ok("chat", "-p", "hello")
     guide = (Path(__file__).parents[3] / "docs/guides/command-line.md").read_text()
     (block,) = re.findall(r"```bash\n(perdure_line=.*?)```", guide, re.DOTALL)
@@ -195,7 +195,7 @@ def test_price_without_a_rate_for_cached_tokens_is_reported(world: World) -> Non
     assert "has no cache" not in world.ok("usage").out
 
 
-def test_recorded_cost_is_not_changed_by_a_price_and_causes_no_warning(world: World) -> None:
+def test_recorded_cost_takes_precedence_over_a_configured_price(world: World) -> None:
     """Only the second answer, whose cost the file lacks, gets its price from the settings."""
     usage = {"input": 10, "output": 5, "cacheRead": 700, "cacheWrite": 0}
     cost = {"input": 0.1, "output": 0.1, "cacheRead": 0.1, "cacheWrite": 0, "total": 0.3}
@@ -331,7 +331,7 @@ def test_edits_command_sorts_files_by_their_number_of_edits(world: World) -> Non
     assert paths("--sort", "count", "--last", "1") == ["/a/most"]
 
 
-def test_activity_map_shows_weekdays_and_rejects_hours_and_last_options(
+def test_activity_map_shows_one_row_per_weekday(
     sample: World,
 ) -> None:
     lines = sample.ok("activity", "--map").out.splitlines()

@@ -53,7 +53,7 @@ def test_scheduled_message_of_a_session_is_listed_with_the_agent(world: World) -
     assert len(world.ok("schedule", "list", "--json").json) == 2
 
 
-async def test_message_for_an_agent_of_a_program_waits_for_that_agent(
+async def test_scheduled_message_waits_for_the_agent_of_its_session(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(world.folder))  # a program of the same user

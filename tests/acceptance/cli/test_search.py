@@ -161,7 +161,7 @@ def test_search_does_not_find_a_removed_label(sample: World) -> None:
     assert sample.ok(*quoted).json == []
 
 
-def test_error_for_a_missing_session_says_that_the_default_namespace_has_it(
+def test_session_not_found_error_mentions_the_default_namespace(
     imported: World,
 ) -> None:
     there = World(imported.folder, {"PERDURE_NAMESPACE": "shop"})
@@ -186,7 +186,7 @@ def listed(world: World, *options: str) -> list[str]:
     return [hit["snippet"] for hit in hits]
 
 
-def test_search_without_words_lists_own_prompts_newest_first(world: World) -> None:
+def test_search_without_words_lists_user_prompts_newest_first(world: World) -> None:
     """Before, no list contained all own prompts, and prompts in forks were repeated."""
     world.ok("chat", "-p", "first prompt")
     world.ok("chat", "-p", "second prompt")
@@ -227,7 +227,7 @@ def test_search_without_words_keeps_equal_messages_of_one_session(world: World) 
     assert listed(world, "--role", "user") == ["go on", "go on"]
 
 
-def test_search_without_words_filters_branches_tools_and_summaries(imported: World) -> None:
+def test_search_without_words_can_filter_by_branch_tool_and_role(imported: World) -> None:
     everything = listed(imported, "--session", SAMPLE_ID, "--limit", "500")
     on_branch = listed(imported, "--on-branch", "--limit", "500")
     off_branch = listed(imported, "--off-branch", "--limit", "500")
@@ -236,7 +236,7 @@ def test_search_without_words_filters_branches_tools_and_summaries(imported: Wor
     assert len(listed(imported, "--role", "summary")) > 0
 
 
-def test_empty_list_in_a_namespace_says_that_the_default_namespace_has_sessions(
+def test_empty_session_list_mentions_sessions_in_the_default_namespace(
     imported: World,
 ) -> None:
     there = World(imported.folder, {"PERDURE_NAMESPACE": "shop"})

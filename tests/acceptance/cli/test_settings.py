@@ -50,14 +50,14 @@ def test_config_explain_prints_the_source_of_each_value(project: World) -> None:
     assert project.run("config", "explain", "chat.x").code == 2
 
 
-def test_config_explain_also_prints_a_money_limit_in_dollars(project: World) -> None:
+def test_config_explain_command_prints_a_cost_limit_in_dollars(project: World) -> None:
     own(project, "config.toml", "[chat]\nmax_cost_microcents = 8000000\n")
     assert "8000000 ($0.08)" in project.ok("config", "explain", "chat.max_cost_microcents").out
     (limit,) = project.ok("config", "explain", "chat.max_cost_microcents", "--json").json
     assert limit["value"] == 8_000_000
 
 
-def test_cost_limit_from_the_chat_guide_applies_to_new_and_resumed_sessions(project: World) -> None:
+def test_cost_limit_setting_of_the_chat_guide_works(project: World) -> None:
     (settings,) = re.findall(r"```toml\n(.*?)```", CHAT_GUIDE.read_text(), re.DOTALL)
 
     def write(text: str, dollars_per_million: int) -> None:
@@ -81,7 +81,7 @@ def test_cost_limit_from_the_chat_guide_applies_to_new_and_resumed_sessions(proj
     assert (fails.code, "(budget_exceeded)" in fails.err) == (1, True)
 
 
-def test_agents_show_also_prints_the_budget_in_dollars(project: World) -> None:
+def test_agents_show_command_prints_the_budget_in_dollars(project: World) -> None:
     text = AGENT.format(id="poor") + "budget: {max_cost_microcents: 8000000}\n"
     own(project, "agents/poor.agent.yaml", text)
     shown = project.ok("agents", "show", "poor").out

@@ -146,7 +146,7 @@ def test_empty_file_is_reported_as_damaged_and_unchanged(world: World) -> None:
     assert world.file.stat().st_size == 0
 
 
-def test_retention_and_quota_limits_are_printed_in_the_typed_units(sample: World) -> None:
+def test_retention_and_quota_limits_are_printed_as_they_were_entered(sample: World) -> None:
     told = sample.ok("store", "retention", "set", "--max-idle", "90d", "--max-bytes", "5GB").out
     assert "delete sessions without new messages after" in told
     assert "90d" in told
@@ -178,7 +178,7 @@ def test_warning_about_a_typed_credential_explains_how_the_message_is_stored(
     assert (refused.code, "stored and sent" in refused.err) == (2, False)
 
 
-def test_word_help_prints_help_and_unknown_command_suggests_a_known_command(
+def test_help_command_prints_the_same_text_as_the_help_option(
     world: World,
 ) -> None:
     assert world.ok("help", "sessions", "fork").out == world.ok("sessions", "fork", "-h").out

@@ -143,7 +143,7 @@ def test_question_survives_lost_terminal(world: World) -> None:
     assert (world.folder / "new.txt").read_text() == "land"
 
 
-def test_chat_ends_when_its_terminal_is_gone_without_a_signal(world: World) -> None:
+def test_chat_ends_when_its_terminal_is_closed(world: World) -> None:
     with terminal(world, "chat") as seen:
         seen.until("Write a message")
         with Path(os.devnull).open("rb") as nothing:
@@ -197,7 +197,7 @@ def lines(world: World, *words: str) -> AbstractContextManager[Terminal]:
 PROMPT = "\x1b[?2004h> "
 
 
-def test_line_mode_edits_recalls_and_pastes_whole_lines(world: World) -> None:
+def test_line_mode_supports_editing_history_and_multiline_paste(world: World) -> None:
     with lines(world) as seen:
         seen.until(PROMPT)
         seen.press("helo\x1b[D\x1b[Dl\r")  # two to the left

@@ -28,7 +28,7 @@ def session_of(world: World) -> str:
     return world.ok("sessions", "list", "--json").json[0]["id"]
 
 
-def test_file_change_needs_approval_and_always_answer_lasts_until_revoked(
+def test_file_change_answered_with_always_is_allowed_until_revoked(
     world: World,
 ) -> None:
     assert says(world, write("a.txt", "one")).code == 1
@@ -66,7 +66,7 @@ def test_file_change_needs_approval_and_always_answer_lasts_until_revoked(
     assert world.run("chat", "--session", session, "-p", write("a.txt", "one")).code == 1
 
 
-def test_approval_mode_approves_edits_or_refuses_all_changes(world: World) -> None:
+def test_approval_mode_decides_whether_an_edit_is_applied(world: World) -> None:
     says(world, write("a.txt", "one"), "--approve", "accept-edits")
     assert (world.folder / "a.txt").read_text() == "one"
     refused = says(world, write("b.txt", "x"), "--approve", "plan")
@@ -112,7 +112,7 @@ def test_permission_option_on_resume_grants_and_records_permissions(world: World
     assert bound[0]["agent"]["permissions"]["allowed_command_globs"] == ["echo *"]
 
 
-def test_command_that_needs_a_shell_is_rejected_as_a_rule(world: World) -> None:
+def test_allow_command_option_rejects_a_command_that_needs_a_shell(world: World) -> None:
     assert says(world, "x", "--allow-command", "ls | wc").code == 2
 
 
@@ -149,7 +149,7 @@ def test_chat_shows_the_whole_call_before_it_asks_for_approval(world: World) -> 
     assert (world.folder / "a.txt").read_text() == content
 
 
-def test_chat_says_how_edits_are_allowed_and_why_always_is_not_offered(world: World) -> None:
+def test_chat_explains_how_to_allow_edits_without_a_question(world: World) -> None:
     (world.folder / "a.txt").write_text("old\n")
     edit = '/tool edit_file {"path": "a.txt", "old_text": "old", "new_text": "new"}'
     talked = world.run("chat", stdin=f"{edit}\nalways\nallow\n")
@@ -184,7 +184,7 @@ def test_grant_is_selected_by_a_unique_prefix(world: World) -> None:
     assert world.ok("grants", "list", session, "--json").json == grants[1:]
 
 
-def test_grant_id_without_a_session_id_revokes_a_grant_that_only_one_session_has(
+def test_revoking_a_grant_of_two_sessions_requires_a_session_id(
     world: World,
 ) -> None:
     sessions: list[str] = []

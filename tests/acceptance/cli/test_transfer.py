@@ -111,7 +111,7 @@ def test_import_accepts_a_known_format_name(world: World) -> None:
     world.ok("import", str(SAMPLE), "--format", "pi")
 
 
-def test_all_recordings_are_imported_and_pi_exports_are_identical(
+def test_import_and_export_of_every_pi_recording_preserve_all_bytes(
     world: World, recordings: Path
 ) -> None:
     ended = world.ok("import", str(recordings), "--json")
@@ -175,7 +175,7 @@ def stored_original(world: World, program: str) -> tuple[Path, str, str]:
 
 
 @pytest.mark.parametrize("program", list(ORIGINALS))
-def test_continue_in_command_for_an_unchanged_import_prints_the_path_of_its_original_file(
+def test_continue_in_command_prints_the_original_file_of_an_unchanged_import(
     world: World, program: str
 ) -> None:
     """Before, the command wrote a copy with another id next to the original."""
@@ -190,7 +190,7 @@ def test_continue_in_command_for_an_unchanged_import_prints_the_path_of_its_orig
 
 
 @pytest.mark.parametrize("program", ["claude-code", "operator"])
-def test_command_continue_in_writes_a_copy_of_a_grown_or_changed_import(
+def test_continue_in_command_copies_an_import_that_differs_from_its_file(
     world: World, program: str
 ) -> None:
     file, session, _ = stored_original(world, program)

@@ -85,7 +85,7 @@ def test_command_without_the_key_reports_the_missing_key(world: World) -> None:
     assert "is encrypted" in headless.run("doctor").out
 
 
-def test_plain_store_with_a_key_is_rejected_and_encrypted_by_rekey(plain: World) -> None:
+def test_rekey_with_a_key_encrypts_an_unencrypted_store(plain: World) -> None:
     keyed = with_key(plain)
     ended = keyed.run("sessions", "list", "--json")
     assert (ended.code, ended.error["code"]) == (2, "store_not_encrypted")
@@ -98,7 +98,7 @@ def test_plain_store_with_a_key_is_rejected_and_encrypted_by_rekey(plain: World)
     assert plain.run("sessions", "list").code == 2
 
 
-def test_new_key_is_written_to_its_own_file(plain: World) -> None:
+def test_generated_key_is_written_into_the_new_key_file(plain: World) -> None:
     file = plain.folder / "key"
     ended = plain.ok("store", "rekey", "--generate", "--new-key-file", str(file))
 
@@ -163,7 +163,7 @@ def test_contradictory_options_are_refused(plain: World, words: list[str]) -> No
     assert is_readable(plain)
 
 
-def test_rekey_of_a_store_in_use_keeps_its_key_and_removes_the_new_key(plain: World) -> None:
+def test_rekey_of_a_store_in_use_is_refused_and_leaves_no_key_file(plain: World) -> None:
     file = plain.folder / "key"
     with plain.start("chat", "-m", "scripted:echo") as chat:
         assert chat.stdin is not None

@@ -23,7 +23,7 @@ def test_exported_workflow_contains_one_branch_and_round_trips(sample: World) ->
     assert parse(other.out) != workflow
 
 
-def test_workflow_file_in_a_folder_is_named_after_session_and_recorded(
+def test_workflow_export_into_a_folder_names_the_file_after_the_session(
     sample: World,
 ) -> None:
     sample.ok(*WORDS, "-o", ".")
@@ -40,7 +40,7 @@ def test_workflow_file_in_a_folder_is_named_after_session_and_recorded(
     assert file.read_bytes() == first
 
 
-def test_workflow_of_another_dialect_has_a_different_file_name_and_key(sample: World) -> None:
+def test_relavium_workflow_has_a_different_file_name_and_metadata_key(sample: World) -> None:
     told = sample.ok(*WORDS, "--dialect", "relavium", "-o", ".", "--json").out
     assert json.loads(told)["output"] == f"{SAMPLE_ID}.relavium.yaml"
     text = (sample.folder / f"{SAMPLE_ID}.relavium.yaml").read_text("utf-8")

@@ -121,7 +121,7 @@ def test_folder_that_is_missing_or_a_file_is_refused(shop: World) -> None:
     assert prompt_of(shop, session) == f"Sell tea in {shop.folder / 'one'}."
 
 
-def test_imported_session_that_gets_a_turn_in_a_folder_is_listed_in_that_folder(
+def test_cwd_option_of_chat_moves_an_imported_session_to_that_folder(
     world: World,
 ) -> None:
     (world.folder / "two").mkdir()
@@ -165,7 +165,7 @@ def test_empty_folder_option_is_rejected_and_moves_no_session(shop: World) -> No
     assert shop.ok("sessions", "show", session, "--json").out == before
 
 
-def test_chat_of_an_import_with_a_missing_folder_prints_the_folder_it_uses(sample: World) -> None:
+def test_chat_prints_the_folder_in_use_if_the_session_folder_is_missing(sample: World) -> None:
     words = ("chat", "--session", SAMPLE_ID, "-m", "scripted:echo", "-p", "hi")
     told = " ".join(sample.ok(*words).err.split())
     assert (
@@ -175,7 +175,7 @@ def test_chat_of_an_import_with_a_missing_folder_prints_the_folder_it_uses(sampl
     assert "does not exist here" not in sample.ok(*words).err
 
 
-def test_imported_session_is_listed_in_another_folder_only_after_the_cwd_option(
+def test_folder_of_an_imported_session_changes_only_with_the_cwd_option(
     sample: World,
 ) -> None:
     words = ("chat", "--session", SAMPLE_ID, "-m", "scripted:echo", "-p", "hi")
@@ -194,7 +194,7 @@ def test_imported_session_is_listed_in_another_folder_only_after_the_cwd_option(
     assert "no session of this folder yet" not in ended.err
 
 
-def test_compaction_of_an_import_in_another_folder_moves_no_session(world: World) -> None:
+def test_compaction_of_an_imported_session_keeps_its_folder(world: World) -> None:
     file = world.folder / "pi.jsonl"
     asked = "0.14 s! Which tests did you run?"
     file.write_text(SAMPLE.read_text().replace(asked, asked + " And the tide" * 20_000))
@@ -204,7 +204,7 @@ def test_compaction_of_an_import_in_another_folder_moves_no_session(world: World
     assert world.ok("sessions", "show", SAMPLE_ID, "--json").json["cwd"] == "/home/mira/tidepool"
 
 
-def test_imported_session_keeps_its_listed_folder_when_a_chat_works_in_another_folder(
+def test_chat_started_elsewhere_keeps_the_folder_of_an_imported_session(
     world: World,
 ) -> None:
     there = world.folder / "there"

@@ -85,7 +85,7 @@ async def test_transcript_text_never_becomes_markup_or_script_on_the_page(
     assert EVIL[first].split()[0][:5] in page.value("document.body.innerText")
 
 
-async def test_script_that_a_bug_lets_into_the_page_is_blocked(page: Page, tmp_path: Path) -> None:
+async def test_page_security_policy_blocks_an_injected_script(page: Page, tmp_path: Path) -> None:
     page.show(await page_of(recording(EVIL[:1]), tmp_path))
     with pytest.raises(AssertionError, match="TrustedHTML"):
         page.value("document.body.innerHTML = '<img src=x onerror=alert(1)>'")

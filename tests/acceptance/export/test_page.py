@@ -59,7 +59,7 @@ def test_failed_call_is_marked_as_failed(sample: Page) -> None:
     )
 
 
-def test_compaction_on_the_page_counts_its_hidden_entries_and_links_to_them(sample: Page) -> None:
+def test_compaction_on_the_page_links_to_the_entries_it_replaces(sample: Page) -> None:
     note = "document.querySelector('.block.compaction .hides')"
     assert "in place of 20 entries above, 10,572 tokens before it" in sample.value(
         f"{note}.textContent"
@@ -98,7 +98,7 @@ def test_tree_shows_all_branches_and_click_opens_entry(sample: Page) -> None:
     assert sample.value("document.querySelectorAll('.row.shown').length") == 1
 
 
-def test_search_finds_words_of_every_branch_even_inside_tools(sample: Page) -> None:
+def test_page_search_finds_text_of_other_branches_and_tool_results(sample: Page) -> None:
     sample.press("/")
     sample.write("october earns")
     sample.until("document.getElementById('count').textContent === 'Nothing found'")
@@ -141,9 +141,7 @@ def test_page_keys_move_from_message_to_message(sample: Page) -> None:
     sample.until("document.getElementById('keys').open")
 
 
-async def test_link_to_an_entry_opens_the_page_at_the_entry_on_its_branch(
-    page: Page, tmp_path: Path
-) -> None:
+async def test_entry_link_opens_the_branch_of_that_entry(page: Page, tmp_path: Path) -> None:
     file = await page_of(SAMPLE, tmp_path)
     page.show(file, "#e12")
     page.until(f"{CURRENT} !== undefined")
@@ -176,7 +174,7 @@ async def test_every_entry_of_the_branch_has_its_number_and_id(page: Page, tmp_p
     assert sorted(page.value(SHOWN), key=int) == [str(entry.seq) for entry in branch]
 
 
-async def test_entries_of_the_origin_of_a_fork_are_marked(page: Page, tmp_path: Path) -> None:
+async def test_page_of_a_fork_marks_inherited_entries(page: Page, tmp_path: Path) -> None:
     store = empty_store()
     origin = (await imported(store, SAMPLE)).session
     state = await store.state(origin)
@@ -263,7 +261,9 @@ def test_page_uses_the_system_theme_until_a_theme_is_chosen(sample: Page) -> Non
     assert sample.value("document.getElementById('theme').textContent") == "Auto"
 
 
-async def test_phone_shows_tree_in_a_drawer_and_fits_its_width(page: Page, tmp_path: Path) -> None:
+async def test_narrow_page_fits_the_screen_and_shows_the_tree_in_a_drawer(
+    page: Page, tmp_path: Path
+) -> None:
     page.sized(360, 740)
     page.show(await page_of(SAMPLE, tmp_path))
     assert page.value("document.documentElement.scrollWidth") <= 360

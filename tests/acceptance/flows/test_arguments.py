@@ -74,9 +74,7 @@ def test_command_can_be_granted_and_revoked_with_any_spacing(world: World, proje
     assert consent["bash"]["allowedCommands"] == {}
 
 
-def test_grant_is_refused_in_the_mode_no_access_until_the_mode_changes(
-    world: World, project: Path
-) -> None:
+def test_command_grant_is_refused_in_the_mode_no_access(world: World, project: Path) -> None:
     (asked,) = flow(world, *RUN, "--json", code=1).json["waiting"]
     told = flow(world, "consent", "f", "--allow-command", "touch built", code=2).err
     assert "no-access" in told
@@ -87,16 +85,14 @@ def test_grant_is_refused_in_the_mode_no_access_until_the_mode_changes(
     assert (project / "built").exists()
 
 
-def test_help_of_run_and_resume_says_that_commands_are_limited(world: World) -> None:
+def test_help_describes_allow_command_as_a_limit(world: World) -> None:
     for command in ("run", "resume"):
         told = " ".join(flow(world, command, "--help").out.split())
         assert "--allow-command LINE Limit roles to this command" in told
         assert "A command it may run" not in told
 
 
-def test_record_folder_path_is_stored_without_dots_and_its_errors_are_clear(
-    world: World, project: Path
-) -> None:
+def test_record_folder_path_is_normalized_before_it_is_stored(world: World, project: Path) -> None:
     (project / "dangling").symlink_to("gone")
     run = ("run", "workflow.yaml", "--scenario", "scenario.yaml", "--record")
     told = flow(world, *run, "dangling", code=2).err
@@ -118,7 +114,7 @@ def test_store_without_flow_support_raises_unsupported(world: World, project: Pa
     assert "a jsonl store has no flows" in ended.err
 
 
-def test_run_command_reports_that_the_scripted_model_writes_outside_the_record(
+def test_flow_run_warns_if_the_scenario_writes_outside_the_record_folder(
     world: World,
 ) -> None:
     flow(world, "init")
@@ -150,9 +146,7 @@ def test_workflow_name_or_label_above_the_length_limit_is_refused(
     assert (ended.code, "limits.name_characters = 200" in ended.err) == (1, True), ended.err
 
 
-def test_flow_keeps_its_graph_if_an_added_role_has_too_long_a_name(
-    world: World, project: Path
-) -> None:
+def test_flow_keeps_its_graph_if_a_new_role_name_is_too_long(world: World, project: Path) -> None:
     (project / "scenario.yaml").write_text(ASKS_FIRST)
     flow(world, *RUN, code=1)
     added = "{id: more, role: " + "r" * 115 + "}"

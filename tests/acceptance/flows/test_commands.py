@@ -185,7 +185,7 @@ def test_record_folder_of_a_deleted_flow_can_be_reused(project: World) -> None:
     assert f"{left.parent} has another workflow, of an earlier flow; move it away" in told
 
 
-def test_flow_with_an_erased_session_that_has_a_fork_is_not_imported_again(project: World) -> None:
+def test_erased_flow_is_not_imported_again_if_a_session_has_a_fork(project: World) -> None:
     flow(project, "run", *ALLOWED, code=1)
     flow(project, "export", "f", "-o", "one")
     project.ok("sessions", "fork", "f__owner")
@@ -258,7 +258,7 @@ def test_flow_is_deleted_with_its_record_folder_on_request(project: World) -> No
     assert (project.folder / "workflow.yaml").exists()
 
 
-def test_staged_handoff_is_declined_then_approved(project: World) -> None:
+def test_handoff_is_delivered_only_after_a_person_approves_it(project: World) -> None:
     file = project.folder / "workflow.yaml"
     text = file.read_text().replace("role: developer", "role: developer\n      human-colab: true")
     file.write_text(text)
@@ -355,7 +355,7 @@ def test_validate_command_warns_of_a_role_without_a_folder(project: World) -> No
     assert flow(project, "validate", "workflow.yaml", "--json").json["warnings"] == []
 
 
-def test_flow_with_the_echo_model_warns_that_the_model_hands_nothing_over(project: World) -> None:
+def test_flow_run_warns_that_the_echo_model_makes_no_handoffs(project: World) -> None:
     ended = flow(project, "run", "workflow.yaml", "-m", "scripted:echo", code=1)
     assert "scripted:echo hands nothing over" in ended.err
     assert "--scenario FILE" in " ".join(ended.err.split())

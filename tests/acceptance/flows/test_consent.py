@@ -62,7 +62,7 @@ def test_denial_given_in_another_process_ends_the_turn(world: World, built: Path
     assert not built.exists()
 
 
-def test_granted_command_runs_in_partial_access_and_other_commands_need_approval(
+def test_partial_access_runs_only_granted_commands_without_approval(
     world: World, built: Path
 ) -> None:
     flow(world, *RUN, "--consent", "partial-access", code=1)
@@ -79,7 +79,9 @@ def test_command_runs_without_approval_in_full_access(world: World, built: Path)
     assert built.exists()
 
 
-def test_allowed_commands_of_a_run_limit_every_consent_mode(world: World, built: Path) -> None:
+def test_allow_command_option_limits_commands_even_in_full_access(
+    world: World, built: Path
+) -> None:
     flow(world, *RUN, "--consent", "full-access", "--allow-command", "ls *", code=1)
     feed = flow(world, "show", "f", "--role", "owner").out
     assert "the command is not one of those that are allowed" in feed
@@ -96,7 +98,9 @@ def test_grant_that_no_role_can_use_is_refused(world: World, built: Path) -> Non
     flow(world, "consent", "f", "partial-access", "--allow-command", "ls a")
 
 
-def test_consent_call_grants_all_its_commands_or_none(world: World, built: Path) -> None:
+def test_invalid_command_in_a_consent_call_grants_none_of_the_commands(
+    world: World, built: Path
+) -> None:
     flow(world, *RUN, "--consent", "partial-access", code=1)
     both = ("--allow-command", "ls a", "--allow-command", "ls b")
     refused = flow(world, "consent", "f", *both, "--allow-command", "ls | wc", code=2)
@@ -113,9 +117,7 @@ def test_consent_call_grants_all_its_commands_or_none(world: World, built: Path)
     assert allowed() == []
 
 
-def test_resume_command_uses_the_scripted_model_and_the_allowed_commands_of_the_run(
-    world: World, built: Path
-) -> None:
+def test_resume_command_reuses_the_scenario_and_allowed_commands(world: World, built: Path) -> None:
     asking = ("--allow-command", "touch *", "--json")
     (asked,) = flow(world, *RUN, *asking, code=1).json["waiting"]
     assert world.run("inbox", "answer", asked["question"], "allow-flow").code == 0
@@ -130,9 +132,7 @@ def test_resume_command_uses_the_scripted_model_and_the_allowed_commands_of_the_
     assert flow(world, "resume", "f", "--json").json["status"] == "completed"
 
 
-def test_resume_command_reports_that_the_file_of_the_scripted_model_is_missing(
-    world: World, built: Path
-) -> None:
+def test_resume_command_reports_a_missing_scenario_file(world: World, built: Path) -> None:
     flow(world, *RUN, "--consent", "full-access", code=1)
     (world.folder / "scenario.yaml").unlink()
     told = flow(world, "resume", "f", code=3).err
@@ -163,7 +163,7 @@ rules:
 """
 
 
-def test_command_added_at_resume_reaches_started_roles(world: World, built: Path) -> None:
+def test_command_allowed_at_resume_can_be_run_by_started_roles(world: World, built: Path) -> None:
     (world.folder / "scenario.yaml").write_text(ASKS_FIRST)
     flow(world, *RUN, "--consent", "full-access", "--allow-command", "ls *", code=1)
     flow(world, "reply", "f", "now")

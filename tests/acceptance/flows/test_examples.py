@@ -52,7 +52,7 @@ def test_flow_of_a_single_owner_runs_and_closes(world: World) -> None:
     assert project.record() == {"packing.md", "workflow.yaml", "record.yaml", ".flow"}
 
 
-def test_review_example_returns_the_page_once_and_ends_with_reviews_of_all_roles(
+def test_review_example_returns_the_page_once_before_it_is_accepted(
     world: World,
 ) -> None:
     project = Project(world, "review")
@@ -79,7 +79,7 @@ def test_review_example_returns_the_page_once_and_ends_with_reviews_of_all_roles
     assert project.state()["status"] == "completed"
 
 
-def test_flow_branches_wait_for_an_answer_of_a_person_and_are_joined(world: World) -> None:
+def test_fan_out_example_waits_for_an_answer_and_joins_its_branches(world: World) -> None:
     project = Project(world, "fan-out")
     project.flow("run", *BEGINNING, "--id", "f", code=1)
     shown = project.flow("show", "f").out

@@ -50,9 +50,7 @@ def test_import_reports_each_skipped_flow_folder_once(world: World, exported: Pa
     assert "is in this store already; `perdure flow show f` prints it" in told[1]
 
 
-def test_repeated_import_of_an_erased_flow_reuses_only_the_session_ids_of_that_flow(
-    world: World, exported: Path
-) -> None:
+def test_reimport_of_an_erased_flow_leaves_other_flows_erased(world: World, exported: Path) -> None:
     flow(world, *RUN[:-1], "f__b", "--record", "other", code=1)
     flow(world, "export", "f__b", "-o", "state/two")
     for id in ("f", "f__b"):
@@ -63,7 +61,7 @@ def test_repeated_import_of_an_erased_flow_reuses_only_the_session_ids_of_that_f
     assert world.ok("import", "state/two", *imports, "--again").out.startswith("f__b  1 role")
 
 
-def test_refused_repeated_import_leaves_the_erased_session_id_blocked(
+def test_import_of_an_erased_flow_with_a_fork_is_refused_each_time(
     world: World, exported: Path
 ) -> None:
     imports = ("import", "state/one", "--format", "a-society")

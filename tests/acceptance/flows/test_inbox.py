@@ -28,7 +28,7 @@ def answered(world: World, *words: str, code: int = 0) -> Ended:
     return ended
 
 
-def test_call_of_a_role_can_be_allowed_for_the_flow_from_another_process(project: World) -> None:
+def test_role_continues_after_allow_flow_answer_from_another_process(project: World) -> None:
     flow(project, "run", *FIRST, "--json", code=1)
     (asked,) = project.run("inbox", "--json").json
     assert asked["choices"] == ["allow", "allow-flow", "deny"]

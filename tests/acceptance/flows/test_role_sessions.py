@@ -68,7 +68,7 @@ async def test_compact_command_with_a_model_does_not_change_the_model_of_the_rol
     flow(project, "resume", "f")
 
 
-def test_role_with_an_erased_session_stops_with_a_reason_and_other_roles_continue(
+def test_flow_continues_without_a_role_whose_session_was_erased(
     project: World,
 ) -> None:
     flow(project, "run", *ALLOWED, code=1)
@@ -110,7 +110,7 @@ def test_chat_and_end_commands_reject_a_flow_id(project: World) -> None:
     assert flow(project, "show", "f", "--json").json == before
 
 
-async def test_flow_with_a_removed_role_accepts_consent_and_is_exported(project: World) -> None:
+async def test_flow_without_one_of_its_role_sessions_can_still_be_exported(project: World) -> None:
     flow(project, "run", *ALLOWED, code=1)
     async with perdure.open(f"sqlite:///{project.file}") as store:
         assert await store.backend.retention.remove(StreamId("f__developer"))
@@ -121,7 +121,7 @@ async def test_flow_with_a_removed_role_accepts_consent_and_is_exported(project:
     assert json.loads(kept)["transcriptHistory"] == []
 
 
-async def test_deleting_a_flow_keeps_a_new_session_with_the_id_of_a_removed_role(
+async def test_flow_deletion_keeps_a_new_session_with_a_reused_id(
     project: World,
 ) -> None:
     flow(project, "run", *ALLOWED, code=1)

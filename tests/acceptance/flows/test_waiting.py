@@ -66,7 +66,7 @@ def next_topic(running: Forked) -> str:
     return topic
 
 
-def test_waiting_command_continues_after_an_answer_from_another_process(laid: World) -> None:
+def test_run_command_with_wait_option_continues_after_each_answer(laid: World) -> None:
     with laid.fork(*RUN, "--scenario", laid.scenario(ASKS), "--wait", "--json") as running:
         assert next_topic(running) == "consent"
         laid.ok("flow", "consent", "f", "partial-access")
@@ -80,7 +80,7 @@ def test_waiting_command_continues_after_an_answer_from_another_process(laid: Wo
     assert (summary["status"], summary["waiting"]) == ("completed", [])
 
 
-def test_waiting_command_prints_the_text_of_the_agent_that_asks(laid: World) -> None:
+def test_run_command_with_wait_option_prints_the_question_of_the_agent(laid: World) -> None:
     acted = ("--scenario", laid.scenario(ASKS), "--consent", "full-access", "--wait")
     with laid.start(*RUN, *acted) as running:
         assert running.stdout is not None
@@ -104,7 +104,7 @@ def test_flow_show_command_reports_that_no_process_runs_the_flow(laid: World) ->
         assert "no process runs it" in laid.ok("flow", "list").out
 
 
-def test_flow_show_command_mentions_no_process_while_the_flow_waits_for_a_person(
+def test_missing_process_is_not_reported_while_flow_waits_for_an_answer(
     laid: World,
 ) -> None:
     assert laid.run(*RUN, "--scenario", laid.scenario(ASKS), "--consent", "full-access").code == 1
@@ -123,7 +123,7 @@ def test_role_sessions_are_listed_as_roles_and_their_forks_as_forks(laid: World)
     assert "role: owner" in listed
 
 
-def test_compact_command_with_a_scripted_model_keeps_the_settings_of_the_flow(laid: World) -> None:
+def test_compaction_with_another_scenario_keeps_the_settings_of_the_flow(laid: World) -> None:
     acted = ("--scenario", laid.scenario(ASKS), "--consent", "full-access")
     assert laid.run(*RUN, *acted).code == 1
     other = laid.scenario(HANGS.replace("- steps", "- when: {user_contains: Z}\n    steps"), "b")

@@ -83,7 +83,7 @@ def trip(world: World) -> World:
 
 
 @pytest.mark.parametrize("dialect", ["perdure", "relavium"])
-def test_document_run_with_a_recorded_session_repeats_it_exactly(
+def test_exported_session_run_with_the_echo_model_sends_the_same_prompts(
     world: World, dialect: str
 ) -> None:
     world.ok("import", str(SAMPLE))
@@ -101,7 +101,7 @@ def test_document_run_with_a_recorded_session_repeats_it_exactly(
     assert said_to(world, "again", "exported-agent") == words
 
 
-def test_exported_chat_runs_as_a_document_without_expanding_typed_placeholders(
+def test_placeholder_typed_in_an_exported_chat_is_not_expanded(
     world: World,
 ) -> None:
     world.ok("chat", "-p", f"Say {OPENER}", "--json")
@@ -175,7 +175,7 @@ def test_exported_session_with_variables_runs_with_all_settings_of_its_agent(
         ("default: 3", "default: 99999999999999999999", "has to be a number"),
     ],
 )
-def test_validate_command_reports_each_error_that_makes_the_run_command_fail(
+def test_validate_and_run_commands_report_the_same_errors(
     trip: World, old: str, new: str, fault: str
 ) -> None:
     file = trip.folder / "trip.yaml"
@@ -184,7 +184,7 @@ def test_validate_command_reports_each_error_that_makes_the_run_command_fail(
     assert fault in flow(trip, "run", "trip.yaml", "--input", "topic=x", code=2).err
 
 
-def test_validate_command_reports_the_line_of_an_unknown_name_among_other_errors(
+def test_validate_command_reports_the_line_of_each_unknown_name(
     trip: World,
 ) -> None:
     file = trip.folder / "trip.yaml"
@@ -305,7 +305,7 @@ def test_document_run_is_listed_shown_exported_and_deleted_as_a_flow(trip: World
     assert flow(trip, "delete", "f", "--yes", "--json").json == deleted
 
 
-def test_killed_run_continues_by_resume_and_stopped_run_continues_by_reply(
+def test_document_run_completes_after_a_kill_a_stop_and_a_reply(
     trip: World,
 ) -> None:
     acted = trip.scenario(
@@ -354,7 +354,7 @@ def test_document_can_use_an_agent_from_an_agent_file(trip: World) -> None:
 
 
 @pytest.mark.parametrize("folder", ["pi", "claude-code"])
-def test_sessions_of_other_programs_are_exported_and_run_to_their_outputs(
+def test_exported_sessions_of_other_programs_run_with_the_same_prompts(
     world: World, recordings: Path, folder: Literal["pi", "claude-code"]
 ) -> None:
     found = sorted((recordings / folder).glob("*.jsonl"), key=lambda file: file.stat().st_size)

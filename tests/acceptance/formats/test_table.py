@@ -160,7 +160,7 @@ async def test_export_without_loss_prints_no_warning() -> None:
 
 
 @pytest.mark.parametrize("format", SIGNATURES)
-async def test_provider_signatures_are_stored_only_in_the_import_original(format: str) -> None:
+async def test_provider_signatures_are_not_stored_in_entries(format: str) -> None:
     [content, *_] = [each for each in FILES[format] if SIGNATURES[format] in each]
     session = await read(content)
     assert not any(SIGNATURES[format] in entry.body for entry in session.entries)

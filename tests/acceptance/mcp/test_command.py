@@ -38,7 +38,7 @@ def test_servers_are_listed_without_being_started(world: World) -> None:
     assert not (world.folder / "deeds").exists()
 
 
-def test_mcp_test_command_prints_the_tools_and_why_other_tools_are_omitted(
+def test_mcp_test_command_prints_why_a_tool_is_omitted(
     world: World,
 ) -> None:
     file = world.folder / ".config" / "perdure" / "config.toml"

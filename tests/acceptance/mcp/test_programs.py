@@ -92,7 +92,7 @@ async def test_omitted_tools_are_recorded_in_session_with_reason(deeds: Path) ->
 @pytest.mark.parametrize(
     ("policy", "attempts"), [("never", 1), ("ask", 1), pytest.param("retry", 3, marks=ALL_ONLY)]
 )
-async def test_server_killed_in_a_call_leaves_an_unknown_outcome_for_the_policy(
+async def test_call_to_a_killed_server_follows_the_policy_for_unknown_outcomes(
     deeds: Path, policy: UnknownPolicy, attempts: int
 ) -> None:
     stage = Stage(call("hang"), call("add", '{"a": 1, "b": 1}'), says("done"))
@@ -196,7 +196,7 @@ async def test_server_without_used_tools_is_not_started(deeds: Path) -> None:
 
 
 @pytest.mark.all_only
-async def test_sessions_share_an_mcp_server_and_a_resumed_session_gets_its_tools(
+async def test_sessions_of_one_runtime_share_an_mcp_server_process(
     deeds: Path,
 ) -> None:
     stage = Stage(says("hello"), call("add", '{"a": 4, "b": 4}'), says("done"))
@@ -275,7 +275,7 @@ async def test_long_answer_is_cut_for_the_model_and_stored_whole(deeds: Path) ->
 
 
 @pytest.mark.all_only
-async def test_exception_in_a_runtime_block_leaves_no_server_process(deeds: Path) -> None:
+async def test_mcp_server_process_ends_if_the_program_raises_an_exception(deeds: Path) -> None:
     stage, me = Stage(call("hang")), agent(local(deeds))
 
     async def failing() -> None:

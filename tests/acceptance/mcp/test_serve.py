@@ -109,7 +109,7 @@ async def test_client_sees_no_data_out_of_its_scope_and_no_secret(address: str) 
 
 
 @pytest.mark.all_only
-async def test_client_of_a_subject_sees_only_that_subject(address: str) -> None:
+async def test_client_limited_to_one_subject_sees_only_data_of_that_subject(address: str) -> None:
     async with served(address, "--subject", "ana") as client:
         recalled, _ = await asked(client, "recall", question="Who is allergic to nuts?")
         listed, _ = await asked(client, "list_sessions")

@@ -186,7 +186,7 @@ async def endless() -> AsyncGenerator[bytes]:
 
 
 @pytest.mark.all_only
-async def test_revoked_token_and_restart_are_noticed_by_connected_client(world: World) -> None:
+async def test_mcp_client_survives_a_server_restart_but_not_token_revocation(world: World) -> None:
     token = world.token()
     headers = {**ACCEPT, "Authorization": f"Bearer {token}"}
     with reserved_port() as port:

@@ -193,7 +193,7 @@ async def test_program_resumes_session_that_pi_began(
     assert in_order(("Which bird is it?", "A heron.", "And what does it eat?"), sent)
 
 
-async def test_command_continue_in_writes_the_file_for_operator_to_the_only_profile(
+async def test_continue_in_command_writes_into_the_only_profile_of_operator(
     world: World,
 ) -> None:
     sessions = world.home / ".operator" / "profiles" / "ana" / "sessions"

@@ -27,7 +27,8 @@ async def counted(theatre: Theatre, chat: Chat, first: int, last: int) -> None:
         await chat.session.append(user(f"say {n} " * 100), assistant(f"{n} " * 200))
 
 
-async def test_20_trim_after_compaction_moves_boundary_and_keeps_summary() -> None:
+async def test_trim_after_a_compaction_keeps_the_summary_and_the_newest_messages() -> None:
+    # Scenario 20 of the specification.
     theatre = Theatre(main=[words(SUMMARY), words("thirteen")])
     chat = await theatre.chat(compaction=MANUAL, max_output_tokens=100)
     await counted(theatre, chat, 1, 3)
@@ -48,7 +49,8 @@ async def test_20_trim_after_compaction_moves_boundary_and_keeps_summary() -> No
     assert sum(text.startswith("say ") for text in said) == 12
 
 
-async def test_20_trim_to_a_message_limit_keeps_newest_exchanges_and_is_reported() -> None:
+async def test_trim_to_a_message_limit_keeps_the_newest_exchanges() -> None:
+    # Scenario 20 of the specification.
     theatre = Theatre(main=[words("five"), words("six")])
     by_number = CompactionSettings(is_enabled=False, max_messages=4)
     chat = await theatre.chat(compaction=by_number)
@@ -64,7 +66,8 @@ async def test_20_trim_to_a_message_limit_keeps_newest_exchanges_and_is_reported
     assert len(await chat.session.messages()) == 12
 
 
-async def test_20_boundary_after_the_first_entry_hides_only_that_entry() -> None:
+async def test_compaction_hides_only_entries_before_the_first_kept_entry() -> None:
+    # Scenario 20 of the specification.
     theatre = Theatre(main=[words("four")])
     chat = await theatre.chat(compaction=MANUAL)
     one, two, three = await chat.session.append_many(
@@ -81,7 +84,8 @@ async def test_20_boundary_after_the_first_entry_hides_only_that_entry() -> None
     assert path[:3] == [one.id, two.id, three.id]
 
 
-async def test_21_second_compaction_after_resume_loses_no_kept_message() -> None:
+async def test_second_compaction_of_a_resumed_session_loses_no_kept_message() -> None:
+    # Scenario 21 of the specification.
     answers = [SUMMARY, "5 " * 200, NEXT, NEXT, "after"]
     theatre = Theatre(main=[words(answer) for answer in answers])
     agent = Agent("helper", model="p:main", compaction=MANUAL)

@@ -53,7 +53,7 @@ async def cut(by: str, policy: InterruptPolicy) -> tuple[Theatre, Chat]:
 
 @pytest.mark.parametrize("by", ["abort", "cancel", "provider", "abandon"])
 @pytest.mark.parametrize("policy", ["retry", "rollback", "ask", "continue"])
-async def test_cut_answer_is_in_the_context_only_with_policy_continue(
+async def test_policy_decides_if_an_interrupted_answer_is_in_the_context(
     by: str, policy: InterruptPolicy
 ) -> None:
     theatre, chat = await cut(by, policy)
@@ -69,7 +69,7 @@ async def test_cut_answer_is_in_the_context_only_with_policy_continue(
     assert ("so f" in sent) == (policy == "continue")
 
 
-async def test_answer_cut_before_its_first_text_adds_no_message_to_the_context() -> None:
+async def test_answer_interrupted_before_any_text_adds_no_message() -> None:
     begun = (ThinkingDelta("hm"), ToolCallDelta(0, "c", "look", '{"a"'))
     theatre = Theatre(main=[(*begun, ModelUnavailable("p:main", "broke"))])
     chat = await theatre.chat(on_interrupt="continue")

@@ -35,7 +35,8 @@ def asks_with(name: str, **args: object) -> Act:
     return (ToolCallDelta(0, "c", name, json.dumps(args)), StreamEnd("tool_calls", USED))
 
 
-async def test_26_failing_or_closed_observer_affects_no_turn_and_no_other_observer() -> None:
+async def test_failing_or_closed_observer_does_not_affect_turns_or_other_observers() -> None:
+    # Scenario 26 of the specification.
     theatre = Theatre(main=[words("hello")])
     chat = await theatre.chat()
     seen: list[str] = []
@@ -53,7 +54,8 @@ async def test_26_failing_or_closed_observer_affects_no_turn_and_no_other_observ
     assert seen == ["hello"]
 
 
-async def test_27_allowed_word_does_not_allow_its_arguments(tmp_path: Path) -> None:
+async def test_allowed_command_git_does_not_allow_git_push(tmp_path: Path) -> None:
+    # Scenario 27 of the specification.
     theatre = Theatre(main=[asks_with("run_command", command="git push"), words("well")])
     allowed = Permissions(allowed_commands=("git",), approval="ask")
     chat = await theatre.chat(tools=["run_command"], permissions=allowed)
@@ -78,15 +80,17 @@ async def test_27_allowed_word_does_not_allow_its_arguments(tmp_path: Path) -> N
         ("http_request", {"url": "https://a.test"}, {"credential": "k", "proxy": "http://b.test"}),
     ],
 )
-def test_28_settings_reserved_for_configuration_are_dropped_from_model_arguments(
+def test_model_arguments_reserved_for_the_configuration_are_dropped(
     tool: str, wanted: dict[str, Any], forged: dict[str, Any]
 ) -> None:
+    # Scenario 28 of the specification.
     spec = BUILTIN[tool]
     assert spec.arguments is not None
     assert spec.arguments(effective_args(spec, {**wanted, **forged})) == wanted
 
 
-async def test_28_git_flags_in_arguments_are_rejected_and_nothing_runs() -> None:
+async def test_git_tool_call_with_extra_flags_does_not_run() -> None:
+    # Scenario 28 of the specification.
     forged = asks_with("git_status", command="status", flags=["--exec-path=/tmp"], args=["-c", "x"])
     theatre = Theatre(main=[forged, words("well")])
     chat = await theatre.chat(tools=["git_status"])
@@ -95,7 +99,8 @@ async def test_28_git_flags_in_arguments_are_rejected_and_nothing_runs() -> None
     assert (finished.succeeded, finished.error_code) == (False, "invalid_arguments")
 
 
-async def test_29_guard_hook_that_raises_an_error_denies_the_call_without_retry() -> None:
+async def test_call_is_denied_if_its_guard_hook_raises_an_error() -> None:
+    # Scenario 29 of the specification.
     ran: list[str] = []
 
     async def strike() -> str:
@@ -117,7 +122,8 @@ async def test_29_guard_hook_that_raises_an_error_denies_the_call_without_retry(
     assert (finished.outcome, finished.error_code) == ("refused", "tool_denied")
 
 
-async def test_32_secret_is_masked_in_events_and_sent_to_tool() -> None:
+async def test_secret_is_masked_in_events_but_passed_to_the_tool() -> None:
+    # Scenario 32 of the specification.
     given: list[str] = []
 
     async def post(header: str, body: str) -> str:
@@ -139,7 +145,8 @@ async def test_32_secret_is_masked_in_events_and_sent_to_tool() -> None:
     assert SECRET not in json.dumps(told)
 
 
-async def test_33_row_with_bytes_is_rejected_on_read(tmp_path: Path) -> None:
+async def test_entry_with_embedded_media_bytes_is_rejected_on_read(tmp_path: Path) -> None:
+    # Scenario 33 of the specification.
     file = tmp_path / "s.db"
     async with perdure.open(f"sqlite:///{file}") as store:
         await (await store.create(id="s")).append(user("a picture of a cat"))
@@ -158,9 +165,10 @@ async def test_33_row_with_bytes_is_rejected_on_read(tmp_path: Path) -> None:
         assert not (await store.verify()).is_ok
 
 
-async def test_36_duplicate_seq_is_rejected_and_no_read_is_torn(
+async def test_second_entry_with_the_same_seq_is_rejected(
     tmp_path: Path,
 ) -> None:
+    # Scenario 36 of the specification.
     file = tmp_path / "s.db"
     address = f"sqlite:///{file}"
     async with perdure.open(address) as store, perdure.open(address) as other:

@@ -31,7 +31,8 @@ def ends_of(types: list[str]) -> list[str]:
     return [type_ for type_ in types if type_ in ENDS]
 
 
-async def test_01_two_turns_leave_no_seq_gap_and_the_cancelled_event_is_last() -> None:
+async def test_seqs_of_two_turns_and_a_cancellation_have_no_gaps() -> None:
+    # Scenario 1 of the specification.
     theatre = Theatre(main=[asks("look"), words("a tree"), words("bye")])
     chat = await theatre.chat(tools=[look])
     await chat.send("what is there?")
@@ -45,7 +46,8 @@ async def test_01_two_turns_leave_no_seq_gap_and_the_cancelled_event_is_last() -
     assert types[-1] == "session:cancelled"
 
 
-async def test_02_text_history_sends_no_tool_or_reasoning_part_later() -> None:
+async def test_history_text_only_omits_tools_and_reasoning_from_later_requests() -> None:
+    # Scenario 2 of the specification.
     theatre = Theatre(main=[asks("look"), words("a tree"), words("bye")])
     chat = await theatre.chat(tools=[look], history="text_only")
     await chat.send("what is there?")
@@ -56,7 +58,8 @@ async def test_02_text_history_sends_no_tool_or_reasoning_part_later() -> None:
     assert texts == ["what is there?", "a tree", "thanks"]
 
 
-async def test_02_later_turn_sends_calls_and_results_by_default() -> None:
+async def test_later_request_contains_calls_and_results_by_default() -> None:
+    # Scenario 2 of the specification.
     theatre = Theatre(main=[asks("look"), words("a tree"), words("bye")])
     chat = await theatre.chat(tools=[look])
     await chat.send("what is there?")
@@ -65,7 +68,8 @@ async def test_02_later_turn_sends_calls_and_results_by_default() -> None:
     assert roles == ["user", "assistant", "tool", "assistant", "user"]
 
 
-async def test_04_turn_limit_skips_model_call_and_keeps_message() -> None:
+async def test_turn_over_the_turn_limit_fails_without_a_model_call() -> None:
+    # Scenario 4 of the specification.
     theatre = Theatre()
     limits = perdure.Limits(max_turns=1)
     chat = await theatre.chat(limits=limits)
@@ -81,11 +85,13 @@ async def test_04_turn_limit_skips_model_call_and_keeps_message() -> None:
     assert kept == ["one", "two", "three"]
 
 
-def test_04_default_turn_limit_equals_the_specification() -> None:
+def test_default_limits_equal_the_specification() -> None:
+    # Scenario 4 of the specification.
     assert Limits() == Limits(0, 0, 0) == Limits(50, 16, 3)
 
 
-async def test_06_cancel_at_turn_start_sends_nothing_and_ends_once() -> None:
+async def test_turn_cancelled_at_its_start_sends_no_request() -> None:
+    # Scenario 6 of the specification.
     theatre = Theatre()
     chat = await theatre.chat()
     commit = theatre.memory.commit
@@ -112,7 +118,8 @@ async def held(theatre: Theatre, hold: Hold) -> tuple[Chat, perdure.Turn]:
     return chat, turn
 
 
-async def test_07_cancel_in_mid_stream_completes_no_turn_and_next_turn_is_valid() -> None:
+async def test_turn_cancelled_during_streaming_does_not_complete() -> None:
+    # Scenario 7 of the specification.
     hold = Hold()
     theatre = Theatre(main=[(TextDelta("so f"), hold), words("yes")])
     chat, turn = await held(theatre, hold)
@@ -125,7 +132,8 @@ async def test_07_cancel_in_mid_stream_completes_no_turn_and_next_turn_is_valid(
     assert (await again.send("still there?")).text == "yes"
 
 
-async def test_08_abort_in_mid_stream_ends_once_and_next_turn_works() -> None:
+async def test_turn_aborted_during_streaming_ends_once_without_an_error() -> None:
+    # Scenario 8 of the specification.
     hold = Hold()
     theatre = Theatre(main=[(TextDelta("so f"), hold), words("yes")])
     chat, turn = await held(theatre, hold)
@@ -136,7 +144,8 @@ async def test_08_abort_in_mid_stream_ends_once_and_next_turn_works() -> None:
     assert (await chat.send("go on")).text == "yes"
 
 
-async def test_09_an_abort_after_the_answer_changes_nothing() -> None:
+async def test_abort_after_the_answer_changes_nothing() -> None:
+    # Scenario 9 of the specification.
     theatre = Theatre(main=[words("whole")])
     chat = await theatre.chat()
     turn = chat.send("go")
@@ -147,7 +156,8 @@ async def test_09_an_abort_after_the_answer_changes_nothing() -> None:
     assert ends_of(await theatre.types()) == ["session:turn_completed"]
 
 
-async def test_10_concurrent_abort_and_cancel_report_only_cancel() -> None:
+async def test_simultaneous_abort_and_cancel_report_only_the_cancel() -> None:
+    # Scenario 10 of the specification.
     hold = Hold()
     theatre = Theatre(main=[(TextDelta("so f"), hold)])
     chat, _ = await held(theatre, hold)
@@ -157,7 +167,8 @@ async def test_10_concurrent_abort_and_cancel_report_only_cancel() -> None:
     assert ends_of(await theatre.types()) == ["session:cancelled"]
 
 
-async def test_11_client_bug_is_reported_as_internal_without_key() -> None:
+async def test_error_in_a_model_client_is_reported_as_internal_without_the_key() -> None:
+    # Scenario 11 of the specification.
     theatre = Theatre(main=[(KeyError("sk-secret-key"),)])
     chat = await theatre.chat()
     with pytest.raises(TurnFailed) as failed:
@@ -169,7 +180,8 @@ async def test_11_client_bug_is_reported_as_internal_without_key() -> None:
     assert all(b"sk-secret" not in entry.body for entry in await theatre.entries())
 
 
-async def test_17_connection_broken_during_abort_is_not_an_outage() -> None:
+async def test_connection_lost_during_an_abort_is_not_counted_as_an_outage() -> None:
+    # Scenario 17 of the specification.
     hold = Hold()
     theatre = Theatre(main=[(TextDelta("so f"), hold, ModelUnavailable("p:main", "broke"))])
     chat, turn = await held(theatre, hold)
@@ -181,7 +193,8 @@ async def test_17_connection_broken_during_abort_is_not_an_outage() -> None:
     await chat.cancel()
 
 
-async def test_19_turn_killed_in_tool_loop_loses_no_question_or_result() -> None:
+async def test_turn_resumed_after_a_tool_call_keeps_the_message_and_result() -> None:
+    # Scenario 19 of the specification.
     hold = Hold()
     theatre = Theatre(main=[asks("look"), (hold,), words("a tree")])
     chat = await theatre.chat(tools=[look])
@@ -196,7 +209,8 @@ async def test_19_turn_killed_in_tool_loop_loses_no_question_or_result() -> None
     assert roles == ["user", "assistant", "tool", "assistant"]
 
 
-async def test_23_resumed_turn_without_a_call_keeps_earlier_spending() -> None:
+async def test_turn_without_a_model_call_keeps_the_spending_of_a_resumed_session() -> None:
+    # Scenario 23 of the specification.
     theatre = Theatre(main=[words("one")])
     chat = await theatre.chat(limits=perdure.Limits(max_turns=1))
     await chat.send("one")
@@ -208,7 +222,8 @@ async def test_23_resumed_turn_without_a_call_keeps_earlier_spending() -> None:
     assert before.cost_microcents == USED.total_tokens
 
 
-async def test_29_a_call_that_is_approved_after_the_abort_never_runs() -> None:
+async def test_call_approved_after_an_abort_does_not_run() -> None:
+    # Scenario 29 of the specification.
     ran: list[str] = []
 
     async def strike() -> str:

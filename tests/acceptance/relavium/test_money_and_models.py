@@ -37,7 +37,8 @@ async def look() -> str:
     return "a tree"
 
 
-async def test_03_the_cumulative_cost_is_the_running_sum_of_the_increments() -> None:
+async def test_cumulative_cost_is_the_sum_of_all_cost_increments() -> None:
+    # Scenario 3 of the specification.
     theatre = Theatre(main=[asks("look"), words("a tree")])
     chat = await theatre.chat(tools=[look])
     await chat.send("go")
@@ -47,7 +48,8 @@ async def test_03_the_cumulative_cost_is_the_running_sum_of_the_increments() -> 
     assert {cost["model"] for cost in costs} == {"p:main"}
 
 
-async def test_05_turn_rejected_for_its_budget_does_not_count_towards_the_turn_limit() -> None:
+async def test_turn_rejected_for_its_budget_is_not_counted_in_the_turn_limit() -> None:
+    # Scenario 5 of the specification.
     theatre = Theatre()
     once = perdure.Limits(max_turns=1)
     chat = await theatre.chat(options={"budget": perdure.Budget(1, "fail"), "limits": once})
@@ -63,7 +65,8 @@ async def test_05_turn_rejected_for_its_budget_does_not_count_towards_the_turn_l
         await again.send("go")
 
 
-async def test_12_error_before_first_token_calls_fallback() -> None:
+async def test_error_before_the_first_token_calls_the_fallback_model() -> None:
+    # Scenario 12 of the specification.
     theatre = Theatre(main=[(DOWN,)], other=[words("from the other")])
     chat = await theatre.chat(fallbacks=["q:other"])
     reply = await chat.send("go")
@@ -74,9 +77,10 @@ async def test_12_error_before_first_token_calls_fallback() -> None:
 @pytest.mark.parametrize(
     "begun", [TextDelta("so f"), ThinkingDelta("hm"), ToolCallDelta(0, "c", "look")]
 )
-async def test_12_error_after_first_token_is_reported_without_fallback(
+async def test_error_after_the_first_token_calls_no_fallback_model(
     begun: Delta,
 ) -> None:
+    # Scenario 12 of the specification.
     theatre = Theatre(main=[(begun, DOWN)])
     chat = await theatre.chat(fallbacks=["q:other"], tools=[look])
     with pytest.raises(TurnFailed) as failed:
@@ -85,7 +89,8 @@ async def test_12_error_after_first_token_is_reported_without_fallback(
     assert theatre.players.called == ["main"]
 
 
-async def test_12_agent_can_restart_on_fallback_and_keep_the_partial_answer_visible() -> None:
+async def test_restart_on_cut_option_restarts_the_answer_on_the_fallback_model() -> None:
+    # Scenario 12 of the specification.
     theatre = Theatre(main=[(TextDelta("so f"), DOWN)], other=[words("so far, so good")])
     chat = await theatre.chat(fallbacks=["q:other"], restart_on_cut=True)
     assert (await chat.send("go")).text == "so far, so good"
@@ -94,7 +99,8 @@ async def test_12_agent_can_restart_on_fallback_and_keep_the_partial_answer_visi
     assert [m.text for m in await chat.session.messages()] == ["go", "so far, so good"]
 
 
-async def test_13_empty_answer_or_text_that_looks_like_an_error_calls_no_fallback() -> None:
+async def test_answer_that_looks_like_an_error_calls_no_fallback_model() -> None:
+    # Scenario 13 of the specification.
     theatre = Theatre(main=[words("Error: overloaded, try again"), words("")])
     chat = await theatre.chat(fallbacks=["q:other"])
     assert (await chat.send("go")).text.startswith("Error:")
@@ -103,7 +109,8 @@ async def test_13_empty_answer_or_text_that_looks_like_an_error_calls_no_fallbac
     assert theatre.players.called == ["main", "main"]
 
 
-async def test_13_a_permanent_error_that_sounds_temporary_stops_the_whole_chain() -> None:
+async def test_permanent_error_calls_no_fallback_model_whatever_its_text() -> None:
+    # Scenario 13 of the specification.
     refused = ModelRefused("p:main", "overloaded, 503, please try again", 400)
     theatre = Theatre(main=[(refused,)])
     chat = await theatre.chat(fallbacks=["q:other"])
@@ -112,7 +119,8 @@ async def test_13_a_permanent_error_that_sounds_temporary_stops_the_whole_chain(
     assert theatre.players.called == ["main"]
 
 
-async def test_14_rejected_key_is_renewed_once_in_two_attempts() -> None:
+async def test_rejected_key_is_renewed_once_and_then_the_turn_fails() -> None:
+    # Scenario 14 of the specification.
     refused = CredentialsRefused("p:main", "no such key", 401)
     theatre = Theatre(main=[(refused,), (refused,), words("never")])
     asked: list[str] = []
@@ -129,7 +137,8 @@ async def test_14_rejected_key_is_renewed_once_in_two_attempts() -> None:
     assert asked == ["p"]
 
 
-async def test_14_failed_renewal_keeps_the_first_error() -> None:
+async def test_failed_key_renewal_reports_the_original_error() -> None:
+    # Scenario 14 of the specification.
     theatre = Theatre(main=[(CredentialsRefused("p:main", "no such key", 401),)])
 
     async def renew(provider: str) -> bool:
@@ -141,7 +150,8 @@ async def test_14_failed_renewal_keeps_the_first_error() -> None:
     assert theatre.players.called == ["main"]
 
 
-async def test_15_rate_limited_provider_is_skipped_everywhere_for_30_s() -> None:
+async def test_rate_limited_provider_is_not_called_for_30_seconds() -> None:
+    # Scenario 15 of the specification.
     theatre = Theatre(main=[(SLOW,)], other=[words(str(n)) for n in range(9)])
     chat = await theatre.chat(fallbacks=["q:other"])
     await chat.send("one")
@@ -155,7 +165,8 @@ async def test_15_rate_limited_provider_is_skipped_everywhere_for_30_s() -> None
     assert theatre.players.called[-1] == "main"
 
 
-async def test_15_longer_retry_after_is_respected_in_other_sessions() -> None:
+async def test_long_retry_delay_of_a_provider_applies_to_all_sessions() -> None:
+    # Scenario 15 of the specification.
     theatre = Theatre(main=[(RateLimited("p:main", "slow down", 120.0),)])
     agent = perdure.Agent("helper", model="p:main", fallbacks=["q:other"])
     runtime = theatre.runtime(agent)
@@ -165,7 +176,8 @@ async def test_15_longer_retry_after_is_respected_in_other_sessions() -> None:
     assert theatre.players.called == ["main", "other", "other"]
 
 
-async def test_15_turn_fails_without_call_while_all_providers_are_rate_limited() -> None:
+async def test_turn_fails_without_a_call_if_all_providers_are_rate_limited() -> None:
+    # Scenario 15 of the specification.
     theatre = Theatre(main=[(SLOW,)], other=[(RateLimited("q:other", "slow down"),)])
     chat = await theatre.chat(fallbacks=["q:other"])
     for expected in ("slow down", "no model of the chain can be called"):
@@ -174,7 +186,8 @@ async def test_15_turn_fails_without_call_while_all_providers_are_rate_limited()
     assert theatre.players.called == ["main", "other"]
 
 
-async def test_16_history_for_another_provider_has_alternating_roles_and_no_reasoning() -> None:
+async def test_request_to_another_provider_contains_no_reasoning() -> None:
+    # Scenario 16 of the specification.
     thought = (ThinkingDelta("a tree, I think"), ToolCallDelta(0, "c1", "look", "{}"))
     theatre = Theatre(main=[(*thought, StreamEnd("tool_calls", USED)), (DOWN,)])
     chat = await theatre.chat(fallbacks=["q:other"], tools=[look])
@@ -185,7 +198,8 @@ async def test_16_history_for_another_provider_has_alternating_roles_and_no_reas
     assert not [p for m in request.messages for p in m.parts if isinstance(p, ThinkingPart)]
 
 
-async def test_18_failed_key_lookup_is_reported_without_inner_error() -> None:
+async def test_missing_key_error_contains_the_remedy_but_no_internal_error() -> None:
+    # Scenario 18 of the specification.
     def broken() -> Players:
         raise ConfigError(f"for anthropic: {PROVIDERS['anthropic'].remedy}")
 
@@ -197,7 +211,8 @@ async def test_18_failed_key_lookup_is_reported_without_inner_error() -> None:
     assert failed.value.__cause__ is None
 
 
-async def test_22_turn_after_resume_is_blocked_if_its_call_exceeds_the_remaining_budget() -> None:
+async def test_call_over_the_remaining_budget_of_a_resumed_session_is_blocked() -> None:
+    # Scenario 22 of the specification.
     theatre = Theatre(main=[words("one")])
     budget = perdure.Budget(4_300, "fail")
     chat = await theatre.chat(options={"budget": budget})
@@ -209,7 +224,8 @@ async def test_22_turn_after_resume_is_blocked_if_its_call_exceeds_the_remaining
     assert len(theatre.players.requests) == 1
 
 
-async def test_24_costs_by_model_add_up_to_the_total_despite_failures_and_switches() -> None:
+async def test_costs_by_model_add_up_to_the_total() -> None:
+    # Scenario 24 of the specification.
     theatre = Theatre(
         main=[(DOWN,), words("one"), (TextDelta("cut"), DOWN)], other=[words("two")], third=[]
     )

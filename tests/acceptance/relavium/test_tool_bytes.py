@@ -46,7 +46,7 @@ async def without_base64(theatre: Theatre) -> None:
     assert await theatre.memory.blob(blob_hash(PNG)) == PNG
 
 
-async def test_base64_of_tool_call_is_stored_as_content_and_reaches_tool() -> None:
+async def test_base64_argument_reaches_the_tool_but_is_stored_outside_the_log() -> None:
     seen: list[str] = []
     theatre = Theatre(main=[asks("mirror", json=ARGUMENTS), words("done")])
     chat = await theatre.chat(tools=[mirror(seen)])
@@ -79,7 +79,7 @@ async def test_approved_call_gets_its_base64_in_another_process() -> None:
     await without_base64(theatre)
 
 
-async def test_base64_of_refused_failed_and_cut_calls_is_not_in_log() -> None:
+async def test_base64_of_unsuccessful_calls_is_not_stored_in_the_log() -> None:
     async def fail(image: str) -> str:
         """Fail."""
         raise ValueError(f"bad image {image}")
@@ -111,7 +111,7 @@ async def test_appended_calls_and_results_are_stored_without_base64() -> None:
     await without_base64(theatre)
 
 
-async def test_handle_written_by_the_model_gives_no_content_of_another_session() -> None:
+async def test_forged_content_handle_gives_no_access_to_another_session() -> None:
     theatre = Theatre(main=[words("mine")])
     await (await theatre.chat(id="other")).session.append(
         perdure.user("go"), perdure.assistant(perdure.tool_call("c", "mirror", {"image": URL}))

@@ -158,7 +158,7 @@ async def test_tool_record_of_a_call_whose_process_died_is_complete() -> None:
     assert record["duration_ms"] == 3_000
 
 
-async def test_tool_record_of_a_call_in_a_cut_answer_is_complete() -> None:
+async def test_tool_record_of_a_call_in_a_truncated_answer_is_complete() -> None:
     cut = (ToolCallDelta(0, "look-0", "look", "{}"), StreamEnd("length", None))
     theatre = Theatre(main=[cut])
     chat = await theatre.chat(tools=[look])
@@ -167,7 +167,7 @@ async def test_tool_record_of_a_call_in_a_cut_answer_is_complete() -> None:
     complete(record, "look", "refused")
 
 
-async def test_tool_record_at_the_tool_round_limit_is_complete_and_reported() -> None:
+async def test_tool_record_at_the_round_limit_is_complete() -> None:
     theatre, _, turn = await begun("unheard_of", limits=perdure.Limits(max_tool_rounds=1))
     theatre.players.acts["main"].insert(0, asks("unheard_of"))
     with pytest.raises(TurnFailed, match="max_tool_rounds"):

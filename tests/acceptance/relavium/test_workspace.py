@@ -67,7 +67,7 @@ def reading(times: int = 1) -> Players:
     return Players(main=acts)
 
 
-async def test_fork_with_another_folder_uses_it_for_tools_prompt_and_names(tmp_path: Path) -> None:
+async def test_agent_of_a_fork_works_in_the_folder_given_to_the_fork(tmp_path: Path) -> None:
     shops = Shops(tmp_path)
     await shops.start()
     async with perdure.open(shops.address) as store:
@@ -100,7 +100,7 @@ async def test_resume_with_workspace_moves_the_session_permanently(tmp_path: Pat
 
 
 @pytest.mark.parametrize("scheme", ["sqlite:///{}/other.db", "jsonl:///{}/files", "memory:"])
-async def test_fork_with_another_folder_uses_it_in_every_store_and_its_forks_inherit_it(
+async def test_forks_of_a_fork_inherit_its_folder_in_every_store(
     tmp_path: Path, scheme: str
 ) -> None:
     shops = Shops(tmp_path)
@@ -119,7 +119,7 @@ async def test_fork_with_another_folder_uses_it_in_every_store_and_its_forks_inh
         assert (await answering.resume(chat.id)).workspace.working_dir == str(shops.first)
 
 
-async def test_fork_of_an_import_works_in_its_folder_with_a_local_agent(tmp_path: Path) -> None:
+async def test_fork_of_an_import_uses_the_folder_given_to_the_fork(tmp_path: Path) -> None:
     shops = Shops(tmp_path)
     agent = Agent("local", model="scripted:main", tools=("read_file",))
     async with perdure.open("memory:") as store:
@@ -148,7 +148,7 @@ async def test_workspace_move_during_an_open_turn_is_refused(tmp_path: Path) -> 
             assert (await (await store.open("s")).info()).cwd == str(shops.first)
 
 
-async def test_workspace_move_that_extends_access_or_leaves_names_undefined_is_refused(
+async def test_workspace_change_that_extends_access_is_refused(
     tmp_path: Path,
 ) -> None:
     shops = Shops(tmp_path)
@@ -287,7 +287,7 @@ def test_blocking_chat_accepts_a_file_and_variables(tmp_path: Path) -> None:
     ]
 
 
-async def test_workspace_without_folder_keeps_the_session_where_it_is(
+async def test_workspace_change_without_a_folder_keeps_the_current_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shops = Shops(tmp_path)
@@ -308,7 +308,7 @@ async def test_workspace_without_folder_keeps_the_session_where_it_is(
 
 
 @pytest.mark.parametrize("is_other_store", [False, True])
-async def test_older_chat_works_in_the_folder_to_which_another_handle_moved_the_session(
+async def test_open_chat_follows_a_folder_change_made_by_another_handle(
     tmp_path: Path, is_other_store: bool
 ) -> None:
     shops = Shops(tmp_path)
@@ -335,7 +335,7 @@ async def test_older_chat_works_in_the_folder_to_which_another_handle_moved_the_
         assert players.requests[-1].system == f"In {shops.first} for coffee."
 
 
-async def test_older_chat_recovers_a_turn_in_the_folder_where_the_turn_began(
+async def test_recovered_turn_runs_in_the_folder_where_it_began(
     tmp_path: Path,
 ) -> None:
     shops = Shops(tmp_path)
@@ -368,7 +368,7 @@ async def test_workspace_names_without_a_value_become_empty_text(tmp_path: Path)
     ]
 
 
-async def test_active_file_that_contradicts_the_selection_is_refused(tmp_path: Path) -> None:
+async def test_selection_outside_the_active_file_is_rejected(tmp_path: Path) -> None:
     shops = Shops(tmp_path)
     lines = Selection("b.py", 3, 9)
     wrong = Workspace(shops.first, {"shop": "tea"}, active_file="a.py", selection=lines)
@@ -427,7 +427,7 @@ async def test_folder_that_is_missing_or_a_file_is_refused(tmp_path: Path) -> No
         assert [info.id for info in await store.recent(scope="all")] == ["s"]
 
 
-async def test_imported_session_bound_to_an_agent_in_a_folder_is_listed_in_that_folder(
+async def test_imported_session_resumed_in_a_folder_is_listed_in_that_folder(
     tmp_path: Path,
 ) -> None:
     shops = Shops(tmp_path)
@@ -443,7 +443,7 @@ async def test_imported_session_bound_to_an_agent_in_a_folder_is_listed_in_that_
         assert found.id == SAMPLE_ID
 
 
-async def test_grant_to_the_fork_of_an_import_keeps_its_folder(tmp_path: Path) -> None:
+async def test_granting_permissions_to_a_fork_keeps_its_folder(tmp_path: Path) -> None:
     shops = Shops(tmp_path)
     agent = Agent("local", model="scripted:main")
     async with perdure.open("memory:") as store, runtime(store, Players(), agent) as answering:

@@ -59,7 +59,7 @@ def _read(file: Path) -> str:
 
 
 @pytest.mark.parametrize("policy", ["ask", "never"])
-async def test_console_call_shows_intent_then_unknown_after_kill_then_outcome(
+async def test_console_shows_each_state_of_a_call_before_and_after_a_kill(
     tmp_path: Path, chromium: Chromium, port: str, policy: str
 ) -> None:
     (tmp_path / "shop.py").write_text(PROGRAM.replace("POLICY", policy))

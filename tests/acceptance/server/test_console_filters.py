@@ -46,7 +46,7 @@ async def test_late_answer_to_earlier_filter_is_dropped(tmp_path: Path, chromium
 
 
 @pytest.mark.all_only
-async def test_console_filters_match_parts_of_values_and_offer_values(
+async def test_console_filter_matches_part_of_a_value_and_suggests_values(
     tmp_path: Path, chromium: Chromium
 ) -> None:
     async with served(tmp_path) as server:

@@ -65,7 +65,7 @@ async def test_running_turn_is_shown_live_and_stopped(tmp_path: Path, chromium: 
 
 
 @pytest.mark.all_only
-async def test_console_changes_consent_role_and_context_of_a_flow(
+async def test_console_user_can_answer_a_consent_question_and_configure_a_role(
     tmp_path: Path, chromium: Chromium
 ) -> None:
     async with serving_flows(tmp_path) as server, browsing(chromium, server) as browser:

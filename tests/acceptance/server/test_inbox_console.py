@@ -46,7 +46,7 @@ async def test_inbox_question_about_a_write_shows_diff_and_all_arguments_in_full
 
 
 @pytest.mark.all_only
-async def test_late_answer_about_the_inbox_hides_no_newer_question(
+async def test_delayed_response_does_not_hide_a_newer_inbox_question(
     tmp_path: Path, chromium: Chromium
 ) -> None:
     answers = [assistant(tool_call("c1", "write_file", {"path": "a.txt", "content": "a"}))]
@@ -83,7 +83,7 @@ async def test_late_answer_about_the_inbox_hides_no_newer_question(
 
 
 @pytest.mark.all_only
-async def test_late_answer_about_a_session_hides_no_newer_state(
+async def test_delayed_response_does_not_overwrite_a_newer_session_state(
     tmp_path: Path, chromium: Chromium
 ) -> None:
     call = tool_call("c1", "write_file", {"path": "a.txt", "content": "a"})

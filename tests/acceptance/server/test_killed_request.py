@@ -34,7 +34,9 @@ def desk(store):
 
 
 @pytest.mark.all_only
-async def test_request_of_killed_server_has_an_unknown_outcome(tmp_path: Path) -> None:
+async def test_repeated_request_after_a_server_kill_reports_an_unknown_outcome(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "shop.py").write_text(PROGRAM)
     key = {"Idempotency-Key": "fork-1"}
     async with serving(tmp_path) as (process, address), signed_in(address) as client:

@@ -73,7 +73,7 @@ async def told(server: Served, subject: str, text: str, session: str | None = No
     return str(sent.json()["sessionId"])
 
 
-async def test_sessions_of_several_days_end_and_are_recalled(tmp_path: Path) -> None:
+async def test_ended_session_is_recalled_on_a_later_day(tmp_path: Path) -> None:
     days = Days(tmp_path)
 
     async with days.serving("The Aurora, near the river.") as (server, _):
@@ -118,7 +118,7 @@ async def test_sessions_of_several_days_end_and_are_recalled(tmp_path: Path) -> 
 
 
 @pytest.mark.all_only
-async def test_visitor_of_a_page_and_a_program_see_the_messages_of_their_shared_session(
+async def test_web_page_and_program_see_each_others_messages_in_a_session(
     tmp_path: Path, chromium: Chromium
 ) -> None:
     days = Days(tmp_path)

@@ -68,7 +68,7 @@ def settings(world: World, text: str) -> None:
     file.write_text(text)
 
 
-async def test_message_that_needs_a_command_is_sent_once_the_settings_allow_it(
+async def test_scheduled_message_waits_until_the_settings_allow_its_command(
     world: World,
 ) -> None:
     session = begun(world, "--allow-command", "ls", "--approve", "auto")
@@ -90,7 +90,7 @@ async def test_message_that_needs_a_command_is_sent_once_the_settings_allow_it(
     assert "overdue" not in world.ok("doctor").out
 
 
-async def test_turn_continued_by_serve_command_runs_no_command_that_only_its_session_allows(
+async def test_serve_command_runs_only_commands_that_its_settings_allow(
     world: World,
 ) -> None:
     """A turn that serve continues runs no command that the settings of serve do not allow."""
@@ -114,7 +114,7 @@ async def test_overdue_message_is_listed_although_the_settings_cannot_be_used(
 
 
 @pytest.mark.all_only
-async def test_reason_why_a_scheduled_message_waits_contains_the_id_of_the_missing_agent(
+async def test_waiting_scheduled_message_reports_the_missing_agent(
     world: World,
 ) -> None:
     clerk = world.folder / "clerk.agent.yaml"

@@ -20,9 +20,7 @@ from tests.fakes.served import served
 pytestmark = pytest.mark.full_only
 
 
-async def test_used_sign_in_address_is_reported_and_a_signed_in_browser_stays_signed_in(
-    tmp_path: Path, chromium: Chromium
-) -> None:
+async def test_used_sign_in_address_is_reported_as_used(tmp_path: Path, chromium: Chromium) -> None:
     codes = SignIn(TokenFile(tmp_path / "tokens.json"), SystemClock().now_ms, os.urandom)
     async with (
         served(tmp_path, signing_in=codes) as server,
@@ -48,7 +46,7 @@ async def test_used_sign_in_address_is_reported_and_a_signed_in_browser_stays_si
 
 
 @pytest.mark.parametrize("role", ["read", pytest.param("write", marks=ALL_ONLY)])
-async def test_controls_of_another_role_are_disabled_and_say_why(
+async def test_console_disables_controls_that_the_role_may_not_use(
     tmp_path: Path, chromium: Chromium, role: Role
 ) -> None:
     async with served(tmp_path, ["hi"]) as server, browsing(chromium, server) as browser:

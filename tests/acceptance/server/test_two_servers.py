@@ -159,7 +159,7 @@ async def two_servers(folder: Path, address: str) -> AsyncGenerator[Servers]:
 
 
 @pytest.mark.all_only
-async def test_write_through_one_server_is_visible_in_a_second_server_even_after_a_kill(
+async def test_second_server_shows_writes_of_the_first_server_after_its_kill(
     tmp_path: Path, database: str
 ) -> None:
     async with two_servers(tmp_path, database) as servers:

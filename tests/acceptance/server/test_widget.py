@@ -76,7 +76,7 @@ async def test_widget_visitor_can_reload_the_page_during_an_answer(
 
 
 @pytest.mark.all_only
-async def test_offline_minute_loses_and_duplicates_no_message(
+async def test_no_message_is_lost_or_repeated_after_an_offline_period(
     tmp_path: Path, chromium: Chromium
 ) -> None:
     model = Paced("One moment, ", "it is sent.")
@@ -146,7 +146,7 @@ async def test_hostile_texts_are_shown_as_text(tmp_path: Path, chromium: Chromiu
 
 
 @pytest.mark.all_only
-async def test_signed_visitor_gets_its_session_and_new_tokens(
+async def test_visitor_keeps_its_session_when_its_token_is_renewed(
     tmp_path: Path, chromium: Chromium
 ) -> None:
     async with served(tmp_path, ["one", "two"]) as server, visiting(chromium, server) as visit:

@@ -81,7 +81,7 @@ async def bad_line(desk: Desk) -> AsyncGenerator[tuple[BadLine, int]]:
 
 
 @pytest.mark.all_only
-async def test_event_consumer_gets_each_event_once_over_breaking_connections_and_kills(
+async def test_event_consumer_gets_each_event_once_despite_disconnects_and_kills(
     desk: Desk,
 ) -> None:
     desk.openai.will(streaming(openai_events(Plan(text=SPEECH)), pause_s=0.005))

@@ -17,7 +17,7 @@ NOTE = ServerAnswer(calls=(("c3", "write_file", '{"path": "note.md", "content": 
 
 
 @pytest.mark.all_only
-async def test_support_desk_works_through_an_outage_a_kill_and_approvals_from_another_process(
+async def test_support_desk_service_survives_an_outage_and_a_kill(
     desk: Desk,
 ) -> None:
     # The first provider finds the order and then fails: the second one answers the same turn.
