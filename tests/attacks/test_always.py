@@ -242,7 +242,7 @@ def test_always_answer_allows_no_call_with_other_arguments(folder: Path, name: s
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_always_answer_for_one_tool_and_folder_covers_no_other_tool_or_folder(
+def test_always_answer_for_one_call_does_not_allow_other_tools_or_folders(
     folder: Path, name: str
 ) -> None:
     """Compare every grant with every other row, and with the same call in another folder."""
@@ -259,7 +259,7 @@ def test_always_answer_for_one_tool_and_folder_covers_no_other_tool_or_folder(
         assert ruling(elsewhere, row.tool, row.args, granted).decision == "ask"
 
 
-def test_always_answer_to_request_without_credential_covers_no_request_with_one(
+def test_always_answer_does_not_allow_a_request_with_a_credential(
     folder: Path,
 ) -> None:
     args = {"url": "https://api.example.com/v1"}

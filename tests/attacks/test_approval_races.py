@@ -187,7 +187,7 @@ async def _next_question(chat: Chat, but: str | None) -> str:
     return next(each.id for each in await chat.session.questions() if each.id != but)
 
 
-async def test_approval_shows_and_covers_a_folder_name_that_is_not_utf8(
+async def test_approval_shows_a_folder_name_that_is_not_utf8(
     tmp_path: Path,
 ) -> None:
     """A link leads to a folder whose name JSON cannot represent."""
@@ -236,7 +236,7 @@ async def test_deeply_nested_arguments_are_shown_and_need_approval(tmp_path: Pat
         depth *= 2
 
 
-async def test_question_masks_a_credential_but_the_approval_is_valid_only_for_its_value(
+async def test_approval_with_a_masked_credential_is_valid_only_for_that_credential(
     tmp_path: Path,
 ) -> None:
     """A credential in a name, the content and the file: shown and compared by its hash."""

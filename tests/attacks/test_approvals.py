@@ -43,7 +43,8 @@ def stage_of(*replies: Reply) -> Stage:
     return Stage(*replies, says("done"))
 
 
-async def test_9_29_approval_after_abort_runs_nothing(tmp_path: Path) -> None:
+async def test_call_approved_after_an_abort_does_not_run(tmp_path: Path) -> None:
+    # Scenario 9.29 of the specification.
     stage = stage_of(says(writes("a.txt")))
     chat = await begun(stage, tmp_path)
     turn = chat.send("go")
@@ -110,7 +111,7 @@ async def test_always_answer_for_a_write_covers_only_the_same_content_and_path(
 
 
 @pytest.mark.parametrize("path", [".git/hooks/x", "../out", ".env", "C:\\x", ".bashrc "])
-async def test_impossible_call_causes_no_question(tmp_path: Path, path: str) -> None:
+async def test_write_to_an_impossible_path_asks_no_question(tmp_path: Path, path: str) -> None:
     folder = tmp_path / "work"
     folder.mkdir()
     stage = stage_of(says(writes(path)))
@@ -120,7 +121,8 @@ async def test_impossible_call_causes_no_question(tmp_path: Path, path: str) -> 
     assert [name.name for name in tmp_path.iterdir()] == ["work"]  # noqa: ASYNC240 - a look
 
 
-async def test_9_27_call_that_the_rules_deny_is_refused_without_a_question(tmp_path: Path) -> None:
+async def test_call_denied_by_a_command_rule_asks_no_question(tmp_path: Path) -> None:
+    # Scenario 9.27 of the specification.
     call = CallTools((ScriptedCall("run_command", '{"command": "git push"}', id="c"),))
     stage = stage_of(says(call))
     allowed = Permissions(allowed_commands=("git",))

@@ -206,7 +206,7 @@ async def foreign(
 
 
 @IN_EACH
-async def test_received_store_gives_its_sessions_no_permissions(
+async def test_sessions_in_a_store_of_another_user_have_no_permissions(
     backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address = address_in(tmp_path, backend)
@@ -223,7 +223,7 @@ async def test_received_store_gives_its_sessions_no_permissions(
     assert not through
 
 
-async def test_received_database_gives_its_sessions_no_permissions(
+async def test_sessions_in_a_database_of_another_user_have_no_permissions(
     postgres: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address, through = postgres.take(), list[str]()
@@ -280,7 +280,7 @@ async def test_workspace_change_written_by_another_program_is_ignored(tmp_path: 
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-async def test_settings_of_a_session_inserted_into_the_users_store_are_ignored(
+async def test_settings_inserted_into_the_store_by_another_user_are_ignored(
     backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another user adds sessions, and lines to the user's own session."""
@@ -358,7 +358,7 @@ def chatted(world: World, session: str) -> str:
     return done.err
 
 
-def test_show_command_lists_received_settings_that_are_not_in_force(tmp_path: Path) -> None:
+def test_show_command_lists_imported_settings_as_not_in_force(tmp_path: Path) -> None:
     world, bait = other_home(tmp_path), Bait.under(tmp_path / "bait")
     (secrets,) = (form for form in FORMS if form.name == "secrets")
     (world.folder / "a.jsonl").write_bytes(secrets.log("s", bait).lines)
@@ -373,7 +373,7 @@ def test_show_command_lists_received_settings_that_are_not_in_force(tmp_path: Pa
     assert data["permissions"]["command_env"] == {"LEAK": "{{secrets.X}}"}
 
 
-def test_command_recognizes_a_store_of_the_user_after_it_was_copied(tmp_path: Path) -> None:
+def test_permissions_in_a_copied_store_of_the_user_stay_valid(tmp_path: Path) -> None:
     world = other_home(tmp_path)
     call = '/tool run_command {"command": "touch made"}'
     world.ok("chat", "-p", call, "--approve", "auto", "--allow-command", "touch *")

@@ -114,7 +114,7 @@ def async_(behaviour: object) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize("style", [plain, async_])
-async def test_turn_ends_after_any_behaviour_of_renew_credentials(
+async def test_turn_ends_whatever_renew_credentials_does(
     style: Callable[[object], Callable[..., Any]], caplog: pytest.LogCaptureFixture
 ) -> None:
     for behaviour in ALL:
@@ -133,7 +133,7 @@ async def test_turn_ends_after_any_behaviour_of_renew_credentials(
         for turn, style in enumerate((plain, async_))
     ],
 )
-async def test_turn_ends_after_any_behaviour_of_a_hook(
+async def test_turn_ends_whatever_a_hook_does(
     name: HookName, style: Callable[[object], Callable[..., Any]]
 ) -> None:
     for behaviour in ALL:
@@ -158,7 +158,7 @@ async def test_turn_ends_after_any_behaviour_of_a_hook(
 
 
 @pytest.mark.parametrize("style", [plain, async_])
-async def test_turn_ends_after_any_behaviour_of_a_tool(
+async def test_turn_ends_whatever_a_tool_does(
     style: Callable[[object], Callable[..., Any]],
 ) -> None:
     for behaviour in ALL:
@@ -210,7 +210,7 @@ PLACES = ["info", "cost", "stream", "first", "middle", "tool", "usage", "stop", 
 
 
 @pytest.mark.parametrize("place", PLACES)
-async def test_turn_ends_after_any_behaviour_of_a_model_client(place: str) -> None:
+async def test_turn_ends_whatever_a_model_client_does(place: str) -> None:
     for behaviour in ALL:
         theatre = Theatre()
         client = Client(place, behaviour)

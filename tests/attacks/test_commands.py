@@ -56,7 +56,7 @@ async def test_hostile_commands_in_the_list_of_attacks_never_run(tmp_path: Path)
             assert list(tmp_path.iterdir()) == []  # noqa: ASYNC240 - a look at a folder
 
 
-def test_command_is_refused_without_asking() -> None:
+def test_forbidden_command_is_refused_without_a_question() -> None:
     for command in COMMANDS:
         with case(command):
             assert judge_call(run_command, {"command": command}, ALLOWED).decision == "refuse"

@@ -165,7 +165,7 @@ async def begin(store: Store, work: Path, mode: ConsentMode, *more: SideBody) ->
 
 
 @pytest.mark.parametrize("mode", ["full-access", "partial-access", "no-access"])
-async def test_settings_of_a_received_flow_are_ignored(
+async def test_settings_of_a_flow_from_another_user_are_ignored(
     mode: ConsentMode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The flow's role is in the middle of a call, once in each of the `SITUATIONS`."""
@@ -193,7 +193,7 @@ async def test_settings_of_a_received_flow_are_ignored(
 
 @pytest.mark.parametrize("mode", ["full-access", "partial-access"])
 @pytest.mark.parametrize("has_agent", [True, False])
-async def test_settings_of_a_received_document_are_ignored(
+async def test_settings_of_a_document_from_another_user_are_ignored(
     mode: ConsentMode, has_agent: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A workflow document started by another user, with their agents."""
@@ -210,7 +210,7 @@ async def test_settings_of_a_received_document_are_ignored(
         assert await is_obeyed(store, "f", work, bait, *ids) is None
 
 
-async def test_received_flow_runs_only_in_the_workspace_given_by_its_user(
+async def test_flow_from_another_user_runs_only_in_the_given_workspace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bait, work = Bait.under(tmp_path / "bait"), tmp_path / "work"
@@ -239,7 +239,7 @@ def files_in(*folders: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("place", ["src", ".", "../other"])
-async def test_received_store_makes_no_folder_a_record_folder(
+async def test_record_folder_in_a_store_from_another_user_is_ignored(
     place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The user works in the folder that the flow names: without a workspace, then with one."""

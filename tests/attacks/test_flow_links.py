@@ -194,7 +194,7 @@ def test_artifact_with_a_protected_name_is_not_handed_over(world: Path, name: st
     assert found.artifact.problem is not None
 
 
-def test_flow_reads_a_project_without_links(world: Path) -> None:
+def test_flow_reads_files_through_links_inside_the_project(world: Path) -> None:
     work = world / "work"
     made(work / MAIN, "I own it.")
     made(work / "real" / "x.md", "in the project")
@@ -260,7 +260,7 @@ def test_record_folder_through_a_link_is_refused(world: Path, case: str) -> None
     assert state() == before
 
 
-def test_link_in_place_of_a_temporary_workflow_file_is_replaced_and_not_followed(
+def test_link_at_the_temporary_workflow_path_is_not_followed(
     world: Path,
 ) -> None:
     link("rec/.workflow.yaml.new", "outside/new.txt")(world)

@@ -154,7 +154,7 @@ def show(name: str, tried: int, through: list[str]) -> None:
 
 
 @sampled("name", list(LINES), kind=lambda name: name.partition(",")[0], each=1)
-async def test_file_with_another_history_is_never_merged(name: str) -> None:
+async def test_file_with_a_changed_history_is_not_merged_into_the_session(name: str) -> None:
     lines = LINES[name].splitlines(keepends=True)
     forms = list(other_histories(lines))
     if name not in SAVED_WHOLE:
@@ -168,7 +168,7 @@ async def test_file_with_another_history_is_never_merged(name: str) -> None:
     assert through == []
 
 
-async def test_document_with_another_history_is_never_merged() -> None:
+async def test_document_with_a_changed_history_is_not_merged_into_the_session() -> None:
     content = opencode_file("export.json")
     whole: dict[str, Any] = json.loads(content)
     through: list[str] = []
@@ -181,7 +181,7 @@ async def test_document_with_another_history_is_never_merged() -> None:
     assert through == []
 
 
-async def test_log_of_perdure_with_another_history_is_never_merged() -> None:
+async def test_perdure_file_with_a_changed_history_is_not_merged_into_the_session() -> None:
     store, stream = await import_genuine(pi_file("v3.jsonl"))
     content = (await export_session(store, stream, "perdure")).content
     lines = content.splitlines(keepends=True)
@@ -215,7 +215,7 @@ async def test_import_of_a_grown_file_does_not_change_the_current_branch(name: s
         assert (await store.state(stream)).leaf == leaf
 
 
-async def test_local_session_accepts_only_continuation_of_its_export() -> None:
+async def test_import_that_does_not_extend_an_exported_session_is_not_merged() -> None:
     store = empty_store()
     header = StreamId("ours")
     await made_here(store, header)

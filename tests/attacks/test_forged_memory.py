@@ -65,7 +65,7 @@ async def with_bob(store: Store) -> None:
     await bob.end(summary="bob's summary")
 
 
-async def test_episode_about_another_session_is_ignored(tmp_path: Path) -> None:
+async def test_imported_episode_that_refers_to_another_session_is_ignored(tmp_path: Path) -> None:
     async with perdure.open(f"sqlite:///{tmp_path}/s.db") as store:
         await with_bob(store)
         sent = received(tmp_path / "sent.jsonl", said("hello"), episode("bob/0"), episode("sent/0"))
@@ -78,7 +78,7 @@ async def test_episode_about_another_session_is_ignored(tmp_path: Path) -> None:
         assert [(each.summary, each.first) for each in of_bob] == [("bob's summary", 0)]
 
 
-async def test_forged_recall_shows_no_text_of_another_subject(tmp_path: Path) -> None:
+async def test_imported_recall_entry_shows_no_text_of_another_subject(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "door.md").write_text("the door of the office")
     async with perdure.open(f"sqlite:///{tmp_path}/s.db") as store:
@@ -114,7 +114,7 @@ async def test_forged_recall_shows_no_text_of_another_subject(tmp_path: Path) ->
         ]
 
 
-async def test_episode_with_forged_numbers_covers_its_own_session(tmp_path: Path) -> None:
+async def test_imported_episode_with_forged_numbers_covers_only_its_session(tmp_path: Path) -> None:
     forged = episode("sent/0", first=-(10**18), started_at=BEYOND[0], ended_at=BEYOND[1])
     async with perdure.open(f"sqlite:///{tmp_path}/s.db") as store:
         await with_bob(store)

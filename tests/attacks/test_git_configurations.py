@@ -139,7 +139,7 @@ NAMES_OF_FILTERS = {
 
 
 @sampled("case", list(KEYS), kind=type, each=8)
-async def test_git_key_that_names_a_program_runs_nothing(scene: Scene, case: str) -> None:
+async def test_program_named_by_a_git_key_does_not_run(scene: Scene, case: str) -> None:
     name = NAMES_OF_FILTERS.get(case, EVIL)
     scene.write(".gitattributes", ATTRIBUTES.replace("filter=evil", f"filter={name}"))
     git(scene.repository, "add", ".gitattributes")
@@ -280,7 +280,9 @@ SOURCES: dict[str, Callable[[Scene], None]] = {
 
 
 @sampled("case", list(SOURCES), kind=type, each=5)
-async def test_git_key_set_through_another_file_runs_nothing(scene: Scene, case: str) -> None:
+async def test_program_configured_through_another_git_file_does_not_run(
+    scene: Scene, case: str
+) -> None:
     scene.write(".gitattributes", ATTRIBUTES)
     SOURCES[case](scene)
     require_harmless(scene, await all_runs(scene))
@@ -395,7 +397,7 @@ NOT_PROGRAMS = frozenset(
 BOOLEANS = NOT_PROGRAMS | {"core.prefersymlinkrefs", "status.submodulesummary", "submodule.recurse"}
 
 
-async def test_overridden_git_keys_run_nothing_when_all_are_set(scene: Scene) -> None:
+async def test_git_keys_that_perdure_overrides_run_no_program(scene: Scene) -> None:
     scene.write(".gitattributes", ATTRIBUTES)
     for key in (*ALWAYS, *WHERE_SET):
         if key in BOOLEANS or key in ("color.ui", "diff.ignoresubmodules", "sendemail.*"):

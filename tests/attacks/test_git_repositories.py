@@ -256,7 +256,7 @@ PLACES = {
 
 
 @pytest.mark.parametrize("case", PLACES)
-async def test_git_repository_that_points_to_another_shows_no_data_of_that_repository(
+async def test_git_tools_do_not_follow_a_pointer_to_another_repository(
     scene: Scene, case: str
 ) -> None:
     PLACES[case](scene)
@@ -275,7 +275,7 @@ def git_file_to_a_folder_with_a_secret(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("prepare", [head_is_a_link_out, git_file_to_a_folder_with_a_secret])
-def test_branch_name_of_a_workspace_is_not_read_from_outside_the_workspace(
+def test_branch_name_outside_the_workspace_is_not_read(
     scene: Scene, prepare: Callable[[Scene], None]
 ) -> None:
     """The branch is part of prompts; it is read without git."""
@@ -312,7 +312,7 @@ async def results(chat: Chat) -> list[str]:
 
 
 @pytest.mark.parametrize("approval", ["ask", "accept-edits", "auto"])
-async def test_git_setting_that_cannot_be_disabled_is_approved_once_per_content(
+async def test_approval_of_a_git_setting_is_valid_until_its_content_changes(
     scene: Scene, approval: str
 ) -> None:
     shared = scene.write("shared.ini", "[status]\n\tshowStash = false\n")
@@ -391,7 +391,7 @@ async def test_git_tools_work_in_a_submodule(scene: Scene) -> None:
     assert SUBJECT in run.output.text
 
 
-async def test_git_tools_show_but_do_not_commit_a_file_with_a_filter(scene: Scene) -> None:
+async def test_git_commit_of_a_file_with_a_filter_is_refused(scene: Scene) -> None:
     scene.write(".gitattributes", "*.bin filter=lfs\n")
     git(scene.repository, "config", "--global", "filter.lfs.clean", str(scene.program))
     scene.write("x.bin", "content")

@@ -136,7 +136,7 @@ async def test_import_reads_nothing_outside_its_folder(
     assert not holds_secret(tmp_path)
 
 
-async def test_state_folder_that_is_a_link_is_not_searched(tmp_path: Path) -> None:
+async def test_link_named_a_society_is_not_searched_for_flows(tmp_path: Path) -> None:
     folder, given = received(tmp_path), tmp_path / "given"
     given.mkdir()
     (given / ".a-society").symlink_to(folder.parents[2])
@@ -213,7 +213,7 @@ async def test_flow_id_that_is_a_path_is_refused(id: str, tmp_path: Path) -> Non
         assert "flowId" in str(outcome.error)
 
 
-async def test_export_of_a_received_flow_does_not_read_the_folder_named_in_its_log(
+async def test_export_of_an_imported_flow_ignores_the_record_folder_in_its_log(
     tmp_path: Path,
 ) -> None:
     victim = tmp_path / "victim"
@@ -229,7 +229,7 @@ async def test_export_of_a_received_flow_does_not_read_the_folder_named_in_its_l
 
 @pytest.mark.parametrize("place", ["src", ".", "docs", "docs/deep", "new"])
 @pytest.mark.parametrize("is_looking_back", [True, False])
-async def test_received_flow_writes_nothing_to_folder_named_in_its_file(
+async def test_imported_flow_does_not_write_to_the_folder_named_in_its_file(
     is_looking_back: bool, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The user is in the folder that the flow names as its workspace."""
@@ -277,7 +277,7 @@ async def test_received_flow_writes_nothing_to_folder_named_in_its_file(
 SESSIONS = (StreamId(f"{TRIP}__owner"), StreamId(f"{TRIP}__curator_2"))
 
 
-async def test_record_folder_of_received_flow_is_never_deleted(tmp_path: Path) -> None:
+async def test_record_folder_of_an_imported_flow_cannot_be_deleted(tmp_path: Path) -> None:
     work = tmp_path / "work"
     (work / "src").mkdir(parents=True)
     (work / "src" / "workflow.yaml").write_text("mine")

@@ -102,7 +102,7 @@ async def test_imported_run_state_runs_no_call_that_needs_approval(
         assert sent(tmp_path) == []
 
 
-async def test_approved_run_state_of_the_user_runs_its_call(tmp_path: Path) -> None:
+async def test_run_state_approved_by_the_user_runs_the_call(tmp_path: Path) -> None:
     """Prove that the states above approve calls: a state that was not imported runs its call."""
     text = await approved_state(asking(tmp_path, "report"), always=False)
     async with perdure.open("memory:") as store:
@@ -168,7 +168,7 @@ async def test_import_does_not_replace_the_state_of_another_session(tmp_path: Pa
         assert await session.load_state(answering(tmp_path)) is not None
 
 
-async def test_run_state_of_a_received_store_approves_no_call(tmp_path: Path) -> None:
+async def test_run_state_in_a_store_from_another_user_approves_no_call(tmp_path: Path) -> None:
     text = await approved_state(asking(tmp_path, "report"), always=True)
     address = f"sqlite:///{tmp_path / 'received.db'}"
     async with perdure.open(address) as eve:
@@ -185,7 +185,7 @@ async def test_run_state_of_a_received_store_approves_no_call(tmp_path: Path) ->
         assert sent(tmp_path) == ["report"]
 
 
-async def test_run_state_that_grew_in_another_store_approves_no_call(tmp_path: Path) -> None:
+async def test_run_state_that_another_writer_extended_approves_no_call(tmp_path: Path) -> None:
     """A session of the user comes back with more entries, which another writer added."""
     text = await approved_state(asking(tmp_path, "report"), always=True)
     async with perdure.open("memory:") as store, perdure.open("memory:") as eve:

@@ -142,7 +142,7 @@ async def test_search_and_list_in_thousands_of_scopes_return_only_data_of_their_
     assert await leaks_in(stores, random.Random(1).sample(scopes, 150)) == []
 
 
-async def test_erased_scopes_are_found_by_no_call_and_no_byte_search(tmp_path: Path) -> None:
+async def test_memory_of_erased_subjects_is_not_found_by_calls_or_in_files(tmp_path: Path) -> None:
     scopes = places(1, 12)
     address = f"sqlite:///{tmp_path}/s.db"
     async with perdure.open(address) as store:
@@ -167,7 +167,7 @@ async def test_erased_scopes_are_found_by_no_call_and_no_byte_search(tmp_path: P
     assert any(place.word.encode() in stored for place in scopes)
 
 
-async def test_vectors_of_erased_texts_are_in_no_file_and_found_by_no_recall(
+async def test_vectors_of_erased_texts_are_removed_from_files_and_recall(
     tmp_path: Path,
 ) -> None:
     scopes = [place for place in places(1, 12) if place.subject is not None]

@@ -326,7 +326,7 @@ async def leaks_of(two: Two, tried: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("backend", STORES, indirect=True)
-async def test_namespace_matrix_finds_a_planted_leak(
+async def test_leak_check_of_namespaces_detects_a_planted_leak(
     two: Two, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(two.ours, "sessions", two.theirs.sessions)

@@ -114,14 +114,16 @@ def test_list_of_attacked_paths_has_enough_paths() -> None:
     assert len(set(WRITES)) >= 50
 
 
-async def test_9_31_no_forbidden_path_is_read(root: Path, outside: Path) -> None:
+async def test_forbidden_path_is_never_read(root: Path, outside: Path) -> None:
+    # Scenario 9.31 of the specification.
     for path in PATHS:
         with case(path):
             tools = Tools(root)
             require_harmless(await tools.run(read_file, path=given(path, root, outside)), root)
 
 
-async def test_9_31_no_forbidden_path_is_written(root: Path, outside: Path) -> None:
+async def test_forbidden_path_is_never_written(root: Path, outside: Path) -> None:
+    # Scenario 9.31 of the specification.
     """Existing files do not change; an odd name may become a file inside."""
     after = state_of(root.parent)
     for path in [*PATHS, *WRITES]:
@@ -141,7 +143,8 @@ async def test_9_31_no_forbidden_path_is_written(root: Path, outside: Path) -> N
             assert new <= {"root"}
 
 
-async def test_9_31_protected_paths_are_not_written(root: Path) -> None:
+async def test_protected_path_is_never_written(root: Path) -> None:
+    # Scenario 9.31 of the specification.
     for path in WRITES:
         with case(path):
             run = await Tools(root).run(write_file, path=path, content="x", create_dirs=True)

@@ -129,7 +129,7 @@ def places(text: str, word: str) -> Iterator[int]:
 
 
 @pytest.mark.timeout(600)  # every command, one after the other, beside busy processes
-def test_commands_print_no_control_character_of_a_store_that_contains_them(
+def test_no_command_prints_control_characters_from_a_store(
     marked_world: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = set(commands())

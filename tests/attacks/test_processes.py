@@ -43,9 +43,10 @@ async def test_program_runs_in_the_working_directory(tmp_path: Path) -> None:
     assert run.output.text == f"[exit code 0]\n{place}"
 
 
-async def test_9_28_tool_arguments_that_only_the_configuration_can_set_are_dropped(
+async def test_arguments_reserved_for_the_configuration_are_dropped(
     tmp_path: Path,
 ) -> None:
+    # Scenario 9.28 of the specification.
     run = await tools(tmp_path).run(
         run_command, command="env", env={"LD_PRELOAD": "x"}, cwd="/", timeout=9, shell=True
     )

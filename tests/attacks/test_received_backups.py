@@ -119,7 +119,7 @@ async def test_received_backup_is_refused(form: str, tmp_path: Path) -> None:
     assert not target.exists()
 
 
-async def test_backup_beside_a_folder_link_leaves_linked_folder_unchanged(tmp_path: Path) -> None:
+async def test_backup_does_not_follow_a_link_at_its_temporary_folder(tmp_path: Path) -> None:
     _, outside = await backup(tmp_path)
     before = {path.name: hash_of(path) for path in outside.iterdir()}
     (tmp_path / "second.partial").symlink_to(outside)

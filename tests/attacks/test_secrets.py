@@ -198,7 +198,8 @@ def test_questions_and_refusals_hide_planted_secrets() -> None:
                     assert ruling.grant is None or planted not in ruling.grant
 
 
-async def test_9_32_call_events_hide_planted_secrets() -> None:
+async def test_call_events_hide_planted_secrets() -> None:
+    # Scenario 9.32 of the specification.
     for planted in PLANTED:
         for name in GOVERNED:
             with case((planted, name)):

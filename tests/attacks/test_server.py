@@ -302,7 +302,7 @@ def _existence(patch: pytest.MonkeyPatch) -> None:
         (_existence, "/v1/sessions/{session_id}/turns"),
     ],
 )
-async def test_server_matrix_detects_a_planted_leak(
+async def test_leak_check_of_the_server_detects_a_planted_leak(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, planted: Plant, path: str
 ) -> None:
     async with world(tmp_path) as here:
@@ -433,7 +433,7 @@ async def test_watcher_sees_no_live_event_of_another_person(tmp_path: Path) -> N
         assert "bob" not in seen
 
 
-async def test_page_of_another_site_can_neither_read_nor_change(tmp_path: Path) -> None:
+async def test_page_of_another_site_can_neither_read_nor_change_data(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
         server = here.server
         host = server.url.removeprefix("http://")
@@ -535,7 +535,7 @@ async def test_forks_of_another_person_are_neither_named_nor_erased(tmp_path: Pa
         assert (await server.http.get("/v1/sessions/bob-fork")).status_code == 200
 
 
-def test_revocation_survives_tokens_made_at_the_same_time(tmp_path: Path) -> None:
+def test_concurrent_revocations_of_tokens_are_all_stored(tmp_path: Path) -> None:
     tokens = TokenFile(tmp_path / "tokens.json")
     names = [f"t{number}" for number in range(20)]
     for name in names:

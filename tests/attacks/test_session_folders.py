@@ -329,7 +329,7 @@ async def test_session_file_with_a_second_link_is_neither_appended_to_nor_erased
     await store.close()
 
 
-async def test_session_file_with_a_leftover_link_of_its_temporary_file_is_appended_to(
+async def test_session_file_with_a_leftover_temporary_link_accepts_appends(
     tmp_path: Path,
 ) -> None:
     folder, _ = await planted(tmp_path, lambda _folder, _outside: None)
@@ -374,7 +374,7 @@ async def test_link_swapped_in_during_an_append_is_not_followed(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("kind", ["retention", "quota", "keys"])
-async def test_error_for_an_invalid_limits_file_of_session_files_names_the_file(
+async def test_error_for_an_invalid_limits_file_contains_its_name(
     kind: str, tmp_path: Path
 ) -> None:
     folder, _ = await planted(tmp_path, lambda _folder, _outside: None)
@@ -392,7 +392,7 @@ async def test_error_for_an_invalid_limits_file_of_session_files_names_the_file(
 
 
 @pytest.mark.parametrize("name", ["blobs", "keys", "locks", "leases"])
-async def test_error_contains_the_path_of_a_file_that_should_be_a_folder(
+async def test_error_contains_the_path_of_a_file_in_place_of_a_folder(
     name: str, tmp_path: Path
 ) -> None:
     folder = tmp_path / "store"

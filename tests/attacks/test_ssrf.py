@@ -87,9 +87,10 @@ async def test_every_internal_url_in_the_list_of_attacks_is_refused(way: Way) ->
 
 @pytest.mark.parametrize("address", INSIDE)
 @pytest.mark.parametrize("others", [(), ("93.184.216.34",), ("93.184.216.34", "2606:4700::1111")])
-async def test_9_30_host_name_with_an_internal_address_is_refused(
+async def test_host_name_that_resolves_to_an_internal_address_is_refused(
     address: str, others: tuple[str, ...]
 ) -> None:
+    # Scenario 9.30 of the specification.
     way = await way_with(lambda name, times: [*others, address])
     run = await way.ask(f"https://{HOST}/")
     way.names.close()
@@ -124,9 +125,8 @@ async def test_rebinding_host_name_is_resolved_once_per_request() -> None:
     "location",
     ["http://127.0.0.1/", "//169.254.169.254/", "/inside", "file:///etc/passwd", "https://[::1]/"],
 )
-async def test_9_30_redirect_response_is_returned_but_not_followed(
-    status: int, location: str
-) -> None:
+async def test_redirect_is_returned_but_not_followed(status: int, location: str) -> None:
+    # Scenario 9.30 of the specification.
     moved = Response(status, {"Location": location, "Refresh": f"0; url={location}"})
     async with WebServer(lambda r: moved) as server:
         place = destination_of(f"http://127.0.0.1:{server.port}/", is_local_open=True)

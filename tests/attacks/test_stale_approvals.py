@@ -418,7 +418,7 @@ async def test_call_changed_while_no_process_runs_requires_new_approval(
 
 
 @sampled("name", list(FORMS), kind=lambda name: FORMS[name].tool)
-async def test_call_changed_between_intent_and_run_requires_new_approval(
+async def test_call_changed_just_before_its_run_requires_new_approval(
     tmp_path: Path, name: str
 ) -> None:
     """The hook runs when the intent is already in the log: the last moment before the run."""

@@ -26,7 +26,7 @@ _ = path_of_two  # the fixture puts bin1 before bin2
 
 @pytest.mark.parametrize("change", [EARLIER, EDITED], ids=["earlier", "edited"])
 @pytest.mark.parametrize("name", LINES)
-async def test_changed_started_program_requires_new_approval(
+async def test_change_of_a_program_that_the_command_starts_requires_new_approval(
     tmp_path: Path, name: str, change: object
 ) -> None:
     assert callable(change)

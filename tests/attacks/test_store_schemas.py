@@ -270,7 +270,7 @@ async def test_schema_in_the_write_ahead_log_is_refused(tmp_path: Path) -> None:
         await verify(received)
 
 
-async def test_schema_that_changes_while_a_store_is_open_is_refused_by_new_readers(
+async def test_foreign_schema_added_to_an_open_store_is_rejected(
     tmp_path: Path,
 ) -> None:
     path = await good_store(tmp_path / "received.db")
@@ -281,7 +281,7 @@ async def test_schema_that_changes_while_a_store_is_open_is_refused_by_new_reade
     await store.close()
 
 
-async def test_repair_keeps_the_sessions_without_the_foreign_schema(tmp_path: Path) -> None:
+async def test_repair_keeps_sessions_and_removes_a_foreign_schema(tmp_path: Path) -> None:
     path = await good_store(tmp_path / "received.db")
     tamper(path, f"{COPY}; INSERT INTO hidden VALUES ('{SECRET}')")
     done = await repair_store(address(path))
@@ -291,7 +291,7 @@ async def test_repair_keeps_the_sessions_without_the_foreign_schema(tmp_path: Pa
     await verify(path)
 
 
-async def test_verification_of_a_store_without_a_trigger_that_counts_usage_raises_an_error(
+async def test_verification_fails_if_a_usage_trigger_is_missing(
     tmp_path: Path,
 ) -> None:
     path = await good_store(tmp_path / "own.db")
@@ -304,7 +304,7 @@ async def test_verification_of_a_store_without_a_trigger_that_counts_usage_raise
         await verify(path)
 
 
-def test_digest_of_each_schema_equals_digest_after_its_migrations() -> None:
+def test_migrations_produce_the_recorded_digest_of_each_schema() -> None:
     made = {number: schema.digest_of(schema.made_by(number)) for number in migrations()}
     assert schema.DIGESTS[latest_version()] == made[latest_version()]
     assert schema.DIGESTS.keys() == {UNRELEASED, *made}

@@ -93,7 +93,7 @@ async def test_pop_repeated_with_one_idempotency_key_removes_one_item(address: s
 
 
 @pytest.mark.parametrize("address", ["memory", "sqlite"], indirect=True)
-async def test_conflicting_pops_without_expected_leaf_are_rejected(address: str) -> None:
+async def test_check_detects_conflicting_pops_without_an_expected_leaf(address: str) -> None:
     """Prove that the check of the two tests above detects conflicts."""
     async with perdure.open(address, durability="normal") as store:
         _, wrong = await problems_of(store, address, ["blind", "blind", "push", "push"])
@@ -140,7 +140,7 @@ async def test_branch_repeated_with_an_idempotency_key_returns_the_first_entry(
             await session.branch("shared/1", expected_leaf="shared/2", idempotency_key="other")
 
 
-async def test_branch_of_an_unsaved_session_from_another_leaf_is_rejected(address: str) -> None:
+async def test_unsaved_session_rejects_a_branch_with_a_wrong_expected_leaf(address: str) -> None:
     async with perdure.open(address) as store:
         draft = await store.create(lazy=True)
         first, second = await draft.append(user("a"), user("b"))

@@ -22,7 +22,7 @@ SESSIONS = 8
 
 @pytest.mark.parametrize("backend", ["sqlite", "jsonl", "postgres"])
 @pytest.mark.parametrize("role", ["end", "open"])
-async def test_processes_record_one_episode_for_each_end(
+async def test_concurrent_processes_record_one_episode_per_session_end(
     backend: str, role: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     addresses = {"sqlite": f"sqlite:///{tmp_path}/s.db", "jsonl": f"jsonl:///{tmp_path}/s"}

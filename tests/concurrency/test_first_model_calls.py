@@ -15,7 +15,7 @@ from tests.fakes.samples import sampled
 
 @pytest.mark.all_only
 @sampled("provider", ["openai", "anthropic", "openai-responses", "google"], kind=type, each=1)
-def test_first_model_call_imports_no_module_and_loading_causes_no_full_collection(
+def test_first_model_call_after_loading_imports_no_module(
     provider: str,
 ) -> None:
     child = subprocess.run(

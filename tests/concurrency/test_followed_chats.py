@@ -64,7 +64,7 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(request.param).format(tmp_path)
 
 
-async def test_second_chat_of_a_session_follows_the_turn_and_its_question_is_reported_once(
+async def test_question_is_reported_once_although_two_chats_follow_the_turn(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(led_turn, "LOOK_S", 0.01)
@@ -96,7 +96,7 @@ async def test_second_chat_of_a_session_can_stop_the_turn_of_the_first_chat(
         assert [(await each).end for each in (chat.turn, second.turn)] == [end] * 2
 
 
-async def test_turn_suspended_by_its_chat_continues_in_the_chat_that_follows_it(
+async def test_turn_suspended_by_one_chat_continues_in_the_other_chat(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(led_turn, "LOOK_S", 0.01)
@@ -114,7 +114,7 @@ async def test_turn_suspended_by_its_chat_continues_in_the_chat_that_follows_it(
         assert (await second.turn).text == "the end"
 
 
-async def test_question_is_announced_only_where_the_turn_runs() -> None:
+async def test_question_is_announced_only_by_the_runtime_that_runs_the_turn() -> None:
     async with asking_chat("memory:") as (chat, runtime, other, told), other() as elsewhere:
         second = await elsewhere.resume("s")
         assert second.turn is not None
@@ -138,7 +138,7 @@ async def test_chat_stays_open_after_a_refused_attempt_to_end_it() -> None:
         assert (await second.send("and now?")).text == "next"
 
 
-async def test_recovery_of_a_given_turn_returns_that_turn_and_not_the_open_turn() -> None:
+async def test_recovery_by_seq_returns_the_reply_of_that_turn() -> None:
     script = ScriptedModel(["one", CALL, "two"])
     async with (
         asyncio.timeout(60),
@@ -204,7 +204,7 @@ async def test_closed_chat_aborts_no_turn_of_another_chat(address: str, close: s
         assert (await turn).text == "the end"
 
 
-async def test_second_handle_on_a_file_in_one_process_gets_a_clear_error(tmp_path: Path) -> None:
+async def test_error_says_that_another_runtime_of_the_process_runs_the_turn(tmp_path: Path) -> None:
     address = f"sqlite:///{tmp_path}/s.db"
     async with (
         asking_chat(address) as (chat, runtime, *_),
@@ -223,7 +223,7 @@ async def test_second_handle_on_a_file_in_one_process_gets_a_clear_error(tmp_pat
         assert [(await each).text for each in (chat.turn, second.turn)] == ["the end"] * 2
 
 
-async def test_second_chat_of_a_runtime_gets_an_error_that_says_how_to_queue_a_message(
+async def test_error_for_a_second_chat_explains_how_to_queue_a_message(
     address: str,
 ) -> None:
     models = ScriptedModel([CALL, "the end", "the next"])

@@ -75,7 +75,9 @@ async def test_turn_of_another_process_is_followed_to_its_end(tmp_path: Path) ->
         assert (await chat.send("hello")).text == "next"
 
 
-async def test_turn_of_a_dead_process_is_continued_by_the_following_process(tmp_path: Path) -> None:
+async def test_process_that_follows_a_turn_continues_it_after_the_owner_dies(
+    tmp_path: Path,
+) -> None:
     address = f"sqlite:///{tmp_path}/s.db"
     async with (
         slow_turn(address) as child,

@@ -121,7 +121,7 @@ async def test_first_search_after_large_messages_does_not_block_the_event_loop(
 
 
 @pytest.mark.all_only
-async def test_credential_in_long_message_is_rejected_by_its_turn() -> None:
+async def test_turn_with_a_credential_in_a_long_message_is_refused() -> None:
     async with perdure.open("memory:") as store, perdure.Runtime(store) as runtime:
         agent = perdure.Agent("a", model="scripted:echo", on_pasted="refuse")
         chat = await runtime.start(agent)

@@ -90,7 +90,7 @@ async def test_turn_that_waits_for_a_person_is_suspended(
     assert await theatre.store.questions() == []
 
 
-async def test_turn_that_begins_to_wait_after_leaving_began_is_suspended(tmp_path: Path) -> None:
+async def test_turn_that_asks_a_question_during_runtime_close_is_suspended(tmp_path: Path) -> None:
     hold = Hold()
     theatre = Theatre(lead=[(hold, *WRITE)])
     runtime = theatre.runtime(*agents())
@@ -125,7 +125,7 @@ async def test_running_turns_finish_while_other_turns_wait_for_people(tmp_path: 
     assert (await theatre.memory.state(StreamId("slow"))).open_turn is None
 
 
-async def test_task_that_awaits_or_iterates_a_turn_gets_an_error_when_the_turn_is_suspended(
+async def test_awaiting_a_turn_raises_an_error_when_the_turn_is_suspended(
     tmp_path: Path,
 ) -> None:
     theatre = Theatre(lead=[WRITE])

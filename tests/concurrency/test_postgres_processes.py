@@ -46,7 +46,7 @@ async def test_eight_processes_append_to_one_session_in_order(
 
 
 @RACES
-async def test_one_of_eight_processes_appends_at_each_expected_head(
+async def test_only_one_of_eight_processes_can_append_at_the_same_head(
     store: PostgresStore, address: str, count: int
 ) -> None:
     await all_race(store, address, PROCESSES, count)

@@ -46,7 +46,7 @@ async def test_eight_processes_append_a_thousand_times_each(
 
 
 @COUNTS
-async def test_one_of_eight_processes_appends_at_each_of_a_thousand_heads(
+async def test_only_one_of_eight_processes_can_append_at_the_same_head(
     store: SqliteStore, path: Path, count: int
 ) -> None:
     await all_race(store, path, PROCESSES, count)

@@ -115,7 +115,7 @@ async def test_session_file_lock_of_a_stopped_process_blocks_no_other_call(
         await waiting  # the lock is free again
 
 
-async def test_append_succeeds_while_a_stopped_process_holds_the_feed_lock(tmp_path: Path) -> None:
+async def test_append_succeeds_while_a_stopped_process_locks_the_feed_file(tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
         store = await opened(stack, f"jsonl:///{tmp_path}?dialect=operator", PATIENT_S)
         with stopped_holder("folder", tmp_path, "feed", ""):
@@ -169,7 +169,7 @@ async def test_sqlite_store_closes_while_a_call_waits(tmp_path: Path) -> None:
                 await asyncio.wait_for(waiting, MARGIN_S)
 
 
-async def test_error_on_opening_sqlite_reports_a_stopped_process_with_exclusive_lock(
+async def test_sqlite_opening_reports_a_stopped_process_with_an_exclusive_lock(
     tmp_path: Path,
 ) -> None:
     file = tmp_path / "s.db"
@@ -214,7 +214,7 @@ async def test_postgres_store_closes_while_a_call_waits(postgres: PostgresServer
     postgres.give_back(address)
 
 
-async def test_error_on_opening_postgres_reports_a_stopped_migrating_program(
+async def test_postgres_opening_reports_a_program_stopped_during_migration(
     postgres: PostgresServer,
 ) -> None:
     address = postgres.new_database()

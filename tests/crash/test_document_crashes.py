@@ -77,7 +77,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> object:
     return asyncio.run(uninterrupted(tmp_path_factory.mktemp("whole")))
 
 
-def test_kills_cover_all_commits_of_run(tmp_path: Path) -> None:
+def test_planned_kills_cover_every_commit_of_a_document_run(tmp_path: Path) -> None:
     (tmp_path / "one").mkdir()
     died(DocumentPlan(folder=str(tmp_path), death=Death("after_commit", COMMITS + 1)), 0)
     died(DocumentPlan(folder=str(tmp_path / "one"), death=Death("after_commit", COMMITS)), -9)

@@ -163,7 +163,9 @@ def _without_order(value: object, folder: Path) -> object:
 
 
 @pytest.mark.parametrize("name", COMMITS)
-def test_kills_cover_all_commits_of_example(whole: dict[str, Whole], name: str) -> None:
+def test_planned_kills_cover_every_commit_of_each_example(
+    whole: dict[str, Whole], name: str
+) -> None:
     assert whole[name].commits == COMMITS[name]
     assert whole[name].writes >= WRITES[name]
 

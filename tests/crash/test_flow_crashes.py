@@ -98,12 +98,12 @@ def wholes(tmp_path_factory: pytest.TempPathFactory) -> dict[Kind, Whole]:
 
 
 @pytest.mark.parametrize("kind", COMMITS)
-def test_kills_cover_all_commits_of_flow(tmp_path: Path, kind: Kind) -> None:
+def test_planned_kills_cover_every_commit_of_a_flow(tmp_path: Path, kind: Kind) -> None:
     with forked(flow.run, FlowPlan(folder=str(tmp_path), kind=kind)) as child:
         assert commits_of(child, 0) == COMMITS[kind]
 
 
-def test_roles_learn_of_declined_handoffs_and_get_their_task_after_a_compaction(
+def test_role_still_knows_declined_handoffs_after_a_compaction(
     wholes: dict[Kind, Whole],
 ) -> None:
     run, happened, said = wholes["declined"]

@@ -97,7 +97,7 @@ async def a_session_of_our_own() -> tuple[bytes, Bundle]:
 
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("step", STEPS)
-async def test_killed_import_of_a_perdure_file_leaves_its_first_entries_and_is_completed(
+async def test_killed_import_of_a_perdure_file_is_completed_by_the_next_import(
     tmp_path: Path, step: int
 ) -> None:
     file, folder = tmp_path / "work" / "file", tmp_path / "work"

@@ -82,7 +82,7 @@ async def has_answer(store: Store) -> bool:
     return bool(messages) and messages[-1].text == "so it is"
 
 
-async def test_kills_cover_all_commits_of_invocation(tmp_path: Path) -> None:
+async def test_planned_kills_cover_every_commit_of_an_invocation(tmp_path: Path) -> None:
     assert not killed(tmp_path / "a.db", "commit", 0)
     assert killed(tmp_path / "b.db", "commit", COMMITS)
     assert not killed(tmp_path / "c.db", "commit", COMMITS + 1)

@@ -123,7 +123,7 @@ async def test_turn_killed_at_any_point_is_completed(
 
 @pytest.mark.parametrize("on_interrupt", INTERRUPT)
 @pytest.mark.parametrize("n", [1, 2])
-async def test_answer_interrupted_by_a_kill_is_handled_by_the_policy_of_its_turn(
+async def test_answer_interrupted_by_a_kill_follows_the_policy_of_its_turn(
     tmp_path: Path, on_interrupt: InterruptPolicy, n: int
 ) -> None:
     plan = plan_in(

@@ -51,7 +51,7 @@ async def test_moved_session_is_consistent_after_any_kill(tmp_path: Path, dies_a
         assert (await store.verify()).is_ok
 
 
-def test_kills_cover_all_commits_of_run(tmp_path: Path) -> None:
+def test_planned_kills_cover_every_commit_of_a_workspace_run(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
     assert not killed(tmp_path, COMMITS + 1)

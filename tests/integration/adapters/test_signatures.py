@@ -106,7 +106,7 @@ def is_in(told: object) -> bool:
 
 
 @pytest.mark.parametrize("fill", FRAMEWORKS)
-async def test_signature_is_in_no_message_part_event_search_hit_or_foreign_export(
+async def test_signature_is_not_in_messages_searches_or_other_export_formats(
     store: perdure.Store, fill: Any
 ) -> None:
     session = await store.open(await fill(store))
@@ -125,7 +125,9 @@ async def test_signature_is_in_no_message_part_event_search_hit_or_foreign_expor
 
 
 @pytest.mark.parametrize("fill", FRAMEWORKS)
-async def test_signature_is_in_no_request_of_perdure(store: perdure.Store, fill: Any) -> None:
+async def test_perdure_sends_no_signature_of_another_framework_to_a_model(
+    store: perdure.Store, fill: Any
+) -> None:
     stored_id = await fill(store)
     model = ScriptedModel(["Sure."])
     agent = perdure.Agent("other", model="openai:gpt-5")

@@ -217,7 +217,7 @@ async def test_abort_before_the_turn_request_is_stored_ends_the_turn(store: Stor
 
 
 @pytest.mark.all_only
-async def test_turns_that_wait_for_another_limit_count_as_waiting(
+async def test_turns_held_by_a_limit_count_toward_the_waiting_limit(
     store: Store, address: str, folder: Path
 ) -> None:
     limits = cluster_of(store.backend).limits
@@ -236,7 +236,7 @@ async def test_turns_that_wait_for_another_limit_count_as_waiting(
             assert [(await turn).end for turn in turns] == ["stop"] * MOST
 
 
-async def test_http_request_over_the_limit_gets_429_with_a_delay_and_no_session(
+async def test_http_request_over_the_queue_limit_gets_status_429(
     store: Store, address: str, folder: Path, tmp_path: Path
 ) -> None:
     async with (

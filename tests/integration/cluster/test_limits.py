@@ -211,7 +211,7 @@ async def test_abort_ends_turn_that_waits_for_limit(
 
 
 @pytest.mark.all_only
-async def test_namespace_with_single_turn_gets_next_slot_of_shared_limit(
+async def test_namespace_with_one_turn_is_not_delayed_by_a_namespace_with_many(
     store: Store, address: str, folder: Path
 ) -> None:
     await limit(store, Limit(subject="provider:scripted", turns=1))
@@ -284,7 +284,7 @@ async def test_limit_counts_turns_that_began_before_the_limit_was_set(
 
 
 @pytest.mark.all_only
-async def test_stopped_request_of_a_dead_program_ends_while_it_waits_for_a_limit(
+async def test_stored_stop_request_ends_a_turn_that_waits_for_a_limit(
     store: Store, address: str, folder: Path
 ) -> None:
     await limit(store, Limit(subject="namespace:default", turns=0))

@@ -74,7 +74,7 @@ async def state_of(address: str, chat: Chat) -> str:
 
 
 @pytest.mark.all_only
-async def test_job_that_was_assigned_to_a_worker_in_a_lost_response_is_queued_again(
+async def test_job_whose_assignment_response_was_lost_is_queued_again(
     store: Store, address: str, folder: Path, ordinary: WorkerProcess
 ) -> None:
     async with Runtime(store, agents=[SPECIAL], runner="workers") as runtime:
@@ -125,9 +125,7 @@ async def test_locked_session_of_a_dead_worker_does_not_delay_other_sessions(
 
 
 @pytest.mark.usefixtures("ordinary")
-async def test_death_of_a_worker_is_counted_only_for_turns_with_granted_slots(
-    store: Store, address: str
-) -> None:
+async def test_worker_death_is_counted_only_for_turns_that_ran(store: Store, address: str) -> None:
     """Turns that wait for a slot, or whose slot is not stored yet, did not run."""
     limits = cluster_of(store.backend).limits
     async with Runtime(store, agents=[SPECIAL], runner="workers") as runtime:
@@ -162,7 +160,7 @@ async def test_death_of_a_worker_is_counted_only_for_turns_with_granted_slots(
 
 
 @pytest.mark.usefixtures("ordinary")
-async def test_only_stalled_connections_of_the_same_login_are_ended(
+async def test_takeover_ends_only_stalled_connections_of_the_same_login(
     postgres: PostgresServer, store: Store, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not postgres.is_ours:
@@ -218,7 +216,7 @@ def make_multixacts(db: Connection, lockers: Sequence[Connection], last: int) ->
 
 
 @pytest.mark.all_only
-async def test_transaction_whose_id_equals_a_multixact_id_continues() -> None:
+async def test_transaction_is_not_ended_because_of_an_equal_multixact_id() -> None:
     with serving(is_own=True) as server, ExitStack() as connections:
         address = server.new_database()
 

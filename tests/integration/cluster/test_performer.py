@@ -131,7 +131,7 @@ async def performing(
                 await second.suspend()
 
 
-async def test_worker_job_ends_even_if_its_watch_continues_after_cancellation(
+async def test_worker_job_ends_even_if_its_watch_ignores_cancellation(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def unavailable() -> None:
@@ -145,7 +145,7 @@ async def test_worker_job_ends_even_if_its_watch_continues_after_cancellation(
         assert BESIDE.isdisjoint(names())
 
 
-async def test_turn_that_an_error_leaves_open_is_continued_by_the_same_worker_job(
+async def test_worker_job_continues_its_turn_after_a_store_error(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit, failures = store.backend.commit, 0
@@ -265,7 +265,7 @@ class BeatenRunner(EmbeddedRunner):
 
 
 @pytest.mark.parametrize("is_same", [True, False])
-async def test_turn_begun_by_another_process_during_a_worker_job_is_continued(
+async def test_worker_job_continues_a_turn_that_another_process_begins_meanwhile(
     store: Store, is_same: bool
 ) -> None:
     release = asyncio.Event()
@@ -297,7 +297,7 @@ async def test_turn_begun_by_another_process_during_a_worker_job_is_continued(
     assert said == (["go"] if is_same else ["before", "go"])
 
 
-async def test_worker_job_continues_a_turn_that_began_while_its_session_was_resumed(
+async def test_worker_job_continues_a_turn_that_begins_during_session_resume(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent = Agent("helper", model=MODEL)

@@ -27,7 +27,7 @@ def address(postgres: PostgresServer) -> Iterator[str]:
     postgres.drop(made)
 
 
-async def test_turn_of_a_worker_killed_behind_a_pooler_continues_despite_limits(
+async def test_turn_of_a_worker_killed_behind_a_pooler_is_continued(
     store: Store, address: str, folder: Path
 ) -> None:
     limits = cluster_of(store.backend).limits

@@ -167,7 +167,7 @@ async def test_request_in_log_keeps_its_priority_until_first_worker_starts(
     assert ranks == sorted(ranks)
 
 
-async def test_embedded_runner_records_priority_of_later_message(store: Store) -> None:
+async def test_embedded_runner_stores_the_priority_of_a_scheduled_message(store: Store) -> None:
     async with Runtime(store, agents=[HELPER], runner="embedded") as runtime:
         chat = await runtime.start(HELPER)
         tomorrow = round(time.time() * 1000) + 86_400_000

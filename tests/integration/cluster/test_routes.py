@@ -103,7 +103,7 @@ def test_routes_from_the_environment_variable_apply_to_programs_and_commands(
     assert "in-b" not in perdure_command("sessions", "list").out.decode()
 
 
-async def test_missing_session_is_reported_if_the_default_namespace_cannot_be_opened(
+async def test_missing_session_is_reported_despite_an_unreachable_default_namespace(
     routes: str,
 ) -> None:
     for old, new in (('"main"', '"away"'), ('default = "away"', "")):  # unreachable; none
@@ -149,7 +149,7 @@ def test_worker_of_namespaces_in_two_databases_is_rejected(routes: str) -> None:
     assert "start a worker for each" in ended.err.replace("\n", " ")
 
 
-async def test_server_serves_a_namespace_of_its_database(
+async def test_server_uses_the_database_to_which_its_namespace_is_routed(
     routes: str, second: str, tmp_path: Path
 ) -> None:
     (tmp_path / "shop.py").write_text(PROGRAM)
@@ -182,7 +182,9 @@ async def test_namespace_is_moved_by_a_copy_and_a_changed_route(
         assert len(await (await old.open("moved")).messages()) == 1
 
 
-async def test_backup_covers_the_database_of_the_namespace(routes: str, tmp_path: Path) -> None:
+async def test_backup_copies_the_database_to_which_the_namespace_is_routed(
+    routes: str, tmp_path: Path
+) -> None:
     async with perdure.open(routes, namespace="a") as store:
         await store.create()
     manifest = await back_up(routes, tmp_path / "backup", namespace="a")

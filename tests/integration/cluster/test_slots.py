@@ -85,7 +85,7 @@ def slot(id: str, subjects: Sequence[str], *, running: bool = False) -> Slot:
     return Slot(id, namespace, tuple(subjects), running)
 
 
-async def test_namespace_with_many_slots_under_another_limit_still_gets_slots_of_this_limit(
+async def test_slots_under_another_limit_do_not_affect_the_order_of_grants(
     store: Store, address: str
 ) -> None:
     """The order of grants depends only on slots and grants under the shared limit."""
@@ -111,7 +111,7 @@ async def test_namespace_with_many_slots_under_another_limit_still_gets_slots_of
     assert order == ["a", "b"] * 5
 
 
-async def test_namespace_with_fewest_slots_of_shared_limit_gets_next_slot(store: Store) -> None:
+async def test_next_slot_goes_to_the_namespace_with_the_fewest_slots(store: Store) -> None:
     await of(store).set_limit(Limit(subject=M, turns=3))
     many = [slot(f"a{n}", OF_A) for n in range(5)]
     assert await of(store).sync_slots("one", many) == {"a0", "a1", "a2"}
@@ -130,7 +130,7 @@ async def test_slots_of_one_namespace_are_granted_oldest_first(store: Store) -> 
         left = left[1:]
 
 
-async def test_running_turn_counts_even_over_limit_and_lost_slots_are_freed(
+async def test_running_turns_keep_their_slots_even_over_the_limit(
     store: Store, address: str
 ) -> None:
     await of(store).set_limit(Limit(subject=P, turns=1))
@@ -167,7 +167,9 @@ async def test_slot_sync_without_a_change_writes_nothing(store: Store, address: 
 
 
 @pytest.mark.all_only
-async def test_stopped_process_never_blocks_the_lock_of_grants(store: Store, address: str) -> None:
+async def test_stopped_process_does_not_hold_the_lock_for_granting_slots(
+    store: Store, address: str
+) -> None:
     """A process that requests one slot or 120 in a loop is stopped at 200 random moments."""
     await of(store).set_limit(Limit(subject=P, turns=1))
     busy = await _loop(address, "slots", *OF_B)

@@ -37,7 +37,7 @@ async def false_takeovers(store: Store) -> int:
     return (await cluster_of(store.backend).status()).counts.get("false_takeovers", 0)
 
 
-async def test_stopped_worker_loses_turn_and_its_late_outcome_is_stored(
+async def test_late_outcome_of_a_stopped_worker_is_stored_after_takeover(
     store: Store, folder: Path, two: list[WorkerProcess]
 ) -> None:
     before = await false_takeovers(store)
@@ -137,7 +137,7 @@ async def test_turn_waits_for_worker_that_has_its_agent(
             assert await effect_of(folder, chat.id) == started[0].pid
 
 
-async def test_idle_worker_reports_twice_before_another_takes_over(
+async def test_idle_worker_reports_at_least_twice_per_takeover_period(
     store: Store, address: str
 ) -> None:
     facts = WorkerFacts(id="w", owner="w", version="1", namespaces=("default",), agents=(), slots=1)

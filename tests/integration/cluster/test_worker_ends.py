@@ -111,7 +111,7 @@ async def test_request_of_closed_runtime_is_left_to_the_first_worker(
             await until(is_answered)
 
 
-async def test_request_stopped_before_first_worker_is_aborted_and_never_runs(
+async def test_request_aborted_before_any_worker_starts_never_runs(
     postgres: PostgresServer, folder: Path
 ) -> None:
     address = postgres.new_database()

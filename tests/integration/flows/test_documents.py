@@ -148,7 +148,7 @@ async def test_failed_branch_does_not_block_other_branches(tmp_path: Path) -> No
     assert waiting.target == "left"
 
 
-async def test_node_with_a_tool_list_has_only_those_tools_and_other_nodes_have_all(
+async def test_tool_list_restricts_only_the_node_that_has_it(
     tmp_path: Path,
 ) -> None:
     workflow = changed(LINE, "plan", tools=("read_file",))
@@ -193,7 +193,7 @@ async def test_node_whose_agent_exceeds_its_budget_waits_with_the_reason(tmp_pat
     assert "raise max_cost_microcents" in (run.awaiting_human_nodes["plan"].detail or "")
 
 
-async def test_missing_file_is_reported_and_a_reply_can_replace_its_content(
+async def test_reply_can_replace_the_content_of_a_missing_file(
     tmp_path: Path,
 ) -> None:
     workflow = document("in>a", "a>out", prompts={"a": "{{inputs.file | read_file}}"})
@@ -243,7 +243,7 @@ async def test_workflow_file_with_agents_runs_without_program_agents(
         assert "you wrote “Do check" in (await session.messages())[-1].text
 
 
-async def test_retry_limit_of_an_agent_defined_in_the_workflow_file_applies(tmp_path: Path) -> None:
+async def test_retry_limit_in_a_workflow_file_applies_to_its_agent(tmp_path: Path) -> None:
     own: dict[str, object] = {
         "id": "helper",
         "model": "flow",

@@ -65,7 +65,7 @@ async def test_role_gets_skills_of_its_file(tmp_path: Path) -> None:
     assert "Run them all." in await prompt_of(stage, "developer")  # it is in the log
 
 
-async def test_chosen_skills_of_a_role_override_its_file_and_stay_chosen(tmp_path: Path) -> None:
+async def test_skills_chosen_for_a_role_replace_the_skills_of_its_file(tmp_path: Path) -> None:
     stage = FlowStage(project(tmp_path), *RULES)
     flow = await stage.flows("owner", "developer").start(
         LINE,

@@ -15,7 +15,7 @@ from tests.integration.flows.test_deleting import LINE
 AT = "Node `owner-intake` started"
 
 
-async def test_flow_id_of_role_session_of_existing_flow_is_rejected(tmp_path: Path) -> None:
+async def test_flow_id_reserved_for_a_role_of_another_flow_is_rejected(tmp_path: Path) -> None:
     flows = FlowStage(tmp_path).flows("owner")
     await flows.start(LINE, workspace=tmp_path, id="f__x", record_folder="first")
     for id in ("f__x__owner", "f__x__owner__selector-1", "f__x__owner__selector-12"):

@@ -84,7 +84,7 @@ async def test_hooks_on_compactions_and_branch_changes_run_once_in_a_chat(hooks_
     assert of(counts, "fork") == {"session_before_fork": 1, "session_fork": 1}
 
 
-async def test_hooks_on_a_compaction_run_once_despite_a_retry_of_its_summary() -> None:
+async def test_retry_of_a_summary_does_not_repeat_the_compaction_hooks() -> None:
     stage = Stage()
     failing = Reply(
         when=When(asks_summary=True), steps=(Fail("rate_limited", times=1), Say(SUMMARY * 3))
@@ -102,7 +102,7 @@ async def test_hooks_on_a_compaction_run_once_despite_a_retry_of_its_summary() -
 
 
 @pytest.mark.parametrize("hooks_of", ["store", "agent"])
-async def test_hooks_on_a_compaction_run_once_in_a_flow(tmp_path: Path, hooks_of: str) -> None:
+async def test_compaction_hooks_run_once_in_a_flow(tmp_path: Path, hooks_of: str) -> None:
     ask = "Which one?\n```handoff\ntype: prompt-human\n```"
     stage = FlowStage(
         tmp_path,

@@ -45,7 +45,7 @@ async def test_session_is_found_up_to_its_last_added_event(store_address: str) -
         assert [info.id for info in await store.recent()] == ["adk:app:ana:s"]
 
 
-async def test_added_session_of_another_service_is_copied_once(store_address: str) -> None:
+async def test_session_of_another_service_added_twice_is_copied_once(store_address: str) -> None:
     async with perdure.open(store_address) as store:
         memory = PerdureMemoryService(store)
         events = [said("The harbour is closed.", timestamp=86_400.0), Event(author="user")]
@@ -118,7 +118,7 @@ async def test_deletion_of_a_memory_shared_with_a_fork_logs_a_warning(
     assert f"forks ({fork.id}) of session {info.id} share it" in warning
 
 
-async def test_deleted_event_is_found_again_only_after_it_is_added_explicitly(
+async def test_deleted_event_is_not_restored_by_adding_its_session_again(
     store_address: str,
 ) -> None:
     event = said("The harbour is closed.")

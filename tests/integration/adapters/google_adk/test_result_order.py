@@ -120,7 +120,7 @@ async def test_late_results_are_matched_to_their_calls(store_address: str) -> No
         await check_session(store)
 
 
-async def test_each_call_and_result_of_another_program_is_quoted_once(
+async def test_request_quotes_each_call_and_result_of_another_program_once(
     store_address: str,
 ) -> None:
     async with perdure.open(store_address) as store:
@@ -155,7 +155,7 @@ async def test_results_of_another_program_are_matched_to_agent_calls(store_addre
 
 
 @pytest.mark.parametrize("role", ["tool", "user"])
-async def test_author_of_a_result_with_text_follows_from_its_call(role: Any) -> None:
+async def test_author_of_a_tool_result_with_text_is_the_author_of_its_call(role: Any) -> None:
     def with_text(id: str) -> perdure.Message:
         return perdure.Message(
             role, (perdure.ToolResultPart(id, "seen"), perdure.TextPart("Go on."))
@@ -179,7 +179,7 @@ async def test_author_of_a_result_with_text_follows_from_its_call(role: Any) -> 
         assert quoted.count("seen") == len(IDS) + 1  # none is left out whose call is known
 
 
-async def test_authors_of_results_are_the_same_if_only_the_newest_events_are_read(
+async def test_authors_of_results_do_not_depend_on_the_number_of_events_read(
     store_address: str,
 ) -> None:
     async with perdure.open(store_address) as store:

@@ -99,7 +99,7 @@ async def test_sessions_are_listed_oldest_first_with_their_state(store_address: 
 
 
 @pytest.mark.parametrize("state", [{"a": 1}, {"a": 1, "user:b": 2}])
-async def test_two_copies_of_a_listed_session_accept_an_event_only_once(
+async def test_only_one_of_two_session_copies_can_append_the_next_event(
     store_address: str, state: dict[str, int]
 ) -> None:
     async with perdure.open(store_address) as store:
@@ -152,7 +152,7 @@ async def test_state_after_many_changes_is_read_from_snapshots(store_address: st
         assert len(notes) == 2
 
 
-async def test_invalid_event_notes_of_other_writers_are_reported_and_not_counted(
+async def test_invalid_event_notes_of_other_writers_are_reported_and_ignored(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     shapes: list[dict[str, object]] = [
@@ -250,7 +250,7 @@ Refusing.__private_attributes__.pop(ATTRIBUTE, None)
 
 
 @pytest.mark.parametrize("released", [Unmarked, Refusing])
-async def test_stale_session_without_private_attribute_is_rejected(
+async def test_outdated_session_is_rejected_even_without_the_private_attribute(
     released: type[Session], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert getattr(Session(**APP, id="s"), ATTRIBUTE, "none") is None  # this release has it
@@ -292,7 +292,7 @@ async def test_session_config_limits_the_returned_events(store_address: str) -> 
         assert await times(after_timestamp=4.0, num_recent_events=3) == [4, 5]
 
 
-async def test_session_is_stale_after_events_of_other_handles_and_not_after_other_entries(
+async def test_append_is_rejected_after_another_handle_added_an_event(
     store_address: str,
 ) -> None:
     async with perdure.open(store_address) as store:
@@ -313,7 +313,7 @@ async def test_session_is_stale_after_events_of_other_handles_and_not_after_othe
         assert sum(isinstance(each, StaleSessionError) for each in done) == 4
 
 
-async def test_stale_session_without_marker_is_rejected_because_of_its_update_time(
+async def test_session_copy_with_an_old_update_time_is_rejected(
     store_address: str,
 ) -> None:
     async with perdure.open(store_address) as store:
@@ -327,7 +327,9 @@ async def test_stale_session_without_marker_is_rejected_because_of_its_update_ti
             await service.append_event(old, said("c"))
 
 
-async def test_session_deleted_and_created_again_is_stale(store_address: str) -> None:
+async def test_append_to_a_session_that_was_deleted_and_recreated_is_rejected(
+    store_address: str,
+) -> None:
     async with perdure.open(store_address) as store:
         for events in range(3):  # as many as before, fewer, and more
             ours, theirs = PerdureSessionService(store), PerdureSessionService(store)

@@ -29,7 +29,7 @@ def lines_of(file: Path) -> list[str]:
     with_larger(7, 1),
     ids=["sample", "all"],
 )
-def test_thread_after_any_kill_has_a_prefix_of_the_run_and_continues(
+def test_thread_after_any_kill_contains_the_first_steps_and_can_continue(
     tmp_path: Path, every: int
 ) -> None:
     done = run_forked(runner.run_and_die, str(tmp_path), every)

@@ -35,7 +35,7 @@ def texts(state: Any) -> list[str]:
     return [message.content for message in state.values.get("messages", [])]
 
 
-def test_graph_continues_after_reopening_and_its_messages_are_a_session(store_address: str) -> None:
+def test_messages_of_a_reopened_graph_form_one_session(store_address: str) -> None:
     with perdure.blocking.open(store_address) as store:
         graph = graph_with(PerdureSaver(store))
         graph.invoke({"messages": [("user", "Where is the whale?")]}, config())
@@ -101,7 +101,7 @@ def test_blocking_store_works_on_every_event_loop(store_address: str) -> None:
         assert texts(graph.get_state(config())) == ["one", " answer 1", "two", " answer 3"]
 
 
-def test_pending_writes_before_their_checkpoint_are_found_without_duplicates(
+def test_writes_stored_before_their_checkpoint_are_returned_once(
     store_address: str,
 ) -> None:
     with perdure.blocking.open(store_address) as store:
@@ -116,7 +116,7 @@ def test_pending_writes_before_their_checkpoint_are_found_without_duplicates(
         assert found.pending_writes == [("task", "__error__", "last"), ("task", "a", 1)]
 
 
-def test_prune_keeps_the_current_state_and_erases_the_bytes_of_other_states(tmp_path: Path) -> None:
+def test_prune_erases_the_bytes_of_every_state_except_the_current_state(tmp_path: Path) -> None:
     address = f"sqlite:///{tmp_path / 'a.db'}"
     with perdure.blocking.open(address) as store:
         saver = PerdureSaver(store)
@@ -170,7 +170,7 @@ def test_copy_is_complete_after_its_origin_is_deleted(store_address: str) -> Non
         assert texts(graph.get_state(config("b")))[::2] == ["one", "three"]
 
 
-async def test_copy_adds_to_a_thread_that_is_created_meanwhile(
+async def test_thread_copy_succeeds_if_the_target_thread_is_created_meanwhile(
     store_address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = perdure.Store.open
@@ -208,7 +208,7 @@ def test_checkpoint_deleted_from_the_original_is_listed_only_in_the_copy(
             assert texts(graph_with(saver).get_state(config(thread)))[-1].startswith(newest)
 
 
-def test_entries_of_other_writers_are_reported_and_not_counted(
+def test_invalid_notes_of_other_writers_are_reported_and_ignored(
     store_address: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with perdure.blocking.open(store_address) as store:
@@ -268,7 +268,7 @@ def _said(found: Any) -> list[str]:
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("kills", with_larger(1, 25, *FOR_LONG), ids=["sample", "many"])
-def test_killed_runs_lose_no_returned_turn(tmp_path: Path, kills: int) -> None:
+def test_kill_of_a_graph_run_loses_no_finished_turn(tmp_path: Path, kills: int) -> None:
     """LangGraph's own saver and ours are killed in the same graph, at the same moments."""
     rng = random.Random(20)
     addresses = {"perdure": f"sqlite:///{tmp_path / 'a.db'}", "sqlite": str(tmp_path / "b.db")}

@@ -151,7 +151,7 @@ def test_prune_keeps_all_messages_including_one_that_a_person_added(address: str
         assert len(store.search("remark")) == 1
 
 
-def test_writes_of_another_saver_before_their_checkpoint_are_found(address: str) -> None:
+def test_writes_stored_by_another_saver_before_the_checkpoint_are_found(address: str) -> None:
     with perdure.blocking.open(address) as one, perdure.blocking.open(address) as two:
         ours, theirs = PerdureSaver(one), PerdureSaver(two)
         put(ours, "t", "0001", [HumanMessage("old")])

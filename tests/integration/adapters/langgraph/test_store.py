@@ -97,7 +97,7 @@ def test_any_value_comes_back_unchanged(store_address: str) -> None:
                 assert item.key == key
 
 
-def test_entries_of_other_writers_are_reported_and_not_counted_as_items(
+def test_invalid_items_of_other_writers_are_reported_and_ignored(
     store_address: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with perdure.blocking.open(store_address) as store:
@@ -132,7 +132,7 @@ def test_items_of_a_namespace_are_not_found_in_an_unrelated_namespace(store_addr
         assert len(items.search(("a", "b"))) == 2
 
 
-async def test_async_store_runs_on_the_loop_of_its_store(store_address: str) -> None:
+async def test_langgraph_store_on_an_async_store_rejects_blocking_calls(store_address: str) -> None:
     async with perdure.open(store_address) as store:
         items = PerdureStore(store)
         await asyncio.gather(*(items.aput(ANA, f"{n}", {"n": n}) for n in range(20)))

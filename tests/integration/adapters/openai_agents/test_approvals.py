@@ -75,7 +75,7 @@ async def test_answers_of_the_command_line_are_used_after_kills(
         assert (await store.verify()).is_ok
 
 
-async def test_unanswered_call_interrupts_again_and_keeps_its_question(
+async def test_unanswered_question_stays_open_after_the_run_is_resumed(
     store_address: str, tmp_path: Path
 ) -> None:
     async with perdure.open(store_address) as store:
@@ -182,7 +182,7 @@ async def test_decision_for_all_calls_of_a_tool_prevents_the_question(
         assert sorted(sent(tmp_path)) == (sorted(TEXTS) if is_allowed else [])
 
 
-async def test_decided_call_of_a_nested_agent_causes_no_question(tmp_path: Path) -> None:
+async def test_approved_call_of_a_nested_agent_asks_no_question(tmp_path: Path) -> None:
     inner = asking.asking(tmp_path, *TEXTS).as_tool("inner", "Sends them.")
     calling = ScriptedModel([[function_call("inner", {"input": "go"}, call_id="o0")]])
     async with perdure.open("memory:") as store:
@@ -223,7 +223,7 @@ async def test_answer_to_a_call_applies_to_no_other_call_with_the_same_id(tmp_pa
         assert sent(tmp_path) == []
 
 
-async def test_answer_to_a_similar_question_of_another_program_does_not_approve_a_call(
+async def test_answer_to_a_similar_question_does_not_approve_the_call(
     tmp_path: Path,
 ) -> None:
     """These questions have the choices of an approval, and the id, tool or text of the call."""
@@ -297,7 +297,7 @@ async def test_question_masks_secrets_and_contains_the_entry_id_of_its_call(tmp_
 
 
 @pytest.mark.full_only
-async def test_question_of_paused_run_exists_after_a_kill_at_any_commit(tmp_path: Path) -> None:
+async def test_paused_run_killed_at_any_commit_can_be_continued(tmp_path: Path) -> None:
     """After each commit, the inbox has only questions of a stored state; the run can continue."""
     done = run_forked(asking.pause_and_die, str(tmp_path), COMMITS + 1)
     assert done.out.decode().split() == [*["-9"] * COMMITS, "0"], done.err

@@ -18,7 +18,7 @@ from tests.integration.adapters.openai_agents.children.asking import CONFIG, ans
 ROOT = Path(__file__).parents[4]
 
 
-def test_supported_sdk_releases_equal_the_requirement_of_the_package_extra() -> None:
+def test_package_extra_requires_exactly_the_supported_sdk_releases() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert extras["optional-dependencies"]["openai-agents"] == [SUPPORTED]
 

@@ -38,7 +38,7 @@ async def texts_of(session: PerdureSession) -> list[str]:
     return [cast("dict[str, Any]", item)["content"] for item in await session.get_items()]
 
 
-async def test_each_item_of_eight_processes_is_kept_or_popped_once(store_address: str) -> None:
+async def test_concurrent_adds_and_pops_lose_and_repeat_no_item(store_address: str) -> None:
     roles = ["add", "add", "add", "add", "pop", "pop", "pop", "pop"]
     reports = run_all(store_address, roles)
     added = [text for report in reports[:4] for text in report]
@@ -83,7 +83,7 @@ def without_ids(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.full_only
-async def test_session_after_any_kill_has_a_prefix_of_the_run(tmp_path: Path) -> None:
+async def test_session_after_any_kill_contains_the_first_items_of_the_run(tmp_path: Path) -> None:
     """The same run is killed on a perdure session and on the SDK's own, after each commit."""
     done = run_forked(runner.run_and_die, str(tmp_path), COMMITS)
     codes = done.out.decode().split()

@@ -97,7 +97,7 @@ async def test_clearing_a_session_removes_its_run_state(clear: Literal["branch",
         assert await session.load_state(asking.agent) is not None
 
 
-async def test_run_state_is_in_no_search_result_and_only_in_exports_of_the_perdure_format() -> None:
+async def test_run_state_is_only_in_exports_of_the_perdure_format() -> None:
     asking = Sender([[function_call("send", {"text": "zebra"}, call_id="c1")]])
     async with perdure.open("memory:") as store:
         session = PerdureSession("s", store)

@@ -78,7 +78,7 @@ async def test_session_cleared_with_erasure_is_deleted_and_its_id_can_be_used_ag
         assert await texts_of(session) == ["three"]
 
 
-async def test_limit_of_a_session_counts_items_and_not_entries(store_address: str) -> None:
+async def test_session_limit_counts_items_but_no_other_entries(store_address: str) -> None:
     async with perdure.open(store_address) as store:
         session = PerdureSession("s", store, session_settings=SessionSettings(limit=2))
         await session.add_items(said("a", "b", "c"))
@@ -140,7 +140,7 @@ def test_blocking_store_works_on_any_event_loop(store_address: str) -> None:
         assert [message.role for message in stored.messages()] == ["user", "assistant"] * 3
 
 
-async def test_cancelled_add_is_finished_before_the_caller_continues(store_address: str) -> None:
+async def test_cancelled_call_of_add_items_still_stores_the_items(store_address: str) -> None:
     async with perdure.open(store_address) as store:
         session = PerdureSession("s", store)
         await session.add_items(said("a"))
@@ -180,7 +180,7 @@ async def test_recreated_session_with_surviving_fork_starts_empty() -> None:
             assert [message.text for message in await fork.messages()] == [text]
 
 
-async def test_unknown_way_to_clear_is_rejected() -> None:
+async def test_unknown_value_of_the_clear_option_is_rejected() -> None:
     async with perdure.open("memory:") as store:
         with pytest.raises(WrongArgument, match="branch or erase"):
             PerdureSession("s", store, clear=cast("Any", "delete"))

@@ -100,7 +100,7 @@ async def test_repeated_run_stores_its_conversation_once() -> None:
         assert said == [("user", "Go"), ("assistant", ""), ("tool", "sent"), ("assistant", "sent")]
 
 
-async def test_slower_process_stops_if_two_processes_continue_one_run() -> None:
+async def test_run_stops_with_an_error_if_another_process_continues_it() -> None:
     async with perdure.open("memory:") as store:
         sender = Sender("retry")
         async with DurableRun("job", store):

@@ -12,7 +12,7 @@ from tests.conftest import REPOSITORY
 GUIDE = REPOSITORY / "docs" / "guides" / "pydantic-ai.md"
 
 
-def test_examples_of_guide_run_twice(
+def test_guide_examples_give_the_same_output_when_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
