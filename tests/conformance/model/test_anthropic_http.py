@@ -135,7 +135,7 @@ async def test_thinking_level_becomes_effort_on_adaptive_models(
     assert "temperature" not in wire.body
 
 
-async def test_thinking_of_an_unfinished_tool_round_is_sent_with_its_signature(wire: Wire) -> None:
+async def test_request_during_a_tool_round_contains_signed_thinking(wire: Wire) -> None:
     message = await wire.says(events(CALL), wire.request(level="high"))
     await wire.says(
         YES, wire.request(*HELLO, message, tool_result("toolu_1", "content"), level="high")
@@ -156,7 +156,7 @@ async def test_stored_message_contains_no_signature(wire: Wire) -> None:
     assert signature_of("I must read.") not in str(plain(message))
 
 
-async def test_tool_round_resumed_in_another_process_is_sent_without_thinking(wire: Wire) -> None:
+async def test_resumed_tool_round_is_sent_without_thinking(wire: Wire) -> None:
     message = assistant("Reading.", tool_call("toolu_9", "read_file"), model=MODEL)
     request = wire.request(*HELLO, message, tool_result("toolu_9", "content"), level="high")
     await wire.says(YES, request)
@@ -198,7 +198,7 @@ async def test_cache_reads_and_writes_are_counted_separately(wire: Wire) -> None
     assert (await wire.says(events(Plan(text="x", usage=usage)))).usage == usage
 
 
-async def test_price_is_known_at_official_address() -> None:
+async def test_calls_to_the_official_address_have_a_price() -> None:
     async with anthropic_server() as server:
         client = AnthropicMessages(base_url=server.url, api_key=KEY)
         # Only the address says whose prices apply; the price list is asked with Anthropic's.
@@ -223,7 +223,9 @@ async def test_price_is_known_at_official_address() -> None:
         ("a_reason_of_the_future", "stop"),
     ],
 )
-async def test_every_finish_reason_is_mapped(wire: Wire, reason: str, expected: str) -> None:
+async def test_every_finish_reason_gives_the_expected_stop_reason(
+    wire: Wire, reason: str, expected: str
+) -> None:
     ended = [
         {**event, "delta": {"stop_reason": reason, "stop_sequence": None}}
         if event["type"] == "message_delta"
@@ -236,7 +238,7 @@ async def test_every_finish_reason_is_mapped(wire: Wire, reason: str, expected: 
 # Errors ------------------------------------------------------------------------------------------
 
 
-async def test_context_overflow_reports_its_numbers(wire: Wire) -> None:
+async def test_context_overflow_error_contains_the_token_counts(wire: Wire) -> None:
     said = "prompt is too long: 210000 tokens > 200000 maximum"
     error = await wire.failure(failing(400, said))
     assert isinstance(error, ContextOverflow)

@@ -48,7 +48,7 @@ async def refused(name: str, log: TreeLog, level: ThinkingLevel) -> list[list[st
 @pytest.mark.parametrize("name", FORMATS)
 @settings(max_examples=max(2, settings().max_examples // 16), deadline=None)
 @given(log=random_logs(), level=st.sampled_from(LEVELS))
-def test_every_leaf_of_every_log_gives_a_request_that_providers_accept(
+def test_providers_accept_requests_built_from_any_log(
     name: str, log: TreeLog, level: ThinkingLevel
 ) -> None:
     assert asyncio.run(refused(name, log, level)) == []

@@ -94,7 +94,7 @@ async def test_pictures_and_documents_are_sent_inline(wire: Wire) -> None:
         ("gemini-2.5-flash", "medium", {"include_thoughts": True, "thinking_budget": 8_192}),
     ],
 )
-async def test_thinking_level_is_sent_as_level_or_budget(
+async def test_thinking_level_is_sent_as_the_model_expects(
     wire: Wire, model: str, level: ThinkingLevel, expected: dict[str, object]
 ) -> None:
     await wire.says(YES, ModelRequest(f"google:{model}", HELLO, thinking_level=level))
@@ -102,7 +102,7 @@ async def test_thinking_level_is_sent_as_level_or_budget(
     assert wire.server.refused == []
 
 
-async def test_signature_of_an_unfinished_tool_round_is_sent_with_its_call(wire: Wire) -> None:
+async def test_request_during_a_tool_round_contains_the_call_signature(wire: Wire) -> None:
     message = await wire.says(events(CALLS))
     assert signature_of("read_file") not in str(plain(message))
     rounds = (*HELLO, message, tool_result("c1", "1"), tool_result("c2", "2"))
@@ -115,7 +115,7 @@ async def test_signature_of_an_unfinished_tool_round_is_sent_with_its_call(wire:
     assert wire.server.refused == []
 
 
-async def test_tool_round_resumed_in_another_process_is_sent_with_a_placeholder_signature(
+async def test_resumed_tool_round_is_sent_with_a_placeholder_signature(
     wire: Wire,
 ) -> None:
     message = assistant(tool_call("c9", "read_file"), model=MODEL)
@@ -125,7 +125,7 @@ async def test_tool_round_resumed_in_another_process_is_sent_with_a_placeholder_
     assert wire.server.refused == []
 
 
-async def test_thoughts_count_as_output_and_cached_tokens_are_counted_separately(
+async def test_thoughts_count_as_output_tokens(
     wire: Wire,
 ) -> None:
     usage = Usage(10, 40, cache_read_tokens=3_000)
@@ -141,13 +141,15 @@ async def test_thoughts_count_as_output_and_cached_tokens_are_counted_separately
         ("PROHIBITED_CONTENT", "content_filter"),
     ],
 )
-async def test_every_finish_reason_is_mapped(wire: Wire, reason: str, expected: str) -> None:
+async def test_every_finish_reason_gives_the_expected_stop_reason(
+    wire: Wire, reason: str, expected: str
+) -> None:
     *chunks, end = events(Plan(text="x"))
     ended = {**end, "candidates": [{**end["candidates"][0], "finishReason": reason}]}
     assert (await wire.says([*chunks, ended])).stop_reason == expected
 
 
-async def test_blocked_prompt_stops_with_content_filter(wire: Wire) -> None:
+async def test_blocked_prompt_gives_stop_reason_content_filter(wire: Wire) -> None:
     blocked = {"promptFeedback": {"blockReason": "SAFETY"}, "modelVersion": "m", "responseId": "r"}
     assert (await wire.says([blocked])).stop_reason == "content_filter"
 
@@ -162,14 +164,14 @@ async def test_malformed_tool_call_by_the_model_is_retryable(wire: Wire) -> None
         await wire.says([*chunks, ended])
 
 
-async def test_context_overflow_reports_its_numbers(wire: Wire) -> None:
+async def test_context_overflow_error_contains_the_token_counts(wire: Wire) -> None:
     said = "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576)."
     error = await wire.failure(failing(400, said))
     assert isinstance(error, ContextOverflow)
     assert (error.used_tokens, error.limit_tokens) == (1_200_000, 1_048_576)
 
 
-async def test_retry_delay_in_error_details_is_passed_on(wire: Wire) -> None:
+async def test_error_contains_the_retry_delay_from_the_error_details(wire: Wire) -> None:
     body = (
         b'{"error": {"code": 429, "message": "Quota exceeded.", "status": "RESOURCE_EXHAUSTED",'
         b' "details": [{"@type": "type.googleapis.com/google.rpc.RetryInfo",'

@@ -89,7 +89,7 @@ async def test_text_deltas_concatenate_to_full_text(backend: Backend) -> None:
     assert "".join(texts) == text
 
 
-async def test_only_the_last_delta_of_an_answer_marks_its_end(backend: Backend) -> None:
+async def test_answer_ends_with_exactly_one_stream_end(backend: Backend) -> None:
     got = await deltas(backend, Plan(text="yes"))
     assert [isinstance(delta, StreamEnd) for delta in got] == [False] * (len(got) - 1) + [True]
 
@@ -166,7 +166,7 @@ async def test_empty_answer_is_valid(backend: Backend) -> None:
     assert (message.parts, message.stop_reason) == ((), "stop")
 
 
-async def test_error_before_the_answer_is_raised_with_the_class_of_its_cause(
+async def test_failure_before_the_answer_raises_the_expected_error(
     backend: Backend,
 ) -> None:
     for code, error in ERRORS.items():
@@ -177,7 +177,7 @@ async def test_error_before_the_answer_is_raised_with_the_class_of_its_cause(
             assert raised.value.model == backend.model
 
 
-async def test_error_during_answer_keeps_received_part(backend: Backend) -> None:
+async def test_text_received_before_an_error_is_kept(backend: Backend) -> None:
     for code, error in ERRORS.items():
         with case(code):
             builder = AnswerBuilder(backend.model)
@@ -202,7 +202,7 @@ async def test_error_is_one_line_and_contains_no_api_key(backend: Backend) -> No
             assert SECRET not in str(raised.value)
 
 
-async def test_failed_call_is_made_at_most_once(backend: Backend) -> None:
+async def test_client_does_not_retry_a_failed_call(backend: Backend) -> None:
     before = backend.calls
     with pytest.raises(ModelUnavailable):
         await deltas(backend, Plan(error="model_unavailable"))
@@ -281,7 +281,7 @@ async def test_conversation_with_tools_is_accepted(backend: Backend) -> None:
     assert message.text == "It says 1 and 2."
 
 
-async def test_client_returns_info_for_any_model_name_without_a_call(backend: Backend) -> None:
+async def test_model_info_is_returned_for_any_name_without_a_request(backend: Backend) -> None:
     for model in ["", ":", "x", "nobody:nothing", "openai:é\x00" * 20]:
         with case(model):
             info = backend.client(Plan()).info(model)

@@ -183,7 +183,7 @@ async def test_fake_server_rejects_the_same_requests_as_openai(wire: Wire) -> No
     assert len(wire.server.refused) == 1
 
 
-async def test_invalid_json_arguments_are_sent_as_object(wire: Wire) -> None:
+async def test_call_with_invalid_json_arguments_is_sent_as_valid_json(wire: Wire) -> None:
     wire.server.will(answering(ServerAnswer(calls=(("c1", "read_file", '{"path": '),))))
     message = await wire.answer()
     (call,) = message.tool_calls
@@ -193,7 +193,7 @@ async def test_invalid_json_arguments_are_sent_as_object(wire: Wire) -> None:
     assert wire.server.refused == []
 
 
-async def test_reasoning_of_open_turn_is_sent_in_original_field(
+async def test_reasoning_is_sent_back_until_the_turn_ends(
     wire: Wire,
 ) -> None:
     thought = ServerAnswer(
@@ -210,7 +210,7 @@ async def test_reasoning_of_open_turn_is_sent_in_original_field(
     assert "reasoning" not in wire.body["messages"][1]
 
 
-async def test_resumed_process_omits_the_reasoning_of_an_unfinished_tool_round(wire: Wire) -> None:
+async def test_resumed_tool_round_is_sent_without_reasoning(wire: Wire) -> None:
     rounds = (
         *HELLO,
         assistant(ThinkingPart("I must."), tool_call("c1", "read_file"), model=MODEL),
@@ -242,7 +242,7 @@ async def test_fractional_retry_delay_is_accepted(wire: Wire) -> None:
     assert error.retry_after_s == 2.5
 
 
-async def test_context_overflow_reports_its_numbers(wire: Wire) -> None:
+async def test_context_overflow_error_contains_the_token_counts(wire: Wire) -> None:
     said = "This model's maximum context length is 8192 tokens; you sent 9001 tokens."
     error = await wire.failure(failing(400, said, code="context_length_exceeded"))
     assert isinstance(error, ContextOverflow)
@@ -273,7 +273,7 @@ async def test_response_that_is_not_an_answer_is_malformed(wire: Wire, handler: 
 
 
 @pytest.mark.parametrize("is_ended", [True, False])
-async def test_answer_without_end_is_truncated(wire: Wire, is_ended: bool) -> None:
+async def test_truncated_answer_raises_unavailable(wire: Wire, is_ended: bool) -> None:
     handler = sending(*ANSWER.chunks()[:2], is_ended=is_ended)
     assert isinstance(await wire.failure(handler), ModelUnavailable)
 

@@ -149,7 +149,7 @@ async def test_disconnect_before_answer_raises_unavailable(
     assert isinstance(await failure(backend, breaking_off([])), ModelUnavailable)
 
 
-async def test_interrupted_call_keeps_received_part(backend: HttpBackend) -> None:
+async def test_text_received_before_a_disconnect_is_kept(backend: HttpBackend) -> None:
     builder = AnswerBuilder(backend.model)
     with pytest.raises(ModelUnavailable):
         await fill(builder, backend, Plan(text="half an ans", thinking="hm", ends="cut"))
@@ -169,7 +169,7 @@ async def test_silent_server_times_out(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", HTTP_BACKENDS)
-async def test_server_that_sends_no_byte_before_first_byte_timeout_raises_unavailable(
+async def test_expired_first_byte_timeout_raises_unavailable(
     name: str,
 ) -> None:
     async with HTTP_BACKENDS[name]() as backend:
@@ -184,7 +184,7 @@ async def test_server_that_sends_no_byte_before_first_byte_timeout_raises_unavai
 
 
 @pytest.mark.parametrize("name", HTTP_BACKENDS)
-async def test_first_byte_timeout_no_longer_applies_after_any_byte(
+async def test_first_byte_timeout_is_not_applied_after_the_first_byte(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits = Waits(monkeypatch, PATIENT_S)
@@ -299,7 +299,7 @@ async def test_pictures_documents_and_other_media_are_accepted(
     assert backend.server.refused == []
 
 
-async def test_tool_round_continues_with_the_reasoning_of_the_same_model(
+async def test_tool_round_with_reasoning_of_the_same_model_is_accepted(
     backend: HttpBackend,
 ) -> None:
     plan = Plan(thinking="I must read.", calls=(("call_a", "read_file", {"path": "x"}),))
@@ -313,7 +313,7 @@ async def test_tool_round_continues_with_the_reasoning_of_the_same_model(
 
 
 @pytest.mark.parametrize("level", ["off", "high"])
-async def test_tool_round_resumed_in_another_process_continues_without_reasoning(
+async def test_tool_round_of_another_process_is_accepted_without_reasoning(
     backend: HttpBackend, level: ThinkingLevel
 ) -> None:
     calls = (tool_call("call_a", "read_file"), tool_call("call_b", "read_file"))
@@ -332,7 +332,7 @@ async def test_tool_round_resumed_in_another_process_continues_without_reasoning
     assert backend.server.refused == []
 
 
-async def test_tool_round_of_another_model_continues_without_reasoning(
+async def test_tool_round_of_another_model_is_accepted_without_reasoning(
     backend: HttpBackend,
 ) -> None:
     plan = Plan(thinking="I must read.", calls=(("call_a", "read_file", {"path": "x"}),))

@@ -43,7 +43,7 @@ def agent_of(backend: HttpBackend) -> Agent:
     return Agent("a", model=backend.model, tools=[look], thinking_level="high")
 
 
-async def test_turn_of_several_tool_rounds_is_accepted_and_stores_no_signature(
+async def test_turn_of_several_tool_rounds_stores_no_signature(
     backend: HttpBackend,
 ) -> None:
     stage = Stage()
@@ -61,7 +61,7 @@ async def test_turn_of_several_tool_rounds_is_accepted_and_stores_no_signature(
     assert not [text for text in log for signature in signatures if signature in text]
 
 
-async def test_next_turn_is_accepted_too(backend: HttpBackend) -> None:
+async def test_second_turn_with_tool_rounds_is_accepted(backend: HttpBackend) -> None:
     stage = Stage()
     client = backend.client(Plan())
     plans = (CALLS, Plan(text="Empty."), MORE, Plan(text="Still empty."))
@@ -75,7 +75,7 @@ async def test_next_turn_is_accepted_too(backend: HttpBackend) -> None:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-async def test_turn_interrupted_between_tool_rounds_resumes_in_another_process(name: str) -> None:
+async def test_turn_interrupted_between_tool_rounds_is_resumed(name: str) -> None:
     stage = Stage()
     async with HTTP_BACKENDS[name]() as here, HTTP_BACKENDS[name]() as there:
         first = here.client(Plan())
@@ -122,7 +122,7 @@ async def test_session_continues_with_another_provider(name: str) -> None:
     ],
     ids=["first_byte", "stream"],
 )
-async def test_fallback_answers_when_a_silent_provider_exceeds_a_timeout_of_the_agent(
+async def test_fallback_answers_after_a_provider_timeout(
     silent: Handler, limits: tuple[float, float], told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Both providers have these limits: the second one reaches none, however slow the machine is.

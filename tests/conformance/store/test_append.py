@@ -44,7 +44,7 @@ async def test_seqs_are_consecutive_from_zero_in_commit_order(store: SessionStor
     assert (await store.state(S)).head == 5
 
 
-async def test_commit_returns_entries_equal_to_later_reads(store: SessionStore) -> None:
+async def test_commit_returns_the_stored_entries(store: SessionStore) -> None:
     await create(store)
 
     appended = await append(store, S, said("a"), labelled("x", Sibling(0)), replied("b"))
@@ -81,7 +81,7 @@ async def test_appends_of_one_writer_keep_their_order(store: SessionStore) -> No
         assert own == [f"{writer}:{number}" for number in range(20)]
 
 
-async def test_entry_without_own_time_has_the_time_of_its_commit(store: SessionStore) -> None:
+async def test_entry_without_a_time_gets_the_time_of_the_commit(store: SessionStore) -> None:
     await create(store)
 
     entries = await append(store, S, said("now"), said("then", at=12_345), at=START_MS + 7)
@@ -96,7 +96,7 @@ async def test_entries_are_ordered_by_seq_and_never_by_time(store: SessionStore)
     assert texts(await store.branch(S, EntryId("s/2"))) == ["a", "b", "c"]
 
 
-async def test_entry_bodies_kinds_and_versions_are_stored_unchanged(store: SessionStore) -> None:
+async def test_entry_is_stored_with_unchanged_body_kind_and_version(store: SessionStore) -> None:
     await create(store)
     body = b'{ "x" : 1.0e2,\n "y":"\\u00e9" }'
 
@@ -106,7 +106,7 @@ async def test_entry_bodies_kinds_and_versions_are_stored_unchanged(store: Sessi
     assert await store.entry(S, entry.id) == entry
 
 
-async def test_entry_body_written_by_hand_equals_the_encoded_body(store: SessionStore) -> None:
+async def test_entry_can_be_appended_with_an_encoded_body(store: SessionStore) -> None:
     await create(store, S, said("a"))
     undone = Compaction("all of it", EntryId("s/0"))
 
@@ -169,7 +169,7 @@ async def test_entries_that_break_log_rules_are_rejected(store: SessionStore) ->
             assert await store.state(S) == before
 
 
-async def test_entries_of_unknown_kinds_are_accepted_in_and_outside_the_tree(
+async def test_entries_of_unknown_kinds_can_be_appended(
     store: SessionStore,
 ) -> None:
     await create(store)

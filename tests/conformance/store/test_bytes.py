@@ -75,7 +75,7 @@ async def test_messages_with_unknown_parts_are_stored(store: SessionStore) -> No
     assert (await store.state(S)).info.messages == 1
 
 
-async def test_opaque_entries_of_both_lanes_keep_any_bytes(store: SessionStore) -> None:
+async def test_opaque_entries_can_have_any_bytes_as_body(store: SessionStore) -> None:
     bodies = (b"", b"\x00", b"\xff\xfe{", b"{'x':1}", b'"\\ud800"', b"NaN", bytes(range(256)))
     for number, body in enumerate(bodies):
         for new in (NewEntry(OPAQUE, body), NewEntry(OPAQUE, body, lane="side")):

@@ -92,7 +92,7 @@ async def test_expected_leaf_is_compared_with_the_leaf_and_not_with_the_head(
     assert (refused.value.expected, refused.value.actual) == ("s/0", "s/2")
 
 
-async def test_expected_leaf_none_means_the_position_before_the_root(store: SessionStore) -> None:
+async def test_expected_leaf_none_requires_a_stream_without_a_leaf(store: SessionStore) -> None:
     await create(store)
     await append(store, S, said("a"), expected_leaf=None)
 
@@ -105,7 +105,7 @@ async def test_expected_leaf_none_means_the_position_before_the_root(store: Sess
     assert (await store.state(S)).leaf == "s/2"
 
 
-async def test_write_without_entries_checks_its_expected_head_and_leaf(store: SessionStore) -> None:
+async def test_empty_write_with_a_wrong_expected_head_is_rejected(store: SessionStore) -> None:
     await create(store, S, said("a"))
     before = await store.state(S)
 
@@ -208,7 +208,7 @@ async def test_commit_rejects_two_writes_to_one_stream(store: SessionStore) -> N
     assert await store.entries(S) == []
 
 
-async def test_entry_can_be_about_an_entry_of_another_stream(store: SessionStore) -> None:
+async def test_entry_can_refer_to_an_entry_of_another_stream(store: SessionStore) -> None:
     await create(store, "other", said("o"))
     await create(store)
 

@@ -65,7 +65,7 @@ async def grown(store: SessionStore) -> StreamId:
     )
 
 
-async def test_fork_of_path_copies_path_as_own_entries(store: SessionStore) -> None:
+async def test_path_fork_contains_copies_of_the_path_entries(store: SessionStore) -> None:
     await grown(store)
 
     await fork(store, S, "f", said("on"), at=EntryId("s/3"), scope="path")
@@ -105,7 +105,7 @@ async def test_header_of_a_copied_fork_has_the_origin_as_parent(store: SessionSt
     assert (state.info.messages, state.open_turn, state.epoch) == (6, None, 0)
 
 
-async def test_fork_commit_returns_only_the_entries_of_its_write(store: SessionStore) -> None:
+async def test_commit_that_creates_a_fork_returns_only_new_entries(store: SessionStore) -> None:
     await grown(store)
     point = ForkPoint(S, EntryId("s/3"), 5, "path")
     write = Write(
@@ -146,7 +146,7 @@ async def test_references_in_copied_entries_point_to_the_copies(
     assert b'"from_id":"f/1"' in (await store.entry(F, EntryId("f/2"))).body
 
 
-async def test_copied_entry_loses_its_position_in_the_imported_file(store: SessionStore) -> None:
+async def test_copied_entry_has_no_source_position(store: SessionStore) -> None:
     body = b'{"role":"user","parts":[],"later":1.50,"source":{"part":0,"offset":1,"length":2}}'
     await create(store, S, NewEntry("message", body))
 
@@ -156,7 +156,7 @@ async def test_copied_entry_loses_its_position_in_the_imported_file(store: Sessi
     assert copy.body == b'{"role":"user","parts":[],"later":1.50}'
 
 
-async def test_entries_and_labels_added_to_a_fork_or_its_origin_are_not_in_the_other(
+async def test_fork_and_origin_do_not_share_later_entries(
     store: SessionStore,
 ) -> None:
     await grown(store)

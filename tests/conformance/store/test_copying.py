@@ -157,7 +157,7 @@ async def test_store_copy_contains_only_entries_committed_before_it_began(
     assert await shown(target) == await shown(store)
 
 
-async def test_different_session_with_same_id_is_reported_and_unchanged(
+async def test_different_session_with_the_same_id_is_not_overwritten(
     store: SessionStore, target: SessionStore
 ) -> None:
     await filled(store)

@@ -117,7 +117,7 @@ async def test_erasure_certificate_counts_each_requested_entry_once(opened: Stor
 
 
 @erases
-async def test_erasing_the_last_message_updates_the_time_of_the_session_in_lists(
+async def test_erasing_the_last_message_updates_the_session_time(
     opened: Store, clock: ManualClock
 ) -> None:
     session = await opened.create(id="s")
@@ -135,7 +135,7 @@ async def test_erasing_the_last_message_updates_the_time_of_the_session_in_lists
 
 
 @erases
-async def test_erasing_a_tool_call_removes_its_record_and_the_context_stays_valid(
+async def test_context_is_valid_after_erasing_a_tool_call(
     opened: Store,
 ) -> None:
     session = await opened.create(id="s")
@@ -191,7 +191,7 @@ async def test_erasing_entry_also_erases_its_summaries(opened: Store) -> None:
 
 
 @erases
-async def test_erasure_of_a_shared_entry_obeys_the_fork_option(opened: Store) -> None:
+async def test_erasing_a_shared_entry_follows_the_fork_option(opened: Store) -> None:
     session = await opened.create(id="s")
     shared, own = await session.append(user(CANARY), assistant("two"))
     fork = await session.fork(at=shared, id="f")
@@ -221,7 +221,7 @@ async def test_erasure_of_a_shared_entry_obeys_the_fork_option(opened: Store) ->
 
 
 @erases
-async def test_erasure_is_rejected_if_forks_keep_all_given_entries(opened: Store) -> None:
+async def test_erasing_only_entries_shared_with_forks_is_rejected(opened: Store) -> None:
     session = await opened.create(id="s")
     first, second = await session.append(user(CANARY), assistant("two"))
     await session.fork(id="f")
@@ -237,7 +237,7 @@ async def test_erasure_is_rejected_if_forks_keep_all_given_entries(opened: Store
 
 
 @erases
-async def test_erasure_is_rejected_if_given_entries_are_erased_or_kept_by_forks(
+async def test_erasing_shared_and_already_erased_entries_is_rejected(
     opened: Store,
 ) -> None:
     session = await opened.create(id="s")
@@ -291,7 +291,7 @@ async def test_store_without_entry_erasure_raises_unsupported(opened: Store) -> 
     assert await said(session) == ["a"]
 
 
-async def test_session_is_erased_only_at_the_expected_head(opened: Store) -> None:
+async def test_session_erasure_with_a_wrong_expected_head_is_rejected(opened: Store) -> None:
     session = await opened.create(id="s")
     await session.append(user("a"))
     head = session.head

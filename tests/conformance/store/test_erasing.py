@@ -178,7 +178,7 @@ async def test_missing_session_cannot_be_erased(store: SessionStore) -> None:
         await erase(store, "nobody")
 
 
-async def test_erasure_deletes_only_own_idempotency_keys(
+async def test_erasure_keeps_idempotency_keys_of_other_sessions(
     store: SessionStore,
 ) -> None:
     await create(store, S)
@@ -240,7 +240,7 @@ async def test_search_finds_no_text_of_an_erased_session(store: SessionStore) ->
     assert await sound(store) == 2
 
 
-async def test_feed_omits_erased_entries_and_reuses_no_position(
+async def test_positions_of_erased_entries_are_not_reused(
     store: SessionStore,
 ) -> None:
     await create(store, S, said("a"))
@@ -320,7 +320,7 @@ async def test_forks_are_erased_on_request(store: SessionStore) -> None:
     assert await sound(store) == 3
 
 
-async def test_fork_of_fork_keeps_entries_it_sees(store: SessionStore) -> None:
+async def test_erasing_a_fork_keeps_entries_shared_with_another_fork(store: SessionStore) -> None:
     await create(store, S, said("a"), said("b"))
     f = await fork(store, S, "f", said("c"), said("d"))
     g = await fork(store, f, "g", said("e"), at=EntryId("f/0"), scope="path")
@@ -350,7 +350,7 @@ async def test_erasure_of_a_session_includes_its_child_sessions(store: SessionSt
 # ---------------------------------------------------------------- summaries
 
 
-async def test_shared_summary_of_erased_branch_is_erased(
+async def test_summary_of_an_erased_branch_is_erased_in_forks(
     store: SessionStore,
 ) -> None:
     await create(store, S, said("a"), said("secret plan"))
@@ -368,7 +368,7 @@ async def test_shared_summary_of_erased_branch_is_erased(
     assert await sound(store) == 2
 
 
-async def test_summary_based_on_an_erased_summary_is_erased_in_forks_too(
+async def test_summary_based_on_an_erased_summary_is_erased(
     store: SessionStore,
 ) -> None:
     await create(store, S, said("a"), said("secret"))
@@ -388,7 +388,7 @@ async def test_summary_based_on_an_erased_summary_is_erased_in_forks_too(
     assert await sound(store) == 3
 
 
-async def test_summary_is_not_erased_if_a_fork_keeps_its_entries(store: SessionStore) -> None:
+async def test_summary_of_entries_kept_by_a_fork_is_not_erased(store: SessionStore) -> None:
     await create(store, S, said("a"), said("b"))
     short = new_tree(Compaction("a and b", first_kept=EntryId("s/1")))
     await append(store, S, short, said("c"), said("d"))
@@ -404,7 +404,7 @@ async def test_summary_is_not_erased_if_a_fork_keeps_its_entries(store: SessionS
 # ---------------------------------------------------------------- subject, namespace
 
 
-async def test_erasure_by_subject_erases_all_its_sessions(store: SessionStore) -> None:
+async def test_erasing_a_subject_erases_all_sessions_of_the_subject(store: SessionStore) -> None:
     await create(store, StreamHeader(S, START_MS, subject="ann"), said("a"))
     await fork(store, S, "f", said("b"))
     await create(store, StreamHeader(StreamId("t"), START_MS, subject="bob"), said("c"))

@@ -80,7 +80,7 @@ def _counts(own: NamespaceFigures) -> tuple[int, ...]:
     return (own.sessions, own.flows, own.forks, own.contents, own.content_bytes)
 
 
-async def test_names_of_largest_streams_have_no_secrets(store: SessionStore) -> None:
+async def test_secrets_in_stream_names_are_masked_in_statistics(store: SessionStore) -> None:
     key = "sk-ant-api03-QRSTUVWXYZabcdefghij"
     await create(store, S)
     await said_to_old_version(store, f"use {key} please")

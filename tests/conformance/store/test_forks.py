@@ -82,7 +82,7 @@ async def test_fork_copies_no_entry_and_continues_from_its_fork_point(
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-async def test_entries_added_to_a_fork_or_its_origin_are_not_in_the_other_tree(
+async def test_fork_and_origin_do_not_share_later_entries(
     store: SessionStore, scope: Scope
 ) -> None:
     await grown(store)
@@ -166,7 +166,7 @@ async def test_empty_session_can_be_forked(store: SessionStore, scope: Scope) ->
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-async def test_fork_has_labels_set_before_the_fork_but_none_that_its_origin_sets_later(
+async def test_fork_does_not_get_later_labels_of_the_origin(
     store: SessionStore, scope: Scope
 ) -> None:
     await grown(store)
@@ -231,7 +231,7 @@ async def test_path_through_two_forks_omits_other_branches(store: SessionStore) 
             await append(store, g, said("x", EntryId(hidden)))
 
 
-async def test_tree_fork_of_a_path_fork_sees_only_that_path(store: SessionStore) -> None:
+async def test_fork_of_a_path_fork_omits_other_branches(store: SessionStore) -> None:
     await grown(store)
     await fork(store, S, "f", said("f0"), at=EntryId("s/3"), scope="path")
     await fork(store, StreamId("f"), "g", said("g0"))
@@ -299,7 +299,7 @@ async def test_foreign_id_of_the_origin_is_resolved_in_its_fork(
     assert await store.aliases(f) == {"aaa3": "f/0"}
 
 
-async def test_foreign_id_of_a_fork_takes_precedence_over_the_same_id_of_its_origin(
+async def test_alias_in_a_fork_overrides_the_alias_of_the_origin(
     store: SessionStore,
 ) -> None:
     await create(store, S, said("a", alias="same"))
@@ -347,7 +347,7 @@ async def test_fork_of_a_path_counts_the_messages_of_that_path(store: SessionSto
         assert (await store.state(StreamId(name))).info.messages == messages, name
 
 
-async def test_fork_of_a_fork_at_an_earlier_entry_counts_shared_messages(
+async def test_fork_of_a_fork_counts_shared_messages(
     store: SessionStore,
 ) -> None:
     await grown(store)
@@ -362,7 +362,7 @@ async def test_fork_of_a_fork_at_an_earlier_entry_counts_shared_messages(
     assert (await store.maintenance.verify()).problems == ()
 
 
-async def test_shared_messages_are_not_own_entries_of_fork(store: SessionStore) -> None:
+async def test_entry_count_of_a_fork_excludes_shared_entries(store: SessionStore) -> None:
     await grown(store)
     await fork(store, S, "f")
 
@@ -393,7 +393,7 @@ async def test_fork_beyond_the_origins_head_is_rejected(store: SessionStore, hea
         await store.state(StreamId("f"))
 
 
-async def test_fork_continues_only_from_entry_visible_to_origin(store: SessionStore) -> None:
+async def test_fork_at_an_invisible_entry_is_rejected(store: SessionStore) -> None:
     await grown(store)
     await create(store, "other", said("o"))
     for leaf, head in [("s/2", 5), ("s/9", 5), ("other/0", 5), ("s/3", 2)]:
@@ -458,7 +458,7 @@ async def test_header_of_a_fork_contains_its_fork_point(store: SessionStore) -> 
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-async def test_visible_ids_of_a_fork_are_the_ids_of_its_readable_entries(
+async def test_visible_ids_are_exactly_the_ids_of_readable_entries(
     store: SessionStore, scope: Scope
 ) -> None:
     await grown(store)
@@ -476,7 +476,7 @@ async def test_visible_ids_of_a_fork_are_the_ids_of_its_readable_entries(
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-async def test_entries_around_given_ids_in_a_fork_include_shared_ones_of_its_branch_only(
+async def test_lookup_of_entries_in_a_fork_omits_other_branches(
     store: SessionStore, scope: Scope
 ) -> None:
     await grown(store)

@@ -59,7 +59,7 @@ async def test_replay_after_more_appends_still_returns_the_first_entries(
     assert await store.state(S) == state
 
 
-async def test_replayed_commit_ignores_its_expectations(store: SessionStore) -> None:
+async def test_repeated_commit_ignores_the_expected_head(store: SessionStore) -> None:
     await create(store)
     first = await append(store, S, said("a"), key="k", expected_head=EMPTY, expected_leaf=None)
 
@@ -67,7 +67,7 @@ async def test_replayed_commit_ignores_its_expectations(store: SessionStore) -> 
 
 
 @pytest.mark.needs("multi_stream_commit")
-async def test_repeated_commit_that_created_sessions_returns_its_first_entries_without_an_error(
+async def test_repeated_commit_that_creates_sessions_returns_the_first_entries(
     store: SessionStore,
 ) -> None:
     commit = commit_of(
@@ -151,7 +151,7 @@ async def test_idempotency_key_applies_only_in_its_namespace(data: Data) -> None
     assert texts(await theirs.entries(S)) == ["b"]
 
 
-async def test_replayed_commit_wakes_no_watcher_and_uses_no_position(store: SessionStore) -> None:
+async def test_repeated_commit_uses_no_new_position(store: SessionStore) -> None:
     await create(store)
     await append(store, S, said("a"), key="k")
     position = await store.position()

@@ -248,7 +248,7 @@ async def test_writes_with_an_expired_lease_succeed_until_a_takeover(
     assert (await store.state(S)).open_turn is None
 
 
-async def test_write_ignores_the_expiry_and_owner_in_its_lease(
+async def test_write_ignores_owner_and_expiry_of_the_given_lease(
     store: SessionStore,
 ) -> None:
     await create(store)

@@ -70,7 +70,7 @@ async def is_free(store: SessionStore) -> bool:
     return True
 
 
-async def test_backend_without_leases_in_commits_rejects_commit(store: SessionStore) -> None:
+async def test_unsupported_lease_in_a_commit_is_rejected(store: SessionStore) -> None:
     await create(store)
     lease = await store.acquire_lease(S, "me", TTL_MS)
     if store.capabilities.leases_in_commits:
@@ -86,7 +86,9 @@ async def test_backend_without_leases_in_commits_rejects_commit(store: SessionSt
 
 
 @able
-async def test_commit_that_takes_lease_begins_turn(store: SessionStore, clock: ManualClock) -> None:
+async def test_commit_can_acquire_a_lease_and_start_a_turn(
+    store: SessionStore, clock: ManualClock
+) -> None:
     await create(store)
 
     done = await commit(store, turn_started(), said("go"), taking=MINE)
@@ -176,7 +178,7 @@ async def test_leases_of_several_streams_are_returned_in_order(store: SessionSto
 
 
 @able
-async def test_turn_ends_in_commit_that_releases_lease(store: SessionStore) -> None:
+async def test_commit_can_finish_a_turn_and_release_the_lease(store: SessionStore) -> None:
     await create(store)
     lease = (await commit(store, turn_started(), said("go"), taking=MINE)).leases[0]
 
@@ -226,7 +228,7 @@ async def test_lease_of_another_owner_cannot_be_released(store: SessionStore) ->
 
 
 @able
-async def test_commit_that_takes_lease_rejects_own_lease_and_idempotency_key(
+async def test_commit_cannot_acquire_a_lease_with_an_idempotency_key(
     store: SessionStore,
 ) -> None:
     """A replay of the commit by its key could not return the lease."""
@@ -258,7 +260,7 @@ async def test_only_one_of_concurrent_commits_gets_the_lease(data: Data) -> None
 
 
 @able
-async def test_commit_after_other_handle_takes_lease_is_rejected(data: Data) -> None:
+async def test_commit_cannot_acquire_a_lease_held_by_another_handle(data: Data) -> None:
     left, right = await data.open(), await data.open()
     await create(left)
     await commit(left, turn_started(), turn_finished(), taking=MINE, is_releasing=True)

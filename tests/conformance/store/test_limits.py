@@ -54,7 +54,9 @@ def limiting(store: SessionStore) -> SessionStore:
 # ---------------------------------------------------------------- retention
 
 
-async def test_check_of_writability_changes_nothing(retaining: SessionStore, data: Data) -> None:
+async def test_writability_check_does_not_change_the_store(
+    retaining: SessionStore, data: Data
+) -> None:
     await create(retaining)
 
     async def figures() -> tuple[int, int, int]:
@@ -88,9 +90,7 @@ async def test_retention_policy_is_stored_and_read_back(
     assert await other.retention.policy() == Retention()
 
 
-async def test_removed_session_leaves_no_data_and_its_positions_are_not_reused(
-    store: SessionStore, retaining: SessionStore
-) -> None:
+async def test_removed_session_leaves_no_data(store: SessionStore, retaining: SessionStore) -> None:
     await create(store, T, said("stays, marmalade"))
     await create(store, header("s", title="marmalade"), said("marmalade", alias="x"))
     await append(store, S, new_tree(ModelChange("m:1")), replied("marmalade"), key="k")
@@ -112,9 +112,7 @@ async def test_removed_session_leaves_no_data_and_its_positions_are_not_reused(
     assert (await store.maintenance.verify()).problems == ()
 
 
-async def test_session_with_a_fork_open_turn_open_question_or_lease_is_not_removed(
-    store: SessionStore, retaining: SessionStore
-) -> None:
+async def test_session_in_use_is_not_removed(store: SessionStore, retaining: SessionStore) -> None:
     for name in ("forked", "turn", "requested", "asked", "led", "answered", "withdrawn"):
         await create(store, name, said("a"))
     await fork(store, StreamId("forked"), "f")
@@ -217,7 +215,7 @@ async def test_commit_over_quota_is_rejected_as_whole(
     await append(store, S, said("d"))
 
 
-async def test_byte_quota_counts_every_body_but_equal_contents_once(
+async def test_byte_quota_counts_equal_contents_once(
     store: SessionStore, limiting: SessionStore
 ) -> None:
     await create(store, S)
@@ -260,7 +258,7 @@ async def test_removed_session_does_not_count_in_quota(
     assert (await limiting.retention.quota())[1] == Usage(0, 0, 0)
 
 
-async def test_quota_applies_to_all_handles_of_one_namespace_only(
+async def test_quota_does_not_apply_to_other_namespaces(
     data: Data, store: SessionStore, limiting: SessionStore
 ) -> None:
     await create(store, S)

@@ -30,7 +30,7 @@ from tests.fakes.clock import ManualClock
 
 @pytest.mark.full_only
 @pytest.mark.hypothesis
-def test_session_lists_and_counts_match_a_scan_after_random_steps(backend: Backend) -> None:
+def test_session_lists_match_a_full_scan_after_random_operations(backend: Backend) -> None:
     @settings(max_examples=max(5, settings().max_examples // 8), deadline=None)
     @given(STEPS)
     def any_steps(steps: list[tuple[str, int]]) -> None:
@@ -39,7 +39,7 @@ def test_session_lists_and_counts_match_a_scan_after_random_steps(backend: Backe
     any_steps()
 
 
-async def test_session_lists_and_counts_match_a_scan_after_each_kind_of_step(
+async def test_session_lists_match_a_full_scan_after_every_operation(
     backend: Backend,
 ) -> None:
     acts = "create create ask say move ask close fork flow end ask withdraw reopen name erase"
@@ -47,7 +47,7 @@ async def test_session_lists_and_counts_match_a_scan_after_each_kind_of_step(
     await carried_out(backend, [*steps, ("create", 7), ("remove", 5), ("say", 1)])
 
 
-async def test_open_turn_is_listed_with_its_lease_owner_until_the_lease_expires(
+async def test_open_turns_are_listed_with_current_lease_owners(
     store: SessionStore, clock: ManualClock
 ) -> None:
     for stream in ("idle", "runs", "expired", "free", "ended"):

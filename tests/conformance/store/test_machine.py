@@ -267,7 +267,7 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 @pytest.mark.hypothesis
-def test_store_after_random_commands_matches_the_model(backend: Backend) -> None:
+def test_store_agrees_with_a_reference_model_after_random_commands(backend: Backend) -> None:
     class Machine(StoreMachine):
         def __init__(self) -> None:
             super().__init__(backend)

@@ -37,7 +37,7 @@ async def texts(store: Store, stream: str) -> bytes:
     return b" ".join(entry.body for entry in entries)
 
 
-async def test_session_end_is_listed_as_open_until_its_episode_is_recorded(
+async def test_session_end_stays_open_until_the_episode_is_recorded(
     handle: Store, store: SessionStore
 ) -> None:
     session = await handle.create(id="s")
@@ -59,7 +59,7 @@ async def test_session_end_is_listed_as_open_until_its_episode_is_recorded(
     assert (await store.maintenance.verify()).is_ok
 
 
-async def test_ended_session_without_an_episode_is_not_protected_from_removal(
+async def test_ended_session_without_an_episode_can_be_removed(
     handle: Store, store: SessionStore
 ) -> None:
     await handle.create(id="s")
@@ -68,7 +68,7 @@ async def test_ended_session_without_an_episode_is_not_protected_from_removal(
     assert await store.retention.holder(StreamId("s")) is None
 
 
-async def test_store_without_erasure_has_episodes_but_no_facts(handle: Store) -> None:
+async def test_store_without_erasure_rejects_facts(handle: Store) -> None:
     session = await handle.create(subject="ana")
     await session.append(user("Hello"))
     await session.end()
@@ -80,7 +80,7 @@ async def test_store_without_erasure_has_episodes_but_no_facts(handle: Store) ->
 
 
 @pytest.mark.needs("erase")
-async def test_fact_loses_erased_sources_and_is_deleted_with_last_one(handle: Store) -> None:
+async def test_fact_is_deleted_after_the_last_source_is_erased(handle: Store) -> None:
     one = await handle.create(subject="ana")
     other = await handle.create(subject="ana")
     tea, milk = await one.append(user("I like tea"), user("and milk"))
@@ -103,7 +103,7 @@ async def test_fact_loses_erased_sources_and_is_deleted_with_last_one(handle: St
 
 
 @pytest.mark.needs("erase")
-async def test_forgotten_fact_is_not_stored_again_by_a_repeated_call_with_its_key(
+async def test_repeated_remember_call_does_not_restore_a_forgotten_fact(
     handle: Store, store: SessionStore
 ) -> None:
     memory = handle.memory
@@ -118,7 +118,7 @@ async def test_forgotten_fact_is_not_stored_again_by_a_repeated_call_with_its_ke
 
 
 @pytest.mark.needs("erase")
-async def test_erasing_source_deletes_fact_version_with_this_source(handle: Store) -> None:
+async def test_fact_version_is_deleted_when_the_source_is_erased(handle: Store) -> None:
     session = await handle.create()
     old, new = await session.append(user("I like tea"), user("No, coffee"))
     memory = handle.memory
@@ -209,7 +209,7 @@ async def test_erased_subject_loses_its_facts_and_can_get_new_ones(handle: Store
 
 
 @pytest.mark.needs("erase")
-async def test_fact_extraction_is_listed_as_open_until_its_facts_are_stored(
+async def test_fact_extraction_stays_open_until_the_facts_are_stored(
     handle: Store, tmp_path: Path
 ) -> None:
     async def extract(

@@ -81,7 +81,7 @@ async def test_name_query_finds_the_session_by_its_current_name_only(store: Sess
     assert (await store.maintenance.verify()).problems == ()
 
 
-async def test_query_finds_a_fork_by_the_name_it_inherits(store: SessionStore) -> None:
+async def test_name_query_finds_a_fork_by_the_inherited_name(store: SessionStore) -> None:
     await create(store, header("origin", title="Harbour plan"), said("hello"))
     await fork(store, StreamId("origin"), "branch")
     assert sorted(await ids(store, "harbour")) == ["branch", "origin"]
@@ -101,7 +101,7 @@ async def test_query_finds_no_session_that_was_erased(store: SessionStore) -> No
 KEY = "sk-ant-api03-QRSTUVWXYZabcdefghij"
 
 
-async def test_api_key_in_a_name_stored_by_an_old_version_is_masked_in_lists(
+async def test_api_key_in_an_old_name_is_masked_in_lists(
     store: SessionStore,
 ) -> None:
     await create(store, S)
@@ -116,7 +116,7 @@ async def test_api_key_in_a_name_stored_by_an_old_version_is_masked_in_lists(
     assert await ids(store, KEY[:20]) == ["s"]
 
 
-async def test_rename_removes_the_words_of_an_api_key_that_an_old_version_stored_in_the_name(
+async def test_name_index_has_no_old_api_key_after_a_rename(
     store: SessionStore,
 ) -> None:
     await create(store, S)
@@ -129,9 +129,7 @@ async def test_rename_removes_the_words_of_an_api_key_that_an_old_version_stored
 
 @pytest.mark.needs("erase")
 @pytest.mark.parametrize("how", ["erased", "removed"])
-async def test_erasure_removes_the_words_of_an_api_key_that_an_old_version_stored_in_the_name(
-    store: SessionStore, how: str
-) -> None:
+async def test_name_index_has_no_old_api_key_after_erasure(store: SessionStore, how: str) -> None:
     await create(store, S)
     await said_to_old_version(store, f"use {KEY} please")
     if how == "removed":

@@ -33,7 +33,7 @@ from tests.fakes.clock import START_MS
 from tests.fakes.samples import case
 
 
-async def test_limited_list_does_not_block_later_commits(store: SessionStore) -> None:
+async def test_commits_succeed_after_many_lists_with_a_limit(store: SessionStore) -> None:
     for name in ("a", "b", "c"):
         await create(store, name)
     for number in range(12):  # more reads than a backend has readers
@@ -87,7 +87,7 @@ async def test_unknown_prefix_is_not_found(store: SessionStore) -> None:
 # ---------------------------------------------------------------- notes of all sessions
 
 
-async def test_entries_outside_the_tree_are_returned_for_all_sessions_of_the_namespace(
+async def test_entries_outside_the_tree_can_be_read_for_all_streams(
     store: SessionStore,
 ) -> None:
     for name in ("a", "b", "empty"):
@@ -169,7 +169,7 @@ async def test_list_returns_at_most_the_given_number_of_sessions(store: SessionS
     assert await store.sessions(limit=0) == []
 
 
-async def test_lists_omit_flows_always_and_role_sessions_by_default(
+async def test_default_session_list_omits_flows_and_role_sessions(
     store: SessionStore,
 ) -> None:
     await create(store, header("user"))
@@ -237,7 +237,7 @@ async def test_list_filters_are_applied_before_the_limit(store: SessionStore) ->
 
 
 @pytest.mark.needs("multi_stream_commit")
-async def test_feed_is_every_entry_of_every_stream_in_commit_order(
+async def test_entries_of_all_streams_are_read_in_commit_order(
     store: SessionStore,
 ) -> None:
     await create(store, "a", said("1"), said("2"))
@@ -258,7 +258,7 @@ async def test_feed_is_every_entry_of_every_stream_in_commit_order(
     assert await store.position() == positions[-1]
 
 
-async def test_feed_continues_after_any_position(store: SessionStore) -> None:
+async def test_entries_of_all_streams_can_be_read_after_any_position(store: SessionStore) -> None:
     await create(store, S, *(said(str(number)) for number in range(7)))
     whole = await store.feed(0)
 
@@ -316,7 +316,7 @@ async def test_commit_of_another_handle_wakes_a_waiter(data: Data) -> None:
     assert texts(await here.entries(S)) == ["a"]
 
 
-async def test_waiter_that_reads_after_every_wake_up_misses_nothing(data: Data) -> None:
+async def test_reading_after_each_wake_up_misses_no_entry(data: Data) -> None:
     here, there = await data.open(), await data.open()
     await create(there)
     changes = here.changes()
@@ -417,7 +417,7 @@ async def test_namespace_shows_no_data_of_another_namespace(data: Data) -> None:
     assert await ours.position() == (await ours.feed(0))[-1].position
 
 
-async def test_streams_with_the_same_id_in_two_namespaces_have_separate_logs_and_leases(
+async def test_equal_stream_ids_in_two_namespaces_do_not_conflict(
     data: Data,
 ) -> None:
     ours, theirs = await data.open("ours"), await data.open("theirs")

@@ -26,7 +26,7 @@ from tests.conformance.store.building import (
 from tests.fakes.samples import case
 
 
-async def test_tree_entry_gets_leaf_as_parent_and_becomes_leaf(store: SessionStore) -> None:
+async def test_new_tree_entry_becomes_the_leaf(store: SessionStore) -> None:
     await create(store)
 
     first, second = await append(store, S, said("a"), said("b"))
@@ -48,7 +48,7 @@ async def test_entries_outside_the_tree_have_no_parent_and_do_not_change_the_lea
     assert after.parent_id == "s/0"
 
 
-async def test_explicit_parent_starts_a_branch_and_moves_the_leaf_to_the_new_entry(
+async def test_entry_with_an_earlier_parent_starts_a_new_branch(
     store: SessionStore,
 ) -> None:
     await create(store, S, said("a"), said("b"))
@@ -70,7 +70,7 @@ async def test_entry_with_parent_none_becomes_another_root(store: SessionStore) 
     assert texts(await store.branch(S, entry.id)) == ["again"]
 
 
-async def test_later_entries_of_write_can_refer_to_earlier_ones(store: SessionStore) -> None:
+async def test_entry_can_refer_to_an_earlier_entry_by_index(store: SessionStore) -> None:
     await create(store)
 
     entries = await append(
@@ -87,7 +87,7 @@ async def test_later_entries_of_write_can_refer_to_earlier_ones(store: SessionSt
     assert [entry.about for entry in entries[3:]] == ["s/1", "s/3"]
 
 
-async def test_entry_can_refer_to_earlier_entry_of_its_write_by_id(store: SessionStore) -> None:
+async def test_entry_can_refer_to_an_earlier_entry_by_id(store: SessionStore) -> None:
     await create(store)
 
     entries = await append(store, S, said("a"), said("b", EntryId("s/0")), moved(EntryId("s/0")))
@@ -104,7 +104,7 @@ async def test_entry_of_kind_leaf_makes_its_target_the_current_leaf(store: Sessi
     assert texts(await store.branch(S, (await store.state(S)).leaf)) == ["a", "c"]
 
 
-async def test_next_entry_after_a_move_before_the_root_becomes_a_second_root(
+async def test_entry_appended_without_a_leaf_becomes_a_root(
     store: SessionStore,
 ) -> None:
     await create(store, S, said("a"))
@@ -143,7 +143,7 @@ async def test_leaf_entry_with_a_target_outside_the_tree_is_rejected(store: Sess
             assert (await store.state(S)).leaf == "s/0"
 
 
-async def test_entry_outside_the_tree_in_the_same_write_cannot_be_a_parent(
+async def test_parent_outside_the_tree_in_the_same_write_is_rejected(
     store: SessionStore,
 ) -> None:
     await create(store)
@@ -155,7 +155,7 @@ async def test_entry_outside_the_tree_in_the_same_write_cannot_be_a_parent(
         await append(store, S, labelled("x", None), moved(EntryId("s/0")))
 
 
-async def test_entry_can_refer_only_to_earlier_entries_of_its_write(store: SessionStore) -> None:
+async def test_entry_that_refers_to_a_later_entry_is_rejected(store: SessionStore) -> None:
     await create(store)
 
     for index in (1, 2, 5, -1):

@@ -61,7 +61,7 @@ async def test_finished_turn_removes_partial_answer(store: SessionStore) -> None
     assert await store.partial(S) is None
 
 
-async def test_rejected_end_of_a_turn_keeps_the_partial_answer(store: SessionStore) -> None:
+async def test_partial_answer_is_kept_if_finishing_the_turn_fails(store: SessionStore) -> None:
     lease = await in_a_turn(store)
     await store.put_partial(lease, 2, b"half")
 

@@ -82,7 +82,7 @@ async def test_path_with_limit_and_kind_returns_newest_entries(opened: Store) ->
         await session.path(last=-1)
 
 
-async def test_alias_finds_its_entry_in_session_and_store(opened: Store) -> None:
+async def test_entry_is_found_by_alias_in_session_and_store(opened: Store) -> None:
     session = await opened.create(id="a")
     first, second = await session.append_many([user("1"), user("2")], aliases=["run7/3", None])
     assert (await session.entry("run7/3")).id == first.id
@@ -111,14 +111,14 @@ async def test_newer_entry_takes_over_alias(opened: Store) -> None:
         await session.append_many([user("3"), user("4")], aliases=["there", "there"])
 
 
-async def test_alias_of_several_sessions_finds_entry_of_each_session(opened: Store) -> None:
+async def test_sessions_can_use_the_same_alias_for_different_entries(opened: Store) -> None:
     sessions = [await opened.create() for _ in range(2)]
     made = [await each.append_many([user("1")], aliases=["here"]) for each in sessions]
     for session, (entry,) in zip(sessions, made, strict=True):
         assert (await session.entry("here")).id == entry.id
 
 
-async def test_missing_repeated_empty_or_invalid_aliases_are_rejected(opened: Store) -> None:
+async def test_invalid_aliases_are_rejected(opened: Store) -> None:
     session = await opened.create()
     for aliases in (["a"], ["a", "a"], ["a", ""], ["a", "\ud800"]):
         with pytest.raises(WrongArgument):
@@ -144,7 +144,7 @@ async def test_notes_of_a_session_are_listed_by_type_and_by_annotated_entry(open
         await session.note(Note("x"), about="nowhere/1")
 
 
-async def test_content_is_stored_with_the_entry_that_refers_to_it_and_read_by_its_handle(
+async def test_content_of_an_entry_can_be_read_by_handle(
     opened: Store,
 ) -> None:
     session = await opened.create()
@@ -177,7 +177,7 @@ async def test_open_or_create_returns_one_session_for_an_id(opened: Store) -> No
         await opened.open_or_create("user-12")
 
 
-async def test_fork_has_metadata_and_subject_of_its_own(opened: Store) -> None:
+async def test_fork_can_have_different_metadata_and_subject(opened: Store) -> None:
     session = await opened.create(subject="ana", metadata={"k": 1})
     first, second = await session.append_many([user("1"), assistant("2")])
     fork = await session.fork(metadata={"z": 1}, subject="bo")
@@ -193,7 +193,7 @@ async def test_fork_has_metadata_and_subject_of_its_own(opened: Store) -> None:
     assert set(heir.entry_ids) == {first.id}
 
 
-async def test_append_repeated_with_its_idempotency_key_is_marked_as_a_repetition(
+async def test_repeated_append_is_reported_as_a_replay(
     opened: Store,
 ) -> None:
     session = await opened.create()
@@ -318,7 +318,7 @@ CHANGED_BY_JSON: list[Any] = [
 NO_JSON = [b"{", b'"\\ud800"', b"1e400", b"NaN", b"\xff", b""]
 
 
-async def test_data_that_json_would_change_is_rejected(opened: Store) -> None:
+async def test_data_changed_by_a_json_round_trip_is_rejected(opened: Store) -> None:
     session = await opened.create()
     for data in CHANGED_BY_JSON:
         for item in (Custom("k", data), Note("k", {"v": data}), user("x", foreign={"v": data})):

@@ -173,7 +173,7 @@ async def test_erased_session_is_not_recalled(
     assert {each.found.stream for each in found} == {"kept"}
 
 
-async def test_recall_finds_answer_next_to_message_with_query_words(store: SessionStore) -> None:
+async def test_recall_finds_an_answer_by_the_words_of_the_question(store: SessionStore) -> None:
     await create(
         store,
         S,
@@ -188,7 +188,7 @@ async def test_recall_finds_answer_next_to_message_with_query_words(store: Sessi
     assert "hotel" in best.ranked.nearby
 
 
-async def test_recall_by_each_handle_finds_what_the_other_handle_appended(
+async def test_recall_finds_texts_appended_after_an_earlier_recall(
     store: SessionStore,
 ) -> None:
     await create(store, S, new_tree(user("the moon"), at=1))

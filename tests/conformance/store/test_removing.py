@@ -66,7 +66,7 @@ async def test_removal_deletes_a_session_and_leaves_other_sessions_unchanged(
     assert await erase(store, id="e2") == certificate
 
 
-async def test_removal_deletes_keys_partials_and_contents_that_are_not_shared(
+async def test_removal_deletes_keys_partials_and_unshared_contents(
     store: SessionStore,
 ) -> None:
     own, shared = b"own" * 100, b"shared" * 100
@@ -89,7 +89,7 @@ async def test_removal_deletes_keys_partials_and_contents_that_are_not_shared(
     await append(store, StreamId("t"), said("new"), key="k")
 
 
-async def test_removal_deletes_picture_unless_another_session_shows_it(store: SessionStore) -> None:
+async def test_removal_keeps_pictures_of_other_sessions(store: SessionStore) -> None:
     own, shared = b"\x89PNG own", b"\x89PNG shared"
     for stream, contents in (("s", (own, shared)), ("t", (shared,))):
         shown = [MediaPart("image/png", f"media://{blob_hash(c)}", len(c)) for c in contents]
@@ -105,7 +105,7 @@ async def test_removal_deletes_picture_unless_another_session_shows_it(store: Se
         await store.blob(blob_hash(own))
 
 
-async def test_removed_id_can_be_reused_with_new_positions(
+async def test_id_of_a_removed_session_can_be_reused(
     store: SessionStore,
 ) -> None:
     await create(store, S, said("old"), said("older"))
@@ -124,7 +124,7 @@ async def test_removed_id_can_be_reused_with_new_positions(
     assert (await store.maintenance.verify()).problems == ()
 
 
-async def test_removal_of_an_origin_keeps_its_copied_forks_on_request(store: SessionStore) -> None:
+async def test_copied_fork_is_kept_when_the_origin_is_removed(store: SessionStore) -> None:
     await create(store, S, said("a"))
     f = await fork(store, S, "f", said("b"))
     with pytest.raises(SessionHasForks):

@@ -121,7 +121,7 @@ async def test_id_of_an_erased_session_with_forks_cannot_be_reused(handle: Store
 
 
 @pytest.mark.parametrize("lazy", [False, True])
-async def test_leases_of_an_erased_session_are_invalid_after_its_id_is_reused(
+async def test_old_leases_are_invalid_after_an_id_is_reused(
     store: SessionStore, clock: ManualClock, lazy: bool
 ) -> None:
     handle = Store(store, Outside(clock, SeededRandom(5)))

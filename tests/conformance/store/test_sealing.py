@@ -75,7 +75,7 @@ async def test_transferred_stream_has_same_hashes(backend: Backend) -> None:
 
 
 @pytest.mark.needs("pointer_fork")
-async def test_transferred_forks_still_refer_to_the_entries_of_their_origin(
+async def test_transferred_forks_keep_references_to_the_origin(
     backend: Backend,
 ) -> None:
     first, second = backend.new(), backend.new()
@@ -93,7 +93,7 @@ async def test_transferred_forks_still_refer_to_the_entries_of_their_origin(
     await second.close()
 
 
-async def test_new_lease_epoch_exceeds_transferred_epochs(backend: Backend) -> None:
+async def test_lease_after_a_transfer_gets_a_higher_epoch(backend: Backend) -> None:
     first, second = backend.new(), backend.new()
     store, copy = await first.open(), await second.open()
     await create(store)
@@ -128,7 +128,7 @@ async def test_segments_begin_and_end_at_commit_boundaries(store: SessionStore) 
         await part(store, after=2)
 
 
-async def test_receiving_a_segment_leaves_a_different_session_with_the_same_id_unchanged(
+async def test_received_segment_does_not_overwrite_another_session(
     backend: Backend,
 ) -> None:
     first, second = backend.new(), backend.new()
@@ -192,7 +192,7 @@ async def test_segment_with_wrong_hashes_is_rejected(backend: Backend) -> None:
     await second.close()
 
 
-async def test_contents_are_transferred_with_their_segment(backend: Backend) -> None:
+async def test_segment_transfer_includes_contents(backend: Backend) -> None:
     first, second = backend.new(), backend.new()
     store, copy = await first.open(), await second.open()
     await create(store)

@@ -301,7 +301,7 @@ async def test_all_branches_are_searched_and_hits_have_positions(
 
 
 @pytest.mark.needs("pointer_fork")
-async def test_shared_entry_of_fork_is_found_once_in_origin(store: SessionStore) -> None:
+async def test_search_finds_an_entry_shared_by_forks_once(store: SessionStore) -> None:
     await written(store, "shared word")
     await fork(store, S, "f", said("own word"))
 
@@ -391,7 +391,7 @@ async def test_hits_are_sorted_by_score_then_newest(store: SessionStore) -> None
 
 
 @pytest.mark.all_only
-async def test_many_hits_are_limited_to_newest_before_ranking(store: SessionStore) -> None:
+async def test_search_ranks_only_the_newest_matches(store: SessionStore) -> None:
     entries = [said("word word") for _ in range(10)] + [said("word") for _ in range(MOST_RANKED)]
     await create(store, header("s", title="word"), *entries)
 
@@ -413,7 +413,7 @@ async def test_snippet_contains_match_and_marks_it(store: SessionStore) -> None:
     assert len(hit.snippet) <= 162
 
 
-async def test_short_text_is_its_own_snippet(store: SessionStore) -> None:
+async def test_snippet_of_a_short_text_is_the_whole_text(store: SessionStore) -> None:
     await written(store, "Über  die\tTide\n")
 
     (hit,) = await search(store, "uber")
@@ -423,7 +423,7 @@ async def test_short_text_is_its_own_snippet(store: SessionStore) -> None:
 
 @pytest.mark.full_only
 @pytest.mark.parametrize(("step", "batch"), [(3, 12), pytest.param(1, 30, marks=ALL_ONLY)])
-async def test_every_backend_finds_the_same_hits_as_memory(
+async def test_search_finds_the_same_hits_in_every_backend(
     store: SessionStore, monkeypatch: pytest.MonkeyPatch, step: int, batch: int
 ) -> None:
     monkeypatch.setattr(sizes, "MOST_LOOSE", (BATCHES - 1) * batch)

@@ -240,7 +240,7 @@ async def test_entries_are_read_after_a_given_seq_up_to_a_limit(store: SessionSt
     assert await store.entries(S, 0, 0) == []
 
 
-async def test_tail_returns_the_state_with_the_newest_entries_and_notes(
+async def test_tail_returns_the_newest_entries_with_state_and_notes(
     store: SessionStore,
 ) -> None:
     await create(store, S, said("0"), labelled("one", EntryId("s/0")), said("2"))
@@ -253,7 +253,7 @@ async def test_tail_returns_the_state_with_the_newest_entries_and_notes(
     assert (await store.tail(S, 0, ["label"]))[1:] == ([], notes)
 
 
-async def test_newest_entries_of_a_fork_are_read_with_its_own_and_inherited_labels(
+async def test_newest_entries_of_a_fork_include_inherited_labels(
     store: SessionStore,
 ) -> None:
     await create(store, S, said("0"), labelled("one", EntryId("s/0")))
@@ -334,7 +334,7 @@ async def test_branch_and_context_window_reject_a_leaf_outside_the_tree(
                 await store.context_window(S, EntryId(leaf))
 
 
-async def test_tree_is_every_tree_entry_in_log_order(store: SessionStore) -> None:
+async def test_tree_contains_all_tree_entries_in_log_order(store: SessionStore) -> None:
     await create(store, S, said("a"), labelled("x", Sibling(0)), said("b"))
     await append(store, S, moved(EntryId("s/0")), said("c"), said("root", None))
 
@@ -407,7 +407,7 @@ async def test_exact_alias_is_preferred_to_a_longer_alias(store: SessionStore) -
     assert await store.find_entry(S, "abc") == "s/1"
 
 
-async def test_entry_reference_of_digits_is_read_as_seq_then_as_alias_but_never_as_prefix(
+async def test_numeric_reference_is_resolved_as_seq_then_as_alias(
     store: SessionStore,
 ) -> None:
     await create(store, S, said("a", alias="1"), said("b", alias="77"))

@@ -75,7 +75,7 @@ async def test_turn_needs_a_lease_to_start_and_to_finish(store: SessionStore) ->
     assert (await store.state(S)).open_turn == 1
 
 
-async def test_second_turn_cannot_start_while_one_is_open(store: SessionStore) -> None:
+async def test_second_turn_cannot_start_during_an_open_turn(store: SessionStore) -> None:
     lease = await in_a_turn(store)
 
     with pytest.raises(TurnOpen) as refused:
@@ -108,7 +108,7 @@ async def test_new_lease_owner_can_finish_turn(store: SessionStore, clock: Manua
 # ---------------------------------------------------------------- beside an open turn
 
 
-async def test_tree_entry_of_a_writer_without_lease_is_queued_during_a_turn(
+async def test_tree_entry_of_another_writer_is_queued_during_a_turn(
     store: SessionStore,
 ) -> None:
     await in_a_turn(store)
@@ -128,7 +128,7 @@ async def test_tree_entry_of_a_writer_without_lease_is_queued_during_a_turn(
     assert await store.notes(S, ["queued"]) == [entry]
 
 
-async def test_entries_of_unknown_kinds_are_queued_with_their_version(store: SessionStore) -> None:
+async def test_entry_of_unknown_kind_is_queued_unchanged(store: SessionStore) -> None:
     await in_a_turn(store)
 
     queued = body_of(await append_one(store, S, unknown(b"[1e5]", v=9)))
@@ -138,7 +138,7 @@ async def test_entries_of_unknown_kinds_are_queued_with_their_version(store: Ses
     assert bytes(queued.entry_body) == b"[1e5]"
 
 
-async def test_entries_that_refer_to_each_other_are_all_queued_during_a_turn(
+async def test_entries_that_refer_to_each_other_are_queued(
     store: SessionStore,
 ) -> None:
     await in_a_turn(store)
@@ -179,7 +179,7 @@ async def test_invalid_entry_is_not_queued(store: SessionStore) -> None:
     assert (await store.state(S)).head == 2
 
 
-async def test_entries_outside_the_tree_are_appended_by_any_writer_during_a_turn(
+async def test_entry_outside_the_tree_can_be_appended_during_a_turn(
     store: SessionStore,
 ) -> None:
     await in_a_turn(store)

@@ -85,7 +85,7 @@ async def test_store_without_contents_has_nothing_to_remove(
     assert [empty, created] == [VacuumReport(0, 0, each.freed_bytes) for each in (empty, created)]
 
 
-async def test_vacuum_keeps_contents_of_headers_and_partial_answers(
+async def test_vacuum_keeps_contents_that_headers_and_partials_reference(
     store: SessionStore, vacuuming: SessionStore
 ) -> None:
     born = StreamHeader(S, START_MS, metadata={"picture": blob_hash(TEXT)})
@@ -113,7 +113,7 @@ async def test_vacuum_ignores_contents_of_other_namespaces(
     assert await other.blob(blob_hash(TEXT)) == TEXT
 
 
-async def test_content_referenced_again_during_vacuum_stays(
+async def test_vacuum_keeps_content_that_is_referenced_again(
     data: Data, store: SessionStore, vacuuming: SessionStore
 ) -> None:
     writer = await data.open()

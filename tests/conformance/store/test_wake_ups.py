@@ -74,7 +74,7 @@ async def committed_unseen(
     raise AssertionError("commits woke watchers of other streams")
 
 
-async def test_commit_of_this_handle_wakes_only_watchers_of_its_stream(
+async def test_commit_of_this_handle_wakes_the_right_watchers(
     store: SessionStore,
 ) -> None:
     await two_streams(store)
@@ -84,14 +84,14 @@ async def test_commit_of_this_handle_wakes_only_watchers_of_its_stream(
         await counter.stop()
 
 
-async def test_new_watcher_wakes_once_without_a_commit(store: SessionStore) -> None:
+async def test_new_watcher_is_woken_once_immediately(store: SessionStore) -> None:
     await create(store, S, said("a"))
     for _ in range(3):  # the first one starts the watching
         async with asyncio.timeout(60):
             await anext(aiter(store.changes(S)))
 
 
-async def test_commit_of_another_handle_wakes_only_watchers_of_its_stream(data: Data) -> None:
+async def test_commit_of_another_handle_wakes_the_right_watchers(data: Data) -> None:
     here, there = await data.open(), await data.open()
     await two_streams(there)
     *idle, busy, whole = await counters(here, *([IDLE] * WATCHERS), S, None)
@@ -101,7 +101,7 @@ async def test_commit_of_another_handle_wakes_only_watchers_of_its_stream(data: 
         await counter.stop()
 
 
-async def test_commit_in_a_namespace_wakes_no_watcher_of_another(data: Data) -> None:
+async def test_commit_wakes_no_watcher_in_another_namespace(data: Data) -> None:
     here, there = await data.open(), await data.open("other")
     await create(here, S, said("a"))
     await create(there, S, said("a"))

@@ -105,7 +105,7 @@ async def test_verify_accepts_full_store_and_changes_nothing(
     assert after == before
 
 
-async def test_writes_without_entries_and_repeated_commits_do_not_extend_the_hash_chain(
+async def test_empty_and_repeated_commits_leave_the_hash_unchanged(
     store: SessionStore,
 ) -> None:
     await create(store)

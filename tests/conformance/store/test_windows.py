@@ -77,7 +77,7 @@ async def test_window_begins_with_the_first_entry_a_compaction_keeps(
     assert window.state.compaction.id == "s/3"
 
 
-async def test_compaction_that_keeps_no_entry_begins_the_window(
+async def test_window_begins_at_a_compaction_without_kept_entries(
     store: SessionStore,
 ) -> None:
     await create(store, S, said("a"), said("b"), moved(EntryId("s/0")), said("c"))
@@ -139,7 +139,7 @@ async def test_undone_compaction_restores_hidden_entries(store: SessionStore) ->
     assert twice.state.compaction is None
 
 
-async def test_settings_before_the_window_are_still_in_force(store: SessionStore) -> None:
+async def test_settings_before_the_window_still_apply(store: SessionStore) -> None:
     await create(
         store,
         S,
@@ -158,7 +158,7 @@ async def test_settings_before_the_window_are_still_in_force(store: SessionStore
     assert (state.model_change.id, state.thinking_change.id) == ("s/0", "s/2")
 
 
-async def test_compaction_of_newer_version_keeps_no_entries(
+async def test_window_begins_at_a_compaction_of_a_newer_version(
     store: SessionStore,
 ) -> None:
     await create(store, S, said("a"), NewEntry("compaction", b'{"gist":"x"}', 2), said("b"))
@@ -259,7 +259,7 @@ async def test_windows_and_branches_of_random_trees_match_definition(
     await data.close()
 
 
-async def test_entries_around_given_entries_are_returned_with_their_depth_on_the_branch(
+async def test_entries_near_given_ids_are_returned_with_depth(
     store: SessionStore,
 ) -> None:
     await create(store, S, *(said(str(n)) for n in range(6)), labelled("x", EntryId("s/2")))
@@ -285,7 +285,7 @@ async def test_entries_around_given_entries_are_returned_with_their_depth_on_the
         await store.around(S, EntryId("s/99"), [leaf], 1)
 
 
-async def test_depth_of_entries_around_given_entries_is_correct_with_several_branches(
+async def test_depth_of_entries_is_correct_with_several_branches(
     store: SessionStore,
 ) -> None:
     await create(store, S, *(said(str(n)) for n in range(4)))
@@ -300,7 +300,7 @@ async def test_depth_of_entries_around_given_entries_is_correct_with_several_bra
     assert [(each.depth, each.entry.id) for each in found] == [(1, "s/1"), (2, "s/4")]
 
 
-async def test_visible_ids_of_a_session_include_entries_in_and_outside_the_tree(
+async def test_visible_ids_include_entries_outside_the_tree(
     store: SessionStore,
 ) -> None:
     await create(store, S, said("a"), labelled("x", EntryId("s/0")))
