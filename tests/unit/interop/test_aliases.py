@@ -11,7 +11,7 @@ from tests.fakes.streams import say
 FORK = StreamId("fork")
 
 
-async def test_import_history_of_a_fork_includes_shared_entries_before_own_entries() -> None:
+async def test_import_history_of_a_fork_begins_with_the_origin() -> None:
     store = empty_store()
     origin = (await imported(store, pi_file("v2.jsonl"))).session
     state = await store.state(origin)

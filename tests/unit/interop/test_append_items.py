@@ -153,7 +153,7 @@ GROWTH = {
         ("copilot_first", []),
     ],
 )
-async def test_file_imported_by_an_older_version_grows_without_an_extra_branch(
+async def test_file_imported_by_an_older_version_can_grow(
     name: str, said: list[str], bounds: Bounds
 ) -> None:
     store = empty_store()
@@ -174,7 +174,7 @@ async def test_file_imported_by_an_older_version_grows_without_an_extra_branch(
     assert b"".join([await store.blob(part.blob) for part in parts(entries)]) == content
 
 
-async def test_append_continues_after_entry_that_the_last_import_could_not_read() -> None:
+async def test_append_continues_after_an_unreadable_last_entry() -> None:
     lines = pi_file("v3.jsonl").splitlines(keepends=True)
     begin, content = b"".join(lines[:3]), b"".join(lines[:4])
     reading, store = empty_store(), empty_store()

@@ -41,7 +41,7 @@ def texts(entries: tuple[Entry, ...]) -> list[str]:
     return [entry.message.text for entry in entries if entry.message is not None]
 
 
-async def test_session_read_for_export_has_its_log_its_ids_and_its_blobs() -> None:
+async def test_exported_session_contains_all_entries_aliases_and_blobs() -> None:
     store = empty_store()
     stream = (await imported(store, pi_file("v3.jsonl"))).session
     bundle = await bundle_of(store, stream)
@@ -64,7 +64,7 @@ async def test_missing_session_raises_not_found() -> None:
         await bundle_of(empty_store(), S)
 
 
-async def test_session_of_a_path_fork_is_exported_with_only_that_path_and_its_labels() -> None:
+async def test_path_fork_is_exported_without_other_branches() -> None:
     store = empty_store()
     await create(store)
     one, two = await say(store, "one", "two")

@@ -158,7 +158,7 @@ def test_file_with_one_session_is_not_a_container(tmp_path: Path) -> None:
     assert [name for name in names if is_known_name(name)] == list(names[:3])
 
 
-def test_newest_commits_in_the_write_ahead_log_of_a_database_are_read(database: Path) -> None:
+def test_changes_in_the_write_ahead_log_are_read(database: Path) -> None:
     with closing(sqlite3.connect(database)) as writer:
         writer.execute("PRAGMA journal_mode = WAL")
         writer.execute("UPDATE sessions SET name = 'In the log'")

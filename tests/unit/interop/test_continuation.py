@@ -54,7 +54,7 @@ async def test_export_at_earlier_leaf_omits_later_messages() -> None:
     assert b"A heron." not in made.exported.content
 
 
-async def test_folder_of_claude_code_and_pi_encodes_the_working_directory() -> None:
+async def test_export_folder_name_is_derived_from_the_working_directory() -> None:
     store = await stored()
     claude = await continuation_of(store, SESSION, "claude-code", cwd="/srv/birds")
     assert claude.path.parts[0] == "-srv-birds"
@@ -83,7 +83,7 @@ async def test_session_without_messages_is_refused() -> None:
 
 
 @pytest.mark.parametrize("cwd", ["/srv\n; rm -r x", "-rf", "srv; rm -r x"])
-async def test_relative_folder_or_folder_with_control_characters_is_not_used(cwd: str) -> None:
+async def test_unsafe_working_directory_is_not_exported(cwd: str) -> None:
     store = empty_store()
     header = StreamHeader(SESSION, START_MS, cwd=cwd)
     await store.commit(Commit(writes=(Write(stream=SESSION, create=header),), at=START_MS))
@@ -94,7 +94,7 @@ async def test_relative_folder_or_folder_with_control_characters_is_not_used(cwd
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-async def test_reimported_continuation_counts_no_answer_twice(program: Program) -> None:
+async def test_reimported_continuation_does_not_count_usage_twice(program: Program) -> None:
     store = empty_store()
     await create(store, SESSION)
     spent = Usage(input_tokens=900, output_tokens=90, cost_microcents=5)
@@ -125,9 +125,7 @@ async def test_reimported_continuation_counts_no_answer_twice(program: Program) 
         ("a1", "a1.jsonl", "-rf"),
     ],
 )
-async def test_unsafe_original_id_is_not_used_and_an_unsafe_folder_is_omitted(
-    id: str, name: str, cwd: str
-) -> None:
+async def test_resume_command_omits_unsafe_ids_and_folders(id: str, name: str, cwd: str) -> None:
     record = {
         "type": "user",
         "uuid": "u",

@@ -289,7 +289,7 @@ async def test_import_whose_original_bytes_are_missing_is_exported_from_its_entr
 
 
 @pytest.mark.parametrize("format", FORMATS)
-async def test_entry_of_a_newer_version_that_cannot_be_read_does_not_stop_the_export(
+async def test_unreadable_newer_entry_does_not_stop_the_export(
     format: ExportFormat,
 ) -> None:
     store, stream = await stored()

@@ -146,9 +146,7 @@ async def test_file_with_other_entries_than_facts_is_rejected(store: Store, tmp_
                 assert await empty.backend.notes_of_all(("fact_remembered",)) == []
 
 
-async def test_markdown_export_and_export_with_a_query_contain_no_facts(
-    store: Store, tmp_path: Path
-) -> None:
+async def test_markdown_and_query_exports_contain_no_facts(store: Store, tmp_path: Path) -> None:
     await filled(store)
     assert len(await store.export("markdown", tmp_path / "md")) == 1
     assert await store.export("perdure", tmp_path / "some", query="nothing") == []

@@ -105,7 +105,7 @@ async def test_exported_file_without_changes_is_not_imported(program: Program) -
 
 
 @pytest.mark.parametrize("program", HANDED)
-async def test_continued_file_counts_each_entry_once(program: Program) -> None:
+async def test_import_of_a_continued_export_counts_only_new_entries(program: Program) -> None:
     store = await edited()
     before, calls = await activity_of(store)
     content = continued_there(await written(store, program), program)
@@ -125,7 +125,7 @@ async def test_continued_file_counts_each_entry_once(program: Program) -> None:
 
 
 @pytest.mark.parametrize("program", HANDED)
-async def test_large_continued_file_marks_the_copied_entries_in_every_piece(
+async def test_large_continued_export_counts_only_new_entries(
     program: Program,
 ) -> None:
     store = await edited()
@@ -145,7 +145,7 @@ async def test_file_of_unknown_session_is_imported_whole(program: Program) -> No
 
 
 @pytest.mark.parametrize("program", HANDED)
-async def test_export_mark_of_another_session_is_ignored(program: Program) -> None:
+async def test_forged_session_id_in_an_export_is_ignored(program: Program) -> None:
     store = await edited()
     await create(store, StreamId("other"))
     content = await written(store, program)
@@ -158,7 +158,7 @@ async def test_export_mark_of_another_session_is_ignored(program: Program) -> No
 
 
 @pytest.mark.parametrize("program", HANDED)
-async def test_erasure_report_mentions_the_session_that_continues_the_erased_session(
+async def test_erasure_report_lists_continued_copies_of_the_session(
     program: Program,
 ) -> None:
     store = await edited()

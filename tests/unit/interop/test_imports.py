@@ -140,7 +140,7 @@ async def test_imported_leaf_is_the_last_entry_of_the_file() -> None:
         assert (await store.state(name)).leaf == await store.resolve(name, last)
 
 
-async def test_imported_file_whose_leaf_is_an_earlier_entry_gets_a_leaf_entry() -> None:
+async def test_imported_leaf_can_be_an_earlier_entry() -> None:
     store = empty_store()
     side = claude_file("sidechain.jsonl").split(b"\n")
     report = await imported(store, b"\n".join([*side[:2], *side[6:12], *side[2:6]]))
@@ -288,7 +288,7 @@ async def test_branch_continued_in_perdure_stays_selected_after_a_second_import(
     assert said.id not in [entry.id for entry in await store.branch(V3, new.id)]
 
 
-async def test_entries_added_by_a_second_import_have_the_parents_in_the_file() -> None:
+async def test_second_import_keeps_the_parents_given_in_the_file() -> None:
     store = empty_store()
     content = pi_file("v2.jsonl")
     stream = (await imported(store, lines(content, 6))).session
@@ -404,7 +404,7 @@ async def test_file_with_same_id_and_other_content_becomes_a_separate_session() 
     assert (await imported(store, pi_file("v3.jsonl"))).session == V3
 
 
-async def test_session_of_perdure_is_never_treated_as_an_import() -> None:
+async def test_import_never_changes_a_session_created_in_perdure() -> None:
     store = empty_store()
     await append_native(store, V3)
     assert (await imported(store, pi_file("v3.jsonl"))).session == f"{V3}.2"

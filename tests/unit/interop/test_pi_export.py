@@ -118,7 +118,7 @@ async def test_missing_final_line_feed_is_added_before_additions() -> None:
 
 
 @pytest.mark.parametrize("name", ["v1.jsonl", "v2.jsonl"])
-async def test_older_version_is_migrated_only_with_additions(name: str) -> None:
+async def test_old_pi_file_with_additions_is_exported_as_version_3(name: str) -> None:
     store = empty_store()
     stream = (await imported(store, pi_file(name))).session
     before = await branch(store, stream)
@@ -269,7 +269,7 @@ async def test_empty_session_is_exported_to_pi_as_only_a_header() -> None:
     assert [record["type"] for record in records(await exported(store))] == ["session"]
 
 
-async def test_leaf_change_that_is_written_is_not_reported_as_lost() -> None:
+async def test_exported_leaf_change_is_not_reported_as_lost() -> None:
     store = empty_store()
     await create(store)
     first = (await append(store, new_tree(user("a"))))[0]
@@ -348,7 +348,7 @@ async def test_fork_of_an_import_keeps_the_records_of_its_origin() -> None:
     assert any(entry.get("label") == "choice" for entry in entries)
 
 
-async def test_compaction_in_fork_of_version_1_keeps_same_entries() -> None:
+async def test_fork_of_a_version_1_file_keeps_compactions() -> None:
     store = empty_store()
     origin = (await imported(store, pi_file("v1.jsonl"))).session
     state = await store.state(origin)
@@ -392,7 +392,7 @@ HALF = (
 WHOLE = HALF + b'{"type":"message"\n'
 
 
-async def test_half_written_line_is_not_exported_beside_its_complete_line() -> None:
+async def test_half_written_line_is_replaced_by_the_complete_line() -> None:
     store, head = empty_store(), pi_file("v3.jsonl")
     stream = (await imported(store, head + HALF)).session
     await imported(store, head + WHOLE)
@@ -401,7 +401,7 @@ async def test_half_written_line_is_not_exported_beside_its_complete_line() -> N
     assert any("half-written" in warning for warning in made.warnings)
 
 
-async def test_half_written_line_is_exported_if_perdure_entries_follow_it() -> None:
+async def test_perdure_entries_after_a_half_written_line_are_exported() -> None:
     store, head = empty_store(), pi_file("v3.jsonl")
     stream = (await imported(store, head + HALF)).session
     await say(store, "ours", stream=stream)

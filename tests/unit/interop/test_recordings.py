@@ -16,7 +16,7 @@ from tests.fakes.session_files import file_of
 from tests.fakes.sources import imported, pi_file
 
 
-async def test_path_of_an_imported_file_opens_its_session_until_the_session_is_erased(
+async def test_path_of_an_imported_file_opens_the_session(
     tmp_path: Path,
 ) -> None:
     folder = tmp_path / "sessions"
@@ -38,7 +38,9 @@ async def test_path_of_an_imported_file_opens_its_session_until_the_session_is_e
 
 
 @pytest.mark.parametrize("program", ["pi", "operator"])
-async def test_file_that_perdure_wrote_opens_its_session(tmp_path: Path, program: Program) -> None:
+async def test_exported_file_is_recognized_as_the_original_session(
+    tmp_path: Path, program: Program
+) -> None:
     file, other = tmp_path / "written.jsonl", tmp_path / "other.jsonl"
     async with perdure.open("memory:") as store:
         ours = await store.create()

@@ -117,7 +117,7 @@ async def test_restore_of_a_session_continued_in_another_store_adds_new_entries(
     assert await bundle_of(other, S) == await bundle_of(store, S)
 
 
-async def test_session_restored_beside_another_session_with_its_id_gets_a_new_id() -> None:
+async def test_restored_session_with_a_used_id_gets_a_new_id() -> None:
     store, other = empty_store(), empty_store()
     bundle = await with_turn(store)
     await create(other)
@@ -241,7 +241,7 @@ async def test_log_read_in_pieces_can_be_restored_under_another_id() -> None:
     assert (await other.maintenance.verify()).is_ok
 
 
-async def test_exported_fork_is_recognized_in_its_store_and_complete_in_another_store() -> None:
+async def test_exported_fork_is_complete_in_another_store() -> None:
     store, other = empty_store(), empty_store()
     await with_turn(store)
     await fork(store, S, FORK, EntryId("s/2"), scope="tree")

@@ -44,7 +44,7 @@ def item(text: str, offset: int, alias: str | None = None, at: int = 0) -> Item:
     return Item(user(text), 1, offset, 1, alias=alias, at=at)
 
 
-def test_stored_part_at_offset_zero_begins_a_new_file_version() -> None:
+def test_import_from_offset_zero_begins_a_new_file_version() -> None:
     notes = [part(0, b"abc", 0), part(5, b"de", 3), part(9, b"xyz", 0)]
     first, second = originals_of(notes)
     assert (first.byte_length, first.seqs) == (5, {0, 5})
@@ -92,12 +92,12 @@ def test_entries_of_unreadable_lines_are_matched_by_their_bytes_in_order() -> No
     assert known_items(items, entries, {"x": EntryId("s/2")}, {0}) == {0: "s/1", 1: "s/2"}
 
 
-def test_line_that_was_stored_as_unreadable_before_becomes_a_new_entry() -> None:
+def test_readable_line_does_not_match_a_stored_unreadable_entry() -> None:
     entries = [Entry(S, 1, "tree", None, None, 0, OPAQUE, 1, b"\xff")]
     assert known_items([item("whole", 0, "x")], entries, {"x": EntryId("s/1")}, {0}) == {}
 
 
-def test_entries_made_in_perdure_are_matched_by_their_assigned_id() -> None:
+def test_entries_created_in_perdure_are_matched_by_id() -> None:
     own = entry(2, user("ours"), None)
     assert known_items([item("ours", 0, "y")], [own], {"y": own.id}, {0}) == {0: "s/2"}
 
@@ -124,6 +124,6 @@ def test_messages_written_in_perdure_are_never_matched_by_content() -> None:
 
 
 @pytest.mark.parametrize("noise", [b"", b"{}"])
-def test_entry_that_the_import_added_to_set_the_leaf_matches_no_line(noise: bytes) -> None:
+def test_leaf_entry_added_by_an_import_matches_no_line(noise: bytes) -> None:
     moved = Entry(S, 3, "side", None, None, 0, "leaf", 1, with_source(b"{}", SourcePlace(0, 5, 0)))
     assert known_items([item(noise.decode(), 5)], [moved], {}, {0}) == {}

@@ -130,7 +130,7 @@ async def test_file_exported_at_an_earlier_entry_is_imported_into_its_session(
 
 
 @pytest.mark.parametrize("program", WRITERS)
-async def test_original_and_file_exported_at_earlier_entry_can_grow_alternately(
+async def test_original_and_exported_file_can_both_grow(
     program: Program,
 ) -> None:
     store, original = empty_store(), FILES[program]
@@ -205,9 +205,7 @@ async def test_altered_file_becomes_a_new_session(program: Program) -> None:
         assert await store.entries(stream) == before, what
 
 
-async def test_operator_export_of_a_session_continued_in_pi_begins_with_its_operator_original() -> (
-    None
-):
+async def test_operator_export_after_changes_in_pi_keeps_original_bytes() -> None:
     store = empty_store()
     original = operator_file("current.jsonl")
     stream = (await imported(store, original)).session

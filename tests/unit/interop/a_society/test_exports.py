@@ -16,7 +16,7 @@ from tests.fakes.scripted_roles import ScriptedRoles, begun, hand, signal
 LINE = graph("owner-intake>build", "build>end", **{"owner-intake": "owner", "end": "owner"})
 
 
-async def test_exported_flow_has_state_transcripts_feeds_and_record(tmp_path: Path) -> None:
+async def test_flow_export_contains_state_roles_and_record_files(tmp_path: Path) -> None:
     clock = ManualClock()
     store = MemoryStore(clock=clock, random=SeededRandom(1))
     script = {

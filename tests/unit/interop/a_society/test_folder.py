@@ -38,7 +38,7 @@ def test_missing_fields_of_a_flow_get_defaults(tmp_path: Path) -> None:
     assert [role.role for role in found.roles] == ["owner"]
 
 
-def test_imported_wait_for_consent_becomes_a_wait_for_a_reply(tmp_path: Path) -> None:
+def test_imported_consent_request_becomes_a_denied_consent(tmp_path: Path) -> None:
     waiting = {
         "plan": {"role": "owner", "reason": "consent"},
         "build": {"role": "developer", "reason": "prompt-human"},
@@ -119,6 +119,6 @@ def test_messages_of_every_form_are_read() -> None:
 
 
 @pytest.mark.parametrize("said", [{"role": "oracle"}, {"role": "user"}, {}])
-def test_error_for_a_message_of_unknown_form_has_its_number(said: dict[str, str]) -> None:
+def test_unknown_message_error_contains_the_message_number(said: dict[str, str]) -> None:
     with pytest.raises(FormatError, match="message 1 has no form"):
         list(messages_of([said], "transcript.json"))

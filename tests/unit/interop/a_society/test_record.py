@@ -19,7 +19,7 @@ def record(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_record_contains_the_files_of_its_folder_except_files_of_perdure(tmp_path: Path) -> None:
+def test_record_contains_no_files_written_by_perdure(tmp_path: Path) -> None:
     read = read_record(record(tmp_path))
     assert read.files == {"findings/owner-findings.md": b"findings", "plan.md": b"plan"}
     assert read.left_out == {}
@@ -37,7 +37,7 @@ def test_dot_files_are_omitted_and_reported(tmp_path: Path) -> None:
     assert all(why.endswith("its name begins with a dot") for why in read.left_out.values())
 
 
-def test_only_requested_record_files_are_read_and_missing_files_are_reported(
+def test_missing_record_files_are_reported(
     tmp_path: Path,
 ) -> None:
     read = read_record(record(tmp_path), ["plan.md", "gone.md"])

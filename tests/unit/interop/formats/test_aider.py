@@ -76,7 +76,7 @@ def test_sections_of_an_aider_history_cover_the_whole_file() -> None:
     assert sections[1].read(2, 5) == CONTENT[sections[0].length + 2 :][:5]
 
 
-async def test_lines_of_a_history_that_grew_are_added_to_its_last_run(tmp_path: Path) -> None:
+async def test_new_lines_of_a_history_continue_the_last_run(tmp_path: Path) -> None:
     path, store = tmp_path / FILE_NAME, empty_store()
     path.write_bytes(CONTENT)
     first, last = await reports_of(store, path)

@@ -35,7 +35,7 @@ def branching() -> tuple[Making, list[EntryId]]:
     return making, [first, left, right, last]
 
 
-def test_final_state_of_an_exported_session_has_its_leaf_title_labels_and_prompt() -> None:
+def test_session_state_is_computed_from_exported_entries() -> None:
     making, (first, left, right, last) = branching()
     standing = standing_of(making.made())
     assert (standing.leaf, standing.title, standing.cwd) == (last, "A\nday", "/srv/b")
@@ -48,7 +48,7 @@ def test_final_state_of_an_exported_session_has_its_leaf_title_labels_and_prompt
     assert standing_of(making.made()).title is None
 
 
-def test_leaf_change_appends_an_entry_unless_the_target_is_the_current_leaf() -> None:
+def test_move_to_the_current_leaf_appends_no_entry() -> None:
     making, (first, _, _, last) = branching()
     bundle = making.made()
     assert moved_to(bundle, last) is bundle
@@ -58,7 +58,7 @@ def test_leaf_change_appends_an_entry_unless_the_target_is_the_current_leaf() ->
     assert [entry.seq for entry in moved.entries] == list(range(len(moved.entries)))
 
 
-def test_branch_cut_out_of_a_session_has_its_labels_and_new_numbers() -> None:
+def test_branch_cut_from_a_session_gets_new_entry_numbers() -> None:
     making, (first, left, _, last) = branching()
     making.aliases = {"f": first, "l": left}
     cut = cut_to(making.made(), last)

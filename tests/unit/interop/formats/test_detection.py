@@ -53,7 +53,7 @@ def test_claude_code_file_without_messages_is_detected(line: bytes) -> None:
     assert recognised_in(line + b"\n") == "claude-code"
 
 
-async def test_export_to_pi_or_operator_is_detected_as_the_format_it_was_written_in() -> None:
+async def test_format_of_an_exported_file_is_detected() -> None:
     store = empty_store()
     report = await imported(store, claude_file("tools.jsonl"))
     assert recognised_in((await export_session(store, report.session)).content) == "perdure"

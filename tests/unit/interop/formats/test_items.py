@@ -37,9 +37,7 @@ def test_entry_body_that_is_not_json_is_unchanged() -> None:
 
 
 @given(st.dictionaries(st.text(), st.text() | st.integers()), st.integers(0, 2**40))
-def test_position_in_the_source_file_can_be_added_to_a_body_and_removed(
-    data: dict[str, str | int], offset: int
-) -> None:
+def test_source_position_can_be_added_and_removed(data: dict[str, str | int], offset: int) -> None:
     body, source = encode(Custom("t", {"source": data})), SourcePlace(1, offset, 2)
     sourced = with_source(body, source)
     assert source_of(sourced) == source
@@ -47,7 +45,7 @@ def test_position_in_the_source_file_can_be_added_to_a_body_and_removed(
     assert without_source(body) == body
 
 
-def test_empty_entry_body_accepts_a_position_in_the_source_file() -> None:
+def test_source_position_can_be_added_to_an_empty_body() -> None:
     body = encode(CompactionUndone())
     assert without_source(with_source(body, SourcePlace(1, 2, 3))) == body == b"{}"
 

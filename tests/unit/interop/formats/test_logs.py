@@ -105,14 +105,14 @@ def test_empty_foreign_id_is_rejected() -> None:
         log_of(said(0), aliases={"": EntryId("s/0")}).check()
 
 
-def test_log_says_whether_it_has_turn_entries_at_or_after_a_position() -> None:
+def test_turn_entries_after_a_position_are_detected() -> None:
     turn = (side(1, new_side(TurnStarted(0, "a"))), side(2, new_side(TurnFinished("stop"))))
     log = log_of(said(0), *turn, said(3, parent="s/0"))
     assert [log.has_turns(first) for first in range(4)] == [True, True, True, False]
     assert not log_of(said(0)).has_turns(0)
 
 
-def test_log_piece_has_at_least_one_entry_and_entries_up_to_a_given_size() -> None:
+def test_log_piece_has_entries_up_to_the_given_size() -> None:
     log = log_of(*(said(seq) for seq in range(4)))
     assert [log.some(first, 1) for first in range(4)] == [1, 1, 1, 1]
     assert [log.some(first, 10_000) for first in range(4)] == [4, 3, 2, 1]
@@ -131,7 +131,7 @@ def test_file_changed_after_opening_is_reported(old: bytes, tmp_path: Path) -> N
             list(log.stretches(0, S, 10))
 
 
-def test_parent_in_the_same_write_is_referenced_by_its_position_in_the_write() -> None:
+def test_parent_in_the_same_write_is_referenced_by_index() -> None:
     assert as_new(said(5), 3, None).parent == Sibling(1)
     assert as_new(said(5), 5, "x").parent == "s/4"
     assert as_new(said(5), 5, "x").alias == "x"

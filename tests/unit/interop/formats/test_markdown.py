@@ -57,7 +57,7 @@ def test_markdown_shows_the_conversation_from_top_to_bottom() -> None:
     )
 
 
-def test_models_and_labels_in_headings_are_never_markup() -> None:
+def test_markup_in_models_and_labels_is_escaped() -> None:
     hostile = "<img src=x> [a](javascript:b) *x*"
     making = Making()
     making.say(ModelChange(f"a:{hostile}"))
@@ -84,7 +84,7 @@ def test_transcript_without_tools_keeps_what_people_and_models_said() -> None:
     )
 
 
-def test_compaction_refers_to_the_next_remaining_line_if_tools_are_left_out() -> None:
+def test_transcript_without_tools_adjusts_compaction_references() -> None:
     making = Making()
     making.say(user("Mend it."))
     kept = making.say(assistant(tool_call("c", "read", {"path": "t.py"})))
@@ -216,7 +216,7 @@ _OURS = re.compile(r"<details>\n<summary>[^<>]*</summary>\n?|</details>\n?")
 
 
 @given(st.lists(_lines, max_size=8), st.lists(_lines, max_size=8))
-def test_rendered_markdown_has_only_the_headings_and_folds_of_the_export(
+def test_hostile_text_adds_no_heading_or_markup_to_markdown(
     said: list[str], given_back: list[str]
 ) -> None:
     making = Making()

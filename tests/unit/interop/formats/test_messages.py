@@ -154,7 +154,7 @@ async def test_truncated_document_is_rejected(end: bytes) -> None:
     assert await store.feed(-1) == []
 
 
-async def test_session_is_named_by_path_and_found_at_next_import(tmp_path: Path) -> None:
+async def test_file_without_an_id_is_recognized_by_its_path(tmp_path: Path) -> None:
     store = empty_store()
     here, there = tmp_path / "a" / "m.json", tmp_path / "b" / "m.json"
     for file in (here, there):
@@ -188,6 +188,6 @@ async def test_error_for_unknown_file_lists_supported_formats(tmp_path: Path) ->
         await imported(empty_store(), b'{"role": "user"}\n')
 
 
-def test_file_with_plain_messages_and_a_record_of_a_program_has_the_format_of_the_program() -> None:
+def test_single_program_record_determines_the_file_format() -> None:
     content = b'{"role": "user", "content": "x"}\n{"role": "_checkpoint", "id": 0}\n'
     assert detect_format(Held(content)) == "kimi-cli"

@@ -147,7 +147,7 @@ def test_references_to_other_sessions_and_unknown_fields_are_unchanged() -> None
     assert other[0].body == body
 
 
-def test_every_entry_body_with_an_entry_id_gets_the_new_id() -> None:
+def test_every_entry_id_in_a_body_is_renamed() -> None:
     for kind, body in BODIES.items():
         names = [f.encode_name for f in msgspec.structs.fields(body) if "EntryId" in str(f.type)]
         for name in names:

@@ -19,7 +19,7 @@ def test_static_type_of_format_names_contains_every_format() -> None:
     assert {native.FORMAT, *FORMATS} == set(get_args(Format))
 
 
-def test_record_is_not_accepted_by_a_format_listed_before_its_own() -> None:
+def test_no_record_is_mistaken_for_another_format() -> None:
     seen = set[str]()
     for name, (files, read) in FILES.items():
         for line in (each for file in files for each in lines_in(Held(read(file)))):
@@ -30,7 +30,7 @@ def test_record_is_not_accepted_by_a_format_listed_before_its_own() -> None:
     assert seen == {name for name, each in FORMATS.items() if each.is_record is not None}
 
 
-def test_repaired_line_without_a_record_is_reported_as_no_record() -> None:
+def test_repaired_line_without_a_record_is_reported() -> None:
     content = b'{"role": "user", "content": "x"}\n["\\ud800"]\n'
     for name, each in FORMATS.items():
         if each.reader is not None or name == messages.FORMAT:

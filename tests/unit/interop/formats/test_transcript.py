@@ -86,7 +86,7 @@ def test_message_parts_are_shown_and_media_include_their_bytes() -> None:
     assert made.lines[3].pieces == (Strange('{"type":"x"}'),)
 
 
-def test_transcript_describes_other_entries_and_marks_those_outside_the_context() -> None:
+def test_transcript_marks_entries_outside_the_context() -> None:
     making = Making()
     making.say(ModelChange("a:b"), ThinkingChange("high"), BranchSummary("left"))
     kept = making.say(CustomMessage("note", (TextPart("x"),), in_context=False))

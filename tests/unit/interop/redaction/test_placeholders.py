@@ -35,7 +35,7 @@ def test_secret_word_is_replaced_only_as_whole_word() -> None:
     assert made.replace("a horse") == "a horse"
 
 
-def test_value_at_the_end_of_a_sentence_gets_the_same_placeholder() -> None:
+def test_full_stop_after_a_value_does_not_change_the_placeholder() -> None:
     texts = (
         "export DB_PASSWORD=tulip77",
         "you wrote “export DB_PASSWORD=tulip77”. No language",
@@ -50,7 +50,7 @@ def test_value_at_the_end_of_a_sentence_gets_the_same_placeholder() -> None:
     assert made.counts == {"password": 1}
 
 
-def test_password_that_is_a_common_word_is_replaced_only_beside_its_field_name() -> None:
+def test_common_word_used_as_password_is_kept_in_other_text() -> None:
     texts = ("POSTGRES_PASSWORD=postgres", "Set POSTGRES_PASSWORD=postgres. Done")
     made = redactor(*texts)
     assert made.replace("image: postgres:16, see postgresql docs") == (
@@ -59,7 +59,7 @@ def test_password_that_is_a_common_word_is_replaced_only_beside_its_field_name()
     assert made.replace(texts[1]) == "Set POSTGRES_PASSWORD=[password-1]. Done"
 
 
-def test_punctuation_that_always_follows_a_value_is_replaced_together_with_the_value() -> None:
+def test_punctuation_that_always_follows_a_value_is_replaced_too() -> None:
     texts = ("DB_PASSWORD=tulip77.", "it is tulip77. Really (tulip77).", "DB_PASSWORD=tulip77.)")
     made = redactor(*texts)
     assert [made.replace(text) for text in texts] == [
@@ -69,7 +69,7 @@ def test_punctuation_that_always_follows_a_value_is_replaced_together_with_the_v
     ]
 
 
-def test_values_that_differ_in_more_than_end_punctuation_get_different_placeholders() -> None:
+def test_passwords_that_differ_in_one_character_get_different_placeholders() -> None:
     texts = ("password=tulip77", "password=tulip77!", "password=tulip77?")
     made = redactor(*texts)
     assert [made.replace(text) for text in texts] == [

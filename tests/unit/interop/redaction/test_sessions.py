@@ -95,7 +95,7 @@ def test_only_requested_kinds_are_replaced() -> None:
     assert KEY.encode() not in native.write_bundle(result.bundle)
 
 
-def test_redacted_export_omits_import_originals_and_positions_in_the_originals() -> None:
+def test_redacted_export_omits_the_import_original() -> None:
     making = Making()
     original = f'{{"text":"{KEY}"}}\n'.encode()
     making.blobs = [original]
@@ -134,7 +134,7 @@ def test_foreign_ids_are_unchanged_unless_sensitive() -> None:
     assert redact(making.made(), ("secrets",)).bundle.aliases == {"0a1b2c3d": first}
 
 
-def test_log_field_names_that_equal_user_names_are_not_redacted() -> None:
+def test_log_fields_named_like_users_are_not_redacted() -> None:
     making = Making()
     making.say(user("/home/parts/x /home/message/x /home/assistant/x"))
     making.say(assistant("parts of a message"))
@@ -152,7 +152,7 @@ def test_references_stay_consistent_when_session_id_contains_a_name() -> None:
     assert compaction.first_kept == EntryId("alice/0")
 
 
-def test_id_of_origin_is_redacted_where_entry_ids_are_shown() -> None:
+def test_origin_id_in_entry_ids_is_redacted() -> None:
     making = Making(msgspec.structs.replace(HEADER, parent=StreamId("alice")))
     first = making.say(user("/home/alice/x"))
     second = making.say(user("more"))

@@ -54,7 +54,7 @@ def test_snapshot_with_every_setting_becomes_equal_agent() -> None:
     assert agent_of_text(yaml_of(exported.definition)) == WHOLE
 
 
-def test_agent_settings_without_a_workflow_field_are_reported_as_lost() -> None:
+def test_agent_settings_that_cannot_be_exported_are_reported() -> None:
     agent = msgspec.structs.replace(
         WHOLE, permissions=Permissions(scope="full"), mcp_servers=("maps",)
     )

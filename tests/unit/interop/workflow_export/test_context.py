@@ -15,7 +15,7 @@ WORKSPACE: dict[str, object] = {
 }
 
 
-def test_workflow_context_has_all_variables_and_the_used_names_but_no_working_directory() -> None:
+def test_workflow_context_omits_the_working_directory() -> None:
     told = "{{ctx.shop}} {{ctx.git_ref}} {{ctx.selection}} {{ctx.working_dir}}"
     entries = context_of(AgentBound({"instructions": told}, WORKSPACE))
     assert {entry.key: entry.value for entry in entries} == {

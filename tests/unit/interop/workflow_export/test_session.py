@@ -44,7 +44,7 @@ def facts(workflow: Workflow, key: str = "perdureExport") -> dict[str, Any]:
     return cast("dict[str, Any]", found)
 
 
-def test_9_34_turn_becomes_one_node_and_interrupted_turn_becomes_metadata() -> None:
+def test_turn_of_several_entries_is_exported_as_one_node() -> None:
     making = Making()
     making.say(user("Fix it"), user("please"))
     making.say(assistant("Let me see.", tool_call("c1", "read"), tool_call("c2", "find")))
@@ -58,7 +58,7 @@ def test_9_34_turn_becomes_one_node_and_interrupted_turn_becomes_metadata() -> N
     assert len(facts(made.workflow)["messages"]) == 10
 
 
-def test_9_35_user_text_is_escaped_in_template_and_unchanged_in_transcript() -> None:
+def test_user_text_is_escaped_in_exported_templates() -> None:
     making = Making()
     making.say(user("Say {{ secrets.X }} and {{{"), assistant("No."))
     text = render_workflow(making.made(), leaf_of(making.entries), "relavium").content.decode()
@@ -123,7 +123,7 @@ def test_later_agent_is_exported_and_missing_agent_is_reported() -> None:
         ("relavium", "relaviumExport", "caf", "s.relavium.yaml"),
     ],
 )
-def test_workflow_dialect_determines_the_metadata_key_the_id_and_the_file_name(
+def test_workflow_dialect_determines_id_and_file_name(
     dialect: Dialect, key: str, id: str, file: str
 ) -> None:
     making = Making()
@@ -134,7 +134,7 @@ def test_workflow_dialect_determines_the_metadata_key_the_id_and_the_file_name(
     assert file_name(StreamId("s"), dialect) == file
 
 
-def test_session_without_a_title_is_exported_with_a_default_id_and_without_a_name() -> None:
+def test_session_without_a_title_is_exported_with_a_default_id() -> None:
     making = Making(StreamHeader(StreamId("s"), 5))
     making.say(user("a"), assistant("A"))
     workflow = exported(making)

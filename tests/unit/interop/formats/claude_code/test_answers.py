@@ -3,7 +3,7 @@ from __future__ import annotations
 from perdure.interop.formats.claude_code.answers import Answers
 
 
-def test_child_of_any_block_of_an_answer_gets_the_newest_block_of_that_answer_as_parent() -> None:
+def test_answer_ends_at_the_newest_block() -> None:
     answers = Answers()
     answers.add_block(1, 0, "m", ["a"])
     answers.add_block(2, 1, "m", ["b"])
@@ -19,7 +19,7 @@ def test_results_of_parallel_calls_follow_each_other() -> None:
     assert answers.end_at(1) == answers.end_at(3) == 4
 
 
-def test_answer_block_written_after_a_tool_result_follows_that_result() -> None:
+def test_answer_ends_at_the_block_after_a_tool_result() -> None:
     answers = Answers()
     answers.add_block(1, 0, "m", ["a"])
     answers.add_results(2, 1, ["a"])
@@ -58,7 +58,7 @@ def test_blocks_without_id_are_separate_answers() -> None:
     assert answers.end_at(1) == 1
 
 
-def test_records_after_a_replaced_answer_have_its_replacement_as_parent() -> None:
+def test_replaced_answer_ends_at_the_replacement() -> None:
     answers = Answers()
     answers.add_block(1, 0, "m", ["a"])
     answers.add_results(2, 1, ["a"])

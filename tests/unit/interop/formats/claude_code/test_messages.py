@@ -97,7 +97,7 @@ def test_results_and_text_of_record_are_separated() -> None:
 
 
 @pytest.mark.parametrize("content", [None, 7, {"type": "text"}])
-def test_message_without_content_is_none(content: object) -> None:
+def test_message_without_content_is_read_as_none(content: object) -> None:
     assert content_of({"content": content}, Media()) is None
 
 
@@ -138,7 +138,7 @@ def test_stop_reasons_of_the_file_format_are_translated(theirs: str | None, ours
     assert answer({"content": "x", "stop_reason": theirs}).stop_reason == ours
 
 
-def test_stop_reason_of_an_early_block_is_derived_from_its_tool_calls() -> None:
+def test_missing_stop_reason_is_derived_from_tool_calls() -> None:
     call: Fields = {"type": "tool_use", "id": "t", "name": "Bash", "input": {}}
     assert answer({"content": [call], "stop_reason": None}).stop_reason == "tool_calls"
 

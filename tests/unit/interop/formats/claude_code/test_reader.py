@@ -127,7 +127,7 @@ def test_failed_api_call_becomes_an_answer_with_an_error() -> None:
 # -- side records
 
 
-def test_record_without_a_message_becomes_a_side_entry_about_its_parent() -> None:
+def test_record_without_a_message_is_stored_outside_the_tree() -> None:
     parsed = parse(claude_file("tools.jsonl"))
     progress = parsed.items[position_of(parsed, "p1")]
     assert progress.body == ImportedRecord("claude-code", "progress")
@@ -182,7 +182,7 @@ def test_boundary_record_with_a_summary_becomes_a_compaction() -> None:
     assert parsed.items[position_of(parsed, "u3")].parent == position_of(parsed, "c1")
 
 
-def test_branch_continues_after_messages_that_compaction_keeps() -> None:
+def test_imported_compaction_is_part_of_the_branch() -> None:
     parsed = parse(claude_file("compacted.jsonl"))
     compaction = parsed.items[position_of(parsed, "c2")]
     assert isinstance(compaction.body, Compaction)
@@ -289,7 +289,7 @@ def test_truncated_line_with_ids_remains_in_parent_chain() -> None:
     assert parsed.items[2].kind == OPAQUE
 
 
-def test_child_of_lost_line_gets_previous_line_as_parent() -> None:
+def test_child_of_an_unreadable_line_follows_the_previous_line() -> None:
     content = file_of(said("a", None), said("b", "a")) + b"{lost\n" + file_of(said("d", "c"))
     assert [item.parent for item in parse(content).items] == [None, 0, 1]
 
@@ -332,7 +332,7 @@ THIN = (
 """Lines that contain no session, no id and no parent."""
 
 
-async def test_minimal_lines_form_one_chain_in_a_session_named_after_the_file(
+async def test_file_with_minimal_lines_is_imported_as_one_chain(
     tmp_path: Path,
 ) -> None:
     assert detect_format(Held(THIN)) == "claude-code"

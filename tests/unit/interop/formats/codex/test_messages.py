@@ -172,7 +172,7 @@ def test_unknown_codex_item_is_read_as_none() -> None:
     assert read() is None
 
 
-def test_retained_history_contains_messages_without_the_summary() -> None:
+def test_retained_messages_exclude_the_summary() -> None:
     history = [
         {"type": "message", "role": "user", "content": [{"text": "<user_instructions>x"}]},
         {"type": "message", "role": "user", "content": [{"text": "a"}]},
@@ -192,6 +192,6 @@ def test_cache_write_tokens_do_not_count_as_input() -> None:
     assert usage_of({}) is None
 
 
-def test_surrogate_half_in_arguments_causes_no_error() -> None:
+def test_surrogate_half_in_arguments_is_replaced() -> None:
     call = call_of(type="function_call", name="f", arguments=r'{"a":"\ud800"}', call_id="c")
     assert msgspec.json.encode(call.args) == '{"a":"\ufffd"}'.encode()

@@ -99,7 +99,7 @@ def test_turn_record_without_a_model_does_not_change_the_model() -> None:
     assert [item.kind for item in parsed.items] == ["imported_record"]
 
 
-def test_usage_is_counted_once_without_cached_tokens_as_input() -> None:
+def test_usage_input_tokens_exclude_cached_tokens() -> None:
     parsed = parse(codex_file("rollout.jsonl"))
     usages = [
         item.body.usage
@@ -130,7 +130,7 @@ def test_injected_text_is_not_a_user_message() -> None:
     assert kinds == ["codex:developer", "codex:context"]
 
 
-def test_codex_rollback_selects_the_entry_before_the_undone_turns() -> None:
+def test_codex_rollback_moves_the_leaf_before_the_undone_turns() -> None:
     parsed = parse(codex_file("rollout.jsonl"))
     assert "And this is a mistake" not in texts_on(path_of(parsed))
     [leaf] = items_of(parsed, LeafMoved)
@@ -149,7 +149,7 @@ def test_rollback_undoes_stated_number_of_turns(count: int, left: list[str]) -> 
 
 
 @pytest.mark.parametrize("count", [0, -1, "x", None])
-def test_codex_rollback_of_no_turns_does_not_change_the_leaf(count: object) -> None:
+def test_codex_rollback_with_an_invalid_count_changes_nothing(count: object) -> None:
     parsed = parse(said("a") + event("thread_rolled_back", num_turns=count))
     assert texts_on(path_of(parsed)) == ["a"]
 
@@ -191,7 +191,7 @@ async def test_session_of_a_codex_subagent_has_its_parent_session() -> None:
     assert (header.origin, header.parent) == ("subagent", ROLLOUT)
 
 
-async def test_fork_has_origin_as_parent_and_is_an_import() -> None:
+async def test_imported_codex_fork_has_the_origin_as_parent() -> None:
     store = empty_store()
     content = line("session_meta", id="fork", forked_from_id=ROLLOUT, cwd="/") + said("a")
     header = (await store.state((await imported(store, content)).session)).header
@@ -215,7 +215,7 @@ def test_directory_of_an_early_codex_file_is_read_from_the_model_input() -> None
 # -- unreadable data
 
 
-def test_record_of_an_unknown_type_stays_between_its_neighbours() -> None:
+def test_record_of_an_unknown_type_keeps_its_place() -> None:
     parsed = parse(said("a") + line("dream", about="sheep") + said("b"))
     assert parsed.items[1].body == Custom("codex:dream", {"about": "sheep"})
     assert parsed.items[2].parent == 1
@@ -287,7 +287,7 @@ def test_second_header_line_is_stored_outside_the_tree() -> None:
     assert parsed.items[0].body == ImportedRecord("codex", "session_meta")
 
 
-async def test_rollout_with_another_header_becomes_separate_session() -> None:
+async def test_rollout_with_a_changed_header_becomes_a_separate_session() -> None:
     store = empty_store()
     content = codex_file("rollout.jsonl")
     first = await imported(store, content)

@@ -43,7 +43,7 @@ def test_valid_json_in_a_column_is_decoded() -> None:
     assert [json_in(row, name) for name in row] == [{"a": [1]}, None, None, None]
 
 
-def test_session_contains_its_rows_up_to_the_size_limit(tmp_path: Path) -> None:
+def test_session_larger_than_the_limit_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "notes.db"
     rows = [("notes", {"id": "a", "text": "x" * 50}) for _ in range(3)]
     make_database(path, "CREATE TABLE notes (id TEXT, text TEXT)", rows)

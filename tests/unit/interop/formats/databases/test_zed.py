@@ -150,7 +150,7 @@ def test_lines_that_are_not_messages_are_reported() -> None:
     assert texts_on(path_of(parsed))[-1] == "And pears: Conference."
 
 
-def test_each_thread_of_a_database_has_its_document_as_lines(tmp_path: Path) -> None:
+def test_thread_document_is_read_as_lines(tmp_path: Path) -> None:
     path = stored(tmp_path / "threads.db", row_of(CONTENT), row_of(EARLY))
     new, early = lines_of(path)
     assert as_records(new) == [json.loads(line) for line in CONTENT.splitlines()]

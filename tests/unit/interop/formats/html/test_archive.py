@@ -29,7 +29,7 @@ from perdure.session.ids import StreamId
 HOSTILE = "</script><script>alert(1)</script>&<!--{{script}}"
 
 
-def test_index_page_of_an_archive_contains_its_rows_only_as_json_data() -> None:
+def test_hostile_title_cannot_add_markup_to_the_archive_index() -> None:
     row = ArchiveRow("a.html", HOSTILE, HOSTILE, HOSTILE)
     index = render_index([row]).decode()
     assert index.count("<script") == 2

@@ -107,7 +107,7 @@ async def test_file_that_grew_adds_its_new_lines() -> None:
     assert (await imported(store, CONTENT)).entries == 0
 
 
-def test_attachments_are_parts_and_reasoning_belongs_to_the_next_answer() -> None:
+def test_attachments_become_parts_of_the_message() -> None:
     parsed = parse(ATTACHED)
     check_items(parsed)
     asked, answer = messages_of(ATTACHED)

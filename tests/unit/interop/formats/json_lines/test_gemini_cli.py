@@ -50,7 +50,7 @@ def test_every_line_of_a_file_is_imported_or_reported() -> None:
     assert parsed.header.created_at == 1_775_037_600_500
 
 
-def test_answer_has_its_thoughts_usage_and_calls_once() -> None:
+def test_thoughts_usage_and_calls_of_an_answer_are_stored_once() -> None:
     parsed = parse(CONTENT)
     answers = bodies_of(parsed, Message)
     first, calls, results, second = [body for body in answers if body.role != "user"][:4]
@@ -131,7 +131,7 @@ async def test_file_that_grew_adds_its_new_lines() -> None:
     assert path_of(parse(CONTENT))
 
 
-def test_message_twice_in_one_list_is_stored_twice() -> None:
+def test_message_repeated_in_a_list_is_stored_each_time() -> None:
     again = [
         {"id": "u", "type": "user", "content": "Which?"},
         {"id": "u", "type": "info", "content": "Cancelled."},

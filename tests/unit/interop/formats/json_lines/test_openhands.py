@@ -94,7 +94,7 @@ def test_lines_that_are_not_events_are_reported() -> None:
     assert [line.number for line in parsed.malformed] == [1, 2, 4]
 
 
-async def test_folder_is_imported_as_a_session_without_the_keys_stored_in_it(state: Path) -> None:
+async def test_conversation_folder_is_imported_without_api_keys(state: Path) -> None:
     store = empty_store()
     assert gather(state).content == CONTENT
     (first,) = await outcomes(store, state)

@@ -10,16 +10,14 @@ from tests.fakes.clock import START_MS
 
 @pytest.mark.parametrize("kind", ["ses", "msg", "prt"])
 @pytest.mark.parametrize("number", [0, 1, 5000])
-def test_opencode_id_is_recognized_only_with_the_time_and_seed_it_was_made_from(
-    kind: str, number: int
-) -> None:
+def test_opencode_id_made_from_another_seed_is_not_recognized(kind: str, number: int) -> None:
     made = opencode_id(kind, START_MS, number, "seed")
     assert is_id_of(made, kind, START_MS, "seed")
     assert not is_id_of(made, kind, START_MS, "other")
     assert not is_id_of(made, kind, START_MS + 1, "seed")
 
 
-def test_later_message_has_greater_id_and_later_session_smaller_id() -> None:
+def test_message_ids_increase_and_session_ids_decrease_with_time() -> None:
     def ids(kind: str) -> list[str]:
         return [opencode_id(kind, START_MS + n, 0, "seed") for n in range(3)]
 

@@ -68,7 +68,7 @@ def test_every_item_contains_its_line_number_and_offset_in_the_document() -> Non
         assert content.count(b"\n", 0, item.offset) == item.number - 1
 
 
-def test_summary_replaces_the_messages_before_the_kept_tail() -> None:
+def test_summary_becomes_a_compaction_that_keeps_newer_messages() -> None:
     parsed = parse(opencode_file("export.json"))
     [item] = [item for item in parsed.items if isinstance(item.body, Compaction)]
     assert item.body == Compaction("Apples: nine. Pears: gone.", reason="import")

@@ -74,7 +74,7 @@ def test_documented_sample_is_read_without_a_warning() -> None:
     assert [item.alias for item in path_of(parsed)] == ["a1", "a2"]
 
 
-async def test_context_of_documented_sample_ends_at_its_leaf() -> None:
+async def test_context_of_the_documented_sample_ends_at_the_leaf() -> None:
     store = empty_store()
     report = await imported(store, operator_file("sample.jsonl"))
     state = await store.state(report.session)
@@ -128,7 +128,7 @@ def test_every_operator_record_is_converted() -> None:
     )
 
 
-def test_leaf_record_selects_the_current_leaf_and_has_no_children() -> None:
+def test_leaf_record_selects_the_current_leaf() -> None:
     parsed = parse(operator_file("current.jsonl"))
     leaf = named(parsed, "b000000c")
     assert leaf.body == LeafMoved(None)
@@ -139,7 +139,7 @@ def test_leaf_record_selects_the_current_leaf_and_has_no_children() -> None:
     assert doubts not in texts_on(path_of(parsed))
 
 
-def test_child_of_leaf_record_gets_the_target_of_the_record_as_parent() -> None:
+def test_leaf_record_is_never_a_parent() -> None:
     records = [said("a", None), said("b", "a"), said("d", "l")]
     leaf = {"id": "l", "timestamp": 3.0, "parent_id": "b", "type": "leaf", "target_id": "a"}
     parsed = parse(file_of(HEADER, records[0], records[1], leaf, records[2]))
@@ -178,7 +178,7 @@ def test_label_without_target_is_stored_and_reported() -> None:
     assert "label" in parsed.warnings[0]
 
 
-def test_compaction_that_names_a_label_keeps_the_entries_after_it() -> None:
+def test_compaction_that_starts_at_a_label_keeps_the_next_entry() -> None:
     parsed = parse(operator_file("current.jsonl"))
     item = named(parsed, "b000000f")
     assert isinstance(item.body, Compaction)
@@ -206,7 +206,7 @@ def test_null_field_and_missing_field_are_equivalent() -> None:
     assert (parsed.items[0].parent, parsed.items[0].meta) == (None, None)
 
 
-def test_record_of_an_unknown_type_stays_between_its_neighbours() -> None:
+def test_record_of_an_unknown_type_keeps_its_place() -> None:
     new = {"id": "n", "timestamp": 3.0, "parent_id": "a", "type": "dream", "about": "sheep"}
     parsed = parse(file_of(HEADER, said("a", None), new, said("b", "n")))
     assert named(parsed, "n").body == Custom("operator:dream", {"about": "sheep"})

@@ -259,7 +259,7 @@ def test_changed_leaf_and_removed_label_are_written() -> None:
     assert there.context() == []
 
 
-def test_older_format_is_rewritten_only_after_additions() -> None:
+def test_old_operator_file_without_additions_is_not_rewritten() -> None:
     making, _ = imported()
     old = SourceFile(
         b'{"type":"metadata","id":"s"}\n{"role":"user","content":"hi"}\n', frozenset({0})

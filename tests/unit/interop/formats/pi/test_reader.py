@@ -109,7 +109,7 @@ def test_settings_in_a_pi_header_add_no_entries() -> None:
 # -- the tree of versions 2 and 3
 
 
-def test_child_of_a_label_record_gets_the_parent_of_the_label_as_parent() -> None:
+def test_child_of_a_label_gets_the_parent_of_the_label() -> None:
     parsed = parse(pi_file("v2.jsonl"))
     label, child = made_of(parsed, 4), made_of(parsed, 5)
     assert (label.body, label.lane) == (Label("choice"), "side")
@@ -127,7 +127,7 @@ def test_all_branches_are_stored_and_the_leaf_is_the_last_line() -> None:
     assert texts_on(path_of(parsed, position_of(parsed, 6)))[2:] == ["By row", "Row 1 first."]
 
 
-def test_imported_summaries_refer_to_their_entries_and_keep_their_file_lists() -> None:
+def test_imported_summary_keeps_its_references_and_file_lists() -> None:
     parsed = parse(pi_file("v2.jsonl"))
     summary, compaction = made_of(parsed, 7), made_of(parsed, 10)
     assert summary.body == BranchSummary(
@@ -169,7 +169,7 @@ def test_media_become_blobs_and_same_picture_is_stored_once() -> None:
     assert parsed.blobs[0].startswith(b"\x89PNG")
 
 
-def test_compaction_whose_first_kept_record_is_a_label_keeps_the_next_entry() -> None:
+def test_compaction_that_starts_at_a_label_keeps_the_next_entry() -> None:
     parsed = parse(pi_file("v3.jsonl"))
     compaction = made_of(parsed, 17)
     assert isinstance(compaction.body, Compaction)
@@ -178,7 +178,7 @@ def test_compaction_whose_first_kept_record_is_a_label_keeps_the_next_entry() ->
     assert compaction.references == {"first_kept": position_of(parsed, 11)}
 
 
-def test_leaf_of_a_file_that_ends_with_a_label_is_the_nearest_entry_above_the_label() -> None:
+def test_label_at_the_file_end_is_not_the_leaf() -> None:
     parsed = parse(pi_file("v3.jsonl"))
     assert parsed.leaf == position_of(parsed, 18)
 
@@ -198,7 +198,7 @@ def test_empty_name_record_does_not_change_the_title() -> None:
 # -- additions of newer versions
 
 
-def test_retained_tail_of_a_compaction_replaces_its_first_kept_entry() -> None:
+def test_retained_messages_of_a_compaction_are_imported() -> None:
     parsed = parse(pi_file("newer.jsonl"))
     body = made_of(parsed, 4).body
     assert isinstance(body, Compaction)
@@ -223,7 +223,7 @@ def test_records_of_unknown_types_become_custom_entries_in_their_branch() -> Non
     assert len(parsed.warnings) == 2
 
 
-def test_leaf_marker_of_perdure_selects_the_leaf_and_is_not_in_the_tree() -> None:
+def test_perdure_leaf_marker_selects_the_leaf() -> None:
     marker: dict[str, object] = {"type": "custom", "customType": LEAF_MARKER, "id": "c"}
     parsed = parse(file_of(said("a", None), said("b", "a"), {**marker, "parentId": "a"}))
     assert parsed.leaf == 0
@@ -250,12 +250,12 @@ def test_truncated_line_with_ids_remains_in_parent_chain() -> None:
     assert made_of(parsed, 5).parent == position_of(parsed, 4)
 
 
-def test_child_of_lost_line_gets_previous_line_as_parent() -> None:
+def test_child_of_an_unreadable_line_follows_the_previous_line() -> None:
     parsed = parse(pi_file("damaged.jsonl"))
     assert made_of(parsed, 7).parent == position_of(parsed, 5)
 
 
-def test_orphan_without_preceding_malformed_line_becomes_a_root() -> None:
+def test_record_with_a_missing_parent_becomes_a_root() -> None:
     parsed = parse(file_of(said("a", None), said("c", "b")))
     assert [item.parent for item in parsed.items] == [None, None]
     assert parsed.leaf == 1

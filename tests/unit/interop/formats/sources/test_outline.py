@@ -52,7 +52,7 @@ def test_outline_of_an_item_does_not_grow_with_its_entry_body() -> None:
     assert outline_of((long,))[0] == outline_of(ITEMS)[0]
 
 
-def test_second_reading_returns_items_with_the_changes_found_in_the_first_reading() -> None:
+def test_reading_twice_gives_the_same_items_as_reading_once() -> None:
     whole, outline = Whole(), Outline()
     for items in (whole, outline):
         for item in ITEMS:
@@ -74,7 +74,7 @@ def test_second_reading_returns_items_with_the_changes_found_in_the_first_readin
     assert passing[4] == outline[4]
 
 
-def test_outline_has_usage_only_for_messages() -> None:
+def test_item_that_is_not_a_message_gets_no_usage() -> None:
     assert with_usage(ITEMS[1], USAGE) == ITEMS[1]
 
 

@@ -89,7 +89,7 @@ def test_every_record_is_placed_once_and_after_its_parent(
     assert all(item.parent is None or item.parent < n for n, item in enumerate(items))
 
 
-def test_leaf_is_the_record_of_the_last_line_in_any_order_of_the_records() -> None:
+def test_leaf_is_the_record_of_the_last_line() -> None:
     leaf = Leaf()
     for number in (1, 3, 2):
         leaf.follow(Record(Line(number, 0, b""), {}), number * 10)

@@ -16,7 +16,7 @@ def test_record_without_a_time_gets_the_time_of_the_previous_record() -> None:
     assert [item.at for item in items.items] == [7, 7]
 
 
-def test_repeated_warnings_are_shortened_but_lines_are_counted() -> None:
+def test_repeated_warnings_are_replaced_by_a_count() -> None:
     draft = SourceDraft("test")
     for number in range(WARNINGS_OF_A_SORT + 5):
         draft.report_malformed(Line(number, 0, b""), "bad")
