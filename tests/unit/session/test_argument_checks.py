@@ -65,7 +65,7 @@ class Outer(msgspec.Struct, frozen=True):
         check_fields(self)
 
 
-def test_call_with_arguments_of_the_declared_types_passes() -> None:
+def test_call_with_correct_argument_types_runs() -> None:
     assert greet("a", "b", loud=True) == "hello a b!"
     assert greet(name="a") == "hello a"
     assert asyncio.run(greet_later("a")) == "hello a"
@@ -163,7 +163,7 @@ def test_wrong_type_in_a_nested_value_is_rejected() -> None:
         check_whole(value, "the message")
 
 
-def test_value_of_a_wrong_shape_is_described_without_its_module() -> None:
+def test_error_for_a_built_in_type_omits_the_module() -> None:
     @takes_declared
     def take(names: list[str] | None = None, data: dict[str, object] | None = None) -> None:
         del names, data
@@ -197,7 +197,7 @@ async def test_error_mentions_the_wrong_part_of_a_nested_value() -> None:
         perdure.Workspace(variables=number)
 
 
-async def test_error_mentions_the_type_of_a_value_that_is_nearly_right() -> None:
+async def test_error_for_an_easily_confused_value_describes_the_value() -> None:
     async with perdure.open("memory:") as store:
         session: Any = await store.create()
         with pytest.raises(WrongArgument, match=r"as after, not Session$"):
@@ -210,7 +210,7 @@ async def test_error_mentions_the_type_of_a_value_that_is_nearly_right() -> None
             type(store.schedule)(wrong, wrong)
 
 
-def test_error_mentions_the_module_of_a_type_with_the_same_name() -> None:
+def test_error_distinguishes_two_types_with_the_same_name() -> None:
     with perdure.blocking.open("memory:") as store:
         wrong: Any = store
         with pytest.raises(WrongArgument, match=r"as store, not Store of perdure\.blocking$"):
@@ -228,12 +228,12 @@ def test_error_mentions_the_module_of_a_type_with_the_same_name() -> None:
         (None, "not None$"),
     ],
 )
-def test_error_for_wrong_list_describes_the_actual_value(tools: object, told: str) -> None:
+def test_error_for_invalid_agent_tools_describes_the_given_value(tools: object, told: str) -> None:
     with pytest.raises(WrongArgument, match=told):
         perdure.Agent("a", model="test:m", tools=tools)  # type: ignore[arg-type] # what is refused
 
 
-def test_error_for_a_wrong_list_contains_its_type_or_the_unknown_value() -> None:
+def test_error_for_a_wrong_list_contains_the_unknown_item() -> None:
     @takes_declared
     def take(roles: list[Literal["system", "user"]], tools: list[str]) -> None:
         del roles, tools

@@ -32,14 +32,14 @@ def entry_with(kind: str, body: bytes, *, lane: Lane = "tree", v: int = 1) -> En
     return Entry(StreamId("s"), 3, lane, None, None, 5, kind, v, body)
 
 
-def test_each_entry_class_is_found_under_its_kind_in_or_outside_the_tree() -> None:
+def test_every_entry_class_is_registered_under_its_kind() -> None:
     for kind, known in BODIES.items():
         assert known.kind == kind
         assert known.version >= 1
         assert known.lane == ("tree" if issubclass(known, TreeBody) else "side")
 
 
-def test_new_tree_entry_has_its_kind_and_version_and_is_in_the_tree() -> None:
+def test_new_tree_entry_has_the_expected_fields() -> None:
     assert new_tree(user("a")) == NewEntry(
         "message", encode(user("a")), 1, "tree", LEAF, None, None, None
     )
@@ -47,7 +47,7 @@ def test_new_tree_entry_has_its_kind_and_version_and_is_in_the_tree() -> None:
     assert (new.kind, new.parent, new.at, new.alias) == ("custom", Sibling(0), 7, "abc")
 
 
-def test_new_entry_outside_the_tree_refers_to_its_entry() -> None:
+def test_new_label_refers_to_the_given_entry() -> None:
     new = new_side(Label("x"), EntryId("s/1"), at=7)
     assert (new.kind, new.lane, new.about, new.at) == ("label", "side", "s/1", 7)
 
@@ -115,7 +115,7 @@ def test_line_contains_header_and_original_body() -> None:
     assert entry_of_line(LINE) == entry
 
 
-def test_entry_body_that_cannot_be_part_of_a_json_line_is_written_as_base64() -> None:
+def test_entry_body_unfit_for_a_json_line_becomes_base64() -> None:
     assert line_of(entry_with("opaque", b"{}")).endswith(b',"body_base64":"e30="}')
     assert line_of(entry_with("custom", b"{\n}")).endswith(b',"body_base64":"ewp9"}')
 

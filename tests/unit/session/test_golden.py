@@ -317,7 +317,7 @@ def test_golden_first_message_keeps_unicode_line_separators() -> None:
     assert "\u2028\u0085".encode() in LINES[0]
 
 
-def test_every_kind_version_and_field_has_golden_line() -> None:
+def test_golden_log_contains_every_kind_version_and_field() -> None:
     for kind in [MESSAGE, *(k for k in BODIES if k not in FLOW_KINDS)]:
         with case(kind):
             known: Any = BODIES.get(kind, Message)

@@ -145,7 +145,7 @@ def test_title_and_folder_change_independently() -> None:
         assert info.title is None
 
 
-def test_session_ends_and_is_reopened() -> None:
+def test_reopened_session_is_active() -> None:
     ended, reopened = new_side(SessionEnded()), new_side(SessionReopened())
     assert info_with(ended).status == "ended"
     assert info_with(ended, reopened).status == "active"
@@ -196,7 +196,7 @@ def test_session_is_importing_until_last_part() -> None:
     assert info_with(new_side(first), damaged).status == "importing"
 
 
-def test_session_list_finds_names_in_any_letter_case_within_a_folder() -> None:
+def test_session_filter_ignores_letter_case() -> None:
     named = info_of(StreamHeader(StreamId("Abc"), created_at=1, title="Größe", cwd="/here"))
     assert is_found(named, None, None)
     assert is_found(named, "/here", "")

@@ -109,7 +109,7 @@ def test_log_format_document_lists_every_choice_of_a_field() -> None:
             assert names_in(section(f"`{kind}`")) >= set(get_args(choices))
 
 
-def test_kind_is_documented_with_its_events() -> None:
+def test_events_of_each_kind_are_documented() -> None:
     for kind in KINDS:
         with case(kind):
             told = [event for e in ENTRIES if e.kind == kind for event in events_of(e)]
@@ -119,7 +119,7 @@ def test_kind_is_documented_with_its_events() -> None:
             }
 
 
-def test_kind_is_documented_with_event_payloads() -> None:
+def test_event_payloads_of_each_kind_are_documented() -> None:
     for kind in KINDS:
         with case(kind):
             listed = events_listed(kind)

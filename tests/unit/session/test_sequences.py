@@ -25,7 +25,7 @@ def test_joined_sequence_is_read_as_one_tuple(
 
 
 @given(PARTS, PARTS, st.integers(0, 12))
-def test_joined_sequences_agree_if_items_are_equal(
+def test_joined_sequence_comparison_matches_tuple_comparison(
     parts: list[tuple[int, ...]], others: list[tuple[int, ...]], count: int
 ) -> None:
     mine, its = Joined(parts), Joined([*parts[:2], *others])

@@ -50,7 +50,7 @@ def test_empty_log_has_an_empty_tree() -> None:
     assert nodes_of(index_of([]), {}) == ()
 
 
-def test_turn_consists_of_consecutive_user_messages_and_the_entries_that_answer_them() -> None:
+def test_turn_contains_user_messages_and_their_answers() -> None:
     log = TreeLog()
     log.extend(user("a"), ModelChange("p:m"), user("b"), assistant(tool_call("c1", "read")))
     log.extend(tool_result("c1", "x"), assistant("A"), BranchSummary("Tried"), user("c"))
@@ -83,7 +83,7 @@ def test_unreadable_entry_is_not_part_of_a_turn() -> None:
         ([assistant("A"), assistant("")], True),
     ],
 )
-def test_turn_is_completed_by_text_after_its_last_tool_result(
+def test_turn_without_text_after_the_last_result_is_incomplete(
     answers: list[Message], is_completed: bool
 ) -> None:
     log = TreeLog()

@@ -24,14 +24,14 @@ def state_of(*bodies: SideBody, foreign: tuple[int, ...] = (), mode: ConsentMode
     return flow_state(log, lambda entry: entry.seq not in foreign)
 
 
-def test_flow_of_this_user_has_its_recorded_consent() -> None:
+def test_consent_of_this_user_is_applied_to_the_flow() -> None:
     state = state_of(ConsentChanged("me", "partial-access"), mode="no-access")
     assert state.consent == state.run.consent_state
     assert state.consent.mode == "partial-access"
     assert not state.is_foreign
 
 
-def test_received_flow_has_no_access_until_user_consents() -> None:
+def test_flow_of_another_user_has_no_access_without_consent() -> None:
     granted = ConsentChanged("them", "partial-access", "bash", "rm -rf /")
     state = state_of(granted, mode="full-access", foreign=(0, 1))
     assert state.run.consent_state.bash.allowed_commands
@@ -44,7 +44,7 @@ def test_received_flow_has_no_access_until_user_consents() -> None:
     assert state.run.consent_state.bash.allowed_commands  # kept, and exported as recorded
 
 
-def test_entry_of_another_user_suspends_the_consent_of_a_flow() -> None:
+def test_consent_changed_by_another_user_gives_no_access() -> None:
     state = state_of(ConsentChanged("them", "full-access"), mode="partial-access", foreign=(1,))
     assert (state.consent.mode, state.is_place_in_force) == ("no-access", False)
     bound = WorkspaceBound("/mine", "/mine/r")
@@ -52,7 +52,7 @@ def test_entry_of_another_user_suspends_the_consent_of_a_flow() -> None:
     assert state.is_place_in_force
 
 
-def test_flow_state_with_suspended_consent_keeps_the_recorded_consent() -> None:
+def test_suspended_consent_stays_recorded_in_the_flow() -> None:
     state = state_of(mode="full-access")
     assert withheld(state).run == state.run
     assert (

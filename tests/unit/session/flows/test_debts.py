@@ -23,7 +23,7 @@ class Watched(Graph, frozen=True):
         return super().keys_from(id)
 
 
-def test_flow_entry_queries_only_the_edges_of_its_nodes() -> None:
+def test_handoff_entry_reads_only_the_edges_of_one_node() -> None:
     ids = [f"n{n}" for n in range(300)]
     edges = tuple(FlowEdge(a, b) for a, b in pairwise(ids))
     log = FlowLog(Watched("line", tuple(FlowNode(id, "r") for id in ids), edges))
@@ -50,7 +50,7 @@ def test_handoff_that_was_sent_back_must_be_made_again() -> None:
     assert log.state.owing_ids == {"o"}
 
 
-def test_handoff_along_an_edge_added_later_must_still_be_made() -> None:
+def test_edge_added_to_the_workflow_requires_a_handoff() -> None:
     log = FlowLog(graph("o>a")).claim("o").hand("o", "a")
     assert not log.state.owing_ids
     log.add(WorkflowChanged(graph("o>a", "o>b")))

@@ -38,7 +38,7 @@ def test_extension_of_a_long_list_copies_no_lookup_table() -> None:
     assert grown.places is Distinct.plus(grown, "more").places
 
 
-def test_lookup_table_of_a_plain_tuple_preserves_repetitions() -> None:
+def test_repetitions_in_a_plain_tuple_are_kept() -> None:
     assert distinct(("x", "x")) == ("x", "x")
     assert distinct(("x", "x")).plus("y").plus("y") == ("x", "x", "y")
     assert distinct(grown := Distinct(("x",))) is grown

@@ -50,13 +50,13 @@ def told(*bodies: object) -> list[tuple[str, str]]:
     return [(item.type, item.text) for item in feed_of("owner", log_of(*bodies))]
 
 
-def test_feed_shows_node_start_but_not_entry_message() -> None:
+def test_feed_shows_the_start_of_a_node() -> None:
     assert told(CLAIM, STARTED, user("Node `plan` started ...")) == [
         ("activation", "Node plan started")
     ]
 
 
-def test_feed_shows_reply_of_person() -> None:
+def test_feed_shows_the_reply_of_a_person() -> None:
     assert told(CLAIM, REPLY, STARTED, user("Go on."))[1:] == [
         ("activation", "Node plan resumed"),
         ("user", "Go on."),
@@ -93,7 +93,7 @@ def test_call_that_never_ran_is_shown_with_outcome() -> None:
     assert told(tool_done("c1", succeeded=False)) == [("tool-error", "read_file\nno such file")]
 
 
-def test_compaction_is_shown_only_if_its_start_was_seen() -> None:
+def test_compaction_without_a_start_is_not_in_the_feed() -> None:
     begun = ledger.ModelCalled(1, "p:m", purpose="summary")
     assert [type for type, _ in told(begun)] == ["tool"]
     assert [type for type, _ in told(begun, Compaction("all of it"))] == ["tool-success"]
@@ -109,7 +109,7 @@ def test_interrupted_answer_is_shown_and_continued() -> None:
     ]
 
 
-def test_feed_shows_handoffs_and_other_outcomes() -> None:
+def test_feed_shows_handoffs_and_errors() -> None:
     target = (kinds.HandoffTarget("build", "plan.md"),)
     feed = told(
         CLAIM,
@@ -135,13 +135,13 @@ def test_feed_shows_handoffs_and_other_outcomes() -> None:
     ]
 
 
-def test_feed_omits_other_roles() -> None:
+def test_feed_omits_work_of_other_roles() -> None:
     other = kinds.NodeClaimed("build", "developer", OWNER, "handoff")
     target = (kinds.HandoffTarget("review", "code.md"),)
     assert told(other, kinds.HandoffMade("build", target)) == []
 
 
-def test_imported_items_come_first_and_numbering_continues() -> None:
+def test_new_feed_items_follow_imported_items() -> None:
     item: dict[str, object] = {"id": "owner_7", "type": "assistant", "label": "owner", "text": "Hi"}
     feed = feed_of("owner", log_of(notes.RoleImported({}, (item,)), assistant("Again.")))
     assert [(each.id, each.text) for each in feed] == [("owner_7", "Hi"), ("owner_8", "Again.")]
@@ -184,7 +184,9 @@ STEPS: tuple[object, ...] = (
 
 @pytest.mark.full_only
 @given(st.lists(st.sampled_from(STEPS), max_size=30), st.data())
-def test_any_paging_of_log_gives_same_feed(bodies: list[object], data: st.DataObject) -> None:
+def test_feed_read_in_pages_equals_the_whole_feed(
+    bodies: list[object], data: st.DataObject
+) -> None:
     log = log_of(*bodies)
     cuts = data.draw(st.lists(st.integers(0, len(log)), max_size=6).map(sorted))
     point, seen = FeedPoint("owner"), dict[str, FeedItem]()
@@ -196,5 +198,5 @@ def test_any_paging_of_log_gives_same_feed(bodies: list[object], data: st.DataOb
     assert [item.id for item in seen.values()] == [f"owner_{n + 1}" for n in range(len(seen))]
 
 
-def test_system_message_is_not_in_feed() -> None:
+def test_feed_omits_system_messages() -> None:
     assert told(Message("system", ())) == []

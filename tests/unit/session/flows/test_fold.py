@@ -56,7 +56,7 @@ def test_node_waits_for_person_and_resumes_with_answer() -> None:
     assert not log.run.pending_human_inputs
 
 
-def test_stop_request_is_pending_until_the_node_waits_or_hands_over() -> None:
+def test_node_that_waits_or_hands_over_clears_the_stop_request() -> None:
     log = FlowLog(LINE).claim("owner-intake").add(kinds.StopAsked("owner", "me"))
     assert log.state.stopping == ("owner",)
     log.add(kinds.NodeParked("owner-intake", "owner", "autonomous-abort"))
@@ -65,7 +65,7 @@ def test_stop_request_is_pending_until_the_node_waits_or_hands_over() -> None:
     assert log.hand("owner-intake", "a").state.stopping == ()
 
 
-def test_node_that_waits_for_consent_runs_again_when_continued() -> None:
+def test_node_waiting_for_consent_runs_after_it_is_continued() -> None:
     log = FlowLog(LINE).claim("owner-intake")
     log.add(
         kinds.NodeParked("owner-intake", "owner", "consent"), kinds.NodeContinued("owner-intake")
@@ -74,7 +74,7 @@ def test_node_that_waits_for_consent_runs_again_when_continued() -> None:
     assert not log.run.awaiting_human_nodes
 
 
-def test_declined_handoff_is_dropped_and_its_node_waits() -> None:
+def test_node_waits_for_a_person_after_a_declined_handoff() -> None:
     log = FlowLog(LINE).claim("owner-intake")
     targets = (kinds.HandoffTarget("a", "x.md"),)
     log.add(kinds.HandoffStaged("owner-intake", "owner", targets))
@@ -124,7 +124,7 @@ def test_repair_request_is_stored_until_its_node_makes_a_handoff() -> None:
         kinds.ForwardPassClosed("owner-intake"),
     ],
 )
-def test_repair_count_is_reset_by_handoff_or_answer(end: SideBody) -> None:
+def test_next_signal_of_a_role_clears_the_repair_request(end: SideBody) -> None:
     log = FlowLog(LINE).claim("owner-intake")
     repair = kinds.RepairAsked("owner-intake", "owner", "missing_block", "none", "write one", 2)
     assert log.add(repair, end).state.repairs == {}
@@ -133,14 +133,14 @@ def test_repair_count_is_reset_by_handoff_or_answer(end: SideBody) -> None:
 @pytest.mark.parametrize(
     "end", [kinds.ImprovementParked("owner", "prompt-human"), kinds.FindingsMade("owner", "f.md")]
 )
-def test_repair_count_in_a_role_review_is_reset_by_an_answer(end: SideBody) -> None:
+def test_finished_or_waiting_review_clears_the_repair_request(end: SideBody) -> None:
     log = FlowLog(LINE).claim("owner-intake").add(kinds.ForwardPassClosed("owner-intake"))
     repair = kinds.RepairAsked("owner", "owner", "missing_block", "none", "write one", 2)
     assert log.add(repair).state.repairs == {"owner": repair}
     assert log.add(end).state.repairs == {}
 
 
-def test_flow_continues_in_other_folder_with_other_graph() -> None:
+def test_workspace_and_graph_of_a_flow_can_change() -> None:
     log = FlowLog(LINE).add(kinds.WorkspaceBound("/new", "/new/record"))
     assert (log.run.workspace_root, log.run.record_folder_path) == ("/new", "/new/record")
     other = graph("owner-intake>b", **{"owner-intake": "owner"})
@@ -155,13 +155,13 @@ def test_closed_flow_waits_for_the_choice_of_a_review_mode() -> None:
     assert (log.run.status, phase(log).status) == ("completed", "skipped")
 
 
-def test_closed_flow_of_one_role_has_a_review_phase_for_a_single_role() -> None:
+def test_flow_with_one_role_gets_a_single_role_review() -> None:
     alone = graph("owner-intake>end", **{"owner-intake": "owner", "end": "owner_2"})
     log = FlowLog(alone).work("owner-intake", "end").claim("end")
     assert phase(log.add(kinds.ForwardPassClosed("end"))).single_role
 
 
-def test_role_reviews_after_a_closed_flow_run_through_all_phases() -> None:
+def test_reviews_of_a_closed_flow_reach_every_phase() -> None:
     log = closed().add(kinds.ImprovementChosen("parallel", "me", "improvement.yaml", LINE))
     assert (log.run.status, phase(log).status) == ("running", "running")
     log.add(kinds.ImprovementClaimed("a", FLOW))
@@ -189,7 +189,7 @@ def test_role_keeps_session_and_configuration() -> None:
     assert log.state.roles["a"].model == "echo:hi"
 
 
-def test_undelivered_handoff_is_kept_and_a_withdrawn_handoff_must_be_made_again() -> None:
+def test_undelivered_handoffs_are_kept_until_they_are_withdrawn() -> None:
     log = FlowLog(LINE).claim("owner-intake").hand("owner-intake", "a", artifact="one.md")
     log.claim("owner-intake").hand("owner-intake", "a", artifact="two.md")
     assert log.run.receiving_handoff == {"owner-intake=>a": ("one.md", "two.md")}

@@ -31,7 +31,7 @@ def session_of(*bodies: object, about: int = 0) -> RoleSession:
     return role_session("owner", ID, log)
 
 
-def test_messages_of_a_role_session_have_the_forms_of_the_program_a_society() -> None:
+def test_role_session_messages_have_the_a_society_format() -> None:
     found = session_of(
         system("not told"),
         user("Go."),
@@ -59,7 +59,7 @@ def test_messages_of_a_role_session_have_the_forms_of_the_program_a_society() ->
     assert found.latest_context_usage == 85
 
 
-def test_json_of_a_role_session_uses_the_field_names_of_the_program_a_society() -> None:
+def test_role_session_json_uses_a_society_field_names() -> None:
     started = notes.SessionStarted(system_prompt="You are the owner.")
     found = session_of(started, user("Go."), notes.NodeEntered("plan"), about=1)
     assert msgspec.json.decode(msgspec.json.encode(found)) == {
@@ -76,7 +76,7 @@ def test_json_of_a_role_session_uses_the_field_names_of_the_program_a_society() 
     }
 
 
-def test_messages_of_the_current_node_of_a_role_begin_where_the_node_was_entered() -> None:
+def test_messages_before_the_current_node_are_excluded() -> None:
     found = session_of(user("old"), assistant("old"), user("new"), notes.NodeEntered("b"), about=2)
     assert found.current_node_context is not None
     assert found.current_node_context.exchanges == ({"role": "user", "content": "new"},)

@@ -6,7 +6,7 @@ from perdure.session.flows.kinds import HandoffStaged, HandoffTarget, NodeParked
 from tests.fakes.flow_log import FlowLog, graph
 
 
-def test_json_of_a_flow_run_uses_the_field_names_of_the_program_a_society() -> None:
+def test_flow_run_json_uses_a_society_field_names() -> None:
     log = FlowLog(graph("owner-intake>a", **{"owner-intake": "owner"})).work("owner-intake", "a")
     log.claim("a", "owner-intake=>a").add(NodeParked("a", "a", "prompt-human"))
     told = msgspec.to_builtins(log.run)

@@ -46,7 +46,7 @@ async def test_flow_start_with_invalid_ids_or_paths_stores_nothing(tmp_path: Pat
         assert (await longest.run()).awaiting_human_nodes
 
 
-async def test_consent_without_effect_is_rejected(tmp_path: Path) -> None:
+async def test_invalid_consent_arguments_are_rejected(tmp_path: Path) -> None:
     file = tmp_path / "workflow.yaml"
     file.write_text(WORKFLOW)
     async with (

@@ -41,7 +41,7 @@ def test_picture_is_replaced_by_handle_of_its_content() -> None:
     assert (part.mime_type, part.byte_length, part.name) == ("image/png", 16, "a.png")
 
 
-def test_message_in_flight_stores_each_content_once() -> None:
+def test_repeated_picture_in_a_message_is_stored_once() -> None:
     said = user("Look", PICTURE, "and", PICTURE)
     assert isinstance(said, InFlightMessage)
     message, contents = settled_message(said)
@@ -84,7 +84,7 @@ def test_error_for_data_with_a_cycle_or_bytes_does_not_quote_the_data() -> None:
     assert "c2VjcmV0" not in str(caught.value)
 
 
-def test_error_for_a_wrong_value_in_data_contains_a_fitting_remedy() -> None:
+def test_error_for_data_that_is_not_json_contains_a_remedy() -> None:
     wrong: dict[str, object] = {"fine": 1, "when": {1, 2}}
     with pytest.raises(
         WrongArgument, match=r"^data\['when'\] is JSON, .* no set: give it as a list$"
@@ -123,7 +123,7 @@ def test_nested_data_is_checked_at_every_depth(depth: int) -> None:
         unknown({"type": "x", "deep": [[{"kind": "base64", "data": "AAAA"}]]}),
     ],
 )
-def test_9_33_parts_that_contain_bytes_are_found(part: Any) -> None:
+def test_parts_with_inline_bytes_are_detected(part: Any) -> None:
     assert inline_in([TextPart("a"), part]) is not None
 
 

@@ -18,7 +18,7 @@ def entry(seq: int, body: SideBody, about: int | None = None) -> Entry:
     return Entry(StreamId("s"), seq, "side", None, named, 0, new.kind, new.v, new.body)
 
 
-def test_answer_closes_question_and_episode_closes_session_end() -> None:
+def test_answered_questions_and_recorded_session_ends_are_closed() -> None:
     asked = [entry(0, Question("approval", "?", ())), entry(1, Question("approval", "?", ()))]
     ends = [entry(2, SessionEnded()), entry(3, SessionEnded())]
     closing = [entry(4, Answer("yes", "me"), 0), entry(5, EpisodeRecorded(0, 0, 0), 3)]

@@ -17,7 +17,7 @@ _PHRASES = st.builds(
 
 
 @pytest.mark.parametrize("query", ['"a a"', "a*", '"ab a"*', "a b NOT ab", "x OR ba"])
-def test_phrase_counts_in_joined_words_equal_those_in_a_list(query: str) -> None:
+def test_joined_and_listed_words_have_equal_phrase_counts(query: str) -> None:
     sought, terms = sought_in(query), ["a", "a", "a", "ab", "a", "b", "aba", "ba"]
 
     assert counts_in_joined(join_terms(terms), sought) == counts_in(terms, sought)
@@ -25,7 +25,7 @@ def test_phrase_counts_in_joined_words_equal_those_in_a_list(query: str) -> None
 
 @given(terms=st.lists(_WORDS, max_size=12), phrase=_PHRASES)
 @settings(max_examples=50)
-def test_phrase_counts_in_joined_words_equal_those_in_a_list_for_any_text(
+def test_any_joined_and_listed_words_have_equal_phrase_counts(
     terms: list[str], phrase: Phrase
 ) -> None:
     text, sought = join_terms(terms), Sought(((phrase,),))

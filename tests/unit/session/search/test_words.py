@@ -59,14 +59,14 @@ def test_non_ascii_characters_that_fold_to_ascii_are_recognized() -> None:
 
 
 @given(st.text())
-def test_every_search_word_occurs_in_the_folded_runs_or_in_the_lower_case_text(text: str) -> None:
+def test_search_words_occur_in_folded_or_lower_case_text(text: str) -> None:
     folded = folded_runs(text)
     written = text.encode().lower().decode()  # which leaves all but ASCII as it is
     assert all(term in folded or (term.isascii() and term in written) for term in terms(text))
 
 
 @given(st.text(alphabet=st.characters(min_codepoint=128)))
-def test_non_ascii_text_gives_an_ascii_word_only_if_one_character_stands_for_ascii(
+def test_text_without_ascii_look_alikes_gives_no_ascii_words(
     text: str,
 ) -> None:
     if any(term.isascii() for term in terms(text)):

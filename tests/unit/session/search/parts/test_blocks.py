@@ -49,7 +49,7 @@ def test_long_text_has_a_separate_block() -> None:
     assert list(block_rows([])) == []
 
 
-def test_block_stores_few_bytes_per_text_besides_its_codes() -> None:
+def test_index_block_has_a_small_overhead_per_text() -> None:
     said = [Said(number, 10**12 + number, 9, b"a" * 50) for number in range(70)]
 
     (row,) = block_rows(said)

@@ -57,7 +57,7 @@ def test_codes_of_damaged_text_contain_all_its_bytes(begin: bytes) -> None:
     assert b"".join(codes_in(begin + b"\1\2\xc0\xff")) == begin + b"\1\2\xc0\xff"
 
 
-def test_words_with_common_prefix_form_few_ranges() -> None:
+def test_codes_of_words_with_a_common_prefix_form_one_range() -> None:
     codes = codes_of({"ant": 9, "bee": 9, "bear": 9, "cat": 9})
 
     (found,) = ranges_of([codes["bee"], codes["bear"]])
@@ -96,7 +96,7 @@ def test_code_that_is_a_prefix_of_another_code_is_not_counted() -> None:
 
 
 @pytest.mark.parametrize(("first", "last"), EDGES)
-def test_prefix_query_counts_exactly_the_codes_of_its_range(first: int, last: int) -> None:
+def test_prefix_phrase_counts_only_codes_in_the_prefix_range(first: int, last: int) -> None:
     some = sorted(
         {number + more for number in (first, last) for more in (-65, -64, -1, 0, 1, 64, 65)}
     )

@@ -49,7 +49,7 @@ def test_packed_frequencies_and_places_round_trip(
     assert placed == {number: (text.filters[0], text.place) for number, text in enumerate(texts)}
 
 
-def test_words_that_occur_once_need_no_bytes_for_their_counts() -> None:
+def test_words_that_occur_once_use_no_frequency_bytes() -> None:
     assert pack_frequencies([]) == b""
     assert len(pack_frequencies([(0, 2), (7, 3), (38, 4)])) == 3
     assert len(pack_places([5, 6, 9, 12])) == 4

@@ -69,7 +69,7 @@ def test_invalid_index_page_raises_damage() -> None:
 
 
 @pytest.mark.parametrize("name", ["read", "", "s p a c e", "a\nb", "\ud800"])
-def test_filter_keys_of_roles_and_tools_are_not_words_and_are_read_back_unchanged(
+def test_filter_keys_of_roles_and_tools_are_not_words(
     name: str,
 ) -> None:
     for key in (role_key("user"), tool_key(name)):

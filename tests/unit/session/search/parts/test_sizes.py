@@ -39,7 +39,7 @@ def test_indexing_is_due_if_too_many_texts_would_have_to_be_scanned(
         (MOST_LOOSE, MOST_WORDS + 1, False),
     ],
 )
-def test_index_part_is_built_from_many_texts_or_words_within_a_limit(
+def test_index_part_is_built_after_enough_texts_or_words(
     texts: int, words: int, enough: bool
 ) -> None:
     assert is_enough(texts, words) == enough
