@@ -21,6 +21,6 @@ def test_illegal_id_is_hashed_to_a_legal_id(foreign: str) -> None:
     assert stream_id(id) == id
 
 
-def test_id_that_looks_like_a_hash_never_collides_with_another_session() -> None:
+def test_id_that_looks_like_a_hash_stays_unique() -> None:
     hashed = session_id_of("oa", "a b").removeprefix("oa:")
     assert session_id_of("oa", hashed) != session_id_of("oa", "a b")

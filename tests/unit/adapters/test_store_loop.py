@@ -13,7 +13,7 @@ from perdure.errors import WrongArgument
 
 
 @pytest.mark.parametrize("given", ["sqlite:///s.db", None, perdure.open("memory:")])
-def test_adapter_without_an_open_store_raises_error_with_the_argument_to_pass(given: Any) -> None:
+def test_error_for_an_invalid_store_argument_shows_the_correct_argument(given: Any) -> None:
     with pytest.raises(WrongArgument, match=r"what perdure\.open\(\.\.\.\) or perdure\.blocking"):
         StoreLoop(given)
 

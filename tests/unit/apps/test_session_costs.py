@@ -23,7 +23,7 @@ async def test_session_without_calls_has_no_tokens_and_no_cost() -> None:
     assert told == ["the log has no tokens and no cost of this session"]
 
 
-async def test_cost_of_a_call_made_by_perdure_is_unknown_without_a_price() -> None:
+async def test_session_cost_without_a_price_is_unknown() -> None:
     async with perdure.open("memory:") as store:
         answering = AnswerOptions(store, model="scripted:echo", scenario=None)
         async with answering.runtime:
@@ -36,7 +36,7 @@ async def test_cost_of_a_call_made_by_perdure_is_unknown_without_a_price() -> No
     assert "[models.prices]" in told[2]
 
 
-async def test_cost_of_a_call_made_by_perdure_is_computed_from_the_price_in_the_settings() -> None:
+async def test_session_cost_is_computed_from_the_configured_price() -> None:
     price = Price(dollars(0), dollars(1_000_000))  # a dollar for each token received
     async with perdure.open("memory:") as store:
         answering = AnswerOptions(store, model="scripted:echo", scenario=None)
@@ -63,7 +63,7 @@ async def test_calls_of_invoked_agents_are_part_of_the_cost() -> None:
     assert told[1].startswith("3 calls of p:main, p:scout: ")
 
 
-async def test_calls_without_a_named_agent_are_priced_by_the_settings(
+async def test_calls_without_a_named_agent_use_prices_of_the_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "perdure").mkdir()

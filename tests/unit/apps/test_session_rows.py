@@ -14,7 +14,7 @@ ALL = RowFilter()
 AGENTS = tuple(perdure.Agent(name, model="scripted:echo") for name in ("clerk", "guide"))
 
 
-async def test_session_state_distinguishes_kinds_of_open_turns() -> None:
+async def test_ended_session_has_the_state_ended() -> None:
     async with perdure.open("memory:") as store:
         session = await store.create(title="Trip")
         assert (await newest_rows(store, ALL, 1))[0].state == "idle"

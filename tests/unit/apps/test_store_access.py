@@ -62,7 +62,7 @@ async def test_reading_from_a_missing_folder_does_not_create_the_folder(tmp_path
 @pytest.mark.parametrize(
     "address", ["sqlite:///", "sqlite:////", "sqlite:///.", "sqlite:///x?mode=ro", "x.db", "mysql:"]
 )
-def test_invalid_address_is_rejected_first(address: str) -> None:
+def test_invalid_store_address_is_rejected(address: str) -> None:
     with pytest.raises(ConfigError):
         store_address(address)
 
@@ -87,7 +87,7 @@ async def test_store_that_a_writing_command_creates_is_private(tmp_path: Path) -
         assert [info.id for info in await store.recent()] == ["s"]
 
 
-async def test_new_store_of_session_files_offers_no_encryption(
+async def test_no_encryption_is_offered_for_a_store_of_session_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(address: str) -> None:

@@ -32,7 +32,7 @@ async def test_exception_of_a_callback_is_passed_on(error: Exception) -> None:
         await run_guarded(raised(error))
 
 
-async def test_cancellation_of_the_caller_is_passed_on() -> None:
+async def test_cancellation_by_the_caller_raises_cancelled_error() -> None:
     task = asyncio.ensure_future(run_guarded(asyncio.Event().wait()))
     await asyncio.sleep(0)
     task.cancel()
@@ -43,7 +43,7 @@ async def test_cancellation_of_the_caller_is_passed_on() -> None:
             await run_guarded(asyncio.Event().wait())
 
 
-def test_coroutine_of_a_closed_event_loop_ends_without_an_error_of_the_callback() -> None:
+def test_closing_the_event_loop_causes_no_callback_error() -> None:
     outcomes: list[str] = []
 
     async def turn() -> None:
@@ -75,7 +75,7 @@ async def test_plain_and_async_callbacks_are_called() -> None:
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
-def test_system_exit_in_a_callback_outside_the_main_thread_is_an_error(
+def test_system_exit_of_a_callback_in_a_thread_is_an_error(
     error: BaseException,
 ) -> None:
     outcomes: list[BaseException] = []

@@ -42,7 +42,7 @@ def test_error_for_a_too_large_file_contains_file_and_limit(tmp_path: Path) -> N
         read_named(place)
 
 
-def test_place_in_an_unreadable_folder_is_an_error_in_each_version_of_python(
+def test_path_in_an_unreadable_folder_raises_permission_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Path, "is_dir", os.path.isdir)  # what Python 3.14 does

@@ -17,7 +17,7 @@ def test_fields_with_default_values_are_omitted() -> None:
     )
 
 
-def test_repr_shows_only_the_keys_of_a_mapping_and_hides_passwords_of_addresses() -> None:
+def test_repr_hides_header_values_and_passwords() -> None:
     server = McpServer(name="files", url="https://a.test/", headers={"x-team": SECRET})
     assert repr(server) == "McpServer(name='files', url='https://a.test/', headers={x-team})"
     given = f"postgresql://ana:{SECRET}@host/db"

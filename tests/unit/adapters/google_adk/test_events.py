@@ -177,7 +177,7 @@ async def test_message_of_another_program_becomes_event() -> None:
         assert event_of(await session.append(perdure.Custom("other", {"json": "{}"}))) is None
 
 
-async def test_foreign_data_of_another_program_is_not_restored_as_an_event() -> None:
+async def test_invalid_stored_event_data_is_ignored() -> None:
     async with perdure.open("memory:") as store:
         session = await store.create()
         strange: list[dict[str, object]] = [

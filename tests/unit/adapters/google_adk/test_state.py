@@ -13,7 +13,7 @@ from perdure.adapters.google_adk.state import (
 )
 
 
-def test_state_changes_are_grouped_by_scope_without_temporary_changes() -> None:
+def test_state_changes_are_grouped_by_scope() -> None:
     changes = changes_of({"a": 1, "user:b": 2, "app:c": 3, "temp:d": 4, "other:e": 5})
     assert (changes.session, changes.user, changes.app) == (
         {"a": 1, "other:e": 5},
@@ -22,7 +22,7 @@ def test_state_changes_are_grouped_by_scope_without_temporary_changes() -> None:
     )
 
 
-def test_changing_a_merged_state_does_not_change_the_state_it_was_made_from() -> None:
+def test_change_to_a_merged_state_does_not_change_the_original() -> None:
     own = {"list": [1]}
     state = merged(own, {"b": 2}, {"c": 3})
     state["list"].append(2)

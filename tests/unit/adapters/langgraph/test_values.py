@@ -37,7 +37,7 @@ def read(path: list[dict[str, dict[str, object]]]) -> ChannelValue:
     return combined(back, [*records[:-1], whole], contents)
 
 
-def test_grown_array_is_usually_stored_as_its_new_tail() -> None:
+def test_growing_array_is_usually_stored_as_added_items() -> None:
     messages = [f"{number} {'text ' * 20}" for number in range(40)]
     values = [msgspec.msgpack.encode(messages[: number + 1]) for number in range(40)]
     path = history(values)

@@ -133,13 +133,13 @@ async def test_item_text_is_stored_once() -> None:
     assert entry.body.count(said.encode()) == 1
 
 
-async def test_message_with_only_role_and_text_is_stored_without_its_item() -> None:
+async def test_plain_text_item_is_stored_only_as_a_message() -> None:
     entry, _ = await stored(USER)
     assert entry.message == perdure.user("Hello")
 
 
 @pytest.mark.parametrize("content", OUTPUTS)
-async def test_usual_answer_item_is_stored_without_a_second_copy_of_its_content(
+async def test_content_of_an_answer_item_is_stored_once(
     content: list[dict[str, Any]],
 ) -> None:
     entry, again = await stored({**ANSWER, "content": content})
@@ -176,7 +176,7 @@ async def test_picture_is_stored_as_bytes_and_restored_unchanged() -> None:
         {"role": "user", "content": "a", "x": float("nan")},
     ],
 )
-async def test_item_that_no_message_can_represent_is_restored_unchanged(
+async def test_item_with_unusual_values_is_restored_unchanged(
     item: dict[str, Any],
 ) -> None:
     assert not is_plain(item)
@@ -233,7 +233,7 @@ async def through_memory(items: list[Any]) -> list[Any]:
 @pytest.mark.parametrize(
     "taken", [[[5, "content"]], [[0, "nothing", 1]], [["x"]], [[]], [[0]], "no list", [[0, 0]]]
 )
-async def test_damaged_foreign_data_falls_back_to_text_of_message(taken: object) -> None:
+async def test_message_with_damaged_item_data_is_still_read(taken: object) -> None:
     foreign: dict[str, object] = {"openai_item": {"role": "user", "content": ""}, "taken": taken}
     async with perdure.open("memory:") as store:
         session = await store.create()
@@ -244,7 +244,7 @@ async def test_damaged_foreign_data_falls_back_to_text_of_message(taken: object)
 @pytest.mark.parametrize(
     "answer", [[9, 0, "msg", "completed"], [0, 9, "msg", "completed"], [0, 0, 1, 2], "none"]
 )
-async def test_damaged_answer_falls_back_to_text_of_message(answer: object) -> None:
+async def test_message_with_damaged_answer_data_is_read_as_text(answer: object) -> None:
     async with perdure.open("memory:") as store:
         session = await store.create()
         foreign = {"openai_answer": answer}
@@ -277,7 +277,7 @@ async def test_message_of_another_program_becomes_items() -> None:
     ]
 
 
-async def test_text_beside_a_tool_result_becomes_a_separate_item_after_the_result() -> None:
+async def test_text_next_to_a_tool_result_becomes_a_separate_item() -> None:
     output = {"type": "function_call_output", "call_id": "c", "output": "22 C"}
     said = {"role": "user", "content": "Now also Rome.\n\nPlease."}
     async with perdure.open("memory:") as store:

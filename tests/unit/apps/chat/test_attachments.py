@@ -60,14 +60,14 @@ def attached_of(text: str, folder: Path, *known: str) -> list[str]:
         'see ("@notes.md")?',
     ],
 )
-def test_file_name_in_brackets_or_quotes_is_attached_or_reported(tmp_path: Path, text: str) -> None:
+def test_file_name_in_brackets_or_quotes_is_found(tmp_path: Path, text: str) -> None:
     missing = attach_mentioned(text, tmp_path, ELSEWHERE)
     assert missing.remarks == ("sent as text, because the folder has no such file: @notes.md",)
     (tmp_path / "notes.md").write_text("the sea")
     assert attached_of(text, tmp_path) == ["notes.md"]
 
 
-def test_longer_name_than_that_of_an_attached_file_is_attached_or_reported(tmp_path: Path) -> None:
+def test_file_name_that_begins_with_an_attached_name_is_attached(tmp_path: Path) -> None:
     (tmp_path / "notes").write_text("the sea")
     told = attach_mentioned("see @notes.md", tmp_path, ELSEWHERE, ["notes"]).remarks
     assert told == ("sent as text, because the folder has no such file: @notes.md",)
@@ -76,7 +76,7 @@ def test_longer_name_than_that_of_an_attached_file_is_attached_or_reported(tmp_p
 
 
 @pytest.mark.parametrize("text", ["see @my notes", "(@my notes), and", "@my notes.", "@my notes\n"])
-def test_first_word_of_an_attached_name_is_not_attached_as_another_file(
+def test_first_word_of_an_attached_file_name_attaches_no_other_file(
     tmp_path: Path, text: str
 ) -> None:
     (tmp_path / "my").write_text("another file")

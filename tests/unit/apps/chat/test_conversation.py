@@ -96,7 +96,7 @@ async def test_line_typed_while_a_turn_ends_is_answered_by_the_next_turn(
 
 
 @pytest.mark.parametrize("typed_text", ["!echo a-secret", "!!echo a-secret", "/cost"])
-async def test_command_typed_during_a_turn_runs_after_the_turn_and_is_not_sent(
+async def test_command_typed_during_a_turn_runs_after_the_turn(
     typed: TypedLines, typed_text: str
 ) -> None:
     async with perdure.open("memory:") as store:
@@ -128,7 +128,7 @@ async def test_exclamation_mark_without_command_is_reported_and_not_sent(
 
 
 @pytest.mark.parametrize("steps", range(4))
-async def test_text_steered_too_late_is_returned_even_after_cancellation(
+async def test_late_steering_text_is_not_lost_by_cancellation(
     typed: TypedLines, steps: int
 ) -> None:
     """The task that passes the text on is cancelled at each of its first steps."""
@@ -169,7 +169,7 @@ async def test_steering_text_sent_before_the_turn_begins_waits_for_the_turn(
     assert talk.take_late() == []
 
 
-async def test_file_attached_while_a_text_is_steered_waits_for_the_next_message(
+async def test_file_attached_during_steering_waits_for_the_next_message(
     typed: TypedLines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = (Attached(name, 1, name) for name in ("one.txt", "two.txt"))

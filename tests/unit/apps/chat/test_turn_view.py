@@ -20,7 +20,7 @@ async def strike() -> str:
     return "struck"
 
 
-async def test_pending_question_that_is_also_in_the_turn_events_is_asked_once() -> None:
+async def test_pending_question_is_asked_only_once() -> None:
     asked: list[str] = []
 
     async def ask(question: Asked) -> Given:
@@ -48,7 +48,7 @@ async def test_pending_question_that_is_also_in_the_turn_events_is_asked_once() 
     assert asked == [pending[0].id]
 
 
-async def test_remark_about_an_unreadable_session_folder_says_where_the_tools_work(
+async def test_warning_about_an_unreadable_session_folder_shows_the_folder_of_the_tools(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recorded = f"/{'x' * 300}"  # the system refuses to look for so long a name

@@ -27,7 +27,7 @@ def test_environment_variable_of_the_program_sets_its_history_folder(tmp_path: P
     assert (found.program, found.folder) == ("Codex", tmp_path / "elsewhere" / "sessions")
 
 
-def test_history_of_aider_is_found_in_folders_up_to_the_repository(tmp_path: Path) -> None:
+def test_aider_history_is_searched_up_to_the_repository_folder(tmp_path: Path) -> None:
     repository = tmp_path / "outer" / "repository"
     deep = repository / "a" / "b"
     deep.mkdir(parents=True)

@@ -29,7 +29,7 @@ def edits(*paths: str, cwd: str | None = "/home/ann/projects/pi-mono") -> list[F
     ]
 
 
-def test_table_of_edits_at_80_columns_has_file_names_and_no_folder_column() -> None:
+def test_table_of_edits_with_long_paths_has_no_folder_column() -> None:
     found = edits(f"{DEEP}/dark.json", f"{DEEP}/theme.ts")
     heading, *lines = edit_lines(found, {"s1": "s1"}, 80, Style())
     assert "FOLDER" not in heading
@@ -37,13 +37,13 @@ def test_table_of_edits_at_80_columns_has_file_names_and_no_folder_column() -> N
     assert all("  packages/" in line and cell_len(line) <= 80 for line in lines)
 
 
-def test_table_of_edits_that_fits_has_folder_column_and_whole_path() -> None:
+def test_table_of_edits_with_short_paths_has_a_folder_column() -> None:
     heading, line = edit_lines(edits("a.py"), {"s1": "s1"}, 80, Style())
     assert "FOLDER" in heading
     assert "  a.py  /home/ann/projects/pi-mono  s1 12" in line
 
 
-def test_table_of_edits_without_a_width_cuts_no_path() -> None:
+def test_table_of_edits_without_width_limit_shows_whole_paths() -> None:
     _, line = edit_lines(edits(f"{DEEP}/dark.json"), {"s1": "s1"}, None, Style())
     assert f"{DEEP}/dark.json  /home/ann/projects/pi-mono" in line
 
@@ -75,7 +75,7 @@ def test_usage_of_sessions_fits_80_columns() -> None:
     assert "123,456,789" in line
 
 
-def test_usage_of_subagents_fits_80_columns_and_keeps_end_of_id() -> None:
+def test_usage_of_subagents_fits_80_columns() -> None:
     id = "5a1d0c9e-0000-4000-8000-00000000c005:agent-1"
     total = UsageTotal(id, 10_234, Usage(12_345_678, 1_234_567, 123_456_789, 9_345_678), 1, 1)
     names = {id: (id, "2026-11-29", "Count the rows of the orchard")}
@@ -84,7 +84,7 @@ def test_usage_of_subagents_fits_80_columns_and_keeps_end_of_id() -> None:
     assert ":agent-1  Count" in line
 
 
-def test_usage_by_day_in_a_narrow_terminal_keeps_the_whole_day() -> None:
+def test_narrow_usage_table_shows_the_whole_date() -> None:
     total = UsageTotal("2026-11-29", 10_234, Usage(12_345_678, 1_234_567, 123_456_789), 1, 1)
     for width in (40, 60):
         _, line = usage_table("daily", [total], {}, width, Style())

@@ -55,7 +55,9 @@ def test_postgresql_that_starts_slowly_is_waited_for(monkeypatch: pytest.MonkeyP
     assert not server.is_running
 
 
-def test_postgresql_that_starts_for_a_minute_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_demo_waits_for_postgresql_that_needs_a_minute_to_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     server, passed_s = Server(LATE), [10.0]
 
     def wait(seconds: float) -> None:

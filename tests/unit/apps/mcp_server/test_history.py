@@ -47,7 +47,7 @@ async def test_scope_limits_output_of_every_tool() -> None:
 
 
 @pytest.mark.parametrize("tool", ["recall", "search_sessions"])
-async def test_hit_that_is_erased_before_it_is_read_is_omitted(
+async def test_hit_erased_during_a_search_is_omitted(
     tool: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with perdure.open("memory:") as store:
@@ -69,7 +69,7 @@ async def test_hit_that_is_erased_before_it_is_read_is_omitted(
     assert "gone" not in answer
 
 
-async def test_notebook_changes_no_fact_of_another_subject() -> None:
+async def test_fact_of_another_subject_cannot_be_corrected_or_forgotten() -> None:
     async with perdure.open("memory:") as store:
         fact = await store.memory.remember("Ana likes the moon", subject="ana")
         notebook = Notebook(store, Scope("bob", is_all=False))
@@ -93,7 +93,7 @@ async def test_long_entry_is_read_in_pieces() -> None:
     assert read == text
 
 
-async def test_fact_needs_a_source_in_scope_and_is_deleted_with_its_source() -> None:
+async def test_source_of_a_fact_must_have_the_same_subject() -> None:
     async with perdure.open("memory:") as store:
         for subject in ("ana", "bob"):
             session = await store.create(id=f"of-{subject}", subject=subject)
@@ -120,7 +120,7 @@ async def test_sessions_out_of_scope_do_not_reduce_the_results_in_scope() -> Non
         assert "session own" in await history.list_sessions(limit=1)
 
 
-async def test_id_reused_by_another_subject_shows_no_data() -> None:
+async def test_search_shows_no_data_of_a_reused_session_id() -> None:
     async with perdure.open("memory:") as store:
         history = History(store, Scope(None, is_all=False))
         first = await store.create(id="reused")
@@ -152,7 +152,7 @@ async def test_no_tool_shows_part_of_a_secret() -> None:
                 assert not [line for line in lines if line[:8] in answer or line[-8:] in answer]
 
 
-async def test_recall_uses_the_embedder_or_reports_that_only_words_were_compared() -> None:
+async def test_recall_reports_a_failed_embedder() -> None:
     embedder = WordEmbedder(alike=[("hotel", "lodging")])
     async with perdure.open("memory:") as store:
         session = await store.create(id="s")

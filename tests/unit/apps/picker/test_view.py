@@ -31,7 +31,7 @@ def state(count: int = 30, query: str = "") -> State:
     return first_state(choices_of(infos), "/here", query)
 
 
-def test_picker_has_the_rows_of_the_terminal_and_is_not_wider_at_any_size() -> None:
+def test_picker_fills_the_terminal_height_and_fits_its_width() -> None:
     for columns in [20, 40, 80, 200]:
         for rows in [7, 24]:
             for count in [1, 3, 30]:

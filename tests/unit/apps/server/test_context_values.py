@@ -7,7 +7,7 @@ import msgspec
 from perdure.apps.server.context_values import ContextView, SentTool
 
 
-def test_context_without_call_has_empty_lists_and_null_values() -> None:
+def test_context_json_has_empty_lists_and_null_for_missing_values() -> None:
     view = ContextView(model=None, thinking_level=None, tokens=0, messages=[], dropped=0, skipped=0)
     shown = msgspec.to_builtins(view)
     assert shown["tools"] == shown["recalled"] == []

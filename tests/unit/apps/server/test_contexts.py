@@ -35,7 +35,7 @@ def write(text: str) -> str:
 ANSWERS = [assistant(tool_call("c1", "add", {"a": 1, "b": 2})), "three", "four", "five"]
 
 
-async def test_last_messages_are_at_the_end_of_the_request(tmp_path: Path) -> None:
+async def test_only_the_last_messages_are_returned_on_request(tmp_path: Path) -> None:
     agent = perdure.Agent("desk", model="scripted:desk", tools=[add])
     async with served(tmp_path, ANSWERS, agents=[agent]) as server:
         session = await server.said("1 and 2?")
@@ -92,7 +92,7 @@ async def test_context_of_each_call_equals_its_request(tmp_path: Path) -> None:
             assert following[name] == last[name]
 
 
-async def test_next_context_without_agent_in_force_has_no_instructions(tmp_path: Path) -> None:
+async def test_next_context_of_a_session_without_agent_has_no_instructions(tmp_path: Path) -> None:
     agent = perdure.Agent("desk", model="scripted:echo", instructions="Add up.", tools=[add])
     file = tmp_path / "received.jsonl"
     async with (
@@ -176,7 +176,7 @@ async def test_tool_changed_since_the_call_is_listed_without_schema(tmp_path: Pa
             ]
 
 
-async def test_context_of_trimmed_call_has_only_the_messages_that_were_sent(tmp_path: Path) -> None:
+async def test_context_of_a_trimmed_call_has_only_the_sent_messages(tmp_path: Path) -> None:
     compaction = CompactionSettings(max_messages=3)
     agent = perdure.Agent("desk", model="scripted:desk", compaction=compaction)
     model = ScriptedModel(["one", "two", "three"])

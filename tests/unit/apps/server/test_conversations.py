@@ -25,7 +25,7 @@ async def test_message_without_session_starts_a_session_with_an_unguessable_id(
         assert all(len(id) >= 26 for id in ids)
 
 
-async def test_message_with_an_unknown_session_id_starts_that_session_once(tmp_path: Path) -> None:
+async def test_message_to_an_unknown_session_creates_the_session_once(tmp_path: Path) -> None:
     async with served(tmp_path, ["answer"] * 9) as server:
         sent = await asyncio.gather(
             *(
@@ -129,7 +129,7 @@ async def test_message_sent_during_a_compaction_is_answered_after_the_compaction
         assert (said[-2].text, said[-1].role) == ("meanwhile", "assistant")
 
 
-async def test_steering_at_an_outdated_head_stores_nothing(tmp_path: Path) -> None:
+async def test_steering_with_an_outdated_head_is_refused(tmp_path: Path) -> None:
     async with served(tmp_path, ["one"]) as server:
         chat = await server.runtime.start("desk")
         await chat.send("hi")

@@ -15,7 +15,7 @@ from perdure.apps.server.problems import ADVICE, STATUS, UNREADABLE, answer_prob
 from tests.fakes.served import served
 
 
-def test_error_of_library_preserves_its_code_and_facts() -> None:
+def test_http_error_has_the_code_and_facts_of_the_library_error() -> None:
     answer = answer_problem(None, errors.HeadConflict("s", 3, 5))  # type: ignore[arg-type] # of no request
     shown = msgspec.json.decode(answer.content)
     assert answer.status_code == shown["status"] == 412
@@ -34,7 +34,7 @@ def test_secret_in_error_is_masked() -> None:
     assert b"0123456789" not in answer.content
 
 
-async def test_error_for_an_invalid_query_or_body_contains_the_field_and_its_valid_values(
+async def test_error_for_an_invalid_value_lists_the_valid_values(
     tmp_path: Path,
 ) -> None:
     async with served(tmp_path) as server:
@@ -65,7 +65,7 @@ def test_error_text_describes_the_request_that_fixes_the_error() -> None:
 
 
 @pytest.mark.full_only
-def test_each_advice_of_the_server_replaces_a_text_of_the_library() -> None:
+def test_every_text_that_the_server_replaces_exists_in_the_library() -> None:
     source = "".join(
         re.sub(r'"\s*\n\s*f?"', "", file.read_text())
         for file in (Path(errors.__file__).parents[1]).rglob("*.py")

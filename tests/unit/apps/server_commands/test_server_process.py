@@ -15,7 +15,7 @@ from tests.acceptance.server.test_serve import PROGRAM, serving, signed_in
 pytestmark = pytest.mark.full_only
 
 
-async def test_server_reports_draining_and_serves_before_it_stops(tmp_path: Path) -> None:
+async def test_draining_server_still_answers_requests(tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(PROGRAM)
     async with (
         serving(tmp_path, "--drain-seconds", "60") as (process, address),
@@ -57,7 +57,7 @@ async def test_server_ends_open_streams_before_it_stops(tmp_path: Path) -> None:
     assert told.count("\n") == 3
 
 
-async def test_server_stops_without_second_signal_after_draining(tmp_path: Path) -> None:
+async def test_server_stops_when_its_drain_time_is_over(tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(PROGRAM)
     async with (
         serving(tmp_path, "--drain-seconds", "0.5") as (process, address),

@@ -41,7 +41,7 @@ def test_settings_without_files_have_their_built_in_values(tmp_path: Path) -> No
         assert not configuration.is_set(key)
 
 
-def test_nearest_settings_layer_applies_and_the_other_layers_are_listed(files: Files) -> None:
+def test_nearest_source_of_a_setting_overrides_the_other_sources(files: Files) -> None:
     user, project = '[store]\nnamespace = "mine"\n', '\n[store]\nnamespace = "theirs"\n'
     found = files.read(user, project, PERDURE_NAMESPACE="env")
     explained = found.explain("store.namespace", "typed", "--namespace")

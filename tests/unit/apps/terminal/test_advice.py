@@ -65,7 +65,7 @@ def test_library_error_texts_contain_no_command() -> None:
 
 
 @pytest.mark.full_only
-def test_each_advice_of_the_command_line_replaces_a_text_of_the_library() -> None:
+def test_every_text_that_the_command_line_replaces_exists_in_the_library() -> None:
     for call in ADVICE:
         with case(call):
             literal = re.sub(r"\{[^}]*\}", "{}", call)  # as `text_of` writes inserted values
@@ -112,7 +112,7 @@ def test_each_advice_of_the_command_line_replaces_a_text_of_the_library() -> Non
         (errors.SearchIndexDamaged("f"), "Store.reindex", "`perdure store reindex` rebuilds"),
     ],
 )
-def test_library_errors_suggest_calls_and_command_line_errors_suggest_commands(
+def test_command_line_replaces_calls_in_error_texts_with_commands(
     error: PerdureError, call: str, command: str
 ) -> None:
     assert call in str(error)
@@ -121,7 +121,7 @@ def test_library_errors_suggest_calls_and_command_line_errors_suggest_commands(
     assert call not in message_of(error)
 
 
-def test_advice_that_names_a_method_without_a_command_is_unchanged() -> None:
+def test_advice_without_a_matching_command_is_unchanged() -> None:
     assert with_commands("x; Session.tree lists them") == "x; Session.tree lists them"
 
 

@@ -40,7 +40,7 @@ def test_long_text_is_cut_unless_full_output_is_requested() -> None:
     ]
 
 
-def test_text_repeated_by_the_diff_is_printed_once_unless_full_output_is_requested() -> None:
+def test_text_that_the_diff_shows_is_not_printed_again() -> None:
     diff = "@@ -1,1 +1,2 @@\n-old\n+first\n+second"
     call: dict[str, object] = {"path": "a.txt", "content": "first\nsecond\n"}
     short = lines(20, arguments=call, diff=diff)
@@ -74,7 +74,7 @@ def test_hashes_are_short_unless_full_output_is_requested() -> None:
     assert lines(bound=own)[1:] == ["    content: any text of a tool"]
 
 
-def test_text_of_a_call_cannot_imitate_program_lines_or_move_the_cursor() -> None:
+def test_text_of_a_call_cannot_imitate_lines_of_the_program() -> None:
     hostile = "x\n  file: /harmless\r\x1b[2K\u202e"
     shown = lines(
         None, arguments={"content": hostile, "a\nb": "c"}, bound={"file": "y\nz"}, diff=hostile
@@ -85,7 +85,7 @@ def test_text_of_a_call_cannot_imitate_program_lines_or_move_the_cursor() -> Non
     assert not any("\n" in line for line in shown)
 
 
-def test_always_choice_is_printed_only_if_it_is_offered() -> None:
+def test_choice_always_is_not_printed_if_it_is_not_offered() -> None:
     asked = Question("approval", "May it?", ("allow", "deny"), grant="x")
     assert list(approval_lines(asked)) == []
 
@@ -128,7 +128,7 @@ def test_masked_credential_is_marked_as_hidden() -> None:
     assert len(whole) == 1
 
 
-def test_past_edit_with_any_argument_names_is_shown_as_a_diff() -> None:
+def test_past_edit_is_shown_as_a_diff_for_every_spelling_of_its_arguments() -> None:
     diff = ["  change:", "    |  a", "    | -b", "    | +c"]
     pairs = (("old_text", "new_text"), ("old_string", "new_string"), ("oldText", "newText"))
     for old, new in pairs:
@@ -153,7 +153,7 @@ def test_past_edit_of_many_lines_is_not_cut() -> None:
     assert shown[401:] == [f"    | +new {n}" for n in range(400)]
 
 
-def test_past_edit_shows_the_arguments_that_its_diff_omits() -> None:
+def test_past_edit_shows_a_diff_and_the_other_arguments() -> None:
     change = {"old_text": "a", "new_text": "b", "replace_all": True, "reason": "why"}
     told = ["  replace_all = true", "  reason = why", "  change:", "    | -a", "    | +b"]
     assert list(past_call_lines(change)) == told
@@ -162,7 +162,7 @@ def test_past_edit_shows_the_arguments_that_its_diff_omits() -> None:
     assert list(past_call_lines({"edits": ["odd"], **change})) == plain
 
 
-def test_past_edit_that_changes_only_the_final_newline_shows_both_texts() -> None:
+def test_past_edit_of_only_the_final_newline_shows_both_texts() -> None:
     change = {"old_text": "a", "new_text": "a\n"}
     told = ["  old_text = a", "  new_text:", "    | a", "    | "]
     assert list(past_call_lines(change)) == told

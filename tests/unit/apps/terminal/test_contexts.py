@@ -51,7 +51,7 @@ async def test_context_json_has_the_documented_keys() -> None:
     assert context_data(context, "Be brief")["system"] == "Be brief"
 
 
-async def test_context_prints_the_arguments_of_an_edit_as_the_model_receives_them() -> None:
+async def test_context_shows_the_arguments_of_an_edit_as_json() -> None:
     args = {"path": "a", "old_text": "one\ntwo", "new_text": "one\nthree"}
     async with perdure.open("memory:") as store:
         session = await store.create()

@@ -18,7 +18,7 @@ from perdure.session.records import UsageTotal
         (None, 0, 0, "$0.00"),
     ],
 )
-def test_cost_is_rounded_and_marked_if_a_price_is_unknown(
+def test_unknown_price_is_marked_in_the_printed_cost(
     microcents: int | None, calls: int, unpriced: int, text: str
 ) -> None:
     total = UsageTotal("x", calls, Usage(1, 1, cost_microcents=microcents), unpriced, 1)

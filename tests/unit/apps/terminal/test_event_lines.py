@@ -48,7 +48,9 @@ def test_user_message_is_not_echoed(capsys: pytest.CaptureFixture[str]) -> None:
     assert told(capsys, message("hi", role="user")) == ""
 
 
-def test_output_of_a_snapshot_adds_only_the_missed_text(capsys: pytest.CaptureFixture[str]) -> None:
+def test_snapshot_prints_only_text_that_was_not_printed_before(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     snapshot = Snapshot(S, 3, 2, assistant("Hello"), 0)
     assert told(capsys, token("Hel"), snapshot, token(" you", 3)) == "Hello you"
 
@@ -74,7 +76,9 @@ def test_line_of_a_failed_tool_contains_the_reason(capsys: pytest.CaptureFixture
     assert told(capsys, call, failed) == '→ f {"a": 1, "b": [2]} error\n  no file\n'
 
 
-def test_outcome_without_its_call_shows_the_tool(capsys: pytest.CaptureFixture[str]) -> None:
+def test_tool_result_without_a_known_call_shows_the_tool_name(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     lost = durable("agent:tool_result", toolId="f", outcome="unknown", success=False)
     assert told(capsys, lost) == "→ f unknown\n"
 

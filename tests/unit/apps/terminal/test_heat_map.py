@@ -19,7 +19,7 @@ FOUND = [
 ]
 
 
-def test_map_has_a_row_for_each_weekday_and_the_newest_week_in_its_last_column() -> None:
+def test_heat_map_has_one_row_per_weekday_and_one_column_per_week() -> None:
     months, *rows, total, legend = heat_map(FOUND, 14, Style(is_unicode=False))
     assert months == "      Oct Nov"
     assert rows == [

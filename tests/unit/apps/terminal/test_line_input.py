@@ -52,9 +52,7 @@ async def test_cancelled_wait_for_a_line_loses_no_input() -> None:
     os.close(writing)
 
 
-async def test_ctrl_c_runs_the_callback_inside_the_block_and_the_earlier_handler_is_restored() -> (
-    None
-):
+async def test_ctrl_c_runs_the_callback_inside_the_block() -> None:
     before = signal.getsignal(signal.SIGINT)
     pressed = asyncio.Event()
     with interrupts(pressed.set):
@@ -63,7 +61,7 @@ async def test_ctrl_c_runs_the_callback_inside_the_block_and_the_earlier_handler
     assert signal.getsignal(signal.SIGINT) is before
 
 
-async def test_lines_returned_to_the_input_are_read_again_before_other_lines() -> None:
+async def test_lines_put_back_are_read_again_before_other_lines() -> None:
     reading, writing = os.pipe()
     lines = TypedLines(reading)
     os.write(writing, b"one\ntwo\nthree\n")
@@ -77,7 +75,7 @@ async def test_lines_returned_to_the_input_are_read_again_before_other_lines() -
     os.close(writing)
 
 
-async def test_cancelled_wait_keeps_line_typed_meanwhile() -> None:
+async def test_line_typed_during_a_cancelled_wait_is_not_lost() -> None:
     for steps in range(6):
         lines = TypedLines(0)
         waiting = asyncio.ensure_future(lines.waiting(60))
@@ -102,7 +100,7 @@ async def test_cancelled_wait_keeps_line_typed_meanwhile() -> None:
         (b"helo\x7flo\r", "hello\n"),
     ],
 )
-def test_text_typed_ahead_is_read_and_terminal_is_unchanged(keys: bytes, text: str) -> None:
+def test_pending_text_of_a_terminal_is_read(keys: bytes, text: str) -> None:
     ours, theirs = os.openpty()
     try:
         before = termios.tcgetattr(theirs)
@@ -115,7 +113,7 @@ def test_text_typed_ahead_is_read_and_terminal_is_unchanged(keys: bytes, text: s
         os.close(theirs)
 
 
-def test_pipe_has_no_text_typed_ahead() -> None:
+def test_pending_text_of_a_pipe_is_not_read() -> None:
     theirs, ours = os.pipe()
     try:
         os.write(ours, b"hello\n")

@@ -80,7 +80,7 @@ def test_steps_inside_turns_are_folded_first() -> None:
     assert fold.kinds == (("assistant", 3), ("tool", 3))
 
 
-def test_questions_are_folded_after_the_steps_of_turns() -> None:
+def test_steps_of_turns_are_folded_before_questions() -> None:
     log = turns(100)
     lines = lines_of(tree(log), log.leaf, limit=20)
     asked = [line for line in lines if isinstance(line, Row)]
@@ -98,7 +98,7 @@ def test_labelled_entries_are_always_shown() -> None:
     assert {"s/0", "s/123", middle, log.leaf} <= shown
 
 
-def test_side_branches_are_folded_last_and_show_first_entry() -> None:
+def test_side_branches_are_folded_last() -> None:
     log = turns(5)
     leaf = log.leaf
     for start in range(0, 32, 8):
@@ -149,7 +149,7 @@ def test_no_entry_is_lost_or_shown_twice(
 
 
 @pytest.mark.full_only
-def test_ten_thousand_entries_in_one_branch_or_nested_are_shown() -> None:
+def test_ten_thousand_entries_are_shown_quickly() -> None:
     chain = TreeLog()
     for _ in range(10_000):
         chain.append(user("x"))

@@ -36,7 +36,7 @@ class Closed(io.RawIOBase):
         raise BrokenPipeError
 
 
-def test_output_to_a_closed_reader_causes_no_error(
+def test_output_to_a_closed_stream_raises_output_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     buffer = io.BufferedWriter(Closed(), buffer_size=1)
@@ -56,7 +56,7 @@ def test_json_is_one_line_of_utf8_without_control_characters(
     assert capfdbinary.readouterr().out == b'before\n{"a":"\xc3\xa9\\u2028\\u009b"}\n'
 
 
-def test_output_preserves_own_styles_and_shows_other_control_characters(
+def test_output_replaces_control_characters_except_colour_codes(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     show(Style(is_coloured=True).paint("a", "bad") + "\x1b[5mb\x9b\u061c")
@@ -96,7 +96,7 @@ def test_error_is_printed_as_one_sentence_or_as_json(
     }
 
 
-def test_additional_fact_named_code_does_not_replace_the_error_code(
+def test_fact_named_code_does_not_replace_the_error_code(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     show_failure("x", "y", {"code": "lie", "extra": object}, as_json=False)

@@ -53,7 +53,7 @@ def test_message_shows_its_text() -> None:
     assert preview_of(entry_of(user("x")), WIDTH).who == "user"
 
 
-def test_command_of_the_user_shows_whether_the_model_sees_it() -> None:
+def test_preview_marks_user_commands_that_the_model_does_not_see() -> None:
     def line(details: object, *, in_context: bool) -> str:
         log = TreeLog()
         parts = (TextPart("I ran this command: `ls`"),)
@@ -113,7 +113,7 @@ def test_call_shows_its_first_text_argument_or_all_arguments() -> None:
         (CustomMessage("shell", (TextPart("ls"),)), "custom", "shell: ls"),
     ],
 )
-def test_every_tree_kind_has_a_preview(
+def test_every_kind_of_tree_entry_has_a_preview(
     body: Compaction | BranchSummary | ModelChange | ThinkingChange | Custom | CustomMessage,
     who: str,
     shown: str,
@@ -140,7 +140,7 @@ def test_every_tree_kind_has_a_preview(
         (Answer("retry", "me"), "retry"),
     ],
 )
-def test_preview_of_each_ledger_entry_is_readable(body: SideBody, shown: str) -> None:
+def test_side_entries_have_readable_previews(body: SideBody, shown: str) -> None:
     new = new_side(body)
     entry = Entry(TreeLog().stream, 0, "side", None, None, 0, new.kind, new.v, new.body)
     assert preview_of(entry, WIDTH).what == shown

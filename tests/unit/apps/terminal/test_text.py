@@ -28,7 +28,7 @@ def test_control_sequences_are_not_printed(text: str) -> None:
     assert all(c in {"\n", "\t"} or c.isprintable() for c in shown)
 
 
-def test_letters_of_every_language_tabs_and_lines_are_unchanged() -> None:
+def test_letters_of_all_languages_are_printed_unchanged() -> None:
     text = "æøå 漢字 עברית 🐌 é\n\tindented"
     assert safe(text) == text
 
@@ -48,7 +48,7 @@ def test_cut_line_is_marked_as_cut() -> None:
     assert one_line("漢字漢字", 5) == "漢字…"
 
 
-def test_text_is_clipped_by_cells_and_not_by_characters() -> None:
+def test_text_is_cut_by_display_width() -> None:
     assert clip("漢字", 4) == "漢字"
     assert clip("漢字", 3) == "漢…"
     assert clip("abc", 0) == ""
@@ -89,9 +89,7 @@ def test_short_typed_text_is_repeated_unchanged() -> None:
         ("/" + "long" * 5 + " end", 8, ["/" + "long" * 5, "end"]),
     ],
 )
-def test_text_is_wrapped_by_cells_and_keeps_commands_whole(
-    text: str, width: int, lines: list[str]
-) -> None:
+def test_text_is_wrapped_by_display_width(text: str, width: int, lines: list[str]) -> None:
     assert list(wrap(text, width)) == lines
 
 

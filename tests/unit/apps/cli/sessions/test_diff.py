@@ -42,7 +42,7 @@ def test_branches_diverge_after_their_last_shared_entry() -> None:
     assert [each.seq for each in found.second] == [5]
 
 
-def test_diff_shows_the_last_shared_entry_and_the_entries_that_only_one_branch_has() -> None:
+def test_diff_shows_last_shared_entry_and_different_entries() -> None:
     assert lines(branch(0, 1, 2, 3), branch(0, 1, 5)) == [
         "They share 2 entries and part after",
         "       1 user       said 1",
@@ -56,7 +56,7 @@ def test_diff_shows_the_last_shared_entry_and_the_entries_that_only_one_branch_h
     ]
 
 
-def test_diff_reports_that_one_branch_ends_at_an_entry_of_the_other() -> None:
+def test_diff_shows_which_branch_ends_at_a_shared_entry() -> None:
     assert "- entry 1 ends there." in lines(branch(0, 1), branch(0, 1, 2))
 
 
@@ -71,11 +71,11 @@ def test_branches_of_different_roots_share_no_entry() -> None:
     assert difference(branch(0), branch(7)).parting is None
 
 
-def test_branch_before_the_first_entry_is_empty() -> None:
+def test_diff_shows_the_end_of_an_empty_branch() -> None:
     assert "- before its first entry ends there." in lines([], branch(0))
 
 
-def test_diff_of_a_long_branch_omits_the_middle_and_counts_the_omitted_entries() -> None:
+def test_diff_of_a_long_branch_omits_the_middle() -> None:
     told = lines(branch(0), branch(0, *range(5, 25)), limit=4)
     assert "+ ┆ 16 more; --all shows them" in told
     assert [line for line in told if "said" in line and line[0] == "+"] == [
@@ -86,7 +86,7 @@ def test_diff_of_a_long_branch_omits_the_middle_and_counts_the_omitted_entries()
     ]
 
 
-def test_json_comparison_has_leaf_and_entries_of_each_side() -> None:
+def test_json_diff_has_leaf_and_entries_of_both_branches() -> None:
     first, second = branch(0, 1, 2), branch(0, 3)
     data = difference_data(difference(first, second), [first[-1].id, second[-1].id])
     assert (data["shared"], data["parting"]) == (1, "s/0")

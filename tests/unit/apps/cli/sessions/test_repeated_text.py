@@ -9,7 +9,7 @@ from perdure.session.ids import StreamId
 LINE = "The house is behind the old lighthouse"
 
 
-async def test_texts_to_search_for_are_credentials_then_long_lines_but_no_short_lines() -> None:
+async def test_only_credentials_and_long_lines_are_searched_for() -> None:
     code = "from __future__ import annotations"
     text = f"  {LINE}  \n{code}\nThank you!\npassword: hunter2secret.\n{LINE}"
     async with perdure.open("memory:") as store:
@@ -28,7 +28,7 @@ async def test_number_of_texts_to_search_for_is_bounded() -> None:
     assert len(telling_texts([entry])) == 100
 
 
-async def test_credential_after_many_repeats_of_another_is_searched_for() -> None:
+async def test_every_credential_of_an_erased_text_is_searched_for() -> None:
     text = "token=ab12cd34ef56\n" * 150 + "password=Tr0ub4dor&3x"
     async with perdure.open("memory:") as store:
         session = await store.create()
@@ -37,9 +37,7 @@ async def test_credential_after_many_repeats_of_another_is_searched_for() -> Non
     assert telling_texts([entry]) == ("ab12cd34ef56", "Tr0ub4dor&3x")
 
 
-async def test_repeats_are_found_on_other_branches_and_in_labels_but_not_in_removed_labels() -> (
-    None
-):
+async def test_repeated_text_is_found_on_other_branches_and_in_labels() -> None:
     async with perdure.open("memory:") as store:
         session = await store.create()
         first = await session.append(perdure.user(LINE))

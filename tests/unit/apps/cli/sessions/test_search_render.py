@@ -69,7 +69,7 @@ def test_control_characters_do_not_reach_the_terminal() -> None:
     assert line.endswith("[b]")
 
 
-def test_search_hit_in_the_title_of_a_new_session_has_no_entry() -> None:
+def test_search_hit_in_a_title_has_no_entry_id() -> None:
     found = Hit(StreamId("s"), None, None, "title", 0, "Trip", ((0, 4),), 1.0, True)
     title = ShownHit(found, INFO, "s")
 

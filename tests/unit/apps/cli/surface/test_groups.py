@@ -48,7 +48,7 @@ def test_only_the_given_command_of_a_group_is_loaded() -> None:
     assert shape_of(command).at(words).arguments
 
 
-def test_program_is_built_once_per_command_also_for_unknown_commands() -> None:
+def test_command_line_of_a_command_is_built_only_once() -> None:
     assert command_line(["export", "01jd"]) is command_line(["export", "01je", "-o", "x"])
     assert command_line(["memory", "unknown"]) is command_line(["memory", "unknown too"])
 

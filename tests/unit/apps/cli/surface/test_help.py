@@ -38,7 +38,7 @@ def test_table_of_commands_matches_the_commands() -> None:
     assert encode_table(PROGRAM) == FILE.read_text(encoding="utf-8")
 
 
-def test_page_of_the_program_has_the_version_option() -> None:
+def test_help_page_of_the_program_shows_the_version_option() -> None:
     assert "  -V, --version  Show the version and exit." in list(page_lines(PROGRAM, 100, Style()))
 
 
@@ -130,7 +130,7 @@ def test_every_argument_and_option_is_described() -> None:
                 )
 
 
-def test_option_help_does_not_repeat_the_default_shown_beside_it() -> None:
+def test_help_text_of_an_option_does_not_repeat_the_default_value() -> None:
     doubled: list[str] = []
     for line, command in COMMANDS.items():
         for each in command.parameters:

@@ -56,7 +56,7 @@ def test_commands_are_in_the_requested_order() -> None:
     ]
 
 
-def test_command_is_found_by_its_path_of_words() -> None:
+def test_command_is_found_by_group_and_command_name() -> None:
     shape = program()
     assert shape.at(["group", "run", "x"]).words == ("group", "run")
     assert shape.at(["group", "--help"]).words == ("group",)
@@ -74,7 +74,7 @@ def test_docstring_is_split_into_summary_description_and_sections() -> None:
     assert run.exits == ((1, "it failed"), (130, "it was stopped"))
 
 
-def test_shape_of_a_command_describes_the_values_of_its_parameters() -> None:
+def test_parameters_of_a_command_are_described() -> None:
     run = program().at(["group", "run"])
     what, kind, count, is_loud, as_json = run.parameters
     assert (what.spellings, what.is_argument, what.is_required, what.is_repeated) == (

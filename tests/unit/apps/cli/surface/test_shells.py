@@ -22,13 +22,13 @@ def test_every_shell_has_a_script_that_calls_perdure() -> None:
         assert f" __complete {shell} " in script_of(shell)
 
 
-def test_completion_reads_the_line_from_bash_and_words_from_other_shells() -> None:
+def test_typed_words_are_read_from_every_shell() -> None:
     assert split_typed("bash", [BREAKS, "9", "perdure sessions 's"]) == (["sessions"], "s")
     assert split_typed("fish", ["sessions", "s"]) == (["sessions"], "s")
     assert split_typed("zsh", []) == ([], "")
 
 
-def test_completion_for_bash_returns_text_after_the_last_word_break() -> None:
+def test_bash_completion_returns_only_the_text_after_the_last_word_break() -> None:
     assert bash("perdure chat -m scripted:e", ONE) == ["words", "echo"]
     assert bash("perdure chat -m s", ONE) == ["words", "scripted:echo"]
     assert bash("perdure chat --model=s", Completion((Candidate("--model=scripted:echo"),))) == [
@@ -37,7 +37,7 @@ def test_completion_for_bash_returns_text_after_the_last_word_break() -> None:
     ]
 
 
-def test_completion_for_bash_describes_candidates_only_if_none_is_inserted() -> None:
+def test_bash_completion_shows_descriptions_if_no_text_is_inserted() -> None:
     assert bash("perdure x 1", TWO) == ["words", "12  (user: hello)", "17  (tool)"]
     assert bash("perdure x 1", TWO, kind="37") == ["words", "12", "17"]
 
@@ -62,7 +62,7 @@ def test_candidates_are_sorted_unless_they_have_an_order() -> None:
         assert list(answer(shell, words, "", ordered))[1:] == ["b", "c", "a"]
 
 
-def test_control_characters_and_second_lines_are_removed() -> None:
+def test_completion_output_has_no_control_characters() -> None:
     odd = Completion((Candidate("a\nb"), Candidate("\x1b[2J"), Candidate("12", "x\x1b[2J\ny\tz")))
     for shell in get_args(Shell):
         lines = list(answer(shell, [BREAKS, "9", "perdure "], "", odd))

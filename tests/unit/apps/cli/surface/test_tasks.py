@@ -9,7 +9,7 @@ from perdure.apps.cli.surface.tasks import TASKS, remedy_for, task_hint
 from tests.fakes.samples import case
 
 
-def test_every_task_word_suggests_a_command_and_is_not_a_command_itself() -> None:
+def test_every_hint_for_a_task_names_an_existing_command() -> None:
     for word in TASKS:
         with case(word):
             assert word not in COMMANDS
@@ -18,7 +18,7 @@ def test_every_task_word_suggests_a_command_and_is_not_a_command_itself() -> Non
                 assert list(shape_of(command_line(words)).at(words).words) == words
 
 
-def test_unknown_command_with_a_task_word_suggests_the_command() -> None:
+def test_unknown_command_that_names_a_task_suggests_a_command() -> None:
     hint = task_hint("No such command 'search'.", "")
     assert hint == "there is no command 'search': use `perdure sessions search`"
     hint = task_hint("No such command 'delete'. Did you mean 'list'?", "sessions")
@@ -35,11 +35,11 @@ def test_unknown_command_with_a_task_word_suggests_the_command() -> None:
         ("No such command 'backup'.", "sessions"),
     ],
 )
-def test_mistake_without_a_task_word_suggests_no_command(message: str, group: str) -> None:
+def test_error_without_a_known_task_suggests_no_command(message: str, group: str) -> None:
     assert task_hint(message, group) is None
 
 
-def test_task_word_suggests_another_command_inside_a_command_group() -> None:
+def test_suggested_command_for_a_task_depends_on_the_group() -> None:
     hint = task_hint("No such command 'archive'. Did you mean 'search'?", "sessions", ["search"])
     assert hint is not None
     assert "use `perdure sessions end`, and list without the ended ones: `perdure sessions" in hint
@@ -47,7 +47,7 @@ def test_task_word_suggests_another_command_inside_a_command_group() -> None:
     assert alone == "there is no command 'archive': use `perdure export --all`"
 
 
-def test_misspelled_task_suggests_its_command_unless_a_command_is_closer() -> None:
+def test_misspelled_task_suggests_a_command() -> None:
     commands = ("serve", "usage", "sessions")
     hint = task_hint("No such command 'serch'. Did you mean 'serve'?", "", commands)
     assert hint == "there is no command 'serch': use `perdure sessions search`"
@@ -57,7 +57,7 @@ def test_misspelled_task_suggests_its_command_unless_a_command_is_closer() -> No
     assert task_hint("No such command 'delet'.", "flow", ("run", "show")) is not None
 
 
-def test_invalid_choice_suggests_a_choice_with_the_same_beginning_or_spelling() -> None:
+def test_invalid_choice_suggests_a_similar_choice() -> None:
     said = "Invalid value for 'PROGRAM': {} is not one of 'claude-code', 'codex', 'pi'."
     for typed, meant in (("claude", "claude-code"), ("Codx", "codex"), ("p", "pi")):
         told = remedy_for(said.format(repr(typed)), "continue-in")
@@ -67,7 +67,7 @@ def test_invalid_choice_suggests_a_choice_with_the_same_beginning_or_spelling() 
         assert remedy_for(said.format(repr(typed)), "continue-in") is None
 
 
-def test_option_remedy_is_given_only_for_the_same_command_and_the_whole_option_name() -> None:
+def test_hint_for_an_option_needs_the_exact_command_and_option() -> None:
     told = remedy_for("unknown option --to (Possible options: --json, --store)", "store copy")
     assert told == "unknown option --to; TARGET has no option: `perdure store copy TARGET`"
     assert remedy_for("unknown option --tokens", "store copy") is None

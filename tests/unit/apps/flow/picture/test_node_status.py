@@ -26,7 +26,7 @@ def test_node_is_pending_then_active_then_completed() -> None:
     assert along(log.state, "owner-intake", "build") == ("plan.md", True)
 
 
-def test_last_node_is_pending_until_it_claims_its_inputs() -> None:
+def test_last_node_is_pending_until_its_work_starts() -> None:
     log = FlowLog(LINE)
     log.work("owner-intake", "build").work("build", "end")
     assert stands(log)["end"] == "pending"

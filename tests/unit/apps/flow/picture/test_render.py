@@ -72,7 +72,7 @@ def test_graph_shows_node_state_by_symbols_with_and_without_colours() -> None:
     assert "●" in first
 
 
-def test_mermaid_and_dot_quote_characters_that_end_a_label() -> None:
+def test_quotes_in_labels_are_escaped_in_mermaid_and_dot() -> None:
     odd = Graph(
         'say "hi"', (FlowNode('a"b', "owner"), FlowNode("c", "owner")), (FlowEdge('a"b', "c"),)
     )

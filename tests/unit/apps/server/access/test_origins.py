@@ -10,7 +10,7 @@ PAGE = "https://shop.example.com"
 ASKED = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
 
 
-async def test_preflight_is_granted_to_the_origins_of_tokens(tmp_path: Path) -> None:
+async def test_page_of_an_allowed_origin_can_call_the_server(tmp_path: Path) -> None:
     async with served(tmp_path) as server:
         server.token("write", id="pub", agent="desk", origins=(PAGE,))
         granted = await server.http.options("/v1/messages", headers={"Origin": PAGE, **ASKED})

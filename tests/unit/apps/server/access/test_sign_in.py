@@ -49,7 +49,7 @@ def test_sign_in_code_expires(tmp_path: Path) -> None:
         here.by_code(code)
 
 
-def test_sign_out_revokes_only_the_token_of_that_console(tmp_path: Path) -> None:
+def test_sign_out_revokes_the_token_of_the_console(tmp_path: Path) -> None:
     here = signing_in(tmp_path, [0])
     mine = here.by_code(here.code())
     here.out(mine)

@@ -16,7 +16,7 @@ def record(id: str = "k1", **fields: object) -> TokenRecord:
     return TokenRecord(id=id, hash="", role="write", created_at=5, **fields)  # type: ignore[arg-type] # fields of the record
 
 
-def test_token_is_valid_for_another_reader_of_the_token_file(tmp_path: Path) -> None:
+def test_new_token_is_valid_after_the_token_file_is_read_again(tmp_path: Path) -> None:
     file = tmp_path / "folder" / "tokens.json"
     token = TokenFile(file).create(record(subject="ana"), os.urandom(32))
     assert TokenFile(file).principal(token, 10) == Principal("k1", "write", subject="ana")

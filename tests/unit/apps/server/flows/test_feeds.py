@@ -24,7 +24,7 @@ async def ran(stage: FlowStage, folder: Path) -> Flow:
         return flow
 
 
-async def test_pages_of_a_feed_contain_all_items_with_their_entries(tmp_path: Path) -> None:
+async def test_pages_of_a_feed_contain_all_items(tmp_path: Path) -> None:
     stage = FlowStage(tmp_path, writes(START, "a.md"), ends(START, "forward-pass-closed"))
     flow = await ran(stage, tmp_path)
     whole = await read_feed(stage.store, flow.id, "owner", None, 100)

@@ -47,7 +47,7 @@ async def test_flow_resumed_twice_at_once_has_one_run(tmp_path: Path) -> None:
     assert len(begun) == 1
 
 
-async def test_flow_without_its_folder_reports_why_it_cannot_run(tmp_path: Path) -> None:
+async def test_flow_without_its_folder_reports_an_error(tmp_path: Path) -> None:
     stage = FlowStage(tmp_path)
     runs = runs_of(stage)
     folder = tmp_path / "project"

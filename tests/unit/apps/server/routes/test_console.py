@@ -22,7 +22,7 @@ async def test_page_and_its_modules_are_served_without_token(tmp_path: Path) -> 
         assert "javascript" in module.headers["content-type"]
 
 
-async def test_console_files_are_cached_only_if_the_page_refers_to_them(
+async def test_only_console_files_that_the_page_uses_are_cached(
     tmp_path: Path,
 ) -> None:
     async with served(tmp_path) as server:

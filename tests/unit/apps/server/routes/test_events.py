@@ -142,7 +142,7 @@ async def test_namespace_stream_is_resumed_after_position(tmp_path: Path) -> Non
                 break
 
 
-async def test_position_after_newest_is_treated_as_newest(tmp_path: Path) -> None:
+async def test_stream_after_a_future_position_starts_at_the_newest_position(tmp_path: Path) -> None:
     async with served(tmp_path, ["one"]) as server:
         params = {"after": 10**6}
         async with server.http.stream("GET", "/v1/events", params=params) as stream:

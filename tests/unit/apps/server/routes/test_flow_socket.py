@@ -80,7 +80,7 @@ async def test_flow_is_started_followed_and_answered_over_a_socket(tmp_path: Pat
         assert "Which train?" in "".join(spoken)
 
 
-async def test_late_socket_client_gets_the_whole_feed_and_starts_no_run(tmp_path: Path) -> None:
+async def test_client_that_connects_late_gets_the_whole_feed(tmp_path: Path) -> None:
     async with serving_flows(tmp_path) as server:
         flow = await begun(server, tmp_path)
         async with client(server, server.token("read")) as first:

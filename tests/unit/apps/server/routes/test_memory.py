@@ -68,7 +68,7 @@ async def test_source_of_fact_must_be_visible(tmp_path: Path) -> None:
         assert (await server.http.post("/v1/memory/facts", json=new)).status_code == 201
 
 
-async def test_request_with_another_subject_than_its_token_creates_no_data(
+async def test_token_of_one_subject_cannot_access_another_subject(
     tmp_path: Path,
 ) -> None:
     async with served(tmp_path, ["one"]) as server:
@@ -98,7 +98,7 @@ async def test_request_with_another_subject_than_its_token_creates_no_data(
         assert (await other.post("/v1/memory/facts", json=new)).json()["code"] == "agent_refused"
 
 
-async def test_recall_and_mcp_use_embedder_of_server_or_agent(
+async def test_recall_uses_the_embedder_of_the_server_or_the_agent(
     tmp_path: Path,
 ) -> None:
     alike = [("hotel", "lodging")]

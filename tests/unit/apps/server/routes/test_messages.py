@@ -21,7 +21,7 @@ async def test_posted_message_is_answered_in_its_session(tmp_path: Path) -> None
         assert (again.status_code, again.json()["isNew"]) == (200, False)
 
 
-async def test_message_with_an_image_is_stored_but_bytes_of_other_types_are_refused(
+async def test_message_can_contain_an_image_but_no_other_file(
     tmp_path: Path,
 ) -> None:
     image = b"\x89PNG\r\n\x1a\n" + b"0" * 32

@@ -16,7 +16,7 @@ async def test_limit_outside_its_bounds_is_refused(tmp_path: Path) -> None:
         assert (await server.http.get("/v1/sessions", params={"limit": 500})).status_code == 200
 
 
-async def test_unknown_query_parameter_is_refused_by_name(tmp_path: Path) -> None:
+async def test_error_for_an_unknown_query_parameter_contains_the_parameter(tmp_path: Path) -> None:
     async with served(tmp_path) as server:
         made = (await server.http.post("/v1/sessions", json={})).json()["id"]
         for url in (

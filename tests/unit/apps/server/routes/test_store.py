@@ -49,7 +49,7 @@ async def test_agent_list_contains_only_agents_of_the_token(tmp_path: Path) -> N
             assert [each["id"] for each in found] == names
 
 
-async def test_content_is_served_only_with_its_entry(tmp_path: Path) -> None:
+async def test_content_is_served_only_for_the_entry_that_contains_it(tmp_path: Path) -> None:
     async with served(tmp_path) as server:
         session = await server.store.create()
         for kind, shown in (

@@ -50,7 +50,7 @@ async def test_running_turn_is_aborted(tmp_path: Path) -> None:
         assert turn["status"] == "aborted"
 
 
-async def test_ending_a_session_adds_an_episode_and_cancelling_a_session_adds_none(
+async def test_only_an_ended_session_gets_an_episode(
     tmp_path: Path,
 ) -> None:
     async with served(tmp_path, [CALL, "over"], agents=[waiting_agent(asyncio.Event())]) as server:
@@ -64,7 +64,7 @@ async def test_ending_a_session_adds_an_episode_and_cancelling_a_session_adds_no
             assert len(found.json()["items"]) == episodes
 
 
-async def test_idle_session_rejects_steering_and_is_cancelled_only_once(tmp_path: Path) -> None:
+async def test_idle_session_rejects_steering(tmp_path: Path) -> None:
     async with served(tmp_path, ["hello"]) as server:
         session = await server.said("hi")
         url = f"/v1/sessions/{session}"
@@ -92,7 +92,7 @@ async def test_interrupted_turn_is_resumed(tmp_path: Path) -> None:
         await server.until(session, "idle")
 
 
-async def test_abandoned_turn_is_resumed_if_its_session_id_is_a_prefix_of_another_id(
+async def test_resume_accepts_a_session_id_that_is_a_prefix_of_another_id(
     tmp_path: Path,
 ) -> None:
     going = asyncio.Event()
