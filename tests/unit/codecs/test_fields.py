@@ -29,7 +29,7 @@ def test_field_of_wrong_type_is_ignored(value: object) -> None:
 
 
 @given(ANYTHING)
-def test_reading_several_token_counts_at_once_equals_reading_each_count_alone(
+def test_several_token_counts_are_read_like_single_counts(
     value: object,
 ) -> None:
     record = {"a": value, "b": 3}

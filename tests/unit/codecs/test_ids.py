@@ -15,7 +15,7 @@ def test_ids_have_16_digits_and_never_change() -> None:
     assert written_id(EntryId("s/1")) == "e5d9ffb8181dc5be"
 
 
-def test_different_entries_records_and_attempts_get_different_ids() -> None:
+def test_every_written_record_has_a_different_id() -> None:
     first, second = EntryId("s/1"), EntryId("s/11")
     ids = {written_id(first), written_id(second), written_id(first, 1), written_id(first, 0, 1)}
     assert len(ids) == 4

@@ -37,7 +37,7 @@ def test_line_feed_at_the_end_of_a_file_begins_no_line() -> None:
     assert list(lines_of(b"")) == []
 
 
-def test_last_line_without_line_feed_is_not_ended() -> None:
+def test_last_line_without_line_feed_counts_as_incomplete() -> None:
     assert [line.is_ended for line in lines_of(b"a\nb")] == [True, False]
     assert [line.is_ended for line in lines_of(b"a\nb\n")] == [True, True]
 
@@ -63,7 +63,7 @@ def test_valid_line_is_read(line: bytes, value: object) -> None:
     assert reading.value == value
 
 
-def test_line_has_a_problem_if_its_text_was_repaired_and_otherwise_none() -> None:
+def test_line_with_repaired_text_has_a_problem() -> None:
     assert read_line(b'"\\ud800"').problem
     assert read_line(b'"\xff"').problem
     assert read_line('"\u2028 ä"'.encode()).problem is None
@@ -98,7 +98,7 @@ def test_unbalanced_brackets_are_rejected() -> None:
     st.binary(max_size=200)
     | st.dictionaries(st.text(), st.floats()).map(json.dumps).map(str.encode)
 )
-def test_fields_are_read_only_from_a_line_with_a_json_object_and_without_a_problem(
+def test_only_a_json_object_without_problems_has_fields(
     line: bytes,
 ) -> None:
     fields = plain_fields(line)
@@ -106,7 +106,7 @@ def test_fields_are_read_only_from_a_line_with_a_json_object_and_without_a_probl
     assert fields == (read_line(line).value if is_plain else None)
 
 
-def test_fields_are_read_only_from_a_json_line_within_the_nesting_limit() -> None:
+def test_too_deeply_nested_line_has_no_fields() -> None:
     for depth, is_plain in ((LEVELS, True), (LEVELS + 1, False)):
         line = b'{"":' * (depth - 1) + b"{}" + b"}" * (depth - 1)
         assert (plain_fields(line) is not None) == is_plain == read_line(line).is_json

@@ -62,7 +62,7 @@ def test_damaged_entry_body_embedded_in_a_record_is_ignored() -> None:
     assert carried_body(b'{"data":3}') == b""
 
 
-def test_custom_record_of_perdure_is_in_the_tree_only_if_marked() -> None:
+def test_perdure_record_of_lane_tree_is_in_the_tree() -> None:
     assert custom_body("pi", "todo", [1]) == Custom("todo", [1])
     beside = ImportedRecord("pi", "perdure.turn_started")
     assert custom_body("pi", "perdure.turn_started", {"lane": "side"}) == beside
@@ -77,7 +77,7 @@ def test_unknown_record_keeps_all_fields_except_its_envelope() -> None:
     assert said.unknown == "'new' is stored without effect"
 
 
-def test_message_without_role_is_malformed_and_message_with_a_new_role_is_unknown() -> None:
+def test_message_without_role_is_malformed() -> None:
     assert unreadable_message("pi", {}, None, is_known=False).malformed is not None
     assert unreadable_message("pi", {}, "user", is_known=True).malformed is not None
     said = unreadable_message("pi", {"role": "x"}, "x", is_known=False)

@@ -14,7 +14,7 @@ STYLES = pytest.mark.parametrize("style", [javascript.STYLE, operator.STYLE])
 
 
 @STYLES
-def test_value_of_maximum_readable_depth_can_be_written(style: Style) -> None:
+def test_deepest_readable_value_can_be_written(style: Style) -> None:
     def nested(depth: int) -> bytes:
         return b'[{"a":' * depth + b"0.5" + b"}]" * depth
 
@@ -25,7 +25,7 @@ def test_value_of_maximum_readable_depth_can_be_written(style: Style) -> None:
 
 
 @STYLES
-def test_number_at_maximum_depth_is_written_in_the_format_of_the_program(style: Style) -> None:
+def test_deeply_nested_number_is_written_in_the_program_format(style: Style) -> None:
     def nested(depth: int) -> bytes:
         return b"[" * depth + b"1e-7" + b"]" * depth
 
@@ -34,14 +34,14 @@ def test_number_at_maximum_depth_is_written_in_the_format_of_the_program(style: 
 
 
 @STYLES
-def test_value_too_deep_for_python_is_still_written(style: Style) -> None:
+def test_very_deeply_nested_value_is_written(style: Style) -> None:
     value: object = 0.000005
     for _ in range(600):
         value = [value]
     assert msgspec.json.decode(to_line(value, style)) == value
 
 
-def test_value_too_deep_for_reader_becomes_text() -> None:
+def test_too_deeply_nested_part_of_a_value_becomes_text() -> None:
     deep = b'{"a":' * LEVELS + b'{"b":[1]}' + b"}" * LEVELS
     flat = shallow(deep)
     assert flat is not None

@@ -51,7 +51,7 @@ def test_context_of_a_missing_leaf_is_empty() -> None:
     assert build_context(log.window("s/99")).messages == ()
 
 
-def test_omitted_message_that_a_compaction_retained_is_counted() -> None:
+def test_retained_message_that_does_not_fit_counts_as_dropped() -> None:
     retained = (user("ask" * 200), assistant("answer"), user("newest"))
     window = window_on(Compaction("", retained=retained))
     context = build_context(window, budget_tokens=50)
@@ -202,7 +202,7 @@ def test_low_reported_usage_does_not_disable_budget() -> None:
     assert build_context(window_on(*said), budget_tokens=150).dropped == 4
 
 
-def test_reported_usage_that_counts_instructions_does_not_drop_history() -> None:
+def test_large_reported_usage_does_not_drop_short_history() -> None:
     said = [*exchanges("1", "2")[:-1], assistant("answer 2", usage=Usage(20_000))]
     context = build_context(window_on(*said), budget_tokens=8_000)
     assert context.dropped == 0
@@ -228,7 +228,7 @@ def test_text_only_history_keeps_the_tool_calls_of_the_current_turn() -> None:
 
 
 @pytest.mark.parametrize("reason", ["aborted", "error"])
-def test_interrupted_answer_does_not_end_its_turn_in_a_text_only_history(
+def test_interrupted_answer_keeps_tool_calls_in_a_text_only_history(
     reason: StopReason,
 ) -> None:
     said = [*exchanges("1")[:-1], assistant("part", stop_reason=reason), user("again")]

@@ -62,9 +62,7 @@ def test_context_above_four_fifths_of_the_model_window_needs_compaction(
 
 
 @pytest.mark.parametrize(("tokens", "is_full"), [(83_616, False), (83_617, True)])
-def test_reserved_tokens_decide_when_compaction_is_due_instead_of_a_window_share(
-    tokens: int, is_full: bool
-) -> None:
+def test_reserved_tokens_decide_when_compaction_starts(tokens: int, is_full: bool) -> None:
     assert should_compact(tokens, 100_000, reserve_tokens=16_384) is is_full
 
 
@@ -110,7 +108,7 @@ def test_undone_compaction_is_ignored() -> None:
     assert plan_for(log, 1).first_kept == kept
 
 
-def test_context_within_the_kept_size_gives_no_compaction_plan() -> None:
+def test_context_smaller_than_the_kept_size_needs_no_compaction() -> None:
     assert plan_of(user("a"), assistant("b"), keep=20_000) is None
     assert plan_of(user(BIG), user(BIG), keep=201) is None
 
@@ -134,7 +132,7 @@ def test_newest_messages_within_the_limit_are_not_summarised() -> None:
     assert plan.tokens_before == 400
 
 
-def test_token_scale_applies_to_the_size_of_the_messages_kept_by_a_compaction() -> None:
+def test_token_scale_affects_which_messages_a_compaction_keeps() -> None:
     said = [user(BIG), assistant(BIG), user(BIG), assistant(BIG)]
     window = window_on(*said)
     plan = plan_compaction(window, keep_recent_tokens=200, scale=2.0)
@@ -170,7 +168,7 @@ def test_late_result_stays_with_its_call() -> None:
     assert plan_for(log, 102).first_kept == after
 
 
-def test_settings_before_the_first_kept_message_are_kept_with_it() -> None:
+def test_settings_directly_before_the_first_kept_message_are_kept() -> None:
     log = TreeLog()
     log.extend(user(BIG), assistant(BIG))
     first = log.append(ModelChange("openai:x"))
@@ -178,7 +176,7 @@ def test_settings_before_the_first_kept_message_are_kept_with_it() -> None:
     assert plan_for(log, 100).first_kept == first
 
 
-def test_first_kept_entry_is_not_moved_back_over_a_compaction_entry() -> None:
+def test_compaction_entry_itself_is_not_kept_by_the_next_compaction() -> None:
     log = TreeLog()
     kept = log.append(user(BIG))
     log.append(Compaction("so far", kept))
@@ -236,7 +234,7 @@ def test_turn_whose_user_message_is_missing_is_summarised_as_history() -> None:
     assert plan.turn_prefix == ()
 
 
-def test_compaction_within_the_only_turn_summarises_its_start_and_no_history() -> None:
+def test_compaction_of_a_single_turn_summarises_the_start_of_the_turn() -> None:
     plan = plan_of(user("go"), assistant(BIG), assistant(BIG), keep=100)
     assert plan is not None
     assert plan.history == ()
@@ -384,7 +382,7 @@ def test_node_compaction_keeps_only_unanswered_message() -> None:
     assert plan.first_kept == asked
 
 
-def test_node_compaction_with_an_unknown_node_start_summarises_everything_only_once() -> None:
+def test_node_compaction_without_a_known_start_summarises_everything() -> None:
     log = TreeLog()
     log.extend(user("a"), assistant("b"))
     plan = plan_node_compaction(log.window(), EntryId("s/99"))

@@ -199,7 +199,7 @@ def test_unreadable_compaction_is_counted_as_skipped() -> None:
     assert said.skipped_count == 1
 
 
-def test_context_window_without_its_compaction_entry_still_contains_the_summary() -> None:
+def test_window_without_the_compaction_entry_contains_the_summary() -> None:
     log = TreeLog()
     log.append(Compaction("so far"))
     after = log.append(user("a"))

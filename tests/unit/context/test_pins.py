@@ -48,7 +48,7 @@ def said(window: ContextWindow, budget: int | None = None) -> list[str]:
     return [item.message.text for item in context.messages]
 
 
-def test_newest_pin_note_about_an_entry_applies() -> None:
+def test_last_pin_or_unpin_decides_if_an_entry_is_pinned() -> None:
     a, b = EntryId("s/1"), EntryId("s/2")
     assert pins_of([note(3, a), note(4, b), note(5, a, is_pinned=False)]) == {b}
     assert pins_of([note(3, a, is_pinned=False), note(4, a), note(5, None)]) == {a}
@@ -94,7 +94,7 @@ def test_budget_drops_only_unpinned_messages() -> None:
     assert texts[-1] == "a5"
 
 
-def test_pin_of_visible_entry_changes_nothing() -> None:
+def test_pin_of_a_visible_entry_does_not_change_the_context() -> None:
     log, ids = grown()
     assert said(pinned(log, ids[-1])) == said(log.window())
 

@@ -31,7 +31,7 @@ def updated(plan: CompactionPlan, previous: str) -> CompactionPlan:
     return msgspec.structs.replace(plan, previous_summary=previous)
 
 
-def test_compaction_plan_gives_one_summary_request_with_the_conversation() -> None:
+def test_conversation_is_summarised_in_one_request() -> None:
     (request,) = summary_requests(HISTORY, "openai:x")
     assert request.model == "openai:x"
     assert request.system == prompts.SUMMARY_SYSTEM
@@ -174,5 +174,5 @@ def test_middle_of_a_very_long_conversation_is_left_out_with_a_mark() -> None:
     assert whole.count("more characters were left out]") == 1
 
 
-def test_conversation_gets_no_summary_parts_if_the_model_window_is_too_small() -> None:
+def test_summary_in_parts_is_impossible_in_a_too_small_window() -> None:
     assert summary_parts(HISTORY, "m", 500) is None

@@ -173,7 +173,7 @@ def test_failed_answer_that_was_retried_is_not_in_the_context() -> None:
     ]
 
 
-def test_retried_error_with_an_answered_call_stays_in_the_context() -> None:
+def test_failed_answer_with_an_answered_call_stays_in_the_context() -> None:
     failed = cut_short("error", TextPart("Let me"), tool_call("1", "a"))
     sent = repair(user("go"), failed, assistant("Let me see"), tool_result("1", "one"))
     assert [message.role for message in sent] == ["user", "assistant", "tool", "assistant"]
@@ -231,7 +231,7 @@ def test_parts_of_unknown_types_are_not_sent() -> None:
     assert repair(Message("user", (future, TextPart("now")))) == [user("now")]
 
 
-def test_tool_message_lists_the_entries_of_all_its_results() -> None:
+def test_merged_tool_message_lists_the_entries_of_all_results() -> None:
     said = (
         user("go"),
         assistant(tool_call("1", "a"), tool_call("2", "b"), tool_call("3", "c")),
@@ -243,7 +243,7 @@ def test_tool_message_lists_the_entries_of_all_its_results() -> None:
     assert results.entry_id == "s/3"
 
 
-def test_tool_message_of_interrupted_calls_has_no_entry() -> None:
+def test_result_created_for_an_interrupted_call_has_no_entry_id() -> None:
     sent = repair_pairs(numbered((assistant(tool_call("1", "a")),)))
     assert sent[1].entry_id is None
     assert sent[1].entry_ids == ()

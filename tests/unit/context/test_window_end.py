@@ -43,7 +43,7 @@ def at_limit(
 
 
 @pytest.mark.parametrize("usage", [None, Usage(120)])
-def test_number_of_entries_that_a_context_needs_does_not_depend_on_the_window_length(
+def test_number_of_read_entries_does_not_depend_on_branch_length(
     usage: Usage | None,
 ) -> None:
     found: set[int] = set()
@@ -56,7 +56,7 @@ def test_number_of_entries_that_a_context_needs_does_not_depend_on_the_window_le
     assert max(found) < 16
 
 
-def test_message_limit_without_budget_reads_only_the_window_end() -> None:
+def test_context_with_a_message_limit_reads_few_entries() -> None:
     log = TreeLog()
     log.extend(*exchanges(100))
     assert needed(log, None, 6) < 12
@@ -71,7 +71,7 @@ def growing_reports(count: int, per_message: int) -> list[Message]:
 
 
 @pytest.mark.parametrize("per_message", [1, 20, 50, 500])
-def test_context_with_usage_reports_reads_only_the_window_end(per_message: int) -> None:
+def test_context_with_usage_reports_reads_few_entries(per_message: int) -> None:
     found: set[int] = set()
     for count in (100, 400):
         log = TreeLog()
@@ -81,7 +81,7 @@ def test_context_with_usage_reports_reads_only_the_window_end(per_message: int) 
     assert max(found) < 20
 
 
-def test_usage_reports_between_answers_correct_the_token_estimates_of_a_long_window() -> None:
+def test_reported_usage_corrects_token_estimates_of_a_long_branch() -> None:
     log = TreeLog()
     log.extend(*growing_reports(100, 40))
     right = build_context(log.window(), budget_tokens=BUDGET)
@@ -95,7 +95,7 @@ def test_old_usage_report_is_ignored() -> None:
     assert needed(log) < 16
 
 
-def test_end_of_a_context_window_includes_the_call_of_its_first_result() -> None:
+def test_context_reads_far_enough_to_include_the_call_of_a_result() -> None:
     log = TreeLog()
     log.extend(*exchanges(50), user("look"), assistant(tool_call("far", "read", {})))
     log.extend(*exchanges(10), tool_result("far", "at last"), user("and?"), assistant("so"))
@@ -121,7 +121,7 @@ def test_pinned_entries_before_the_end_of_the_window_are_included() -> None:
     ("first", "last", "is_enough"),
     [(0, 4, True), (1, 4, True), (2, 4, False), (1, 3, False), (1, 2, False)],
 )
-def test_pinned_result_makes_the_context_read_its_call_and_all_results(
+def test_context_with_a_pinned_result_reads_its_call_and_results(
     first: int, last: int, is_enough: bool
 ) -> None:
     log = TreeLog()
@@ -145,7 +145,7 @@ def test_summary_before_the_window_end_stays_in_the_context() -> None:
     assert "so far" in found.messages[0].message.text
 
 
-def test_pinned_failed_answer_makes_the_context_read_the_next_answer() -> None:
+def test_context_with_a_pinned_failed_answer_reads_the_next_answer() -> None:
     log = TreeLog()
     failed = assistant("oops", stop_reason="error")
     _, pinned, *_ = log.extend(user("hello"), failed, assistant("fine"), *exchanges(50))
@@ -156,7 +156,7 @@ def test_pinned_failed_answer_makes_the_context_read_the_next_answer() -> None:
     assert context_of_end(end_of(window, 16), pins, near, budget_tokens=BUDGET) is None
 
 
-def test_text_only_context_with_old_pin_reads_only_the_window_end() -> None:
+def test_text_only_context_with_a_pin_reads_few_entries() -> None:
     log = TreeLog()
     asked, called, *_ = log.extend(user("look"), assistant(tool_call("far", "read", {})))
     log.extend(tool_result("far", "it is red"), assistant("red"), *exchanges(50))

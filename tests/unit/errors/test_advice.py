@@ -15,5 +15,5 @@ def test_nearest_name_is_none_if_no_name_is_similar() -> None:
     assert nearest_name("xyz", ("model", "agent")) is None
 
 
-def test_install_advice_for_an_extra_shows_the_commands_for_a_package_and_for_a_clone() -> None:
+def test_advice_for_a_missing_extra_contains_the_install_command() -> None:
     assert install_of("pg") == "pip install 'perdure[pg]' (from a clone: '.[pg]')"

@@ -9,7 +9,7 @@ from perdure.session.messages import Message, TextPart, ToolResultPart
 from perdure.session.notes import ImportedRecord, LeafMoved
 
 
-def test_leaf_record_selects_its_target_or_the_position_before_the_root() -> None:
+def test_leaf_record_selects_the_target_entry() -> None:
     moved = said_by({"type": "leaf", "target_id": "a"}, Media())
     assert (moved.body, moved.references) == (LeafMoved(None), (("target", "a"),))
     assert said_by({"type": "leaf"}, Media()).references == ()
@@ -21,7 +21,7 @@ def test_gateway_fields_of_a_message_record_are_returned_as_meta() -> None:
     assert (found.body, found.meta) == (Message("user", (TextPart("x"),)), {"reply_to": "7"})
 
 
-def test_tool_name_of_a_result_comes_only_from_the_metadata_field_of_perdure() -> None:
+def test_tool_name_of_a_result_is_read_from_perdure_metadata() -> None:
     for metadata, name in (({"perdure.name": "read"}, "read"), ({"name": "other"}, None)):
         block = {"type": "tool_result", "id": "c", "content": "out", "metadata": metadata}
         found = said_by(
@@ -30,13 +30,13 @@ def test_tool_name_of_a_result_comes_only_from_the_metadata_field_of_perdure() -
         assert found.body == Message("tool", (ToolResultPart("c", "out", name=name),))
 
 
-def test_channel_record_becomes_extension_state_and_unknown_type_is_reported() -> None:
+def test_channel_record_becomes_extension_state() -> None:
     channel = said_by({"type": "channel", "name": "web"}, Media())
     assert (channel.body, channel.unknown) == (Custom("operator:channel", {"name": "web"}), None)
     assert said_by({"type": "new"}, Media()).unknown == "'new' is stored without effect"
 
 
-def test_settings_and_second_headers_are_read() -> None:
+def test_settings_header_and_compaction_records_are_read() -> None:
     assert said_by({"type": "model_change", "model_id": "m"}, Media()).body == ModelChange("m")
     header = said_by({"type": "session_header"}, Media()).body
     assert header == ImportedRecord("operator", "session_header")

@@ -39,7 +39,7 @@ def test_message_roles_are_converted_to_perdure_roles(role: str) -> None:
 
 
 @pytest.mark.parametrize("role", ["custom", "branch_summary", "compaction_summary"])
-def test_messages_with_generated_context_roles_become_extension_messages(role: str) -> None:
+def test_messages_with_special_roles_become_extension_messages(role: str) -> None:
     message = message_of(said(role, {"type": "text", "content": "x"}), Media())
     assert isinstance(message, CustomMessage)
     assert message.custom_type == f"operator:{role}"

@@ -49,7 +49,7 @@ def test_header_has_its_fields_in_order() -> None:
     )
 
 
-def test_record_starts_with_id_and_root_has_no_parent() -> None:
+def test_record_of_a_root_has_no_parent() -> None:
     made = record_line(OPERATOR, {"type": "leaf"}, "a", None, 1_000)
     assert made == b'{"id":"a","timestamp":1.0,"type":"leaf"}'
     assert b'"parent_id":"b"' in record_line(OPERATOR, {"type": "leaf"}, "a", "b", 1_000)
@@ -90,7 +90,7 @@ def test_gateway_metadata_of_message_is_written() -> None:
     assert record["meta"] == {"reactions": ["+1"]}
 
 
-def test_each_other_entry_kind_is_written_as_a_record_of_its_own_type() -> None:
+def test_settings_custom_entries_and_summaries_are_written_as_records() -> None:
     assert {k: v for k, v in line(ModelChange("anthropic:a:b")).items() if "_id" in k} == {
         "parent_id": "00000000",
         "model_id": "a:b",

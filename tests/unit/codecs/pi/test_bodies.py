@@ -25,12 +25,12 @@ def test_summaries_have_their_usage_and_references() -> None:
     assert (left.body, left.references) == (BranchSummary("s"), (("from_id", "b"),))
 
 
-def test_compaction_of_version_1_refers_to_its_first_kept_entry_by_number() -> None:
+def test_version_1_compaction_refers_to_the_first_kept_entry_by_index() -> None:
     made: Fields = {"type": "compaction", "summary": "s", "firstKeptEntryIndex": 4}
     assert said_by(made, Media()).references == (("first_kept", "#4"),)
 
 
-def test_custom_record_of_perdure_is_outside_the_tree_and_leaf_record_sets_the_leaf() -> None:
+def test_leaf_record_of_perdure_sets_the_leaf() -> None:
     ours = said(type="custom", customType="perdure.turn_started")
     assert ours == ImportedRecord("pi", "perdure.turn_started")
     moved = said_by({"type": "custom", "customType": "perdure.leaf", "parentId": "p"}, Media())
@@ -46,7 +46,7 @@ def test_message_exported_as_custom_record_is_read_with_its_role() -> None:
     assert other == CustomMessage("todo", (TextPart("x"),), is_displayed=False)
 
 
-def test_model_and_label_records_are_read_and_unknown_records_become_custom_entries() -> None:
+def test_model_and_label_records_are_read() -> None:
     assert said(type="model_change", provider="p", modelId="m") == ModelChange("p:m")
     label = said_by({"type": "label", "targetId": "a", "label": "x"}, Media())
     assert (label.body, label.about) == (Label("x"), "a")

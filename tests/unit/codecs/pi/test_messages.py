@@ -127,7 +127,7 @@ def test_usage_without_tokens_is_none() -> None:
     assert usage_of(None) is None
 
 
-def test_missing_price_in_a_record_is_an_unknown_cost() -> None:
+def test_record_without_a_price_has_unknown_cost() -> None:
     for cost in (None, {}, {"total": "free"}, {"total": -1}):
         usage = usage_of({"input": 1, "cost": cost})
         assert usage is not None

@@ -75,7 +75,7 @@ def test_header_has_the_keys_of_version_3() -> None:
     assert "parentSession" not in header("id", 0, "/x", None)
 
 
-def test_ids_of_a_pi_record_are_written_at_the_position_that_pi_uses() -> None:
+def test_id_keys_of_a_record_have_the_same_position_as_in_pi() -> None:
     message = place_record({"type": "message", "message": {}}, "b", "a", 0)
     assert list(message) == ["type", "id", "parentId", "timestamp", "message"]
     custom = place_record(PI.custom("todo", None), "b", None, 0)
@@ -161,7 +161,7 @@ def test_missing_media_are_written_as_a_notice() -> None:
     assert content == [{"type": "text", "text": "[image/png, not kept]"}]
 
 
-def test_compaction_record_refers_to_its_first_kept_entry_or_to_itself() -> None:
+def test_compaction_record_refers_to_its_first_kept_entry() -> None:
     keeps = record_of(Compaction("s", EntryId("s/0"), read_files=("a",), reason="hook"))
     assert keeps == {
         "type": "compaction",

@@ -53,7 +53,7 @@ def test_messages_in_the_stable_prefix_of_a_conversation_do_not_change() -> None
     assert all(one is other for one, other in zip(kept, settled, strict=True))
 
 
-def test_late_tool_result_is_added_to_its_tool_round_in_the_stable_prefix() -> None:
+def test_late_tool_result_is_added_next_to_its_call() -> None:
     log = TreeLog()
     asked = assistant(tool_call("late", "look"))
     conversation = extended(log, conversation_of(log.window()), user("go"), asked)
@@ -75,7 +75,7 @@ def test_second_result_of_a_tool_call_in_the_stable_prefix_is_dropped() -> None:
     assert "again" not in " ".join(said)
 
 
-def test_repeated_tool_call_ids_are_renamed_despite_messages_in_the_stable_prefix() -> None:
+def test_repeated_tool_call_ids_are_renamed() -> None:
     log = TreeLog()
     conversation = conversation_of(log.window())
     for _ in range(6):
@@ -151,7 +151,7 @@ def test_later_call_with_the_id_of_a_pinned_call_is_not_pinned() -> None:
 
 
 @pytest.mark.parametrize("is_in_context", [True, False])
-def test_messages_of_an_extension_extend_the_built_conversation(*, is_in_context: bool) -> None:
+def test_message_of_an_extension_does_not_force_a_rebuild(*, is_in_context: bool) -> None:
     log = TreeLog()
     conversation = conversation_of(log.window())
     note = CustomMessage("x", (TextPart("noted"),), in_context=is_in_context)

@@ -32,7 +32,7 @@ def test_fitting_conversation_is_sent_whole() -> None:
     assert prompt.is_counted
 
 
-def test_incremental_prompt_drops_the_same_messages_as_a_newly_built_context() -> None:
+def test_trimmed_incremental_prompt_equals_a_newly_built_context() -> None:
     for budget in range(20, 400, 20):
         with case(budget):
             log = TreeLog()

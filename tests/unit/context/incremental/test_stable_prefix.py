@@ -45,7 +45,7 @@ def told(made: Settled) -> dict[str, object]:
 _OF_IDS = ("answered", "sent")
 
 
-def test_stable_prefix_is_the_same_if_it_is_extended_in_one_or_several_steps() -> None:
+def test_stable_prefix_does_not_depend_on_the_number_of_steps() -> None:
     said = numbered(
         user("one"),
         user("two"),
@@ -89,7 +89,7 @@ def test_appended_items_form_one_sequence(added: list[list[int]], place: int) ->
     assert layers.after(place) == whole[place + 1 :]
 
 
-def test_sequence_after_a_thousand_extensions_has_few_internal_layers() -> None:
+def test_sequence_has_few_layers_after_a_thousand_extensions() -> None:
     layers = Layers[int]().and_then(tuple(range(10_000)))
     (longest,) = layers.layers
     for n in range(1_000):
