@@ -16,7 +16,7 @@ from perdure.session.messages import user
 ABSURD = 99_999_999_999_999_999_999
 
 
-def test_amount_can_be_none_or_any_number_from_the_minimum_to_the_maximum() -> None:
+def test_amount_within_the_limits_or_none_is_accepted() -> None:
     for value in (None, 1, 2, MOST):
         amount("limit", value, least=1)
 

@@ -88,7 +88,7 @@ async def test_chat_does_not_send_entry_erased_between_its_turns() -> None:
         assert [entry async for entry in session.entries() if b"tulipwood" in entry.body] == []
 
 
-async def test_open_handle_does_not_show_erased_session_with_kept_fork() -> None:
+async def test_open_handle_of_an_erased_session_raises_erased() -> None:
     async with perdure.open("memory:") as store:
         session = await store.create()
         await session.append(user("told"))

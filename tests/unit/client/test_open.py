@@ -96,7 +96,7 @@ async def test_error_for_a_missing_driver_mentions_the_driver(
             raise AssertionError("it was opened")
 
 
-def test_open_without_unfinished_erasures_loads_no_erasure_modules(tmp_path: Path) -> None:
+def test_open_normally_loads_no_erasure_modules(tmp_path: Path) -> None:
     program = (
         "import asyncio, sys, perdure\n"
         "async def main():\n"
@@ -284,7 +284,7 @@ async def test_awaited_open_returns_store_that_must_be_closed(tmp_path: Path) ->
         assert [info.id for info in await again.recent()] == [session.id]
 
 
-async def test_store_used_before_opening_raises_an_error_that_shows_the_correct_code() -> None:
+async def test_error_for_a_store_used_before_opening_shows_correct_code() -> None:
     opening: Any = open_store("memory:")
     with pytest.raises(AttributeError, match=r"no 'create': use `async with perdure\.open"):
         opening.create()
@@ -302,7 +302,7 @@ def test_program_that_never_closes_an_awaited_store_ends(tmp_path: Path) -> None
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
-def test_with_statement_without_async_raises_an_error_that_shows_the_correct_code() -> None:
+def test_error_for_with_instead_of_async_with_shows_correct_code() -> None:
     opening: Any = open_store("memory:")
     with (
         pytest.raises(TypeError, match=r"async with perdure\.open.*perdure\.blocking\.open"),

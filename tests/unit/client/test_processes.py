@@ -59,7 +59,7 @@ def test_another_process_with_the_same_pid_is_not_the_same_process() -> None:
 
 
 @linux
-def test_process_is_not_reported_as_dead_while_no_file_can_be_opened() -> None:
+def test_running_process_is_not_reported_as_dead_without_free_file_descriptors() -> None:
     name = this_process()
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))

@@ -74,7 +74,7 @@ async def test_append_without_items_is_rejected(session: Session) -> None:
         await session.append_many([])
 
 
-async def test_parent_is_an_entry_or_its_whole_id(session: Session) -> None:
+async def test_parent_can_be_an_entry_or_an_entry_id(session: Session) -> None:
     root = await session.append(user("root"))
     await session.append(user("next"))
     for parent in (root, root.id):
@@ -101,9 +101,7 @@ async def test_entry_outside_the_tree_cannot_be_a_parent(session: Session) -> No
         await session.append(user("b"), parent=label)
 
 
-async def test_entry_of_another_store_is_checked_against_the_entries_of_this_store(
-    store: Store, session: Session
-) -> None:
+async def test_entry_object_of_another_store_is_rejected(store: Store, session: Session) -> None:
     first = await session.append(user("a"))
     note = await session.label(first, "x")
     other = msgspec.structs.replace(first, seq=note.seq)  # a note here
@@ -139,7 +137,7 @@ async def test_only_the_first_writer_with_an_expected_head_can_append(
     assert len(await session.path()) == 1
 
 
-async def test_expected_leaf_ignores_labels_and_detects_new_messages(
+async def test_expected_leaf_detects_new_messages_but_ignores_labels(
     session: Session,
 ) -> None:
     first = await session.append(user("a"))
@@ -160,7 +158,7 @@ async def test_append_repeated_with_one_idempotency_key_is_stored_once(session: 
         await session.append_many([user("other")], idempotency_key="k")
 
 
-async def test_handle_includes_commits_of_other_handles_after_its_append(
+async def test_append_updates_the_handle_with_commits_of_other_handles(
     store: Store, session: Session
 ) -> None:
     other = await store.open("s")
@@ -295,7 +293,7 @@ async def test_only_the_first_answer_to_a_question_is_used(
 
 
 @pytest.mark.parametrize("choice", ["yes", "no"])
-async def test_answer_stored_first_by_a_consent_takes_precedence_over_the_answer_of_a_person(
+async def test_earlier_answer_of_a_flow_consent_is_used(
     session: Session, memory: MemoryStore, monkeypatch: pytest.MonkeyPatch, choice: str
 ) -> None:
     """The other answer is from a flow's consent, which answers several questions at once."""
@@ -411,7 +409,7 @@ async def test_entry_search_accepts_a_label_that_only_one_entry_has(session: Ses
     assert await session.find("good start") == two.id
 
 
-async def test_label_is_preferred_to_an_alias_that_begins_with_its_text(session: Session) -> None:
+async def test_entry_search_prefers_a_label_to_an_alias_prefix(session: Session) -> None:
     names = ["c30d", "c3", "d4"]
     texts = [user("one"), user("two"), user("three")]
     one, two, three = await session.append_many(texts, aliases=names)
@@ -432,7 +430,7 @@ async def test_same_idempotency_key_with_another_parent_raises_mismatch(store: S
         await session.append_many(again, parent=None, idempotency_key="k")
 
 
-async def test_content_that_no_entry_of_its_commit_refers_to_is_rejected(store: Store) -> None:
+async def test_content_without_a_referring_entry_is_rejected(store: Store) -> None:
     for lazy in (False, True):
         session = await store.create(lazy=lazy)
         with pytest.raises(InvalidEntry, match="no entry of the commit names"):

@@ -102,7 +102,7 @@ async def test_sessions_of_roles_and_subagents_are_listed_only_on_request(store:
     assert {info.id for info in await store.recent(scope="all")} == {"mine", "theirs"}
 
 
-async def test_continuing_without_an_id_opens_the_newest_session_of_the_folder_or_store(
+async def test_continue_without_an_id_opens_the_newest_session(
     store: Store, clock: ManualClock
 ) -> None:
     await store.create(id="here", cwd="/here")
@@ -149,7 +149,7 @@ async def test_append_to_a_closed_store_raises_store_unavailable(store: Store) -
         await session.append(user("late"))
 
 
-async def test_open_with_an_id_prefix_suggests_the_call_that_completes_the_id(
+async def test_error_for_an_id_prefix_suggests_store_find(
     store: Store,
 ) -> None:
     await store.create(id="trip-one")

@@ -56,7 +56,7 @@ async def test_export_error_contains_the_folder_that_cannot_be_created(
         await session.export("perdure", tmp_path)
 
 
-async def test_redacted_export_of_fork_hides_id_of_its_origin(store: Store) -> None:
+async def test_redacted_export_of_a_fork_hides_the_origin_id(store: Store) -> None:
     origin = await store.create(id=KEY)
     await origin.append(user("hello"), assistant("hi"))
     copy = await origin.fork(id="copy")

@@ -15,7 +15,7 @@ from perdure.stores.marks import KEY_BYTES
 from tests.unit.stores.test_marks import TRUSTED, S, begun, store_with
 
 
-def test_mark_key_is_created_once_in_a_private_file(tmp_path: Path) -> None:
+def test_user_key_for_marks_is_created_once(tmp_path: Path) -> None:
     folder = TrustFolder(tmp_path / "perdure" / "trust")
     assert not (tmp_path / "perdure").exists()
     threads = [
@@ -32,7 +32,7 @@ def test_mark_key_is_created_once_in_a_private_file(tmp_path: Path) -> None:
     assert stat.S_IMODE(key.parent.stat().st_mode) == 0o700
 
 
-async def test_mark_key_that_cannot_be_stored_is_used_only_in_this_process(tmp_path: Path) -> None:
+async def test_key_that_cannot_be_stored_is_used_only_in_this_process(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     folder = TrustFolder(tmp_path / "file" / "trust")
     marks = folder.marks(is_trusted=False)
@@ -43,7 +43,7 @@ async def test_mark_key_that_cannot_be_stored_is_used_only_in_this_process(tmp_p
         await folder.trust(store_with(TRUSTED), 1, ())
 
 
-async def test_trust_in_a_store_covers_its_current_content(tmp_path: Path) -> None:
+async def test_trust_does_not_cover_entries_that_change_later(tmp_path: Path) -> None:
     folder, store = TrustFolder(tmp_path), store_with(TRUSTED)
     entries = await begun(store)
     marks = folder.marks(is_trusted=False)

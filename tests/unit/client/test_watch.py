@@ -216,7 +216,7 @@ async def test_watch_from_a_seq_beyond_the_log_is_rejected(store: Store, session
         await asyncio.wait_for(anext(draft.watch(after=0)), DEADLINE_S)
 
 
-async def test_watch_after_a_seq_that_its_handle_has_not_read_waits_for_the_next_entry(
+async def test_watch_can_start_after_an_entry_that_the_handle_has_not_read(
     store: Store, session: Session
 ) -> None:
     entry = await (await store.open("s")).append(user("not seen"))
@@ -352,7 +352,7 @@ async def test_store_watch_starts_at_newest_position_by_default(
     assert seqs(await following) == [1]
 
 
-async def test_store_watch_from_a_position_after_the_newest_waits_and_logs_this(
+async def test_store_watch_from_a_future_position_waits_and_logs_a_line(
     store: Store, session: Session, caplog: pytest.LogCaptureFixture
 ) -> None:
     await session.append(user("a"))
@@ -400,7 +400,7 @@ async def test_live_events_of_two_concurrent_calls_are_not_mixed(
     assert told(await take(watch, 7))[1:] == expected
 
 
-async def test_late_watch_gets_snapshot_after_intent_then_later_events(
+async def test_late_watch_gets_a_snapshot_of_the_running_call(
     session: Session, engine: Engine
 ) -> None:
     await engine.begins()
@@ -470,7 +470,7 @@ async def test_watch_of_a_store_also_yields_live_events(
 
 
 @pytest.mark.parametrize("seed", range(25))
-async def test_every_watch_yields_the_turn_in_order_for_any_interleaving(
+async def test_every_watch_yields_the_events_of_a_turn_in_order(
     seed: int, session: Session, engine: Engine
 ) -> None:
     chance = random.Random(seed)

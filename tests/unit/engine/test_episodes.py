@@ -50,7 +50,7 @@ async def test_session_end_and_its_episode_are_in_one_commit() -> None:
         assert len(await recorded(store)) == 1
 
 
-async def test_second_episode_of_a_reopened_session_starts_at_its_first_end() -> None:
+async def test_second_episode_of_a_session_starts_after_the_first_end() -> None:
     async with perdure.open("memory:", clock=ManualClock()) as store:
         session = await store.create()
         await session.append(user("One"))
@@ -70,7 +70,7 @@ async def test_entries_without_session_end_are_unchanged() -> None:
         assert await with_episode(log, session.id, head, entries, START_MS) is entries
 
 
-async def test_each_session_end_without_an_episode_gets_exactly_one_episode() -> None:
+async def test_each_session_end_gets_exactly_one_episode() -> None:
     async with perdure.open("memory:", clock=ManualClock()) as store:
         clock = store.outside.clock
         ended = await store.create(id="a")

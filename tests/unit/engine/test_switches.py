@@ -36,7 +36,7 @@ async def best_session(memory: MemoryStore, format: FormatName) -> tuple[str, bo
 
 
 @pytest.mark.parametrize("format", list(FILES))
-async def test_continued_import_uses_the_model_of_the_agent_in_every_format(
+async def test_imported_session_continues_with_the_model_of_the_agent(
     format: FormatName,
 ) -> None:
     clock, random = ManualClock(), SeededRandom(1)

@@ -34,7 +34,7 @@ async def grown(store: Store) -> tuple[Session, list[Entry]]:
     return session, entries
 
 
-async def test_pinned_hidden_entry_is_in_window(store: Store) -> None:
+async def test_pinned_entry_hidden_by_a_compaction_stays_in_the_context(store: Store) -> None:
     session, entries = await grown(store)
     await session.pin(entries[1])
     window = await pinned_window(store.backend, session.id, session.leaf)
@@ -56,7 +56,7 @@ async def test_each_branch_and_each_fork_has_a_separate_window(store: Store) -> 
     assert (await pinned_window(store.backend, fork.id, fork.leaf)).pins == {away.id}
 
 
-async def test_pinned_result_adds_its_hidden_call_to_window(store: Store) -> None:
+async def test_pinned_result_keeps_its_call_in_the_context(store: Store) -> None:
     session = await store.create(id="s")
     asking = assistant(tool_call("a", "look", {}), tool_call("b", "look", {}))
     results = tool_result("a", "red"), tool_result("b", "blue")
@@ -71,7 +71,7 @@ async def test_pinned_result_adds_its_hidden_call_to_window(store: Store) -> Non
 
 
 @pytest.mark.parametrize("is_asked_each_time", [True, False])
-async def test_window_updated_by_each_append_equals_window_read_from_store(
+async def test_updated_window_equals_a_window_read_from_the_store(
     *, is_asked_each_time: bool
 ) -> None:
     stage = Stage()
@@ -145,7 +145,7 @@ async def look() -> str:
 
 
 @pytest.mark.parametrize("is_hidden", [False, True])
-async def test_pin_causes_no_reread_of_window_in_later_turns(*, is_hidden: bool) -> None:
+async def test_pinned_entry_is_not_read_again_in_later_turns(*, is_hidden: bool) -> None:
     turn = (says(calls("look", "look")), says("x"))
     stage = Stage(*(turn * 10))
     counting = Counting(clock=stage.clock, random=SeededRandom(2))

@@ -78,7 +78,7 @@ def test_value_that_is_not_an_event_is_rejected() -> None:
         Follower().take({"type": "x"})
 
 
-async def test_broken_or_lossy_connection_is_reopened() -> None:
+async def test_connection_that_breaks_or_loses_events_is_reopened() -> None:
     connections = iter(
         [
             ([durable(0), durable(2)], -1, False),

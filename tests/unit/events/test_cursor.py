@@ -29,7 +29,7 @@ def test_jump_in_event_numbers_gives_the_number_of_missing_events() -> None:
     assert gaps.missed_count(token(5)) == 3
 
 
-def test_late_start_of_events_without_a_snapshot_counts_as_a_gap() -> None:
+def test_first_live_event_with_a_higher_number_counts_as_a_gap() -> None:
     assert Gaps().missed_count(token(3)) == 2
 
 

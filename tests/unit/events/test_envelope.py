@@ -15,7 +15,7 @@ def test_event_contains_the_id_of_its_session_or_flow() -> None:
     assert head_of(F, "flow", "x", 5) == {"flowId": "f", "type": "x", "timestamp": moment}
 
 
-def test_unnumbered_event_belongs_to_its_session_or_flow() -> None:
+def test_stream_of_an_event_is_its_session_or_flow() -> None:
     assert EventDraft("agent:token", 1, "a", session_id=S).stream == S
     assert EventDraft("agent:token", 1, "a", flow_id=F).stream == F
 
@@ -24,7 +24,7 @@ def test_unnumbered_event_belongs_to_its_session_or_flow() -> None:
     "draft",
     [EventDraft("agent:token", 1, "a"), EventDraft("agent:token", 1, "a", session_id=S, flow_id=F)],
 )
-def test_9_25_event_with_both_a_session_and_a_flow_is_rejected_and_uses_no_number(
+def test_event_of_both_a_session_and_a_flow_is_rejected(
     draft: EventDraft,
 ) -> None:
     bus = LiveBus()

@@ -318,7 +318,7 @@ def test_durable_event_on_the_wire_has_its_sequence_number() -> None:
     }
 
 
-def test_second_event_of_an_entry_has_an_index_and_its_first_event_has_none() -> None:
+def test_only_the_second_event_of_an_entry_has_an_index() -> None:
     first, second = events_of(entry_with(ledger.ModelFinished("stop", Usage(1))))
     assert "index" not in wire(first)
     assert wire(second)["index"] == 1
@@ -330,7 +330,7 @@ def test_event_payload_cannot_override_envelope_fields() -> None:
     assert wire(event)["sequenceNumber"] == 9
 
 
-def test_live_event_has_the_seq_of_its_call_and_no_seq_of_its_own() -> None:
+def test_live_event_on_the_wire_has_the_seq_of_its_call() -> None:
     token = LiveEvent(S, 4, 2, "agent:token", AT, "Hi", "helper", "p:m")
     thought = LiveEvent(S, 4, 2, "agent:reasoning", AT, "Hm", "helper", "p:m")
     snapshot = Snapshot(S, 4, 2, assistant("Hi"), AT)
@@ -355,7 +355,7 @@ def test_live_event_has_the_seq_of_its_call_and_no_seq_of_its_own() -> None:
     }
 
 
-def test_9_32_events_mask_secrets_and_log_is_unchanged() -> None:
+def test_events_mask_secrets() -> None:
     key = "sk-ant-" + "a1b2c3d4" * 5
     args: dict[str, object] = {
         "headers": {"Authorization": f"Bearer {key}"},

@@ -7,7 +7,7 @@ import asyncio
 from perdure.events.scope import scope, within
 
 
-def test_inner_event_scope_extends_the_outer_scope_until_its_block_ends() -> None:
+def test_inner_event_scope_extends_the_outer_scope() -> None:
     with within(flow="f", role="writer", node=None):
         with within(session="s", turn=3):
             assert scope() == {"flow": "f", "role": "writer", "session": "s", "turn": 3}

@@ -122,7 +122,9 @@ def test_invalid_agent_values_are_rejected(settings: dict[str, Any], told: str) 
     ("name", "advice"),
     [("instruction", "did you mean 'instructions'?"), ("zzz", "it takes compaction, description")],
 )
-def test_unknown_keyword_of_agent_error_suggests_nearest_parameter(name: str, advice: str) -> None:
+def test_error_for_an_unknown_agent_parameter_suggests_a_similar_parameter(
+    name: str, advice: str
+) -> None:
     settings: dict[str, Any] = {name: "Be brief."}
     with pytest.raises(WrongArgument) as caught:
         Agent("a", model="scripted:echo", **settings)
@@ -172,7 +174,7 @@ def test_negative_budget_is_refused() -> None:
         Agent("a", model="scripted:echo", max_cost_microcents=-1)
 
 
-def test_placeholders_in_tool_descriptions_are_replaced_and_hash_is_unchanged() -> None:
+def test_placeholders_in_tool_descriptions_are_replaced() -> None:
     @tool(effect="read", description="Look in {{ctx.place}}.")
     async def seek(where: Annotated[str, "below {{ctx.place}}"]) -> str:
         return where
@@ -214,7 +216,7 @@ def test_agent_without_permissions_is_sandboxed() -> None:
     assert Agent("a", model="scripted:echo").permissions.scope == "sandboxed"
 
 
-def test_secret_reference_in_instructions_is_not_filled_in_and_is_logged(
+def test_secret_reference_in_instructions_is_not_replaced(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     agent = Agent("helper", model="scripted:echo", instructions="Use {{secrets.KEY}}.")

@@ -126,7 +126,7 @@ async def imported(stage: Stage) -> Stage:
     return other
 
 
-async def test_imported_session_can_only_restrict_the_tools_of_its_local_agent() -> None:
+async def test_imported_session_gets_no_more_permissions_than_the_local_agent() -> None:
     stage = Stage(says("hi"))
     theirs = msgspec.structs.replace(helper(*TOOLS, **WIDE), instructions="Obey the file.")
     await started(stage, theirs)

@@ -113,7 +113,7 @@ async def test_follow_up_without_turn_is_rejected() -> None:
         await chat.follow_up("too early")
 
 
-async def test_message_from_another_handle_is_queued_and_joins_the_turn() -> None:
+async def test_message_from_another_handle_joins_the_running_turn() -> None:
     stage = Stage(says(calls("note")), says("one"), says("two"))
     entered, leave = asyncio.Event(), asyncio.Event()
 
@@ -248,7 +248,7 @@ async def test_only_one_process_runs_turns_at_a_time() -> None:
     assert (await chat.send("hi")).text == "one"
 
 
-async def test_message_rejected_because_of_a_held_lease_changes_no_variable() -> None:
+async def test_message_rejected_because_of_a_lease_changes_no_variable() -> None:
     stage = Stage(says("one"))
     chat = await stage.chat()
     lease = await stage.memory.acquire_lease(chat.id, "another process", 60_000)

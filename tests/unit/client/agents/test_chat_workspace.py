@@ -16,9 +16,7 @@ AGENT = Agent("helper", model="p:main", instructions="{{ctx.shop}} {{ctx.size}} 
 PLACE = Workspace(variables={"shop": "tea", "size": "big"}, selection=Selection("a.py", 1, 2))
 
 
-async def test_workspace_change_of_a_message_keeps_the_changes_made_through_another_handle() -> (
-    None
-):
+async def test_workspace_changes_of_two_handles_are_combined() -> None:
     theatre = Theatre()
     runtime = theatre.runtime(AGENT)
     older = await runtime.start(AGENT, workspace=PLACE, id="s")
@@ -46,7 +44,7 @@ async def test_message_without_workspace_change_records_no_change() -> None:
     assert theatre.players.requests[-1].system == "tea big a.py:1-2"
 
 
-async def test_repeated_or_refused_keyed_message_does_not_change_the_workspace() -> None:
+async def test_repeated_message_does_not_change_the_workspace() -> None:
     theatre = Theatre()
     chat = await theatre.runtime(AGENT).start(AGENT, workspace=PLACE, id="s")
     await chat.send("one", idempotency_key="k", variables={"shop": "coffee"})
@@ -63,7 +61,7 @@ async def test_repeated_or_refused_keyed_message_does_not_change_the_workspace()
     assert len(await theatre.bodies(WorkspaceChanged)) == 2
 
 
-async def test_workspace_change_by_a_restricted_handle_keeps_the_recorded_scope() -> None:
+async def test_restricted_handle_does_not_change_the_recorded_scope() -> None:
     theatre = Theatre()
     runtime = theatre.runtime(AGENT)
     agent = msgspec.structs.replace(AGENT, permissions=Permissions(scope="project"))

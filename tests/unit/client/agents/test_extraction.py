@@ -219,7 +219,7 @@ async def test_exhausted_budget_prevents_the_model_call_of_the_extractor(store: 
     assert "budget" in outcome.problem
 
 
-async def test_extraction_that_an_imported_log_requests_is_not_run(tmp_path: Path) -> None:
+async def test_pending_extraction_of_an_imported_session_is_not_run(tmp_path: Path) -> None:
     async with perdure.open("memory:") as store, perdure.open("memory:") as other:
         model = ScriptedModel(["Hello"])
         async with Runtime(store, agents=[agent_with(Noted())], models=model) as runtime:
@@ -242,7 +242,7 @@ async def test_extraction_that_an_imported_log_requests_is_not_run(tmp_path: Pat
         assert await other.memory.facts(scope="namespace") == []
 
 
-async def test_facts_of_own_sessions_are_extracted_in_an_untrusted_store(tmp_path: Path) -> None:
+async def test_facts_of_new_sessions_are_extracted_in_an_untrusted_store(tmp_path: Path) -> None:
     ends = assistant(tool_call("c1", "end_session", {"reason": "done"}))
     agent = replace(agent_with(extractor := Noted()), tools=["end_session"])
     model = ScriptedModel([ends, "Bye"])
@@ -258,7 +258,7 @@ async def test_facts_of_own_sessions_are_extracted_in_an_untrusted_store(tmp_pat
     assert len(extractor.calls) == 2
 
 
-async def test_extracted_fact_belongs_to_the_agent_whose_extractor_is_due(
+async def test_extracted_fact_belongs_to_the_agent_of_the_extractor(
     store: Store,
 ) -> None:
     model = ScriptedModel(["Hello"])

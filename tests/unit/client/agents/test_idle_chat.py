@@ -64,7 +64,7 @@ async def test_leaving_an_empty_branch_adds_no_summary() -> None:
     assert await chat.branch(path[3], with_summary=True) is None
 
 
-async def test_too_short_branch_summary_does_not_change_the_current_branch() -> None:
+async def test_too_short_branch_summary_raises_turn_failed() -> None:
     stage, chat = await talked()
     path = await chat.session.path()
 
@@ -103,7 +103,7 @@ async def test_entry_appended_during_the_summary_is_not_lost() -> None:
     assert (await chat.session.messages())[-1].text == "said meanwhile"
 
 
-async def test_entry_added_by_branching_before_the_root_has_no_parent() -> None:
+async def test_summary_added_before_the_root_has_no_parent() -> None:
     _, chat = await talked()
     moved = await chat.branch(None, focus="names", with_summary=True)
     assert moved is not None
@@ -120,9 +120,7 @@ async def test_branching_during_a_turn_is_rejected() -> None:
     await chat.suspend()
 
 
-async def test_compaction_with_strategy_node_summarises_only_the_messages_of_the_current_node() -> (
-    None
-):
+async def test_node_compaction_summarises_only_messages_of_the_current_node() -> None:
     stage = Stage(says("one"), says("two"))
     settings = CompactionSettings(is_enabled=False, strategy="node")
     chat = await stage.chat(compaction=settings)

@@ -41,7 +41,7 @@ def test_kinds_of_the_credentials_in_a_text_are_listed_once() -> None:
     assert credentials_in(f"{TOKEN} and {TOKEN}") == ("github-token",)
 
 
-async def test_agent_setting_decides_whether_pasted_credentials_are_redacted_or_refused() -> None:
+async def test_agent_setting_decides_how_pasted_credentials_are_handled() -> None:
     stage = Stage(says("fine"))
     chat = await stage.chat(on_pasted="redact")
     await chat.send(f"use {TOKEN}")

@@ -30,7 +30,7 @@ async def test_error_for_a_message_to_an_unawaited_chat_mentions_the_missing_awa
             chat.close()
 
 
-async def test_start_can_be_awaited_in_every_way_that_asyncio_offers() -> None:
+async def test_start_can_be_awaited_with_every_function_of_asyncio() -> None:
     async with perdure.open("memory:") as store, perdure.Runtime(store, [ECHO]) as runtime:
         first = await runtime.start("a")
         second, third = await asyncio.gather(
@@ -56,7 +56,7 @@ async def test_start_and_resume_of_a_mocked_runtime_can_be_awaited(mocked: Any) 
     await mocked.resume("a")
 
 
-async def test_unawaited_start_can_be_inspected_and_closed_like_a_coroutine() -> None:
+async def test_unawaited_start_behaves_like_a_coroutine() -> None:
     async with perdure.open("memory:") as store, perdure.Runtime(store, [ECHO]) as runtime:
         unawaited: Any = runtime.start("a")
         assert inspect.getcoroutinestate(unawaited) == inspect.CORO_CREATED

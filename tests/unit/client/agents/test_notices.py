@@ -32,9 +32,7 @@ async def waiting_chat(theatre: Theatre, **options: Any) -> Chat:
     return await theatre.chat(tools=(STRIKE,), options=options)
 
 
-async def test_awaited_turn_that_waits_for_an_answer_raises_an_error_if_the_caller_chose_that() -> (
-    None
-):
+async def test_turn_can_raise_waiting_while_a_question_is_open() -> None:
     theatre = Theatre(main=[asks("strike")])
     chat = await waiting_chat(theatre)
     turn = chat.send("go", while_waiting="raise")
@@ -52,7 +50,7 @@ async def test_awaited_turn_that_waits_for_an_answer_raises_an_error_if_the_call
 
 
 @pytest.mark.parametrize("is_invoked", [False, True])
-async def test_iterating_a_turn_that_waits_for_an_answer_raises_after_its_last_event(
+async def test_iteration_of_a_turn_raises_waiting_after_the_last_event(
     is_invoked: bool,
 ) -> None:
     theatre = Theatre(main=[asks("strike"), words("hit")], lead=[INVOKE], scout=[asks("strike")])
@@ -82,7 +80,7 @@ async def test_iterating_a_turn_that_waits_for_an_answer_raises_after_its_last_e
     assert types[-1] == "session:turn_completed"
 
 
-async def test_question_of_an_invoked_agent_raises_an_error_in_the_turn_of_its_invoker() -> None:
+async def test_question_of_an_invoked_agent_raises_waiting_in_the_parent_turn() -> None:
     theatre = Theatre(lead=[INVOKE], scout=[asks("strike")])
     agents = [Agent(n, model=f"p:{n}", tools=("invoke_agent", STRIKE)) for n in ("lead", "scout")]
     chat = await theatre.runtime(*agents).start("lead", id="s")
@@ -219,7 +217,7 @@ async def test_turn_that_begins_to_wait_for_an_answer_logs_a_line(
         ("warn", "cannot be counted"),
     ],
 )
-async def test_unpriced_model_with_budget_warns_at_start_and_resume(
+async def test_budget_with_an_unpriced_model_logs_a_warning(
     on_exceed: str, consequence: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     theatre = Theatre()
@@ -235,7 +233,7 @@ async def test_unpriced_model_with_budget_warns_at_start_and_resume(
     assert "p:main" in caplog.text
 
 
-async def test_chat_with_a_known_price_or_without_a_budget_causes_no_warning(
+async def test_known_price_or_missing_budget_causes_no_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     theatre = Theatre()

@@ -35,7 +35,7 @@ async def bodies(stage: Stage, of: type) -> list[Any]:
     return [body async for e in session.entries() if isinstance(body := body_of(e), of)]
 
 
-async def test_output_of_a_reply_is_a_value_of_the_output_type_of_the_agent() -> None:
+async def test_reply_contains_an_output_of_the_declared_type() -> None:
     chat = await Stage(says(GOOD)).chat(output=Stay)
     reply = await chat.send("Where to?")
     assert reply.output == Stay("Rome", 2)

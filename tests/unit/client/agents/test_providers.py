@@ -115,7 +115,7 @@ def test_list_of_provider_states_has_available_and_missing_providers() -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="files have no mode there")
-def test_key_file_that_others_can_read_makes_only_its_provider_unusable(tmp_path: Path) -> None:
+def test_key_file_that_other_users_can_read_is_not_used(tmp_path: Path) -> None:
     environment = {"XDG_CONFIG_HOME": str(tmp_path), "OPENAI_API_KEY": SECRET}
     file = key_file(PROVIDERS["google"], environment)
     write_key_file(file, SECRET)

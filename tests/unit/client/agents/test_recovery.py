@@ -139,7 +139,7 @@ async def test_resuming_all_sessions_reports_a_session_of_an_unknown_store(
         assert "session s was not resumed" in caplog.text
 
 
-def test_resuming_all_sessions_without_async_returns_chats() -> None:
+def test_blocking_runtime_can_resume_all_sessions() -> None:
     with perdure.blocking.open("memory:") as store:
         models = ScriptedModel([STRUCK, "Done."])
         agent = perdure.Agent("a", model="x:y", tools=[STRIKE])

@@ -57,7 +57,7 @@ async def test_started_session_stores_snapshot_of_its_agent() -> None:
     assert (await chat.session.info()).cwd == "/tmp"
 
 
-async def test_search_and_erasure_by_subject_include_the_forks_of_its_sessions() -> None:
+async def test_search_and_erasure_of_a_subject_include_forks() -> None:
     stage = Stage()
     runtime = stage.runtime(Agent("a", model=MODEL))
     chat = await runtime.start("a", id="s", subject="ana", metadata={"plan": "pro"})
@@ -84,7 +84,7 @@ async def test_start_with_an_undefined_variable_fails_and_stores_no_session() ->
     assert await stage.store.recent() == []
 
 
-async def test_agent_is_selected_by_id_and_error_for_an_unknown_id_lists_the_known_ids() -> None:
+async def test_agent_is_selected_by_id() -> None:
     stage = Stage(says("hi"))
     runtime = stage.runtime(Agent("a", model=MODEL), Agent("b", model=MODEL))
     assert (await runtime.start("b")).agent.id == "b"
@@ -218,7 +218,7 @@ async def test_interrupted_turn_continues_when_its_session_is_resumed() -> None:
     assert len({key.split()[0] for key in keys}) == 1
 
 
-async def test_session_with_turn_in_another_process_cannot_be_taken_over() -> None:
+async def test_second_process_gets_lease_held_during_a_turn() -> None:
     stage = Stage(says(Hang()))
     chat = await stage.chat()
     chat.send("go")
@@ -238,7 +238,7 @@ async def test_session_with_turn_in_another_process_cannot_be_taken_over() -> No
     assert (await other.turn).end == "aborted"
 
 
-async def test_leaving_runtime_waits_for_turns_but_an_exception_suspends_them() -> None:
+async def test_error_in_the_runtime_block_suspends_running_turns() -> None:
     stage = Stage(says("slowly"), says(Hang()))
     agent = Agent("a", model=MODEL)
     async with stage.runtime(agent) as runtime:
@@ -257,7 +257,7 @@ async def test_leaving_runtime_waits_for_turns_but_an_exception_suspends_them() 
     assert await has_open_turn(stage)
 
 
-async def test_provider_library_is_loaded_in_a_thread_before_the_lease_is_taken() -> None:
+async def test_session_is_usable_elsewhere_while_a_provider_library_loads() -> None:
     """Loading a provider's library takes seconds; meanwhile another process can use the session."""
     stage = Stage(says("one"), says("two"))
     is_loaded = threading.Event()
@@ -318,7 +318,7 @@ async def test_runtime_releases_chats_of_ended_turns() -> None:
     assert forgotten() is None
 
 
-async def test_resumed_session_has_new_limits_and_its_original_agent() -> None:
+async def test_resumed_session_keeps_its_agent_but_gets_new_limits() -> None:
     stage = Stage(says("one"), says("two"))
     first = Agent("a", model=MODEL, limits=Limits(max_turns=1), instructions="Be brief.")
     await (await stage.runtime(first).start(first, id="s")).send("one")
@@ -328,7 +328,7 @@ async def test_resumed_session_has_new_limits_and_its_original_agent() -> None:
     assert resumed.agent.instructions == "Be brief."
 
 
-async def test_limit_of_the_runtime_does_not_replace_another_limit_of_the_agent() -> None:
+async def test_runtime_limit_does_not_replace_other_limits_of_the_agent() -> None:
     @tool(effect="read")
     async def look() -> str:
         """Look."""

@@ -16,7 +16,7 @@ from perdure.tools.approval import Bound, Ruling
 from tests.fakes.chats import MODEL, Stage, calls, says
 
 
-def test_agent_is_found_by_id_and_error_for_an_unknown_id_lists_the_known_ids() -> None:
+def test_error_for_an_unknown_agent_id_lists_known_ids() -> None:
     owner = Agent("owner", model="scripted:echo")
     host = Host(Stage().store, [owner])
     assert host.agent("owner") is owner
@@ -24,7 +24,7 @@ def test_agent_is_found_by_id_and_error_for_an_unknown_id_lists_the_known_ids() 
         host.agent("developer")
 
 
-async def test_turns_run_without_chat_and_with_custom_approval_judge() -> None:
+async def test_turn_can_run_without_a_chat() -> None:
     runs: list[str] = []
 
     async def note() -> str:

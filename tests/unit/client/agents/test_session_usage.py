@@ -35,7 +35,7 @@ async def test_session_without_turns_has_no_usage() -> None:
     assert await standing_of(theatre.store, "s") == SessionUsage(Spending(), (), None, {})
 
 
-async def test_spending_and_paused_providers_are_read_from_the_newest_turn() -> None:
+async def test_session_usage_contains_spending_and_paused_providers() -> None:
     theatre = Theatre(main=[words("one"), (RateLimited("p:main", "slow"),)])
     chat = await theatre.chat(fallbacks=["q:other"])
     await chat.send("one")
@@ -105,7 +105,7 @@ async def test_only_idle_sessions_are_closed() -> None:
     await asyncio.wait_for(busy.abort(), 60)
 
 
-async def test_search_for_idle_sessions_does_not_read_sessions_that_cannot_end(
+async def test_search_for_idle_sessions_reads_only_sessions_that_can_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     theatre = Theatre(main=[words("one") for _ in range(51)])
@@ -172,7 +172,7 @@ async def test_session_with_a_scheduled_message_is_not_idle() -> None:
     assert await runtime.end_idle() == ["s"]
 
 
-async def test_session_removed_while_idle_sessions_are_ended_is_skipped(
+async def test_session_removed_during_the_end_of_idle_sessions_is_skipped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     theatre = Theatre(main=[words("one"), words("two")])
@@ -206,7 +206,7 @@ async def test_idle_session_is_ended_on_open_and_reopened_by_next_turn() -> None
     assert (await theatre.runtime(agent, idle_timeout_s=None).resume("s")).id == "s"
 
 
-async def test_grants_are_searched_only_in_sessions_that_contain_answers_of_a_person(
+async def test_search_for_grants_reads_only_sessions_with_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     @tool(effect="write")

@@ -49,7 +49,7 @@ def nothing_to_watch(after: int) -> Watch:
     raise AssertionError(f"nobody watches after {after}")
 
 
-async def test_start_error_of_turn_is_raised_to_every_awaiter() -> None:
+async def test_error_at_the_start_of_a_turn_is_raised_to_every_caller() -> None:
     async def work(signals: Signals) -> TurnState:
         raise LeaseHeld("s", "another", 0)
 
@@ -115,9 +115,7 @@ async def test_waiting_turn_without_references_is_not_garbage_collected() -> Non
         await woken.wait()
 
 
-async def test_reading_a_reply_field_from_an_unawaited_turn_raises_an_error_that_shows_await() -> (
-    None
-):
+async def test_error_for_reading_an_unawaited_reply_shows_await() -> None:
     turn = (await Stage(says("Hello")).chat()).send("hi")
     with pytest.raises(AttributeError, match=r"its reply has: \(await turn\)\.text"):
         attrgetter("text")(turn)
@@ -147,7 +145,7 @@ async def test_chat_is_idle_when_the_iteration_of_a_turn_ends(
     assert (await chat.send("second")).text == "two"
 
 
-def test_blocking_sqlite_chat_accepts_message_after_each_iteration(tmp_path: Path) -> None:
+def test_blocking_chat_accepts_a_message_after_each_iterated_turn(tmp_path: Path) -> None:
     agent = Agent("echo", model="scripted:echo")
     with (
         blocking.open(f"sqlite:///{tmp_path}/s.db") as store,
@@ -218,7 +216,9 @@ def test_every_failure_of_a_turn_is_documented() -> None:
     assert sorted(named) == sorted(get_args(TurnFailure))
 
 
-def test_turn_left_unfinished_by_its_program_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_turn_that_the_program_leaves_unfinished_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level(logging.INFO, "perdure.client.agents.turn")
 
     async def leave(*, is_begun: bool) -> None:
@@ -235,7 +235,7 @@ def test_turn_left_unfinished_by_its_program_is_logged(caplog: pytest.LogCapture
         assert record.getMessage().startswith(f"the event loop ended {told}")
 
 
-async def test_turn_that_its_runtime_suspends_logs_nothing(
+async def test_suspending_a_turn_writes_no_log_line(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with open_store("memory:") as store:

@@ -33,12 +33,12 @@ def test_dbos_polls_exactly_the_queues_in_the_given_list() -> None:
     assert dbos._listening_queues == ["later"]
 
 
-def test_dbos_that_lacks_the_function_get_queue_is_refused_with_a_remedy() -> None:
+def test_dbos_without_the_function_get_queue_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"no get_queue.*pip install 'dbos>=3\.4,<3\.5'"):
         keep_queues(SimpleNamespace(), {})
 
 
-def test_dbos_release_without_the_needed_queue_function_is_refused_with_remedy() -> None:
+def test_dbos_version_without_the_queue_function_is_refused() -> None:
     dbos = SimpleNamespace(_sys_db=SimpleNamespace())
     with pytest.raises(ConfigError, match=r"no start_queued_.*pip install 'dbos>=3\.4,<3\.5'"):
         order_claims(dbos, sqlalchemy.create_engine("postgresql+psycopg://"), lambda _: None)

@@ -35,7 +35,7 @@ def waits(event: threading.Event, queue: str) -> threading.Event:
     return over
 
 
-def test_poll_thread_of_a_queue_with_work_continues_first() -> None:
+def test_only_the_thread_whose_queue_has_work_wakes_up() -> None:
     asked = threading.Semaphore(0)
 
     def ask(queues: Collection[str]) -> list[str]:
@@ -63,7 +63,7 @@ def test_poll_threads_continue_if_the_query_for_work_fails() -> None:
         assert waits(event, "b").wait(LONG_S)
 
 
-def test_thread_that_polls_no_queue_waits_normally() -> None:
+def test_wait_of_a_thread_without_a_queue_is_unchanged() -> None:
     with gate(list) as event:
         assert event.wait(0.001) is False
         event.set()

@@ -42,7 +42,7 @@ def test_worker_with_the_required_agent_and_tools_meets_the_requirement() -> Non
     assert requirement_of(WITHOUT.snapshot()).is_met_by(WITH)
 
 
-def test_mcp_tools_require_their_server_and_not_each_tool() -> None:
+def test_worker_needs_the_mcp_server_but_not_each_mcp_tool() -> None:
     snapshot = {
         **WITH.snapshot(),
         "tools": [{"name": "docs_find", "schema_hash": "x"}],
@@ -60,7 +60,7 @@ def test_equal_requirements_share_a_queue_within_a_namespace() -> None:
     assert len({queue_name("a", one), queue_name("a", two), queue_name("b", one)}) == 3
 
 
-def test_unreadable_worker_requirement_is_met_by_no_worker() -> None:
+def test_no_worker_meets_an_unreadable_requirement() -> None:
     required = requirement_of(WITH.snapshot())
     assert is_served(required.encoded(), {"helper": WITH})
     assert not is_served(b"[1]", {"helper": WITH})

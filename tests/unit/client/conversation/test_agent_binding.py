@@ -30,7 +30,7 @@ def entry_of(seq: int, body: SessionStarted | AgentBound) -> Entry:
     )
 
 
-def test_newest_agent_binding_applies_and_a_start_without_agent_is_ignored() -> None:
+def test_newest_agent_binding_is_used() -> None:
     bound = AgentBound({"id": "b"})
     notes = [
         entry_of(1, SessionStarted({"id": "a"})),

@@ -24,7 +24,7 @@ async def test_moving_to_the_current_leaf_changes_nothing(session: Session) -> N
     assert session.head == 0
 
 
-async def test_branching_starts_at_the_leaf_in_the_store_not_in_the_handle(
+async def test_branch_starts_from_the_newest_leaf_in_the_store(
     store: Store, session: Session
 ) -> None:
     first = await session.append(user("a"))

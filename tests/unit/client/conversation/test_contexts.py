@@ -27,7 +27,7 @@ async def grown(store: Store) -> tuple[Session, list[Entry]]:
     return session, entries
 
 
-async def test_entries_removed_by_a_compaction_and_pinned_entries_are_listed(
+async def test_entries_hidden_by_a_compaction_are_listed(
     store: Store,
 ) -> None:
     session, entries = await grown(store)

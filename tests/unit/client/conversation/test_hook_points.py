@@ -261,7 +261,7 @@ async def test_fork_hook_can_block_or_observe_a_fork() -> None:
     assert told == [fork.id]
 
 
-async def test_hook_on_branch_changes_can_block_summarise_or_observe_a_change() -> None:
+async def test_branch_hook_can_block_or_summarise_a_branch_change() -> None:
     stage = Stage(says("hi"))
     chat = await stage.chat()
     await chat.send("hello")

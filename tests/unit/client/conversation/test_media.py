@@ -72,7 +72,7 @@ async def test_extension_state_can_contain_pictures(store: Store) -> None:
         await session.append(Custom("shots", {"latest": PNG}))
 
 
-async def test_9_33_message_with_inline_bytes_is_rejected(store: Store) -> None:
+async def test_message_with_inline_bytes_is_rejected(store: Store) -> None:
     session = await store.create(id="s")
     loose = MediaPart("image/png", "data:image/png;base64,AAAA", 3)
     with pytest.raises(InvalidEntry, match="by their handle only"):

@@ -32,7 +32,7 @@ def test_git_ref_is_read_from_worktree_and_detached_commit(tmp_path: Path) -> No
     assert git_ref_of(tmp_path / "tree") == "0123abcd"
 
 
-def test_unreadable_git_ref_is_empty_and_explicit_ref_is_unchanged(
+def test_unreadable_git_ref_is_none(
     tmp_path: Path,
 ) -> None:
     (tmp_path / ".git").mkdir()
@@ -60,7 +60,7 @@ def test_variable_with_reserved_workspace_name_is_rejected() -> None:
         detect_workspace(place)
 
 
-def test_names_of_a_workspace_include_its_variables_and_its_empty_fields() -> None:
+def test_workspace_names_include_variables_and_empty_fields() -> None:
     place = Workspace("here", variables={"shop": "tea"}, active_file="a.py")
     own = {"working_dir": "here", "git_ref": "", "active_file": "a.py", "selection": ""}
     assert place.names == {**own, "shop": "tea"}

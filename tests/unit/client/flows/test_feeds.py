@@ -76,7 +76,7 @@ async def ran(tmp_path: Path, kind: type[ReadStore] = ReadStore) -> ReadStore:
     return store
 
 
-async def test_incremental_reads_of_a_flow_feed_equal_one_late_read(
+async def test_incremental_feed_reads_equal_one_complete_read(
     tmp_path: Path,
 ) -> None:
     store = await ran(tmp_path)
@@ -104,7 +104,7 @@ class MovingStore(ReadStore):
         return found
 
 
-async def test_commit_to_both_logs_during_a_feed_read_is_read_completely() -> None:
+async def test_feed_read_during_commits_misses_no_item() -> None:
     clock = ManualClock()
     store = MovingStore(clock=clock, random=SeededRandom(1))
     session = StreamId(f"{FLOW}__build")

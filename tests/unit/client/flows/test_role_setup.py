@@ -31,13 +31,13 @@ def test_model_without_known_provider_is_rejected() -> None:
         known.check_models(("scripted:flow", "nobody:x"), "offered_models")
 
 
-def test_provider_of_a_model_is_not_checked_without_a_router() -> None:
+def test_any_provider_is_accepted_without_a_router() -> None:
     Equipment(SCRIPTED, {}).check_models(("mine:x",), "model")
     with pytest.raises(WrongArgument):
         Equipment(SCRIPTED, {}).check_models(("mine",), "model")
 
 
-def test_role_uses_the_tools_of_its_agent_unless_the_flow_start_gives_tools() -> None:
+def test_tools_of_a_role_are_checked_against_its_agent() -> None:
     known = equipment(OWNER)
     known.check_tools("owner_2", ("read_file",))
     with pytest.raises(ConfigError, match="owner_2 has no tool write_file; it has: read_file"):
@@ -55,7 +55,7 @@ def test_tools_of_an_unknown_agent_are_not_checked() -> None:
     equipment(with_server).check_tools("reviewer", ("anything",))
 
 
-def test_role_without_an_agent_of_its_name_uses_the_agent_of_its_base_role() -> None:
+def test_role_instance_without_an_agent_uses_the_agent_of_its_role() -> None:
     second = Agent("owner_2", model="scripted:flow")
     agents = {"owner": OWNER, "owner_2": second}
     assert agent_for(agents, "owner_2") is second

@@ -40,14 +40,14 @@ COMMIT = asked("git_commit")
         (asked("t", None, "full-access", topic="budget"), "full-access", False),
     ],
 )
-def test_consent_mode_answers_exactly_the_questions_that_it_allows(
+def test_consent_mode_decides_which_questions_are_answered_automatically(
     question: Question, mode: ConsentMode, is_free: bool
 ) -> None:
     assert is_freed(question, ConsentState(mode)) == is_free
 
 
 @pytest.mark.parametrize("question", [COMMAND, SERVER])
-def test_granted_call_is_allowed_until_the_consent_mode_becomes_no_access(
+def test_consent_mode_no_access_revokes_granted_calls(
     question: Question,
 ) -> None:
     now = consent_after(ConsentState(), allowing(question, ConsentState(), "ana"), 0)
@@ -56,7 +56,7 @@ def test_granted_call_is_allowed_until_the_consent_mode_becomes_no_access(
     assert not is_freed(question, closed)
 
 
-def test_allowing_a_call_for_the_flow_sets_partial_access_and_grants_no_other_call() -> None:
+def test_allowing_a_call_for_the_flow_sets_partial_access() -> None:
     assert allowing(COMMAND, ConsentState(), "ana") == ConsentChanged(
         "ana", "partial-access", "bash", "make test"
     )
@@ -66,6 +66,6 @@ def test_allowing_a_call_for_the_flow_sets_partial_access_and_grants_no_other_ca
     assert allowing(WRITE, ConsentState(), "ana") == ConsentChanged("ana", "partial-access")
 
 
-def test_no_grant_is_derived_from_a_question_about_a_call_that_cannot_be_granted() -> None:
+def test_call_that_cannot_be_granted_gets_no_grant() -> None:
     assert granted_by(asked("http_request", "http_request GET example.org")) is None
     assert granted_by(asked("run_command", "something else")) is None

@@ -50,7 +50,7 @@ async def test_full_details_of_a_question_contain_uncut_arguments_and_the_uncut_
     await chat.suspend()
 
 
-async def test_cut_arguments_of_a_question_are_completed_from_a_call_with_the_same_hash() -> None:
+async def test_cut_arguments_of_a_question_are_completed_from_the_call() -> None:
     stream, args = StreamId("s"), {"text": "long " * 2_000}
     store = MemoryStore(clock=ManualClock(), random=SeededRandom(1))
     started = new_side(ToolStarted("c1", "post", dict(args), 1, "external", "ask", "k"))

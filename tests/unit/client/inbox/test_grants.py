@@ -64,7 +64,7 @@ async def running(stage: FlowStage, graph: Graph, *roles: str) -> tuple[Flow, as
     return flow, asyncio.create_task(flow.run())
 
 
-async def test_allowing_a_call_for_the_flow_continues_other_roles_that_asked_for_it(
+async def test_allowing_a_call_for_the_flow_continues_other_waiting_roles(
     tmp_path: Path,
 ) -> None:
     stage = writing(tmp_path)
@@ -105,7 +105,7 @@ async def test_command_grant_matches_exact_text(tmp_path: Path) -> None:
     assert consent.mode == "partial-access"
 
 
-async def test_denial_for_one_role_does_not_answer_questions_of_other_roles(tmp_path: Path) -> None:
+async def test_denial_affects_only_the_role_that_asked(tmp_path: Path) -> None:
     stage = writing(tmp_path)
     flow, task = await running(stage, SPLIT, *ROLES)
     (first,) = await asked(stage, 1)
@@ -114,7 +114,7 @@ async def test_denial_for_one_role_does_not_answer_questions_of_other_roles(tmp_
     assert (await flow.state()).run.consent_state.mode == "no-access"
 
 
-async def test_consent_mode_change_answers_questions_about_calls_that_the_new_mode_allows(
+async def test_change_to_full_access_answers_open_questions(
     tmp_path: Path,
 ) -> None:
     stage = writing(tmp_path)

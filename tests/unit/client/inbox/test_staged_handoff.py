@@ -17,7 +17,7 @@ from tests.integration.flows.test_scenarios import texts
 KEY = "owner-intake=>build"
 
 
-async def test_handoff_whose_file_is_missing_is_approved_with_its_staged_content(
+async def test_handoff_with_a_missing_file_is_approved_with_stored_content(
     tmp_path: Path,
 ) -> None:
     _, flow, file = await staged(tmp_path)
@@ -27,7 +27,7 @@ async def test_handoff_whose_file_is_missing_is_approved_with_its_staged_content
     assert "what plan.md says" in (await texts(flow, "developer"))[0]
 
 
-async def test_folder_of_a_received_flow_is_not_read(
+async def test_folder_of_an_imported_flow_is_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage, flow, file = await staged(tmp_path)

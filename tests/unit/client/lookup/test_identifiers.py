@@ -57,7 +57,7 @@ async def test_id_search_returns_an_erased_session_if_nothing_else_matches(store
     assert await store.find("trip") == "trip-1"
 
 
-async def test_id_search_for_flows_skips_the_sessions_of_their_roles(store: Store) -> None:
+async def test_search_for_a_flow_id_skips_role_sessions(store: Store) -> None:
     for id in ("2026", "2026-b"):
         header = StreamHeader(StreamId(id), 1, kind="flow")
         started = new_side(FlowImported({}, Graph("g", (), ()), {}))
@@ -93,7 +93,7 @@ def test_question_is_found_by_session_prefix_and_whole_question_number() -> None
             find_question(typed, asked)
 
 
-async def test_entry_search_accepts_the_seq_of_an_own_entry_or_a_shared_entry(store: Store) -> None:
+async def test_entry_is_found_by_seq_in_a_session_and_its_fork(store: Store) -> None:
     session = await store.create(id="s")
     first, _ = await session.append(user("a"), user("b"))
     fork = await session.fork(at=first, id="f")

@@ -23,7 +23,7 @@ async def test_removed_labels_do_not_reduce_the_number_of_other_hits() -> None:
     assert message.role == "user"
 
 
-async def test_search_finds_a_label_of_the_origin_after_a_fork_changes_that_label() -> None:
+async def test_label_changed_in_a_fork_stays_searchable_in_the_origin() -> None:
     async with perdure.open("memory:") as store:
         session = await store.create()
         entry = await session.append(perdure.user("The tide comes in"))

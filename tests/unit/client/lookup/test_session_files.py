@@ -63,9 +63,7 @@ async def test_missing_file_is_not_found(tmp_path: Path, address: str) -> None:
 
 
 @pytest.mark.parametrize("dialect", ["operator", "pi"])
-async def test_link_outside_the_folder_opens_the_session_of_its_target(
-    tmp_path: Path, dialect: str
-) -> None:
+async def test_link_to_a_session_file_opens_the_session(tmp_path: Path, dialect: str) -> None:
     folder = tmp_path / "sessions"
     async with perdure.open(f"jsonl:///{folder}?dialect={dialect}") as store:
         session = await store.create()

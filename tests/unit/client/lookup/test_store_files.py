@@ -32,7 +32,7 @@ def test_database_file_and_its_side_files_are_part_of_the_store(tmp_path: Path, 
     assert not is_part_of(tmp_path / "b.db", address)
 
 
-def test_only_session_files_and_data_of_perdure_in_the_folder_belong_to_the_store(
+def test_other_files_in_the_folder_do_not_belong_to_the_store(
     tmp_path: Path,
 ) -> None:
     address = f"jsonl:///{tmp_path}?dialect=operator"

@@ -49,7 +49,7 @@ async def test_all_texts_get_vectors_once_after_any_number_of_wake_ups() -> None
     assert len(embedder.asked) == 70
 
 
-async def test_embedding_that_was_stopped_or_failed_is_continued_at_the_next_wake_up(
+async def test_interrupted_embedding_continues_at_the_next_wake_up(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     embedder = Counting()

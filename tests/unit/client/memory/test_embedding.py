@@ -52,9 +52,7 @@ async def test_embedder_is_loaded_from_folder_by_name(tmp_path: Path) -> None:
         assert await memory.embed() == 0
 
 
-async def test_recall_embeds_some_new_texts_and_explicit_embedding_embeds_the_remaining_texts() -> (
-    None
-):
+async def test_recall_embeds_only_a_limited_number_of_texts() -> None:
     async with perdure.open("memory:") as store:
         await fill(store, 3 * embedding.AT_ONCE)
         memory = store.memory.with_embedder(LODGING)

@@ -127,7 +127,7 @@ async def test_same_fact_remembered_twice_is_stored_once(store: Store) -> None:
     assert (await memory.remember("likes “thé”", subject="ana")).id != first.id
 
 
-async def test_same_fact_from_another_source_also_gets_that_source(store: Store) -> None:
+async def test_repeated_fact_gets_the_additional_source(store: Store) -> None:
     session = await store.create(subject="ana")
     one, two = await session.append(user("I like tea"), user("Tea again"))
     first = await store.memory.remember("likes tea", source=one)
@@ -166,7 +166,7 @@ class CountingStore(MemoryStore):
             raise
 
 
-async def test_each_concurrent_remember_call_reads_the_facts_only_twice(clock: ManualClock) -> None:
+async def test_concurrent_remember_calls_read_facts_at_most_twice_each(clock: ManualClock) -> None:
     counting = CountingStore(clock=clock, random=SeededRandom())
     memory = Store(counting, Outside(clock, SeededRandom(1))).memory
     await asyncio.gather(*(memory.remember(f"fact {n}", subject="ana") for n in range(30)))
@@ -174,7 +174,7 @@ async def test_each_concurrent_remember_call_reads_the_facts_only_twice(clock: M
     assert (counting.conflicts, counting.reads) == (0, 2 * 30 + 1)
 
 
-async def test_known_fact_remembered_with_key_is_not_stored_after_it_is_forgotten(
+async def test_forgotten_fact_is_not_stored_again_by_the_same_key(
     store: Store,
 ) -> None:
     memory = store.memory
@@ -190,7 +190,7 @@ async def test_known_fact_remembered_with_key_is_not_stored_after_it_is_forgotte
     assert await memory.facts(subject="ana") == []
 
 
-async def test_used_idempotency_key_with_the_text_of_another_fact_raises_mismatch(
+async def test_idempotency_key_used_for_another_fact_raises_mismatch(
     store: Store,
 ) -> None:
     memory = store.memory
@@ -239,7 +239,7 @@ async def test_session_with_id_of_memory_stream_is_not_used_as_memory(store: Sto
         await store.memory.remember("likes tea", subject="ana")
 
 
-async def test_correction_of_concurrently_forgotten_fact_leaves_no_text(
+async def test_correction_of_a_forgotten_fact_stores_no_text(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for key in (None, "key"):

@@ -241,7 +241,7 @@ async def test_turn_continues_if_a_knowledge_folder_is_unreadable(
         assert "Aurora" not in model.requests[0].messages[0].text
 
 
-def test_knowledge_folder_of_agent_file_must_be_below_the_working_folder() -> None:
+def test_knowledge_folder_outside_the_working_folder_is_rejected() -> None:
     agent = Agent("helper", model="a:b", memory=MemoryConfig(knowledge=("docs",)))
     assert "knowledge:" in agent_text(agent)
     for wrong in ("/etc", "../docs", "docs/../../x"):
@@ -250,7 +250,7 @@ def test_knowledge_folder_of_agent_file_must_be_below_the_working_folder() -> No
             agent_of_text(text)
 
 
-async def test_session_file_store_rejects_knowledge(folder: Path, tmp_path: Path) -> None:
+async def test_store_of_session_files_cannot_import_knowledge(folder: Path, tmp_path: Path) -> None:
     async with perdure.open(f"jsonl:///{tmp_path / 'files'}") as store:
         with pytest.raises(Unsupported):
             await store.memory.import_folder(folder)

@@ -11,7 +11,7 @@ from tests.fakes.embedders import WordEmbedder
 from tests.fakes.samples import case
 
 
-async def test_unavailable_embedder_or_missing_vectors_cause_recall_by_words(
+async def test_recall_without_vectors_searches_by_words(
     tmp_path: Path,
 ) -> None:
     down = WordEmbedder()

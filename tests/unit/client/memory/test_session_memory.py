@@ -187,7 +187,7 @@ def look() -> str:
     return LONG
 
 
-async def test_recalled_texts_are_dropped_to_make_room_for_tool_calls_of_the_turn() -> None:
+async def test_recalled_texts_are_dropped_if_tool_calls_need_the_space() -> None:
     for budget, is_recalled in ((2_000, True), (400, False)):
         async with perdure.open("memory:") as store:
             await with_past(store)
@@ -226,7 +226,7 @@ async def test_recalled_texts_are_omitted_if_pinned_messages_need_their_space() 
             assert estimate_request(model.requests[0]) <= budget or not is_recalled
 
 
-async def test_recalled_texts_are_dropped_to_make_room_for_history_in_model_window() -> None:
+async def test_recalled_texts_are_dropped_if_history_needs_the_space() -> None:
     compaction = CompactionSettings(is_enabled=False)
     helper = Agent("helper", model="x:y", memory=MemoryConfig(), compaction=compaction)
     recalled: list[int] = []
@@ -303,7 +303,7 @@ class SlowEmbedder(WordEmbedder):
         return await super().embed(texts)
 
 
-async def test_turn_has_shorter_embedding_timeout_than_background(
+async def test_slow_embedder_delays_a_turn_only_briefly(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(embedding, "QUESTION_TIMEOUT_S", 0.05)
@@ -344,7 +344,7 @@ async def test_history_is_compacted_before_oldest_messages_are_trimmed() -> None
             assert all(estimate_request(each) <= 3_000 * 1.1 for each in answers)
 
 
-async def test_turn_recalls_by_meaning_and_continues_without_embedder() -> None:
+async def test_turn_continues_if_the_embedder_fails() -> None:
     embedder = WordEmbedder(alike=[("hotel", "lodging")])
     async with perdure.open("memory:") as store:
         await with_past(store)
@@ -369,7 +369,7 @@ async def test_turn_recalls_by_meaning_and_continues_without_embedder() -> None:
     assert "Which hotel" in model.requests[2].messages[0].text, "its words are found"
 
 
-async def test_turn_on_session_files_recalls_by_words_and_reports_missing_vectors(
+async def test_turn_on_session_files_recalls_by_words(
     tmp_path: Path,
 ) -> None:
     async with perdure.open(f"jsonl:///{tmp_path}") as store:

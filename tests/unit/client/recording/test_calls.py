@@ -44,7 +44,7 @@ def test_pictures_of_each_api_become_media() -> None:
         assert [type(part) for message in found for part in message.parts] == [MediaPart]
 
 
-def test_neighbouring_items_of_answer_become_one_message() -> None:
+def test_adjacent_items_of_an_answer_become_one_message() -> None:
     call = {"type": "function_call", "call_id": "c1", "name": "add", "arguments": '{"a": 1}'}
     result = {"type": "function_call_output", "call_id": "c1", "output": "3"}
     said = {

@@ -63,7 +63,7 @@ def test_items_of_unfinished_response_are_read() -> None:
     assert (message.text, part.is_complete) == ("I", False)
 
 
-def test_chat_with_a_finish_reason_is_complete_without_the_done_event() -> None:
+def test_stream_with_a_finish_reason_is_complete() -> None:
     end = b'data: {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}\n\n'
     assert read(end, 9).is_complete
 

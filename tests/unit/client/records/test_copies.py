@@ -59,9 +59,7 @@ ONCE = (5, 500, 4500, 9, 1, 1)
 
 
 @pytest.mark.parametrize("is_path", [False, True])
-async def test_fork_of_session_file_counts_copied_calls_once(
-    tmp_path: Path, *, is_path: bool
-) -> None:
+async def test_copied_calls_of_a_fork_are_counted_once(tmp_path: Path, *, is_path: bool) -> None:
     async with perdure.open(f"jsonl:///{tmp_path}", clock=ManualClock()) as store:
         _, fork = await forked(store, is_path=is_path)
         assert await counts(store) == ONCE
@@ -69,7 +67,7 @@ async def test_fork_of_session_file_counts_copied_calls_once(
         assert own.calls == 1
 
 
-async def test_fork_of_erased_session_file_counts_copied_calls(tmp_path: Path) -> None:
+async def test_copied_calls_are_still_counted_after_the_origin_is_erased(tmp_path: Path) -> None:
     async with perdure.open(f"jsonl:///{tmp_path}", clock=ManualClock()) as store:
         origin, _ = await forked(store, is_path=False)
         assert await counts(store) == ONCE  # the store caches what it has counted
@@ -77,7 +75,7 @@ async def test_fork_of_erased_session_file_counts_copied_calls(tmp_path: Path) -
         assert await counts(store) == ONCE
 
 
-async def test_fork_of_invoked_agents_session_counts_copied_calls_once(tmp_path: Path) -> None:
+async def test_copied_calls_of_a_subagent_fork_are_counted_once(tmp_path: Path) -> None:
     helper = perdure.Agent("helper", model="x:y")
     boss = perdure.Agent("boss", model="x:y", tools=["invoke_agent"])
     call = assistant(tool_call("c1", "invoke_agent", {"agent": "helper", "input": "go"}))
@@ -99,7 +97,7 @@ async def test_fork_of_invoked_agents_session_counts_copied_calls_once(tmp_path:
         assert (await store.usage())[0].calls == before + 1
 
 
-async def test_calls_of_forks_are_counted_once_after_a_copy_of_the_store(tmp_path: Path) -> None:
+async def test_copied_calls_are_counted_once_after_a_store_copy(tmp_path: Path) -> None:
     async with (
         perdure.open(f"sqlite:///{tmp_path / 'a.db'}", clock=ManualClock()) as source,
         perdure.open(f"jsonl:///{tmp_path / 'files'}") as files,
@@ -113,7 +111,7 @@ async def test_calls_of_forks_are_counted_once_after_a_copy_of_the_store(tmp_pat
         assert await counts(target) == ONCE
 
 
-async def test_fork_message_equal_to_a_message_of_its_parent_is_counted(tmp_path: Path) -> None:
+async def test_equal_messages_of_a_fork_and_its_parent_are_both_counted(tmp_path: Path) -> None:
     clock = ManualClock()
     said = msgspec.structs.replace(assistant("hello"), model="x:y", usage=USED)
     async with perdure.open(f"jsonl:///{tmp_path}", clock=clock) as store:

@@ -8,7 +8,7 @@ from perdure.session.ids import StreamId
 from tests.fakes.clock import ManualClock
 
 
-async def test_newest_sessions_are_read_once_each_from_the_newest_to_the_oldest() -> None:
+async def test_sessions_are_read_newest_first_without_repetition() -> None:
     clock = ManualClock()
     async with perdure.open("memory:", clock=clock) as store:
         ids: list[str] = []

@@ -68,7 +68,7 @@ async def test_tool_calls_of_appended_messages_have_their_results() -> None:
         assert await store.tool_calls(failed=True) == [found[1]]
 
 
-async def test_newest_calls_come_from_the_newest_sessions_without_reading_older_sessions(
+async def test_newest_tool_calls_are_found_without_reading_old_sessions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = ManualClock()
@@ -102,7 +102,7 @@ async def test_reading_tool_calls_of_an_unknown_session_raises_session_not_found
             await store.tool_calls(last=-1)
 
 
-async def test_tool_calls_that_an_erased_session_keeps_for_a_fork_are_not_listed() -> None:
+async def test_tool_calls_of_an_erased_session_are_not_listed() -> None:
     async with perdure.open("memory:") as store:
         session = await store.create()
         await session.append(user("go"), BOTH)

@@ -46,7 +46,7 @@ def test_local_time_occurs_once_when_clocks_change() -> None:
     assert autumn == ["2026-10-25T00:30", "2026-10-26T01:30"]  # 02:30 happens twice: the first
 
 
-def test_next_time_is_after_given_time_with_fractional_milliseconds() -> None:
+def test_next_time_of_a_schedule_is_after_the_given_time() -> None:
     at = ms_of(datetime(2026, 1, 1, 9, tzinfo=UTC))
     recurring = Recurring("0 9 * * *", "go")
     assert recurring.next_after(at - 1) == at

@@ -86,7 +86,7 @@ async def test_impossible_schedule_is_rejected_at_the_call(store: Store) -> None
             chat.send("later", at=DUE)
 
 
-async def test_scheduled_turn_started_by_another_runtime_is_followed(still: Store) -> None:
+async def test_scheduled_turn_returns_an_answer_made_by_another_runtime(still: Store) -> None:
     async with (
         Runtime(still, agents=[AGENT]) as runtime,
         Runtime(still, agents=[AGENT], owner="other") as other,

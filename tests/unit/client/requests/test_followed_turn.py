@@ -45,7 +45,7 @@ async def steps() -> None:
         await asyncio.sleep(0)
 
 
-async def test_followed_turn_reads_its_log_once_until_another_commit(
+async def test_log_of_a_followed_turn_is_not_read_again_without_commits(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entries, reads = store.backend.entries, 0
@@ -65,7 +65,7 @@ async def test_followed_turn_reads_its_log_once_until_another_commit(
         ending.cancel()
 
 
-async def test_followed_turn_reads_again_after_a_read_was_cancelled(
+async def test_followed_turn_can_be_awaited_again_after_cancellation(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with Runtime(store, [AGENT]) as runtime:

@@ -46,7 +46,7 @@ async def test_message_repeated_with_the_same_key_gets_the_reply_of_the_first_ca
     assert len(models.requests) == 2
 
 
-async def test_message_sent_again_during_its_turn_follows_this_turn(store: Store) -> None:
+async def test_message_repeated_during_its_turn_gets_the_same_reply(store: Store) -> None:
     release = asyncio.Event()
 
     async def slow() -> str:

@@ -150,7 +150,7 @@ async def test_message_cancelled_during_turn_of_another_process_is_not_listed(st
     await store.backend.release_lease(lease)
 
 
-async def test_recurring_message_is_planned_once_and_again_after_its_time(store: Store) -> None:
+async def test_recurring_message_is_planned_only_once_per_time(store: Store) -> None:
     async with Runtime(store, agents=[DAILY]) as first, Runtime(store, agents=[DAILY]) as second:
         planners = [Scheduler(first), Scheduler(second)]
         await asyncio.gather(*(each.plan() for each in planners for _ in range(3)))
@@ -163,7 +163,7 @@ async def test_recurring_message_is_planned_once_and_again_after_its_time(store:
         assert following.due_at == GREEN.next_after(planned.due_at)
 
 
-async def test_recurring_message_is_planned_if_a_kill_left_only_its_session(store: Store) -> None:
+async def test_recurring_message_is_planned_if_its_session_already_exists(store: Store) -> None:
     due_at = GREEN.next_after(store.outside.clock.now_ms())
     name = f"daily-{GREEN.key}-{datetime.fromtimestamp(due_at / 1000, UTC):%Y%m%dT%H%M}"
     async with Runtime(store, agents=[DAILY]) as runtime:
@@ -344,7 +344,7 @@ def test_error_for_an_invalid_cron_expression_in_an_agent_file_gives_its_line() 
 
 
 @pytest.mark.full_only
-async def test_planned_session_connects_its_mcp_server_when_its_message_is_due(
+async def test_planned_session_starts_mcp_servers_only_when_resumed(
     store: Store, tmp_path: Path
 ) -> None:
     deeds = tmp_path / "deeds"
@@ -369,7 +369,7 @@ async def test_planned_session_connects_its_mcp_server_when_its_message_is_due(
 
 @pytest.mark.all_only
 @pytest.mark.full_only
-async def test_planned_session_keeps_its_mcp_tools_after_it_was_resumed_with_other_agents(
+async def test_planned_session_keeps_mcp_tools_after_resume_by_other_agents(
     store: Store, tmp_path: Path
 ) -> None:
     deeds = tmp_path / "deeds"
@@ -399,7 +399,7 @@ async def test_planned_session_keeps_its_mcp_tools_after_it_was_resumed_with_oth
 
 
 @pytest.mark.full_only
-async def test_planned_session_is_connected_with_the_parameters_and_servers_of_its_start(
+async def test_planned_session_gets_no_tools_added_or_changed_later(
     store: Store, tmp_path: Path
 ) -> None:
     def agent(*tools: Callable[..., str], servers: list[str]) -> Agent:
@@ -429,7 +429,7 @@ async def test_planned_session_is_connected_with_the_parameters_and_servers_of_i
         ["first", "second"],
     ],
 )
-async def test_planned_session_that_was_granted_other_tools_keeps_its_mcp_servers(
+async def test_planned_session_keeps_mcp_servers_after_a_grant(
     store: Store, tmp_path: Path, granted: list[str]
 ) -> None:
     def agent(id: str, *servers: str, **more: Any) -> Agent:
@@ -447,7 +447,7 @@ async def test_planned_session_that_was_granted_other_tools_keeps_its_mcp_server
             assert {name.removeprefix("mcp_").partition("_")[0] for name in names} == expected
 
 
-async def test_message_after_a_cancelled_recurring_message_is_planned_despite_a_held_lease(
+async def test_held_lease_does_not_prevent_planning_of_the_next_message(
     store: Store,
 ) -> None:
     async with Runtime(store, agents=[DAILY]) as runtime:
@@ -472,9 +472,7 @@ async def test_recurring_message_of_agent_with_unknown_provider_is_not_planned(
     assert "unknown model provider 'nowhere'" in caplog.text
 
 
-async def test_added_message_is_sent_once_by_a_scheduler_with_the_agent(
-    store: Store, clock: Hastened
-) -> None:
+async def test_added_message_is_sent_once_by_the_scheduler(store: Store, clock: Hastened) -> None:
     async with Runtime(store, agents=[AGENT]) as runtime:
         chat = await runtime.start(AGENT)
         await chat.send("hi")

@@ -31,7 +31,7 @@ def members(stub: Path) -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize("target", [TARGET, FLOWS_TARGET], ids=lambda target: target.stem)
-def test_blocking_handles_have_exactly_the_members_of_their_type_stub(target: Path) -> None:
+def test_type_stub_lists_all_members_of_blocking_handles(target: Path) -> None:
     for name, declared in members(target).items():
         handle = getattr(blocking, name)
         public = {each for each in dir(handle) if not each.startswith("_")}

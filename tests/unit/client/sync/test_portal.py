@@ -75,7 +75,7 @@ def test_async_iterator_is_read_step_by_step() -> None:
 
 
 @pytest.mark.full_only
-def test_iterator_whose_loop_is_left_early_is_closed() -> None:
+def test_iterator_of_an_abandoned_loop_is_closed() -> None:
     portal = Portal()
     ended: list[str] = []
     for number in portal.iterate(count(5, ended)):
@@ -124,7 +124,7 @@ def test_portal_waits_for_tasks_that_end_when_the_store_closes() -> None:
     assert workers[0].done()
 
 
-def test_portal_closed_twice_cancels_its_running_calls_and_closes_once() -> None:
+def test_closing_a_portal_cancels_its_running_calls() -> None:
     steps: list[str] = []
 
     async def for_ever() -> None:
@@ -190,7 +190,7 @@ def test_unreferenced_portal_stops_its_thread() -> None:
     assert not loop_threads()
 
 
-def test_waiting_for_a_loop_inside_the_same_loop_raises_an_error() -> None:
+def test_blocking_call_inside_the_same_event_loop_raises_an_error() -> None:
     portal = Portal()
 
     def call_again() -> int:
@@ -201,7 +201,7 @@ def test_waiting_for_a_loop_inside_the_same_loop_raises_an_error() -> None:
     portal.close()
 
 
-def test_portal_closed_inside_its_loop_stops() -> None:
+def test_portal_released_inside_its_event_loop_stops() -> None:
     closed = threading.Event()
 
     async def close() -> None:

@@ -9,7 +9,7 @@ from tests.fakes.flow_log import FlowLog, graph
 LINE = graph("o>a")
 
 
-def test_new_flow_can_continue_without_appending_an_entry_first() -> None:
+def test_new_flow_can_continue_at_once() -> None:
     log = FlowLog(LINE)
     assert can_continue(log.state)
     assert next_bodies(log.state) == ()
@@ -19,7 +19,7 @@ def test_flow_with_running_node_can_continue() -> None:
     assert can_continue(FlowLog(LINE).claim("o").state)
 
 
-def test_node_that_waits_for_a_handoff_waits_for_a_person_if_no_other_work_remains() -> None:
+def test_node_without_a_possible_handoff_waits_for_a_person() -> None:
     state = FlowLog(LINE).work("o", "a").claim("a", "o=>a").add(HandoffAwaited("a")).state
     (step,) = next_bodies(state)
     assert isinstance(step, NodeParked)

@@ -83,7 +83,7 @@ def kinds_of(write: Write) -> list[str]:
     return [entry.kind for entry in write.entries]
 
 
-async def test_only_the_first_and_last_commit_of_a_node_turn_write_to_the_flow(
+async def test_model_call_in_a_node_turn_writes_nothing_to_the_flow(
     tmp_path: Path,
 ) -> None:
     turn = await Place().turn(tmp_path)
@@ -192,13 +192,13 @@ async def test_owner_role_cannot_edit_the_graph_in_the_review_after_the_flow(
     assert kinds_of(write) == [RepairAsked.kind]
 
 
-async def test_turn_of_a_single_commit_records_start_and_end_of_its_node(tmp_path: Path) -> None:
+async def test_failed_turn_of_one_commit_records_start_and_end_of_the_node(tmp_path: Path) -> None:
     turn = await Place().turn(tmp_path)
     both = await turn.beside([*STARTED, new_side(TurnFinished("error", error="no turn is left"))])
     assert kinds_of(both.writes[0]) == ["node_claimed", "node_parked"]
 
 
-async def test_node_whose_turn_ended_by_a_denial_waits_with_the_reason_consent_denied(
+async def test_denied_turn_makes_the_node_wait_with_reason_consent_denied(
     tmp_path: Path,
 ) -> None:
     place = Place()

@@ -16,7 +16,7 @@ from tests.fakes.scripted_roles import begun
 SOLO = graph("owner-intake>end", **{"owner-intake": "owner", "end": "owner"})
 
 
-async def test_unstarted_node_keeps_its_reply_until_role_is_configured(tmp_path: Path) -> None:
+async def test_reply_is_kept_until_the_role_is_configured(tmp_path: Path) -> None:
     clock = ManualClock()
     store = MemoryStore(clock=clock, random=SeededRandom(1))
     journal = (await begun(store, clock, SOLO, tmp_path)).journal

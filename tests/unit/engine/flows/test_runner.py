@@ -95,7 +95,7 @@ async def test_cancellation_at_the_end_of_a_flow_run_is_raised(tmp_path: Path) -
         await running
 
 
-async def test_branches_run_in_parallel_and_turns_of_one_role_run_one_after_another(
+async def test_turns_of_one_role_never_run_in_parallel(
     tmp_path: Path,
 ) -> None:
     flow = graph(
@@ -239,7 +239,7 @@ async def test_flow_is_complete_after_role_reviews_and_feedback(tmp_path: Path) 
     assert (await place.run()).run == state.run
 
 
-async def test_reply_to_a_role_that_cannot_run_stays_queued_and_is_tried_once(
+async def test_reply_to_a_role_without_an_agent_stays_queued(
     tmp_path: Path,
 ) -> None:
     place = Place(tmp_path)
@@ -255,7 +255,7 @@ async def test_reply_to_a_role_that_cannot_run_stays_queued_and_is_tried_once(
     assert state.run.pending_human_inputs == {}
 
 
-async def test_error_of_a_role_is_checked_again_if_the_flow_changed_meanwhile(
+async def test_failed_role_is_tried_again_after_a_change_of_the_flow(
     tmp_path: Path,
 ) -> None:
     place = Place(tmp_path)

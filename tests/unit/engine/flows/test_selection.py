@@ -45,7 +45,7 @@ def after(
     return flow_state((entry_of(n, body), body) for n, body in enumerate((started, *bodies)))
 
 
-def test_skills_of_a_role_are_configured_in_the_same_mode_as_its_model_by_default() -> None:
+def test_skills_use_the_configuration_mode_of_the_model_by_default() -> None:
     assert who_configures(after(), "skills") == "auto"
     state = after(of_skills="ask")
     assert (who_configures(state, "model"), who_configures(state, "skills")) == ("auto", "ask")
@@ -62,7 +62,7 @@ def test_skills_of_a_role_are_configured_in_the_same_mode_as_its_model_by_defaul
         ("given", "auto", Offers((), OFFERS.skills), Offers()),
     ],
 )
-def test_model_and_skills_are_each_chosen_by_the_configured_person_or_selector(
+def test_configuration_mode_decides_if_a_person_or_the_selector_chooses(
     of_model: Configuring, of_skills: Configuring | None, by_selector: Offers, by_person: Offers
 ) -> None:
     state = after(of_model=of_model, of_skills=of_skills)
@@ -72,7 +72,7 @@ def test_model_and_skills_are_each_chosen_by_the_configured_person_or_selector(
     assert found.is_for_person == (by_person != Offers())
 
 
-def test_selector_session_keeps_its_offers_and_the_next_session_gets_a_new_number() -> None:
+def test_next_selector_session_gets_a_new_number() -> None:
     assert opening(after(), "owner", OFFERS) == FIRST
     state = after(FIRST)
     assert undecided_choices(state, "owner", Offers()).by_selector == OFFERS
@@ -112,7 +112,7 @@ def test_selector_answer_with_wrong_choices_is_rejected(answer: str, why: str) -
         selection(after(FIRST), FIRST, answer, is_partial=False)
 
 
-def test_settings_that_the_selector_left_open_are_chosen_by_a_person() -> None:
+def test_person_chooses_the_settings_that_the_selector_left_open() -> None:
     offers = Offers(OFFERS.models)
     opened = SelectorOpened("owner", FIRST.session, 1, offers)
     state = after(opened, of_skills="ask")

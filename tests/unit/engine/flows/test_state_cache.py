@@ -77,7 +77,7 @@ async def test_next_read_of_a_flow_state_reads_only_new_entries() -> None:
     assert store.given == 1002 + 2
 
 
-async def test_state_of_another_flow_with_the_same_id_is_computed_from_the_start() -> None:
+async def test_new_flow_with_a_reused_id_does_not_use_the_cached_state() -> None:
     for bodies in ([STARTED], [STARTED, PARKED], [STARTED, PARKED, CLAIMED]):
         store = store_of()
         await begun(store, STARTED, CLAIMED)
@@ -100,7 +100,7 @@ async def begun_elsewhere(*bodies: SideBody) -> FlowState:
     return await look(store)
 
 
-async def test_changed_endorsements_invalidate_the_cached_flow_state() -> None:
+async def test_changed_trust_invalidates_the_cached_flow_state() -> None:
     store = store_of()
     endorsed: frozenset[str] = frozenset()
     await begun(store, STARTED)

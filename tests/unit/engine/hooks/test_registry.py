@@ -108,7 +108,7 @@ async def test_failing_hook_is_skipped_and_reported(
     assert "a hook of tool_result failed" in caplog.text
 
 
-async def test_failing_guard_blocks_without_revealing_details() -> None:
+async def test_failing_guard_blocks_without_showing_the_error_text() -> None:
     hooks = Hooks()
     hooks.on("tool_call", failing)
     _, answer = await hooks.ask(ASKED)
@@ -140,7 +140,7 @@ async def test_hook_can_be_removed_and_unknown_hook_name_is_rejected() -> None:
         hooks.on(cast("HookName", "x"), failing)
 
 
-async def test_combined_hooks_include_later_changes_and_call_the_base_hooks_first() -> None:
+async def test_combined_hooks_call_the_base_hooks_first() -> None:
     of_store, of_agent = Hooks(), Hooks()
     both = Hooks(of_store, None, of_agent)
     of_agent.on("tool_result", lambda point: ToolOutput(point.output.text + "2"))

@@ -157,7 +157,7 @@ async def test_hook_can_turn_success_into_error() -> None:
     assert (run.outcome, run.error_code, run.error) == ("error", "tool_error", "not good enough")
 
 
-async def test_failing_guard_hook_on_a_tool_result_withholds_the_result() -> None:
+async def test_failing_guard_hides_the_tool_result() -> None:
     def broken(point: ToolAnswered) -> None:
         raise RuntimeError("cannot tell")
 
@@ -171,7 +171,7 @@ async def test_failing_guard_hook_on_a_tool_result_withholds_the_result() -> Non
     assert "seen" not in run.output.text
 
 
-async def test_failure_text_set_by_a_hook_is_truncated_like_output() -> None:
+async def test_long_error_text_of_a_hook_is_truncated() -> None:
     hooks, asked = Hooks(), list[ToolAnswered]()
     hooks.on("tool_result", asked.append)
     hooks.on("tool_result", lambda point: ToolOutput(point.output.text * 2, is_error=True))

@@ -63,7 +63,7 @@ def test_status_is_reported_by_namespace_agent_and_state() -> None:
     assert values(told, "perdure.takeovers", "perdure.takeover.is_false") == {False: 2, True: 1}
 
 
-def test_newer_status_replaces_the_earlier_status_of_its_namespace() -> None:
+def test_newer_cluster_status_replaces_the_earlier_status() -> None:
     told = Telemetry()
     metrics = ClusterMetrics(meters=told.meters)
     for waiting in (5, 1):

@@ -70,7 +70,7 @@ async def test_turn_span_has_child_spans_of_calls_and_tools(
     assert [event.name for event in ran.events] == ["looked"]
 
 
-async def test_spans_of_parallel_tools_cover_their_runs(
+async def test_each_parallel_tool_has_a_separate_span(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     places = ("a", "b", "c")

@@ -77,7 +77,7 @@ async def notes(stage: Stage) -> list[str]:
     return [body.partition('"reason":"')[2].partition('"')[0] for body in bodies]
 
 
-async def test_first_and_last_commit_of_a_turn_contain_writes_of_its_participant() -> None:
+async def test_participant_writes_are_in_the_first_and_last_commit() -> None:
     stage, companion, chat = await place()
     companion.blobs = (b"an artifact",)
     before = await stage.memory.position()

@@ -22,7 +22,7 @@ def test_given_limit_is_not_replaced_by_the_default() -> None:
     assert Limits(max_turns=3, max_tool_rounds=0).max_turns == 3
 
 
-def test_overriding_limits_keep_agent_limits_that_they_do_not_set() -> None:
+def test_unset_limits_keep_the_values_of_the_agent() -> None:
     agent = Limits(max_turns=3, max_tool_rounds=2)
     assert Limits(max_turns=10_000).over(agent) == Limits(max_turns=10_000, max_tool_rounds=2)
     assert Limits(max_tool_rounds=0).over(agent) == agent

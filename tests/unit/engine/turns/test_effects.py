@@ -9,7 +9,7 @@ from perdure.session.messages import assistant, tool_call
 from tests.fakes.turn_log import Course, empty_state
 
 
-def test_next_effect_of_a_turn_is_computed_from_its_state_after_each_step() -> None:
+def test_next_effect_follows_from_the_turn_state() -> None:
     course = Course()
     assert isinstance(effect_of(course.state), CallModel)
     course.happens(inputs.CallFailed(ModelUnavailable("p:m", "down")))

@@ -64,7 +64,7 @@ def test_provider_is_paused_until_the_latest_time_that_it_reported() -> None:
     assert cooldowns.open_at(30) == {}
 
 
-async def test_nested_waits_of_a_session_for_a_person_are_counted_and_changes_signalled() -> None:
+async def test_nested_waits_for_a_person_are_counted() -> None:
     waits = PersonWaits()
     a, b = StreamId("a"), StreamId("b")
     before = waits.change()

@@ -211,7 +211,7 @@ async def test_lease_is_not_renewed_during_last_commit() -> None:
     assert first.epoch == 1
 
 
-async def test_lease_of_another_store_with_the_same_session_is_separate() -> None:
+async def test_same_session_in_two_stores_has_separate_leases() -> None:
     mine, other = await claim(), await claim()
     async with leading(mine, stopping=StopRequest()):
         led = led_here(mine)

@@ -28,7 +28,7 @@ def test_turn_without_tools_makes_two_commits() -> None:
 
 
 @pytest.mark.parametrize("k", [1, 2, 5])
-def test_turn_with_k_tool_calls_makes_k_plus_3_commits(k: int) -> None:
+def test_each_additional_tool_call_adds_one_commit(k: int) -> None:
     course = Course()
     calls = [tool_call(f"c{n}", "retry") for n in range(k)]
     course.happens(inputs.Answered(assistant("so", *calls)))
@@ -41,7 +41,7 @@ def test_turn_with_k_tool_calls_makes_k_plus_3_commits(k: int) -> None:
 
 
 @pytest.mark.parametrize("k", [1, 2, 5])
-def test_turn_has_one_commit_more_than_it_has_effects(k: int) -> None:
+def test_number_of_commits_is_the_number_of_effects_plus_one(k: int) -> None:
     """Minimal: one commit contains the outcome of an effect and the intent of the next effect."""
     course = Course()
     for n in range(k):
@@ -110,7 +110,7 @@ def test_turn_limit_ends_turn_with_error_without_model_call() -> None:
     assert "max_turns" in (course.state.finished.error or "")
 
 
-def test_tool_round_limit_of_n_allows_n_tool_rounds_and_n_plus_1_model_calls() -> None:
+def test_limit_of_tool_rounds_ends_the_turn() -> None:
     config = msgspec.structs.replace(CONFIG, limits=Limits(max_tool_rounds=2))
     course = Course(config)
     for _ in range(2):
@@ -123,7 +123,7 @@ def test_tool_round_limit_of_n_allows_n_tool_rounds_and_n_plus_1_model_calls() -
     assert course.log.messages[-1].role == "tool"
 
 
-def test_correctable_errors_count_once_per_round_and_end_the_turn_at_the_limit() -> None:
+def test_correctable_errors_end_the_turn_at_the_limit() -> None:
     config = msgspec.structs.replace(CONFIG, limits=Limits(max_correctable_rounds=1))
     course = Course(config)
     wrong = assistant(tool_call("c1", "unheard-of"), tool_call("c2", "unheard-of"))
@@ -161,7 +161,7 @@ def test_finished_turn_ends_session_if_its_agent_requests_that() -> None:
     assert course.log.kinds[-2:] == ["turn_finished", "session_ended"]
 
 
-def test_input_that_is_impossible_in_the_current_turn_phase_is_rejected() -> None:
+def test_input_that_does_not_fit_the_turn_phase_is_rejected() -> None:
     with pytest.raises(InvalidTransition, match="Waited is not possible"):
         step(empty_state(), inputs.Waited(), CONFIG, 0)
     with pytest.raises(InvalidTransition):

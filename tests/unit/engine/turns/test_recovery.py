@@ -153,7 +153,7 @@ async def test_new_turn_restores_the_session_state_from_a_log_of_any_length() ->
     assert (await carried_state(stage.memory, S, head)).spent.cost_microcents > 10
 
 
-async def test_spending_is_computed_from_calls_if_turn_entries_do_not_contain_it() -> None:
+async def test_spending_of_old_turns_is_computed_from_their_calls() -> None:
     stage = Stage()
     session = await stage.store.create(id="s")
     lease = await stage.memory.acquire_lease(S, "x", 1_000)
@@ -188,7 +188,7 @@ async def test_only_appends_of_other_writers_since_the_last_turn_are_read() -> N
     assert branch.leaf == added.id
 
 
-async def test_many_entries_of_other_writers_cause_a_full_read() -> None:
+async def test_state_is_rebuilt_after_many_entries_of_other_writers() -> None:
     stage = Stage(says("one"))
     chat = await stage.chat()
     await chat.send("hi")

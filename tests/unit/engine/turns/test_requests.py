@@ -97,7 +97,7 @@ async def test_stopped_or_erased_request_is_not_open(store: Store, has_page: boo
                 await require_open(store.backend, chat.id, request, page)
 
 
-async def test_request_erased_while_its_session_is_resumed_begins_no_turn(store: Store) -> None:
+async def test_erased_turn_request_begins_no_turn(store: Store) -> None:
     async with Runtime(store, agents=[AGENT]) as runtime:
         chat = await runtime.start(AGENT)
         request = await append(chat, store, TurnRequested(SAID))
@@ -109,7 +109,7 @@ async def test_request_erased_while_its_session_is_resumed_begins_no_turn(store:
         assert [each async for each in chat.session.entries(kind=TurnStarted.kind)] == []
 
 
-async def test_stop_request_is_found_by_the_turn_request_it_is_about(store: Store) -> None:
+async def test_stop_request_applies_only_to_its_turn_request(store: Store) -> None:
     async with Runtime(store, agents=[AGENT]) as runtime:
         chat = await runtime.start(AGENT)
         other = await append(chat, store, TurnRequested(SAID))
@@ -122,7 +122,7 @@ async def test_stop_request_is_found_by_the_turn_request_it_is_about(store: Stor
 
 
 @pytest.mark.parametrize("between", [0, 30, 31, 32, 33, 80])
-async def test_open_request_and_its_stop_request_are_found_at_any_distance_from_the_head(
+async def test_open_turn_request_is_found_at_any_distance_from_the_head(
     store: Store, between: int
 ) -> None:
     async with Runtime(store, agents=[AGENT]) as runtime:
@@ -147,7 +147,7 @@ async def test_open_request_and_its_stop_request_are_found_at_any_distance_from_
             assert await read_request(store, chat, request + 1) is not None
 
 
-async def test_break_turn_in_an_idle_session_appends_no_entry(store: Store) -> None:
+async def test_break_turn_does_nothing_in_an_idle_session(store: Store) -> None:
     async with Runtime(store, agents=[AGENT]) as runtime:
         chat = await runtime.start(AGENT)
         before = (await store.backend.state(chat.id)).head

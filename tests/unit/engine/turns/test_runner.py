@@ -58,7 +58,7 @@ async def at_the_gate(*more: str) -> tuple[Stage, Gate, Chat]:
     return stage, gate, chat
 
 
-async def test_entries_of_other_writers_during_a_turn_cause_its_step_to_be_recomputed() -> None:
+async def test_turn_completes_despite_concurrent_entries_of_other_writers() -> None:
     stage, gate, chat = await at_the_gate("done")
     other = await stage.store.open("s")
     for n in range(5):
@@ -70,7 +70,7 @@ async def test_entries_of_other_writers_during_a_turn_cause_its_step_to_be_recom
     assert gate.runs == 1
 
 
-async def test_late_outcome_is_not_stored_in_a_new_session_with_the_same_id() -> None:
+async def test_late_outcome_is_not_stored_in_a_session_that_reuses_the_id() -> None:
     stage, gate, chat = await at_the_gate("done")
     stage.clock.set_time_of_day(stage.clock.now_ms() + 60_000)
     await stage.store.erase("s")
@@ -84,7 +84,7 @@ async def test_late_outcome_is_not_stored_in_a_new_session_with_the_same_id() ->
     assert {entry.kind async for entry in other.entries()} == {"message"}
 
 
-async def test_process_that_lost_its_lease_stores_the_outcome_of_its_call_as_late_outcome() -> None:
+async def test_outcome_after_a_lost_lease_is_stored_as_late_outcome() -> None:
     stage, gate, chat = await at_the_gate("done")
     stage.clock.set_time_of_day(stage.clock.now_ms() + 60_000)
     taken = await stage.memory.acquire_lease(S, "another", 60_000)
@@ -135,7 +135,7 @@ async def test_partial_answer_is_stored_when_stream_stalls() -> None:
 
 
 @pytest.mark.parametrize("policy", ["continue", "rollback", "ask", "retry"])
-async def test_first_text_chunk_is_stored_at_once_unless_the_policy_is_retry(
+async def test_first_text_is_stored_at_once_except_with_policy_retry(
     policy: str,
 ) -> None:
     stage = Stage()

@@ -99,7 +99,7 @@ async def test_turn_directly_after_a_turn_reads_no_entries() -> None:
     assert counting.asked - Counter(capabilities=99, address=99) == {"commit": 5}
 
 
-async def test_turn_that_answers_a_request_takes_its_lease_in_its_first_commit() -> None:
+async def test_requested_turn_takes_the_lease_in_its_first_commit() -> None:
     _, chat, counting = await counted(says("one"))
     write = Write(stream=StreamId(chat.id), entries=(new_side(TurnRequested(user("hi"))),))
     ((request,),) = (await counting.commit(Commit(writes=(write,), at=1))).entries
@@ -110,7 +110,7 @@ async def test_turn_that_answers_a_request_takes_its_lease_in_its_first_commit()
     assert counting.asked - Counter(capabilities=99, address=99, marks=99) == {"commit": 2, **reads}
 
 
-async def test_after_an_append_of_another_writer_only_that_append_is_read() -> None:
+async def test_next_turn_reads_only_entries_of_other_writers() -> None:
     _, chat, counting = await counted(says("one"), says("two"))
     await chat.send("hi")
     await chat.session.append(user("by the way"))
@@ -123,7 +123,7 @@ async def test_after_an_append_of_another_writer_only_that_append_is_read() -> N
 
 
 @pytest.mark.parametrize("k", [0, 1, 3])
-async def test_turn_with_k_calls_makes_k_plus_3_commits(k: int) -> None:
+async def test_each_additional_tool_call_adds_one_commit(k: int) -> None:
     answers = [says(calls(*["look"] * k)), says("so")] if k else [says("so")]
     stage, chat, counting = await counted(*answers)
     await chat.session.end()

@@ -16,7 +16,7 @@ def test_empty_session_has_initial_state() -> None:
     assert fold(empty_state(), []) == empty_state()
 
 
-def test_entries_that_are_not_of_a_turn_change_only_the_head() -> None:
+def test_label_or_title_during_a_turn_changes_only_the_head() -> None:
     course = Course()
     before = course.state
     course.others_append(Label("here"))
@@ -32,7 +32,7 @@ def test_entry_of_unknown_kind_is_skipped() -> None:
     assert fold(empty_state(), log.append([future])).head == 0
 
 
-def test_usage_is_summed_over_the_turns_calls() -> None:
+def test_usage_of_a_turn_is_the_sum_of_its_calls() -> None:
     course = Course()
     course.happens(inputs.Answered(assistant(tool_call("c", "retry"), usage=Usage(10, 1))))
     course.happens(inputs.ToolReturned("ok"))
@@ -40,7 +40,7 @@ def test_usage_is_summed_over_the_turns_calls() -> None:
     assert course.state.usage == Usage(30, 3, 5)
 
 
-def test_context_size_is_the_reported_usage_plus_an_estimate_of_later_messages() -> None:
+def test_context_size_includes_an_estimate_of_later_messages() -> None:
     course = Course()
     assert course.state.context_tokens is not None
     assert course.state.context_tokens > 10

@@ -68,9 +68,7 @@ async def test_invoked_agent_runs_in_its_own_session_and_returns_its_answer() ->
     assert finished.delegated.session == child
 
 
-async def test_agent_that_can_invoke_other_agents_gets_a_list_of_them_in_the_tool_description() -> (
-    None
-):
+async def test_description_of_the_invoke_tool_lists_available_agents() -> None:
     theatre = Theatre(main=[words("ok")])
     await run(theatre, theatre.runtime(lead(), scout()))
     (tool,) = theatre.players.requests[0].tools
@@ -182,7 +180,7 @@ async def test_spending_of_grandchildren_counts_in_the_totals_of_all_ancestors()
     assert len(await children_of(theatre.memory, child)) == 1
 
 
-async def test_aborting_a_parent_aborts_its_child_and_counts_its_spending() -> None:
+async def test_abort_of_a_parent_also_aborts_its_child() -> None:
     hold = Hold()
     theatre = Theatre(main=[invokes()], scout=[asks("nothing"), (hold, *words("never"))])
     chat = await theatre.runtime(lead(), scout()).start("lead", id="s")
@@ -245,7 +243,7 @@ async def test_answered_question_of_child_continues_its_turn() -> None:
     assert result(theatre) == "not written"
 
 
-async def test_child_resumed_by_a_person_has_only_the_rest_of_its_parents_budget() -> None:
+async def test_resumed_child_can_spend_only_the_rest_of_the_parent_budget() -> None:
     theatre = Theatre(main=[invokes(), words("ok")], scout=[words("a")])
     parent = lead(max_cost_microcents=9_000, on_exceed="fail")
     runtime = theatre.runtime(parent, scout())

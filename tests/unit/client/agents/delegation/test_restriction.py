@@ -29,7 +29,7 @@ permissions = st.builds(
 
 @given(permissions, permissions)
 @settings(max_examples=40, deadline=None)
-def test_child_has_only_permissions_that_it_and_its_parent_have(
+def test_child_gets_only_permissions_that_the_parent_also_has(
     child: Permissions, parent: Permissions
 ) -> None:
     both = within(child, parent)
@@ -47,7 +47,7 @@ def test_child_has_only_permissions_that_it_and_its_parent_have(
     assert within(child, child) == msgspec.structs.replace(child)
 
 
-def test_child_has_only_credentials_that_it_and_its_parent_have() -> None:
+def test_child_gets_only_credentials_that_the_parent_also_has() -> None:
     def with_secret(name: str) -> Permissions:
         return Permissions(
             allowed_domains=("a.example.org",),
@@ -78,7 +78,7 @@ def test_child_never_gets_more_budget_than_its_parent_has_left(
         assert not own or budget.max_cost_microcents <= own or on_exceed == "warn"
 
 
-def test_child_gets_only_tools_that_it_and_its_parent_have() -> None:
+def test_child_gets_only_tools_that_the_parent_also_has() -> None:
     parent = Agent(
         "p", model="scripted:echo", tools=["read_file", "git_status", "invoke_agent"], max_depth=1
     )

@@ -40,7 +40,7 @@ def test_duplicate_agent_id_error_lists_both_files(tmp_path: Path) -> None:
         agent_named("a", found)
 
 
-def test_invalid_agent_file_affects_only_its_own_id(tmp_path: Path) -> None:
+def test_invalid_agent_file_does_not_affect_other_agents(tmp_path: Path) -> None:
     written(tmp_path / "p", "good")
     (tmp_path / "p" / "bad.agent.yaml").write_text("id: bad\n")
     found = agents_found({"project": tmp_path / "p"})

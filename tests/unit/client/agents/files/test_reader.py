@@ -47,7 +47,7 @@ def test_agent_keys_of_a_workflow_document_become_agent_settings() -> None:
     )
 
 
-def test_settings_that_only_perdure_has_have_keys_of_their_own() -> None:
+def test_keys_that_only_perdure_has_are_read() -> None:
     history: History = "text_only"
     agent = agent_of_text(
         HEAD + "budget: {max_cost_microcents: 5, on_exceed: fail}\nlimits: {max_turns: 3}\n"
@@ -78,7 +78,7 @@ def test_settings_that_only_perdure_has_have_keys_of_their_own() -> None:
     )
 
 
-def test_model_without_provider_is_rejected_if_the_provider_key_is_missing_or_empty() -> None:
+def test_model_without_a_provider_is_rejected() -> None:
     for key in ("", "provider:\n"):
         with pytest.raises(InvalidAgentFile, match="'ls' names no provider"):
             agent_of_text(f"id: t\nmodel: ls\nsystem_prompt: x\n{key}")

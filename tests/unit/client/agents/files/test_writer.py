@@ -79,7 +79,7 @@ def test_agent_text_with_a_credential_is_rejected() -> None:
     assert agent.id not in str(refused.value)
 
 
-def test_tool_of_the_program_cannot_be_written_to_a_file() -> None:
+def test_agent_with_a_function_as_tool_cannot_be_written_to_a_file() -> None:
     def own(x: int) -> str:
         """Do it."""
         return str(x)

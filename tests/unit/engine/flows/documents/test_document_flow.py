@@ -39,7 +39,7 @@ def test_successive_nodes_of_one_agent_share_one_conversation() -> None:
         (("in>a", "in>b", "a>b", "b>out"), {}, ["helper", "helper"]),
     ],
 )
-def test_branch_or_join_starts_new_conversation(
+def test_node_after_a_branch_or_join_starts_a_new_conversation(
     edges: tuple[str, ...], refs: dict[str, str], expected: list[str]
 ) -> None:
     names = conversations(document(*edges, prompts=None, **refs))
@@ -88,7 +88,7 @@ def test_nodes_and_agents_are_found_by_name() -> None:
     assert node_of(workflow, "x") is None
 
 
-def test_workflow_file_of_flow_is_its_document() -> None:
+def test_workflow_file_of_a_document_flow_contains_the_document() -> None:
     workflow = document("in>a", "a>out")
     log = FlowLog(graph_of(workflow)).add(bind_document(workflow, {}, {}, {}))
     assert parse(workflow_text_of(log.state)) == workflow

@@ -82,7 +82,7 @@ def test_stop_request_overrides_the_answer_of_a_document_node() -> None:
     assert isinstance(task_finished(log.state, "a", Ended("stop", "hi"), ANSWER), NodeParked)
 
 
-def test_end_of_the_last_node_passes_the_output_nodes_and_completes_the_flow() -> None:
+def test_end_of_the_last_node_completes_the_flow() -> None:
     log = begun("in>a", "a>out", "in>out2").claim("a", "in=>a")
     assert last_bodies(log.state) == ()
     log.add(task_finished(log.state, "a", Ended("stop", "hi"), ANSWER))
@@ -93,7 +93,7 @@ def test_end_of_the_last_node_passes_the_output_nodes_and_completes_the_flow() -
     assert last_bodies(log.state) == ()
 
 
-def test_flow_with_its_input_connected_to_its_output_is_completed() -> None:
+def test_flow_without_agent_nodes_is_completed() -> None:
     log = begun("in>out")
     assert runnable(log.state) == ()
     assert last_bodies(log.state) == (NodePassed("out"), FlowCompleted())
@@ -108,7 +108,7 @@ def test_files_of_the_record_are_named_after_their_nodes() -> None:
     assert (answer_path("a"), input_path("in")) == ("outputs/a.md", "inputs/in.json")
 
 
-def test_reply_of_a_person_replaces_a_prompt_with_an_unresolved_placeholder() -> None:
+def test_reply_of_a_person_replaces_an_unusable_prompt() -> None:
     log = begun("in>a", "a>out").add(NodeParked("a", "helper", "autonomous-abort", "no file"))
     (work,) = runnable(log.add(HumanReplied("a", "take this", "me")).state)
     assert (work.cause, work.delivered, work.text) == ("reply", ("in=>a",), "take this")

@@ -30,13 +30,13 @@ def test_unchanged_graph_in_files_changes_nothing(tmp_path: Path) -> None:
     assert (found.graph, found.faults) == (None, ())
 
 
-def test_changed_graph_in_files_becomes_next_graph_of_flow(tmp_path: Path) -> None:
+def test_changed_graph_file_becomes_the_new_graph(tmp_path: Path) -> None:
     after = with_node(LINE, FlowNode("build", "build", ("Build it twice.",)))
     found = drawn(tmp_path, after).change(FlowLog(LINE).state)
     assert found.graph == after
 
 
-def test_25_graph_without_a_node_that_has_already_run_is_rejected(tmp_path: Path) -> None:
+def test_graph_file_cannot_remove_a_node_that_has_run(tmp_path: Path) -> None:
     state = FlowLog(LINE).work("owner-intake", "build").state
     found = drawn(tmp_path, graph("owner-intake>end", **{"owner-intake": "owner"}, end="owner"))
     change = found.change(state)
@@ -71,7 +71,7 @@ def test_files_are_read_again_only_when_they_changed(tmp_path: Path) -> None:
     assert drawing.now() is drawing.now()
 
 
-def test_unchanged_workflow_file_written_by_perdure_is_not_parsed(
+def test_unchanged_workflow_file_is_not_parsed_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state = FlowLog(LINE).state

@@ -26,7 +26,7 @@ def test_required_readings_of_a_node_are_found_by_name(tmp_path: Path) -> None:
     assert (found.name, found.path, found.text) == ("$RULES", "docs/rules.md", "Be brief.")
 
 
-def test_role_must_read_its_main_page_and_the_texts_in_its_list_of_required_readings(
+def test_required_readings_of_a_role_include_its_main_page(
     tmp_path: Path,
 ) -> None:
     folder = tmp_path / "p"
@@ -76,7 +76,7 @@ def test_index_entry_without_a_file_is_a_fault(tmp_path: Path) -> None:
     assert Library(tmp_path / "nothing").faults() == ()
 
 
-def test_project_folder_is_the_workspace_unless_a_subfolder_contains_the_documents(
+def test_project_folder_is_the_folder_that_contains_the_documents(
     tmp_path: Path,
 ) -> None:
     assert project_folder(tmp_path, "p") == tmp_path

@@ -12,7 +12,7 @@ from tests.fakes.flow_log import graph
 LINE = graph("a>b", "b>c", a="owner", b="dev_1", c="owner")
 
 
-def test_record_metadata_file_contains_the_record_name_and_is_written_once(tmp_path: Path) -> None:
+def test_record_file_is_written_once_with_the_record_name(tmp_path: Path) -> None:
     write_record_file(tmp_path, 'A "page": trains', None)
     text = (tmp_path / "record.yaml").read_text()
     assert text == 'record:\n  name: "A \\"page\\": trains"\n  summary: null\n'
@@ -21,7 +21,7 @@ def test_record_metadata_file_contains_the_record_name_and_is_written_once(tmp_p
     assert [path.name for path in tmp_path.iterdir()] == ["record.yaml"]
 
 
-def test_review_file_contains_the_order_of_the_roles_as_a_workflow(tmp_path: Path) -> None:
+def test_review_file_contains_the_order_of_the_roles(tmp_path: Path) -> None:
     write_improvement_file(tmp_path, order_by_graph(LINE))
     assert (tmp_path / "improvement.yaml").read_text() == (
         'workflow:\n  name: "improvement"\n  nodes:\n'

@@ -99,7 +99,7 @@ def test_all_faults_are_reported_at_once_with_lines() -> None:
     )
 
 
-def test_project_workflow_supplies_node_fields_missing_in_the_record_file() -> None:
+def test_missing_node_fields_come_from_the_project_workflow() -> None:
     canonical = read_workflow(GOOD, "main")
     record = read_workflow(
         """
@@ -122,7 +122,7 @@ workflow:
     assert (build.role, build.work, build.has_human) == ("developer", ("Build half of it.",), True)
 
 
-def test_node_without_role_and_unrunnable_graph_are_rejected() -> None:
+def test_invalid_node_of_a_workflow_file_is_rejected() -> None:
     text = "workflow: {name: N, nodes: [{id: owner-intake}], edges: []}"
     with pytest.raises(InvalidWorkflow, match="line 1: 'role' is missing"):
         graph_of(read_workflow(text, "w"), "w")

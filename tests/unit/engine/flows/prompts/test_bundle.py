@@ -22,7 +22,7 @@ def test_system_prompt_has_role_contracts_and_readings_in_order() -> None:
     assert places == sorted(places)
 
 
-def test_single_instance_of_a_role_has_the_name_of_the_role() -> None:
+def test_system_prompt_begins_with_the_name_of_the_role() -> None:
     assert context_bundle("owner", "/r", CONTRACTS).startswith("You are the role `owner`")
 
 

@@ -35,7 +35,7 @@ def at_build(**changes: object) -> FlowState:
     return msgspec.structs.replace(state, run=run)
 
 
-def test_text_before_a_summary_lists_contract_inputs_and_edges_of_the_running_node() -> None:
+def test_text_before_a_summary_describes_the_running_node() -> None:
     frame = node_frame(at_build(), "dev", B, TEXTS, ToCompact())
     assert "You are `dev` in the flow" in frame.before
     assert "## Work\n- Build it." in frame.before
@@ -44,7 +44,7 @@ def test_text_before_a_summary_lists_contract_inputs_and_edges_of_the_running_no
     assert frame.after == "Continue the work at node `build` where it stopped."
 
 
-def test_text_before_a_summary_omits_inputs_that_are_not_delivered_yet() -> None:
+def test_text_before_a_summary_omits_undelivered_inputs() -> None:
     state = at_build(receiving_handoff={"owner-intake=>build": ("plan.md",)})
     assert inputs_of(state, B) == {"owner-intake=>build": "old.md"}
 
@@ -56,7 +56,7 @@ def test_long_input_is_mentioned_only_by_its_name() -> None:
     assert "word word" not in frame.before
 
 
-def test_text_of_the_kept_message_is_not_repeated_before_the_summary() -> None:
+def test_text_before_a_summary_does_not_repeat_the_kept_message() -> None:
     entry = "Node `build` started at 1.\n\n## Work\n- Build it.\n\nYou have still to hand over."
     frame = node_frame(at_build(), "dev", B, TEXTS, ToCompact(kept=entry))
     assert "Build it." not in frame.before
@@ -64,7 +64,7 @@ def test_text_of_the_kept_message_is_not_repeated_before_the_summary() -> None:
     assert frame.after == "The message that follows is not answered yet."
 
 
-def test_unanswered_message_is_kept_without_repeating_entry_message() -> None:
+def test_unanswered_message_follows_the_summary() -> None:
     said = node_frame(at_build(), "dev", B, TEXTS, ToCompact(unanswered="By boat?"))
     assert said.after.startswith("## Said to you, and not answered yet\nBy boat?")
     entry = node_frame(at_build(), "dev", B, TEXTS, ToCompact(unanswered="Node `build` started at"))

@@ -49,7 +49,7 @@ def test_first_entry_message_contains_the_workflow_contract() -> None:
     )
 
 
-def test_17_later_entry_message_contains_only_new_information() -> None:
+def test_later_entry_message_contains_only_new_information() -> None:
     log = FlowLog(FORK).claim("o").hand("o", "a", artifact="plan.md").claim("a", "o=>a")
     log.hand("a", "o", artifact="why-not.md")
     text = told(log, "o", **{"why-not": "too long"})
@@ -67,7 +67,7 @@ def test_missing_artifact_is_reported_by_name() -> None:
     assert "You hand over to nobody" in text
 
 
-def test_first_message_at_a_node_separates_handoffs_already_made_from_missing_handoffs() -> None:
+def test_entry_message_lists_made_and_missing_handoffs() -> None:
     log = FlowLog(FORK).work("o", "a")
     text = told(log, "o")
     assert "You have handed over to: `a`." in text

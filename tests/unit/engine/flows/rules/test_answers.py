@@ -41,7 +41,7 @@ def log_of(*bodies: SideBody) -> list[tuple[Entry, object]]:
     return [(entry_of(seq, body), body) for seq, body in enumerate((started, *bodies))]
 
 
-def test_question_of_a_wait_is_identified_by_the_entry_that_began_the_wait() -> None:
+def test_question_has_the_id_of_the_entry_that_asked() -> None:
     state = asking(PARKED)
     assert question(state) == entry_id(FLOW, state.head)
 
@@ -66,7 +66,7 @@ def test_staged_handoff_is_approved_or_declined_with_a_reason() -> None:
         apply_answer(state, question(state), "yes", "ana")
 
 
-def test_review_mode_and_feedback_are_chosen_by_answers() -> None:
+def test_answers_choose_review_mode_and_feedback() -> None:
     state = asking(kinds.ForwardPassClosed("end"))
     chosen = apply_answer(state, question(state), "none", "ana")
     assert chosen == kinds.ImprovementChosen("none", "ana")
@@ -150,14 +150,14 @@ def test_answer_that_ended_a_wait_is_found_in_the_log() -> None:
         ),
     ],
 )
-def test_choice_that_ended_a_wait_is_read_from_every_kind_of_answer_entry(
+def test_choice_of_every_kind_of_answer_is_found_in_the_log(
     asked: SideBody, ended: SideBody, choice: str
 ) -> None:
     found = settled_by(asking(), entry_id(FLOW, 1), log_of(asked, ended))
     assert (found.choice, found.by) == (choice, "ana")
 
 
-def test_missing_question_and_wait_without_answer_raise_different_errors() -> None:
+def test_unknown_question_and_ended_wait_raise_different_errors() -> None:
     claimed = kinds.NodeClaimed("owner-intake", "owner", FLOW, "start")
     with pytest.raises(QuestionNotFound):
         settled_by(asking(PARKED), entry_id(FLOW, 1), log_of(claimed, PARKED))
@@ -180,7 +180,7 @@ def test_note_is_rejected_for_answer_without_note_field(answer: str) -> None:
         apply_answer(state, waiting.question, answer, "me", "by the way")
 
 
-def test_waits_of_imported_flow_have_separate_ids() -> None:
+def test_waits_of_an_imported_flow_have_different_ids() -> None:
     run: dict[str, object] = {
         "flowId": FLOW,
         "stateVersion": "11",

@@ -17,7 +17,7 @@ LINE = graph("owner-intake>a", "a>end", **{"owner-intake": "owner", "end": "owne
 FORK = graph("o>a", "o>b", "a>z", "b>z", z="owner")
 
 
-def test_last_node_of_owner_closes_completed_flow() -> None:
+def test_last_node_of_the_owner_role_can_close_the_flow() -> None:
     log = FlowLog(LINE).work("owner-intake", "a").work("a", "end").claim("end", "a=>end")
     assert obstacles(log.state, "end") == []
     log.add(ForwardPassClosed("end"))
@@ -25,7 +25,7 @@ def test_last_node_of_owner_closes_completed_flow() -> None:
     assert log.run.running_nodes == ()
 
 
-def test_20_only_last_node_closes_finished_flow() -> None:
+def test_only_the_last_node_can_close_a_finished_flow() -> None:
     log = FlowLog(LINE).claim("owner-intake")
     assert obstacles(log.state, "owner-intake") == [
         "node owner-intake still hands over to others",
@@ -36,7 +36,7 @@ def test_20_only_last_node_closes_finished_flow() -> None:
     assert obstacles(log.state, "a")[0] == "only a node of the role owner closes the work"
 
 
-def test_20_flow_stays_open_while_node_runs_or_waits() -> None:
+def test_flow_stays_open_while_a_node_runs_or_waits() -> None:
     log = FlowLog(FORK).work("o", "a", "b").work("a", "z").claim("z", "a=>z").claim("b", "o=>b")
     assert "node b is at work" in obstacles(log.state, "z")
     log.add(NodeParked("b", "b", "prompt-human"), HumanReplied("b", "go", "me"))
@@ -68,7 +68,7 @@ def test_stall_reason_contains_the_incomplete_join() -> None:
     assert stalled == "no node can go on: z waits for b"
 
 
-def test_with_two_last_nodes_the_first_waits_and_the_second_closes_the_flow() -> None:
+def test_second_of_two_last_nodes_closes_the_flow() -> None:
     log = FlowLog(graph("o>y", "o>z", y="owner", z="owner")).work("o", "y", "z")
     log.claim("y", "o=>y")
     assert is_work_left(log.state, "y")
@@ -78,13 +78,13 @@ def test_with_two_last_nodes_the_first_waits_and_the_second_closes_the_flow() ->
     assert log.add(ForwardPassClosed("z")).run.awaiting_handoff == ()
 
 
-def test_20_flow_stays_open_while_node_waits_for_rework() -> None:
+def test_flow_stays_open_while_a_node_waits_for_rework() -> None:
     log = FlowLog(graph("o>y", "o>z", y="owner", z="owner")).work("o", "y", "z")
     log.claim("z", "o=>z").claim("y", "o=>y").hand("y", "o")
     assert "node y waits for a handoff" in obstacles(log.state, "z")
 
 
-def test_reply_to_another_node_of_the_role_counts_as_remaining_work() -> None:
+def test_unread_reply_to_a_node_of_the_same_role_is_remaining_work() -> None:
     flow = graph("o>n", "o>b", "b>n", "n>z", "b>z", n="owner", z="owner")
     log = FlowLog(flow).work("o", "n", "b").claim("n", "o=>n").add(HandoffAwaited("n"))
     log.work("b", "z").claim("b").add(NodeParked("b", "b", "prompt-human")).claim("z", "b=>z")

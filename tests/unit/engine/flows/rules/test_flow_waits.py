@@ -43,6 +43,6 @@ def test_closed_flow_asks_for_the_review_mode_and_then_for_feedback() -> None:
     assert waits_in(log.state)[-1].text == "Shall feedback be written to a-society/feedback/x.md?"
 
 
-def test_flow_of_one_role_offers_only_a_parallel_review_or_none() -> None:
+def test_flow_of_one_role_offers_no_review_in_graph_order() -> None:
     alone = FlowLog(graph(**{"owner-intake": "owner"})).add(ForwardPassClosed("owner-intake"))
     assert waits_in(alone.state)[0].choices == ("parallel", "none")

@@ -1,4 +1,4 @@
-"""Handoffs. The numbers name scenarios in the specification of flows."""
+"""Handoffs: accepted, staged for approval, or rejected with a reason."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_handoff_to_neighbours_is_made_with_canonical_paths() -> None:
     assert made == HandoffMade("o", (HandoffTarget("a", "x.md", "d1"),))
 
 
-def test_4_wrong_target_is_reported_before_missing_artifact() -> None:
+def test_wrong_target_is_reported_before_a_missing_artifact() -> None:
     missing = {"no.md": Artifact("no.md", problem="no such file")}
     log = FlowLog(LINE).claim("o")
     fault = decide_handoff(log.state, "o", (HandoffTarget("x", "no.md"),), missing)
@@ -40,14 +40,14 @@ def test_4_wrong_target_is_reported_before_missing_artifact() -> None:
     assert fault.code == "artifact_unavailable"
 
 
-def test_5_artifact_that_was_sent_before_is_rejected() -> None:
+def test_artifact_that_was_handed_over_before_is_rejected() -> None:
     log = FlowLog(LINE).claim("o").hand("o", "a", artifact="new.md").claim("a", "o=>a")
     fault = decided(log, "a", "z")
     assert isinstance(fault, Fault)
     assert "handed over before" in fault.summary
 
 
-def test_repeated_content_is_rejected_on_the_same_edge_and_warned_on_other_edges() -> None:
+def test_repeated_content_on_the_same_edge_is_rejected() -> None:
     log = FlowLog(LINE).claim("o")
     log.add(HandoffMade("o", (HandoffTarget("a", "one.md", "d1"),)))
     log.claim("a", "o=>a").hand("a", "o").claim("o", "a=>o")
@@ -73,7 +73,7 @@ def test_error_for_a_handoff_to_a_non_neighbour_lists_the_neighbours() -> None:
     assert fault.summary.endswith("o=>b is no edge; o may hand over to: a")
 
 
-def test_7_only_received_handoffs_can_be_returned() -> None:
+def test_handoff_that_was_not_received_cannot_be_returned() -> None:
     log = FlowLog(graph("o>a", "o>b", "a>b", "b>z")).work("o", "b").claim("b", "o=>b")
     before = log.state
     fault = decided(log, "b", "a")
@@ -83,7 +83,7 @@ def test_7_only_received_handoffs_can_be_returned() -> None:
 
 
 @pytest.mark.parametrize("targets", [["z"], ["z", "o"]])
-def test_19_forward_handoff_of_a_node_that_needs_approval_is_staged(targets: list[str]) -> None:
+def test_forward_handoff_that_needs_approval_is_staged(targets: list[str]) -> None:
     nodes = tuple(msgspec.structs.replace(n, has_human=n.id == "a") for n in LINE.nodes)
     log = FlowLog(msgspec.structs.replace(LINE, nodes=nodes)).work("o", "a").claim("a", "o=>a")
     staged = decided(log, "a", *targets)

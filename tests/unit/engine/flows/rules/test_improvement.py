@@ -59,7 +59,7 @@ def test_role_of_several_nodes_gets_its_earliest_position_in_the_order() -> None
     assert edges(order_by_graph(flow)) == {"dev=>owner", "qa=>dev"}
 
 
-def test_role_order_keeps_connections_through_omitted_nodes() -> None:
+def test_roles_connected_through_omitted_nodes_stay_connected() -> None:
     flow = graph("o>a", "o>b", "a>c", "b>c", "c>z", o="owner", a="dev", b="qa", c="dev", z="owner")
     assert edges(order_by_graph(flow)) == {"dev=>owner", "qa=>owner"}
 
@@ -118,7 +118,7 @@ def test_flow_without_review_or_feedback_is_complete() -> None:
     assert (roles(log), next_step(log.state)) == ([], "complete")
 
 
-def test_findings_and_feedback_paths_are_assigned_and_owner_writes_last() -> None:
+def test_findings_and_feedback_files_have_assigned_paths() -> None:
     log = FlowLog(WORK)
     assert findings_path("developer_2") == "findings/developer_2-findings.md"
     assert feedback_path(log.state) == f"a-society/feedback/project-flow-{FLOW}.md"

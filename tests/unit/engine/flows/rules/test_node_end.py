@@ -48,7 +48,7 @@ def test_question_signal_makes_the_node_wait_for_a_person() -> None:
     assert finished(at_a(), "a", "type: prompt-human") == NodeParked("a", "a", "prompt-human")
 
 
-def test_node_with_all_inputs_cannot_wait_for_handoff() -> None:
+def test_node_with_all_inputs_cannot_wait_for_a_handoff() -> None:
     body = finished(at_a(), "a", "type: await-handoff")
     assert isinstance(body, RepairAsked)
     fork = graph("o>a", "o>b", "a>z", "b>z")
@@ -56,7 +56,7 @@ def test_node_with_all_inputs_cannot_wait_for_handoff() -> None:
     assert finished(log, "z", "type: await-handoff") == HandoffAwaited("z")
 
 
-def test_only_the_owner_closes_a_finished_flow_and_only_without_file_faults() -> None:
+def test_only_the_owner_role_can_close_a_finished_flow() -> None:
     log = at_a().hand("a", "end").claim("end", "a=>end")
     assert finished(log, "end", "type: forward-pass-closed") == ForwardPassClosed("end")
     body = finished(log, "end", "type: forward-pass-closed", "the index names no file")
@@ -67,7 +67,7 @@ def test_only_the_owner_closes_a_finished_flow_and_only_without_file_faults() ->
     assert "only a node of the role owner closes the work" in body.message
 
 
-def test_signal_that_ends_a_role_review_is_rejected_before_the_reviews() -> None:
+def test_review_signal_before_the_reviews_is_rejected() -> None:
     body = finished(at_a(), "a", "type: meta-analysis-complete\nfindings_path: f.md")
     assert isinstance(body, RepairAsked)
     assert body.code == "unknown_signal_type"
@@ -96,13 +96,13 @@ def test_truncated_answer_causes_request_for_smaller_steps() -> None:
 
 
 @pytest.mark.parametrize("end", ["aborted", "cancelled", "error", "interrupted", "content_filter"])
-def test_26_failed_turn_waits_for_person_despite_signal(end: TurnEnd) -> None:
+def test_failed_turn_makes_the_node_wait_for_a_person(end: TurnEnd) -> None:
     said = block("target_node_id: end\nartifact_path: done.md")
     body = node_finished(at_a().state, "a", Ended(end, said, "it was stopped"), {})
     assert body == NodeParked("a", "a", "autonomous-abort", "it was stopped")
 
 
-def test_node_of_a_denied_turn_waits_with_the_reason_consent_denied() -> None:
+def test_denied_turn_makes_the_node_wait_with_reason_consent_denied() -> None:
     said = block("target_node_id: end\nartifact_path: done.md")
     ended = Ended("aborted", said, "ana denied send", is_denied=True)
     body = node_finished(at_a().state, "a", ended, {"done.md": Artifact("done.md")})

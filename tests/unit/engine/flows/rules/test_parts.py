@@ -50,7 +50,7 @@ def test_node_that_received_new_input_meanwhile_is_not_started() -> None:
     assert part.claim(log.add(HandoffMade("owner-intake", (more,))).state) is None
 
 
-def test_open_repair_request_is_found_only_while_its_node_runs() -> None:
+def test_repair_request_is_open_only_while_its_node_runs() -> None:
     log = FlowLog(LINE)
     part = node_part(log)
     repair = RepairAsked("owner-intake", "owner", "missing_block", "none", "write one", 1)
@@ -59,7 +59,7 @@ def test_open_repair_request_is_found_only_while_its_node_runs() -> None:
     assert part.repair(log.hand("owner-intake", "a").state) is None
 
 
-def test_artifacts_are_read_from_an_answer_and_only_the_last_node_can_close_the_flow() -> None:
+def test_artifact_names_are_read_from_an_answer() -> None:
     log = FlowLog(LINE)
     said = Ended("stop", "```handoff\ntarget_node_id: a\nartifact_path: x.md\n```")
     assert node_part(log).names(log.state, said) == ("x.md",)
@@ -80,6 +80,6 @@ def test_role_review_that_another_process_started_meanwhile_is_not_started_again
     assert part.repair(log.add(repair).state) == repair
 
 
-def test_feedback_is_written_to_the_workspace_and_the_owner_review_ends_the_flow() -> None:
+def test_review_of_the_owner_role_ends_the_flow() -> None:
     assert ReflectionPart(FEEDBACK_ROLE, FLOW).folder == "workspace"
     assert ReflectionPart("owner", FLOW).is_closing(looking_back().state)

@@ -89,7 +89,7 @@ def test_second_reply_and_reply_without_wait_are_rejected() -> None:
         reply(FlowLog(FORK).claim("o").state, "yes", "me", "o")
 
 
-def test_reply_goes_to_the_node_that_waits_for_a_person_before_other_waiting_nodes() -> None:
+def test_reply_to_a_role_prefers_the_node_that_waits_for_a_person() -> None:
     flow = graph("o>a", "o>b", "a>z", "b>z", a="dev", b="dev", z="owner")
     log = FlowLog(flow).work("o", "a", "b").claim("a", "o=>a").add(HandoffAwaited("a"))
     assert reply(log.state, "go", "me", "dev").target == "a"
@@ -153,7 +153,7 @@ def test_review_mode_is_chosen_after_the_flow_is_closed() -> None:
     assert by_graph.roles == ("o", "owner")
 
 
-def test_feedback_is_decided_only_on_request() -> None:
+def test_feedback_cannot_be_decided_before_it_is_requested() -> None:
     log = closed()
     with pytest.raises(FlowRefusal):
         decide_feedback(log.state, "me", is_granted=True)
@@ -182,7 +182,7 @@ def test_completed_flow_rejects_all_actions() -> None:
         change_consent(state, "me", mode="full-access")
 
 
-def test_target_of_a_stop_request_is_a_role_during_the_role_reviews() -> None:
+def test_role_is_stopped_by_name_during_the_role_reviews() -> None:
     log = FlowLog(graph("o>dev", "dev>z", z="owner", dev="qa")).work("o", "dev").work("dev", "z")
     log.claim("z", "dev=>z").add(ForwardPassClosed("z"))
     log.add(choose_improvement(log.state, "parallel", "me"))

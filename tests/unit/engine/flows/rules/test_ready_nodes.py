@@ -1,4 +1,4 @@
-"""Runnable nodes. The numbers name scenarios in the specification of flows."""
+"""Nodes that can run, and the handoffs and replies that they receive."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def test_flow_begins_with_its_first_node() -> None:
     assert ids(log.claim("o").state) == []
 
 
-def test_1_handoffs_of_two_predecessors_are_both_delivered() -> None:
+def test_handoffs_of_two_predecessors_are_both_delivered() -> None:
     log = FlowLog(FORK).work("o", "a", "b").work("a", "z").work("b", "z")
     assert work_of(log.state, "z").delivered == ("a=>z", "b=>z")
 
 
-def test_2_join_runs_with_one_input_unless_it_requires_all_inputs() -> None:
+def test_join_runs_with_one_input_by_default() -> None:
     half = FlowLog(FORK).work("o", "a", "b").work("a", "z").state
     assert ids(half) == ["b", "z"]
     held = FlowLog(joining(FORK, "z")).work("o", "a", "b").work("a", "z")
@@ -66,21 +66,21 @@ def test_reentered_join_waits_for_all_inputs_again() -> None:
     assert "z" in ids(log.state)
 
 
-def test_3_node_must_still_hand_over_to_its_remaining_successors() -> None:
+def test_node_must_still_hand_over_to_its_remaining_successors() -> None:
     log = FlowLog(FORK).work("o", "a")
     assert ids(log.state) == ["o", "a"]
     assert work_of(log.state, "o").cause == "owed"
     assert ids(log.claim("o").hand("o", "b").state) == ["a", "b"]
 
 
-def test_6_node_can_return_a_handoff_and_make_a_forward_handoff() -> None:
+def test_node_can_hand_over_forward_and_backward_at_once() -> None:
     log = FlowLog(graph("o>a", "a>z")).work("o", "a").claim("a", "o=>a").hand("a", "z", "o")
     assert log.run.awaiting_handoff == ("a",)
     assert log.run.completed_handoffs == ("a=>z",)
     assert ids(log.state) == ["o", "z"]
 
 
-def test_8_handoff_made_before_a_rework_request_is_not_delivered() -> None:
+def test_handoff_made_before_a_rework_request_is_not_delivered() -> None:
     log = FlowLog(graph("a>b", "b>z")).work("a", "b").claim("b", "a=>b").hand("b", "a")
     log.state = msgspec.structs.replace(
         log.state,
@@ -92,7 +92,7 @@ def test_8_handoff_made_before_a_rework_request_is_not_delivered() -> None:
     assert ids(log.state) == ["a"]
 
 
-def test_9_rework_request_withdraws_unread_handoff() -> None:
+def test_rework_request_withdraws_an_unread_handoff() -> None:
     log = FlowLog(graph("a>b", "b>z")).work("a", "b").claim("b", "a=>b").hand("b", "a")
     log.state = msgspec.structs.replace(
         log.state,
@@ -108,7 +108,7 @@ def test_9_rework_request_withdraws_unread_handoff() -> None:
     assert ids(log.hand("a", "b").state) == ["b"]
 
 
-def test_10_earlier_node_of_a_role_runs_first() -> None:
+def test_earlier_node_of_a_role_runs_first() -> None:
     flow = graph("o>a", "o>b", "a>z", "b>z", a="dev", b="dev")
     log = FlowLog(flow).claim("o").hand("o", "b").claim("o").hand("o", "a")
     assert ids(log.state) == ["a"]
@@ -116,7 +116,7 @@ def test_10_earlier_node_of_a_role_runs_first() -> None:
     assert ids(log.hand("a", "z").state) == ["b", "z"]
 
 
-def test_11_handoff_to_a_role_whose_other_node_waits_stays_queued() -> None:
+def test_handoff_stays_queued_while_another_node_of_the_role_waits() -> None:
     flow = graph("o>a", "o>b", "a>z", "b>z", a="dev", b="dev")
     log = FlowLog(flow).work("o", "a", "b").claim("a", "o=>a")
     log.add(NodeParked("a", "dev", "prompt-human"))
@@ -124,7 +124,7 @@ def test_11_handoff_to_a_role_whose_other_node_waits_stays_queued() -> None:
     assert log.run.receiving_handoff == {"o=>b": log.run.history_handoff["o=>b"]}
 
 
-def test_12_two_role_instances_whose_questions_were_answered_can_both_run() -> None:
+def test_two_role_instances_continue_after_their_questions_are_answered() -> None:
     flow = graph("o>a", "o>b", "a>z", "b>z", a="owner_1", b="owner_2")
     log = FlowLog(flow).work("o", "a", "b").claim("a", "o=>a").claim("b", "o=>b")
     log.add(NodeParked("a", "owner_1", "prompt-human"), NodeParked("b", "owner_2", "prompt-human"))
@@ -135,13 +135,13 @@ def test_12_two_role_instances_whose_questions_were_answered_can_both_run() -> N
     ]
 
 
-def test_13_handoff_continues_a_node_that_waits_for_a_person() -> None:
+def test_handoff_continues_a_node_that_waits_for_a_person() -> None:
     log = FlowLog(FORK).work("o", "a", "b").work("a", "z").claim("z", "a=>z")
     log.add(NodeParked("z", "z", "prompt-human")).work("b", "z")
     assert work_of(log.state, "z").delivered == ("b=>z",)
 
 
-def test_14_reply_is_delivered_before_a_handoff() -> None:
+def test_reply_is_delivered_before_a_handoff() -> None:
     log = FlowLog(FORK).work("o", "a", "b").work("a", "z").claim("z", "a=>z")
     log.add(NodeParked("z", "z", "prompt-human")).work("b", "z").add(HumanReplied("z", "go", "me"))
     work = work_of(log.state, "z")
@@ -150,14 +150,14 @@ def test_14_reply_is_delivered_before_a_handoff() -> None:
     assert list(log.run.receiving_handoff) == ["b=>z"]
 
 
-def test_15_handoff_does_not_continue_a_stopped_or_denied_node() -> None:
+def test_handoff_does_not_continue_a_stopped_or_denied_node() -> None:
     for reason in ("autonomous-abort", "consent", "consent-denied", "handoff-approval"):
         log = FlowLog(FORK).work("o", "a", "b").work("a", "z").claim("z", "a=>z")
         log.add(NodeParked("z", "z", reason)).work("b", "z")
         assert ids(log.state) == []
 
 
-def test_16_reply_ends_the_wait_for_a_handoff() -> None:
+def test_reply_ends_the_wait_for_a_handoff() -> None:
     log = FlowLog(graph("o>a", "o>b", "b>a", "a>z")).work("o", "a", "b").claim("b", "o=>b")
     log.claim("a", "o=>a").add(HandoffAwaited("a"))
     assert ids(log.state) == []
@@ -168,7 +168,7 @@ def test_16_reply_ends_the_wait_for_a_handoff() -> None:
     assert log.run.awaiting_handoff == ()
 
 
-def test_node_waiting_for_removed_edge_continues() -> None:
+def test_node_continues_if_the_edge_it_waits_for_is_removed() -> None:
     log = FlowLog(graph("o>a", "o>b", "b>a", "b>z", "a>z")).work("o", "a", "b").claim("b", "o=>b")
     log.claim("a", "o=>a").add(HandoffAwaited("a"))
     assert ids(log.state) == []
@@ -177,7 +177,7 @@ def test_node_waiting_for_removed_edge_continues() -> None:
     assert (work.cause, work.delivered) == ("owed", ())
 
 
-def test_configured_role_continues_with_ready_handoffs() -> None:
+def test_role_continues_with_queued_handoffs_after_its_configuration() -> None:
     log = FlowLog(graph("o>a", "a>z")).work("o", "a")
     log.add(NodeParked("a", "a", "role-configuration"))
     assert ids(log.state) == []
@@ -186,7 +186,7 @@ def test_configured_role_continues_with_ready_handoffs() -> None:
     assert (work.cause, work.delivered) == ("configuration", ("o=>a",))
 
 
-def test_join_that_returned_an_input_waits_for_it_despite_a_missing_handoff() -> None:
+def test_join_waits_for_an_input_that_it_returned() -> None:
     flow = joining(graph("o>a", "o>b", "a>j", "b>j", "j>x", "j>y", "x>z", "y>z"), "j")
     log = FlowLog(flow).work("o", "a", "b").work("a", "j").work("b", "j")
     log.claim("j", "a=>j", "b=>j").hand("j", "a")

@@ -48,7 +48,7 @@ def test_wrong_path_missing_file_and_wrong_signal_cause_repair() -> None:
     assert code(finished(right, "o", None, "the index names no file")) == "runtime_health"
 
 
-def test_question_stop_or_denial_in_a_review_makes_only_its_role_wait() -> None:
+def test_role_review_with_a_question_or_stop_makes_the_role_wait() -> None:
     assert finished("type: prompt-human") == ImprovementParked("o", "prompt-human")
     stopped = role_finished(STATE, "o", Ended("aborted"), {})
     assert stopped == ImprovementParked("o", "autonomous-abort", "its turn ended as aborted")

@@ -42,7 +42,7 @@ def test_signals_that_end_a_role_review_or_feedback_are_parsed() -> None:
     assert back == FeedbackComplete("f.md")
 
 
-def test_last_signal_block_is_used_and_its_tag_can_have_any_letter_case() -> None:
+def test_last_signal_block_is_used() -> None:
     text = block("type: prompt-human") + block("type: await-handoff", "HandOff")
     assert signal_in(text) == Plain("await-handoff")
 

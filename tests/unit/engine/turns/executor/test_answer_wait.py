@@ -70,7 +70,7 @@ async def test_expired_question_ends_the_running_turn(topic: str) -> None:
     assert (await chat.send("again")).text == "done"
 
 
-async def test_expired_question_of_suspended_turn_is_closed_before_resume() -> None:
+async def test_expired_question_of_a_suspended_turn_rejects_answers() -> None:
     theatre = Theatre(main=[asks("strike")])
     chat, question = await asking(theatre)
     await chat.suspend()
@@ -98,7 +98,7 @@ async def test_idle_session_ends_after_its_question_expired() -> None:
     assert await ended(theatre) == ("question_expired", ["expired"])
 
 
-async def test_ending_idle_sessions_keeps_questions_that_can_still_be_answered() -> None:
+async def test_session_with_an_open_question_does_not_end_as_idle() -> None:
     theatre = Theatre(main=[asks("strike")])
     chat, question = await asking(theatre)
     await chat.suspend()

@@ -74,7 +74,7 @@ async def test_media_are_sent_as_bytes_and_missing_media_are_reported() -> None:
     assert len(model.requests) == 1
 
 
-async def test_missing_picture_fails_each_model_of_the_chain_without_a_request() -> None:
+async def test_missing_picture_fails_a_model_call_before_the_request() -> None:
     stage, model = Stage(), Listening()
     agent = Agent("a", model="m:x", fallbacks=["m:y"])
     chat = await Runtime(stage.store, models=model).start(agent, id="s")

@@ -64,7 +64,7 @@ async def test_next_turn_continues_from_summary() -> None:
     assert (await chat.send("and?")).text == "go on"
 
 
-async def test_compaction_includes_instructions_and_tools_in_its_token_counts() -> None:
+async def test_token_counts_of_a_compaction_include_instructions_and_tools() -> None:
     stage = await stage_with(SUMMARY)
     system = "Count slowly. " * 400
     chat = await stage.chat(["read_file"], id="t", instructions=system, compaction=KEEP_LITTLE)
@@ -174,7 +174,7 @@ async def limited_chat(on_exceed: OnExceed) -> tuple[Stage, Chat, int]:
     return stage, await runtime.resume("s"), limit
 
 
-async def test_summary_stops_before_a_part_that_the_budget_does_not_allow() -> None:
+async def test_summary_stops_before_its_cost_exceeds_the_budget() -> None:
     stage, chat, limit = await limited_chat("fail")
     with pytest.raises(TurnFailed, match="its next part could cost more") as failed:
         await chat.compact()
@@ -192,7 +192,7 @@ async def test_summary_in_a_turn_stays_within_the_budget() -> None:
     assert "compaction" not in await stage.kinds()
 
 
-async def test_summary_in_parts_exceeds_a_budget_that_only_warns() -> None:
+async def test_summary_can_exceed_a_budget_that_only_warns() -> None:
     _, chat, limit = await limited_chat("warn")
     assert await chat.compact() is not None
     assert (await chat.spent()).cost_microcents > limit

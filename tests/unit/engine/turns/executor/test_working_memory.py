@@ -26,7 +26,7 @@ def prompt(*messages: Message) -> Prompt:
     return prompt_of(conversation(*messages))
 
 
-def test_fixed_parts_of_a_request_over_budget_raise_context_overflow() -> None:
+def test_request_larger_than_the_budget_raises_context_overflow() -> None:
     said = conversation(user("x" * 400))  # 100 tokens
     with pytest.raises(ContextOverflow) as refused:
         room_for(said, "m", 149, 50, 1.0)
@@ -53,7 +53,7 @@ def test_memory_block_precedes_history() -> None:
     assert after.size == before.size + 1.25
 
 
-def test_unanswered_messages_are_omitted_before_new_message_is_cut() -> None:
+def test_old_unanswered_messages_are_omitted_first() -> None:
     new = user("new" * 4)
     said = conversation(user("old" * 40), user("older" * 40), new)
     before = prompt_of(said)

@@ -84,7 +84,7 @@ def test_warned_turn_records_warning_once_and_continues() -> None:
     assert course.log.bodies(BudgetNoted) == [noted]
 
 
-def test_retry_after_budget_approval_is_the_second_attempt_of_the_same_call() -> None:
+def test_retry_after_budget_approval_is_attempt_two() -> None:
     most = first_tokens() + OUTPUT_TOKENS
     course = Course(config(most, "pause_for_approval"))
     failed = inputs.CallFailed(ModelUnavailable("p:m", "cut"), usage=Usage(5, cost_microcents=5))
@@ -154,7 +154,7 @@ def test_call_without_reported_usage_has_no_usage() -> None:
     assert estimated_usage("p:m", None, None, CONFIG) is None
 
 
-def test_summary_cost_for_an_unknown_window_assumes_the_most_parts() -> None:
+def test_summary_estimate_without_a_known_window_assumes_many_parts() -> None:
     called = ModelCalled(1, "p:m", purpose="summary", tokens_estimated=100)
     of_branch = msgspec.structs.replace(called, call=0)
     one = CONFIG.compaction.summary_tokens
@@ -167,7 +167,7 @@ def test_summary_cost_for_an_unknown_window_assumes_the_most_parts() -> None:
     assert overrun_of(of_branch, config(100 + one, window_tokens=None), Spending()) is None
 
 
-def test_usage_is_priced_or_estimated_only_for_a_written_summary() -> None:
+def test_usage_of_a_summary_is_priced_or_estimated() -> None:
     nothing = inputs.NothingToSummarise()
     assert summary_counted(nothing, "p:m", 5, CONFIG) is nothing
     counted = inputs.Summarised(Compaction("sum"), Usage(3, 4))

@@ -127,7 +127,7 @@ def restarting(**changes: object) -> TurnConfig:
     return msgspec.structs.replace(CHAIN, restart_on_cut=True, **changes)
 
 
-def test_agent_restarts_on_next_model_only_for_temporary_errors() -> None:
+def test_only_a_temporary_error_restarts_the_answer_on_another_model() -> None:
     course = Course(restarting())
     course.happens(inputs.CallFailed(DOWN, assistant("so f"), has_begun=True))
     assert called(course) == ["p:m", "q:two"]
@@ -136,7 +136,7 @@ def test_agent_restarts_on_next_model_only_for_temporary_errors() -> None:
     assert course.state.finished is not None
 
 
-def test_agent_without_fallback_restarts_on_same_model() -> None:
+def test_answer_without_a_fallback_restarts_on_the_same_model() -> None:
     alone = restarting(fallbacks=(), retry=RetryPolicy(max_attempts=2, jitter=0))
     course = Course(alone)
     course.happens(inputs.CallFailed(DOWN, has_begun=True))

@@ -71,7 +71,7 @@ def test_context_overflow_causes_one_compaction_and_one_retry() -> None:
     assert course.log.kinds.count("compaction") == 1
 
 
-def test_error_for_overflow_after_a_failed_summary_has_both_reasons() -> None:
+def test_overflow_error_includes_the_reason_of_the_failed_summary() -> None:
     course = Course()
     course.happens(inputs.CallFailed(OVERFLOW))
     course.happens(inputs.CallFailed(ContextOverflow("p:m", "the summary is too long")))
@@ -90,7 +90,7 @@ def test_context_overflow_ends_the_turn_if_compaction_is_disabled() -> None:
     assert course.state.phase is Phase.FINISHED
 
 
-def test_context_is_compacted_before_call_near_window() -> None:
+def test_nearly_full_context_is_compacted_before_the_model_call() -> None:
     config = msgspec.structs.replace(CONFIG, window_tokens=12)
     course = Course(config)
     assert course.log.bodies(ModelCalled)[-1].purpose == "summary"

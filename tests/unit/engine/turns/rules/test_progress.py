@@ -55,7 +55,7 @@ def test_queued_messages_are_answered_singly_or_together(mode: QueueModes, calls
     assert course.state.queued == ()
 
 
-def test_queued_entries_that_are_not_user_messages_cause_no_model_call() -> None:
+def test_queued_entries_other_than_user_messages_cause_no_model_call() -> None:
     course = Course()
     note = CustomMessage("note", (TextPart("seen"),))
     course.others_append(Queued("custom_message", msgspec.Raw(encode(note))))

@@ -52,7 +52,7 @@ def test_call_that_needs_approval_starts_only_after_the_answer_to_its_question()
     assert isinstance(effect_of(course.state), RunTool)
 
 
-def test_denied_call_gets_result_and_next_call_is_judged() -> None:
+def test_denied_call_gets_a_result_and_the_next_call_runs() -> None:
     course = course_with(Said("ask"), Said("run"))
     answered(course, "deny", "not today")
     refused = course.log.bodies(ToolFinished)[0]
@@ -68,7 +68,7 @@ def test_call_refused_by_policy_asks_no_question() -> None:
     assert course.state.correctable_rounds == 1
 
 
-def test_always_allowed_call_needs_no_second_question_and_its_grant_can_be_revoked() -> None:
+def test_call_that_was_always_allowed_asks_no_second_question() -> None:
     course = course_with(Said("ask", grant="a"), Said("ask", grant="a"), Said("ask", grant="b"))
     assert course.log.bodies(Question)[0].choices == ("allow", "always", "deny")
     answered(course, "always")

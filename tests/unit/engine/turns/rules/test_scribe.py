@@ -38,7 +38,7 @@ def test_queued_entry_is_added_to_the_branch_byte_for_byte() -> None:
     assert adopting.state.queued == ()
 
 
-def test_only_a_queued_message_with_role_user_counts_as_user_message() -> None:
+def test_queued_answer_is_not_a_user_message() -> None:
     said = Queued("message", msgspec.Raw(encode(user("hi"))))
     other = Queued("message", msgspec.Raw(encode(assistant("hi"))))
     assert is_user_message(said)
@@ -46,7 +46,7 @@ def test_only_a_queued_message_with_role_user_counts_as_user_message() -> None:
     assert not is_user_message(Queued("custom", msgspec.Raw(b"{}")))
 
 
-def test_entry_body_of_a_queued_entry_is_read_back() -> None:
+def test_mode_of_a_queued_message_is_read_back() -> None:
     scribe = Scribe(empty_state(), at=0)
     body = Queued("message", msgspec.Raw(encode(user("hi"))), mode="follow_up")
     scribe.side(body)

@@ -78,7 +78,9 @@ def test_rollback_policy_removes_the_user_message_from_the_branch() -> None:
     ("choice", "ends"),
     [("retry", "model_called"), ("continue", "model_called"), ("rollback", "turn_finished")],
 )
-def test_ask_policy_follows_answer_of_person(choice: str, ends: str) -> None:
+def test_answer_of_a_person_decides_how_an_interrupted_turn_continues(
+    choice: str, ends: str
+) -> None:
     course = Course(interrupted("ask"))
     course.happens(CUT)
     asked = course.state.question
@@ -91,7 +93,7 @@ def test_ask_policy_follows_answer_of_person(choice: str, ends: str) -> None:
     assert course.log.kinds[-1] == ends
 
 
-def test_lost_summary_is_repeated_under_any_policy() -> None:
+def test_interrupted_summary_is_always_repeated() -> None:
     config = msgspec.structs.replace(interrupted("rollback"), window_tokens=12)
     course = Course(config)
     course.happens(inputs.Lost(has_begun=True))
@@ -211,7 +213,7 @@ def judged_by(course: Course, decision: str) -> None:
     course.config = msgspec.structs.replace(course.config, judge=cast("Judge", judge))
 
 
-def test_lost_tool_that_is_now_forbidden_does_not_run_again_when_a_person_says_retry() -> None:
+def test_forbidden_tool_is_not_repeated_even_on_request() -> None:
     course = in_a_tool("ask")
     course.happens(inputs.Lost())
     asked = course.state.question
@@ -226,7 +228,7 @@ def test_lost_tool_that_is_now_forbidden_does_not_run_again_when_a_person_says_r
 @pytest.mark.parametrize(
     ("decision", "kind"), [("run", "tool_started"), ("refuse", "message"), ("ask", "question")]
 )
-def test_lost_tool_is_repeated_only_under_current_permissions(decision: str, kind: str) -> None:
+def test_interrupted_tool_is_repeated_only_if_still_permitted(decision: str, kind: str) -> None:
     course = in_a_tool("retry")
     before = len(course.log.bodies(ToolStarted))
     judged_by(course, decision)
