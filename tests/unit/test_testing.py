@@ -47,7 +47,7 @@ async def test_scripted_model_answers_in_order_and_shows_its_requests() -> None:
     assert repr(model) == "<ScriptedModel answers=3 requests=7>"
 
 
-async def test_scripted_error_is_raised_once_unless_it_is_the_last_answer() -> None:
+async def test_last_scripted_error_is_raised_by_every_later_call() -> None:
     busy = perdure.errors.RateLimited("test:any", "slow down", 0.0)
     refused = perdure.errors.ModelRefused("test:any", "no credit", 402)
     model = ScriptedModel([busy, "Done.", refused])

@@ -87,7 +87,7 @@ def test_every_returned_type_is_importable_from_a_public_module() -> None:
     assert len(returned) > 120  # fewer would mean that the search missed types
 
 
-def test_types_module_contains_no_name_of_the_perdure_module() -> None:
+def test_types_module_and_perdure_export_different_names() -> None:
     named = {name for name in dir(types) if not name.startswith("_")}
     assert not named & {name for name in dir(perdure) if name[0].isupper()}
 

@@ -88,7 +88,7 @@ def test_planned_append_contains_the_stream_state_after_the_append() -> None:
     )
 
 
-def test_lease_epoch_is_part_of_chain() -> None:
+def test_append_records_the_epoch_of_the_lease() -> None:
     assert admitted(new_tree(user("a")), lease=LEASE).epoch == 2
 
 
@@ -100,7 +100,7 @@ def test_empty_write_does_not_change_the_stream_state() -> None:
     assert state_after(state, admission, state.hash) == state
 
 
-def test_parent_can_be_a_shared_entry_an_own_entry_a_sibling_or_none() -> None:
+def test_all_valid_forms_of_a_parent_are_accepted() -> None:
     parents: list[ParentRef] = [EntryId("o/1"), EntryId("s/2"), None, Sibling(1), LEAF]
 
     admission = admitted(*(new_tree(user("x"), parent) for parent in parents))
@@ -129,14 +129,14 @@ def test_entry_outside_the_tree_with_an_invalid_reference_is_rejected(about: str
         admitted(new_side(Label("x"), EntryId(about)))
 
 
-def test_entry_kind_of_the_tree_is_rejected_outside_the_tree_and_vice_versa() -> None:
+def test_entry_kind_with_the_wrong_lane_field_is_rejected() -> None:
     for kind, body in BODIES.items():
         other = NewEntry(kind, b"{}", lane="side" if body.lane == "tree" else "tree")
         with pytest.raises(InvalidEntry, match="lane"):
             admitted(other, state=state_at(open_turn=3), lease=LEASE)
 
 
-def test_entry_with_an_unknown_lane_is_rejected() -> None:
+def test_entry_with_an_invalid_lane_field_is_rejected() -> None:
     with pytest.raises(InvalidEntry, match="lane"):
         admitted(msgspec.structs.replace(new_tree(user("x")), lane="middle"))
 
@@ -241,7 +241,7 @@ def shared(messages: int = 3) -> ForkOrigin:
     return ForkOrigin(info, 4, GENESIS, messages)
 
 
-def test_new_fork_begins_at_its_fork_point_with_the_info_of_its_origin() -> None:
+def test_new_fork_inherits_the_session_info_of_the_origin() -> None:
     state = initial_state(fork_at("o/1", 4), GENESIS, shared(), sees)
 
     assert (state.head, state.leaf, state.epoch, state.open_turn) == (EMPTY, "o/1", 0, None)
@@ -250,7 +250,7 @@ def test_new_fork_begins_at_its_fork_point_with_the_info_of_its_origin() -> None
     assert (info.first_text, info.parent) == ("hi", "o")
 
 
-def test_info_of_a_fork_that_shares_no_message_has_no_text_of_a_first_message() -> None:
+def test_fork_without_shared_messages_has_no_first_text() -> None:
     info = initial_state(fork_at(None, 4), GENESIS, shared(0), sees).info
 
     assert (info.messages, info.first_text) == (0, None)

@@ -143,7 +143,7 @@ def commit_of(*entries: NewEntry, stream: StreamId = S) -> Commit:
     return Commit(writes=(Write(stream=stream, entries=entries),), at=1)
 
 
-def test_fingerprint_of_a_commit_ignores_its_times_key_lease_and_expected_head() -> None:
+def test_commit_fingerprint_ignores_times_lease_and_expected_head() -> None:
     entry = new_tree(user("a"))
     commit = commit_of(entry)
     later = msgspec.structs.replace(commit, at=99, idempotency_key="k")

@@ -136,7 +136,7 @@ EXPECTATIONS = {
 
 
 @pytest.mark.parametrize("write", EXPECTATIONS.values(), ids=EXPECTATIONS.keys())
-async def test_expected_head_of_a_lazy_session_is_checked_against_the_stored_log(
+async def test_lazy_session_accepts_a_commit_with_expected_head(
     write: Write, draft: LazySession, store: MemoryStore
 ) -> None:
     await append(draft, new_tree(user("a")))
@@ -155,7 +155,7 @@ async def test_commit_with_an_idempotency_key_stores_a_lazy_session_at_once(
     assert len(await store.entries(S)) == 1
 
 
-async def test_commit_to_several_sessions_stores_a_lazy_session_first(
+async def test_commit_to_several_sessions_stores_the_lazy_session(
     draft: LazySession, store: MemoryStore
 ) -> None:
     other = StreamId("other")
@@ -226,7 +226,7 @@ async def test_cancelled_caller_leaves_no_partially_stored_lazy_session(
     assert len(await store.entries(S)) == 1
 
 
-async def test_change_iterator_wakes_before_and_after_a_lazy_session_is_stored(
+async def test_changes_of_a_lazy_session_wake_watchers(
     draft: LazySession, store: MemoryStore
 ) -> None:
     changes = draft.changes(S)

@@ -51,7 +51,7 @@ def led(entries: tuple[NewEntry, ...], head: int, lease: Lease, *, is_received: 
     return Commit(writes=(write,), at=1)
 
 
-async def test_entries_with_a_valid_mark_count_as_own() -> None:
+async def test_entries_marked_with_the_users_key_are_trusted() -> None:
     entries = await begun(store_with(OWN))
     assert OWN.own_among(entries) == {0, 1, 2, 3}
     assert [OWN.is_own(entry) for entry in entries] == [True, False, False, True, False]
@@ -59,13 +59,13 @@ async def test_entries_with_a_valid_mark_count_as_own() -> None:
     assert entries[2].body == new_tree(user("go")).body
 
 
-async def test_mark_key_of_another_user_recognizes_no_entry_as_own() -> None:
+async def test_entries_marked_with_another_key_are_not_trusted() -> None:
     entries = await begun(store_with(OTHER))
     assert not OWN.own_among(entries)
     assert OTHER.own_among(entries) == {0, 1, 2, 3}
 
 
-async def test_received_and_unmarked_entries_do_not_count_as_own() -> None:
+async def test_entries_without_a_mark_are_not_trusted() -> None:
     assert not OWN.own_among(await begun(store_with(TRUSTED)))
     received = await begun(store_with(OWN), is_received=True)
     assert not OWN.own_among(received)
@@ -73,7 +73,7 @@ async def test_received_and_unmarked_entries_do_not_count_as_own() -> None:
 
 
 @pytest.mark.parametrize("field", ["stream", "kind", "v", "lane", "body", "seq"])
-async def test_entry_with_a_changed_field_does_not_count_as_own_entry(field: str) -> None:
+async def test_marked_entry_with_a_changed_field_is_not_trusted(field: str) -> None:
     entries = await begun(store_with(OWN))
     forged = {
         "stream": StreamId("t"),
@@ -93,13 +93,13 @@ async def test_entry_with_a_changed_field_does_not_count_as_own_entry(field: str
             assert changed.seq not in own
 
 
-async def test_changed_message_invalidates_the_marks_of_its_commit() -> None:
+async def test_message_changed_after_marking_is_not_trusted() -> None:
     entries = await begun(store_with(OWN))
     entries[2] = msgspec.structs.replace(entries[2], body=new_tree(user("rm")).body)
     assert OWN.own_among(entries) == {0, 3}
 
 
-async def test_mark_of_an_answer_is_valid_only_for_its_question() -> None:
+async def test_answer_moved_to_another_question_is_not_trusted() -> None:
     store = store_with(OWN)
     await begun(store)
     answer = new_side(Answer("allow", "me"), EntryId("s/3"))
@@ -109,7 +109,7 @@ async def test_mark_of_an_answer_is_valid_only_for_its_question() -> None:
     assert not OWN.is_own(msgspec.structs.replace(given, about=EntryId("s/1")))
 
 
-async def test_trusted_entries_count_as_own_while_they_are_unchanged() -> None:
+async def test_endorsed_entry_is_trusted_until_it_changes() -> None:
     entries = await begun(store_with(TRUSTED))
     known = frozenset({endorsement(entries[0], KEY)})
     marks = Marks(lambda: KEY, is_trusted=False, endorsed=lambda: known)
@@ -120,6 +120,6 @@ async def test_trusted_entries_count_as_own_while_they_are_unchanged() -> None:
     assert not TRUSTED.endorsements(entries)
 
 
-def test_commit_is_unchanged_if_the_store_is_trusted_without_a_mark_key() -> None:
+def test_trusted_store_adds_no_marks_to_a_commit() -> None:
     commit = Commit(writes=(Write(stream=S, entries=(new_side(STARTED),)),), at=1)
     assert TRUSTED.with_marks(commit) is commit

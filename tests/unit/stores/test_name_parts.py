@@ -51,9 +51,7 @@ def test_name_index_contains_every_session_that_a_query_finds(title: str, query:
 
 
 @given(LETTERS, st.integers(0, 40), st.integers(1, 40))
-def test_every_substring_of_a_name_is_a_prefix_of_an_indexed_part(
-    title: str, at: int, size: int
-) -> None:
+def test_name_index_finds_every_substring_of_a_name(title: str, at: int, size: int) -> None:
     info = named(title)
     query = info.name[at : at + size]
     assert is_found(info, None, query)
@@ -78,12 +76,12 @@ def test_long_session_names_and_long_queries_have_few_index_parts() -> None:
     assert [len(part) for part in sought_parts("seventeen letters")] == [PART_CHARACTERS] * 3
 
 
-def test_unlisted_sessions_have_no_name_parts_in_the_index() -> None:
+def test_erased_sessions_and_flows_are_not_in_the_name_index() -> None:
     assert parts_of(msgspec.structs.replace(NAMED, status="erased")) == frozenset()
     assert parts_of(msgspec.structs.replace(NAMED, kind="flow")) == frozenset()
 
 
-def test_session_is_renamed_only_by_changes_of_its_shown_name() -> None:
+def test_changes_to_other_fields_do_not_rename_a_session() -> None:
     said = msgspec.structs.replace(NAMED, updated_at=9, messages=4, cwd="/a", status="ended")
     assert not is_renamed(NAMED, said)
     for changes in ({"title": None}, {"first_text": "Hi"}, {"status": "erased"}):

@@ -33,7 +33,7 @@ def test_entry_body_of_an_unknown_kind_must_be_json(new: NewEntry) -> None:
     assert body is None or isinstance(body, Unknown)
 
 
-def test_entry_body_of_the_kind_opaque_can_be_any_bytes() -> None:
+def test_opaque_entry_body_can_be_any_bytes() -> None:
     assert checked_body(NewEntry(OPAQUE, b"\xff{")) is None
 
 
@@ -52,6 +52,6 @@ def test_entry_body_that_cannot_be_decoded_is_rejected(new: NewEntry, why: str) 
         checked_body(new)
 
 
-def test_text_that_contains_media_is_not_read_as_media_reference() -> None:
+def test_text_that_looks_like_media_stays_text() -> None:
     told = CustomMessage("x", (TextPart('{"type":"media","data":"base64"}'),))
     assert checked_body(NewEntry(CustomMessage.kind, encode(told))) == told

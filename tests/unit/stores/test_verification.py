@@ -149,7 +149,7 @@ def test_altered_salt_or_digest_is_reported(log: Log) -> None:
     assert log.places() == [2, 3, 3]
 
 
-def test_entry_body_whose_erasure_is_recorded_in_the_log_is_valid(log: Log) -> None:
+def test_missing_entry_body_with_an_erasure_record_is_valid(log: Log) -> None:
     log.append_erasure((0, 0), (2, 2), (5, 5))
     erase_by_hand(log, 0, 2, 5)
 
@@ -292,7 +292,7 @@ def test_empty_fork_of_altered_origin_is_reported() -> None:
     assert log.places() == [None]
 
 
-def test_chain_of_a_fork_starts_with_the_hash_of_the_commit_at_its_head(log: Log) -> None:
+def test_fork_chain_starts_with_the_hash_at_the_fork_point(log: Log) -> None:
     hashes = [origin_hash_of(b"genesis", log.commits, head) for head in range(-1, 7)]
 
     first, second, third = (commit.hash for commit in log.commits)
@@ -313,7 +313,7 @@ def kept_with(header: StreamHeader, **info: object) -> StreamState:
     return msgspec.structs.replace(state, info=msgspec.structs.replace(state.info, **info))
 
 
-def test_list_data_that_differs_from_entries_is_reported() -> None:
+def test_session_info_that_differs_from_the_entries_is_reported() -> None:
     header = StreamHeader(S, 5, title="Trip")
     kept = kept_with(header, title="Trap", messages=7)
 
@@ -322,7 +322,7 @@ def test_list_data_that_differs_from_entries_is_reported() -> None:
     ]
 
 
-def test_verify_accepts_a_credential_in_list_data_of_an_older_version() -> None:
+def test_session_info_of_an_older_version_may_contain_a_credential() -> None:
     for before, secret in product(range(1, 64), (KEY, "AKIAIOSFODNN7EXAMPLE")):
         said = f"{'x' * before} {secret} for the test"
         log = Log(StreamHeader(S, 5))
@@ -340,7 +340,7 @@ def faults_of_first_text(log: Log, first_text: str | None) -> list[str]:
     return list(info_faults(msgspec.structs.replace(log.state, info=info), computed))
 
 
-def test_verify_accepts_a_command_in_list_data_of_an_older_version() -> None:
+def test_session_info_of_an_older_version_may_contain_a_command() -> None:
     log = Log(StreamHeader(S, 5))
     log.append(new_tree(user("/mode")), new_tree(user("Hi")))
     computed = log.state.info
@@ -349,14 +349,14 @@ def test_verify_accepts_a_command_in_list_data_of_an_older_version() -> None:
     assert list(info_faults(msgspec.structs.replace(log.state, info=older), computed)) == []
 
 
-def test_verify_accepts_attached_text_in_list_data_of_an_older_version() -> None:
+def test_session_info_of_an_older_version_may_contain_attached_text() -> None:
     log = Log(StreamHeader(S, 5))
     log.append(new_tree(user("look", "sea.py:\n```\nprint('sea')\n```")))
     assert faults_of_first_text(log, "look sea.py: ``` print('sea') ```") == []
     assert faults_of_first_text(log, "looks sea.py")
 
 
-def test_list_data_of_an_erased_session_or_a_fork_is_not_verified() -> None:
+def test_session_info_of_erased_sessions_and_forks_is_not_verified() -> None:
     fork = StreamHeader(S, 5, fork=ForkPoint(StreamId("o"), None, 3, "tree"))
     erased = StreamHeader(S, 5, title="Trip")
 

@@ -21,7 +21,7 @@ def call_in(folder: Path, path: str = "a.txt", permissions: Permissions | None =
     return ToolCall("c", "write_file", args, "s", "", 1, folder, permissions or Permissions())
 
 
-def test_call_that_cannot_run_reports_a_problem(tmp_path: Path) -> None:
+def test_call_outside_the_workspace_is_reported_as_a_problem(tmp_path: Path) -> None:
     (tmp_path / "out").symlink_to("/etc")
     found = bound_of(write_file, call_in(tmp_path, "out/a.txt"), "helper")
     assert isinstance(found.problem, ToolDenied)

@@ -269,7 +269,7 @@ async def test_stop_iteration_raised_by_a_synchronous_tool_is_an_error() -> None
         await result_of(f)
 
 
-def test_tool_with_option_needs_approval_asks_in_every_mode_except_plan() -> None:
+def test_tool_with_needs_approval_asks_except_in_plan_mode() -> None:
     @tool(needs_approval=True)
     def book(hotel: str) -> str:
         return hotel
@@ -295,7 +295,7 @@ def test_needs_approval_function_decides_by_arguments() -> None:
     assert decisions == {1: "run", 0: "ask", 50: "ask"}  # at 0 the function raises
 
 
-def test_needs_approval_function_gets_the_defaults_of_the_tool() -> None:
+def test_needs_approval_receives_default_arguments() -> None:
     def is_long(hotel: str, nights: int) -> bool:
         return nights > 2
 
@@ -307,7 +307,7 @@ def test_needs_approval_function_gets_the_defaults_of_the_tool() -> None:
     assert judge_call(book, {"hotel": "Aurora", "nights": 3}, Permissions()).decision == "ask"
 
 
-def test_failing_needs_approval_function_requires_approval_and_is_logged(
+def test_error_in_needs_approval_requires_approval(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def is_large(amount: int) -> bool:

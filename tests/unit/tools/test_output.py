@@ -70,7 +70,7 @@ def test_schema_rejects_unknown_keys_and_has_no_references() -> None:
     }
 
 
-def test_schema_of_a_pydantic_model_is_also_portable() -> None:
+def test_nested_pydantic_model_can_be_an_output_type() -> None:
     found = output_of(Plan)
     assert found.schema["properties"]["steps"]["items"]["required"] == ["name"]
     assert found.value('{"steps": [{"name": "go"}]}') == Plan(steps=[Nested(name="go")])
@@ -105,7 +105,9 @@ def test_answer_that_matches_an_output_type_becomes_a_value_of_this_type(
         (Plan, "nothing", "Invalid JSON"),
     ],
 )
-def test_answer_that_does_not_match_its_type_has_a_problem(of: Any, text: str, reason: str) -> None:
+def test_error_for_a_mismatching_answer_contains_the_reason(
+    of: Any, text: str, reason: str
+) -> None:
     problem = output_of(of).problem(text)
     assert problem is not None
     assert reason.lower() in problem.lower()

@@ -106,7 +106,7 @@ def test_action_missing_in_rule_set_is_rejected() -> None:
     )
 
 
-def test_tool_that_needs_approval_asks_despite_a_grant_in_every_mode_except_plan() -> None:
+def test_tool_that_needs_approval_ignores_grants() -> None:
     spec = spec_of(is_gated=True)
     for approval in ("ask", "accept-edits", "auto"):
         ruling = judge_call(spec, {"what": "x"}, mode(approval), frozenset(("act x",)))
@@ -127,7 +127,7 @@ def test_question_shows_no_control_characters() -> None:
     assert ruling.text.isprintable()
 
 
-def test_arguments_that_only_configuration_can_set_are_dropped() -> None:
+def test_configuration_only_arguments_from_a_model_are_dropped() -> None:
     spec = spec_of(config_only=frozenset(("cwd", "env")))
     args: dict[str, object] = {
         "what": "x",

@@ -255,7 +255,7 @@ class Trip(pydantic.BaseModel):
     origin: str = pydantic.Field(alias="from")
 
 
-def test_tool_result_uses_the_field_aliases_of_the_arguments() -> None:
+def test_tool_arguments_and_result_use_field_aliases() -> None:
     def book(trip: Trip) -> Trip:
         return trip
 

@@ -221,7 +221,7 @@ def test_default_that_is_not_json_is_omitted() -> None:
     assert property_of(f) == {"type": "string"}
 
 
-def test_parameter_for_the_tool_call_is_left_out_of_the_schema() -> None:
+def test_tool_call_parameter_is_not_in_the_schema() -> None:
     def f(path: str, *, call: ToolCall) -> None: ...
 
     parameters = parameters_of(f)
@@ -229,7 +229,7 @@ def test_parameter_for_the_tool_call_is_left_out_of_the_schema() -> None:
     assert parameters.schema == closed({"path": {"type": "string"}}, "path")
 
 
-def test_parameter_named_call_of_another_type_is_set_by_model() -> None:
+def test_text_parameter_named_call_is_in_the_schema() -> None:
     def f(call: str) -> None: ...
 
     parameters = parameters_of(f)

@@ -52,7 +52,7 @@ async def test_commit_succeeds_while_all_tool_threads_hang(
         await asyncio.gather(*hanging)
 
 
-async def test_call_cancelled_while_it_waits_never_runs(
+async def test_waiting_call_that_is_cancelled_never_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(threads, "_threads", Threads(1))
@@ -68,7 +68,7 @@ async def test_call_cancelled_while_it_waits_never_runs(
     assert ran == ["third"]
 
 
-async def test_function_whose_thread_cannot_start_never_runs_and_frees_its_slot(
+async def test_function_never_runs_if_its_thread_cannot_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(threads, "_threads", Threads(1))

@@ -53,7 +53,7 @@ def test_overlapping_pauses_of_threads_leave_collector_enabled() -> None:
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
-def test_child_forked_during_pause_has_its_collector_enabled() -> None:
+def test_garbage_collector_is_enabled_in_a_forked_child() -> None:
     with collector_paused():
         child = os.fork()
         if child == 0:
@@ -71,7 +71,7 @@ def thawed() -> Generator[None]:
 
 
 @pytest.mark.usefixtures("thawed")
-def test_loaded_objects_are_examined_only_by_full_collections() -> None:
+def test_loaded_objects_are_moved_to_the_oldest_generation() -> None:
     with collector_paused_to_load():
         loaded = [[None] for _ in range(1000)]
     oldest = {id(each) for each in gc.get_objects(generation=2)}
@@ -80,7 +80,7 @@ def test_loaded_objects_are_examined_only_by_full_collections() -> None:
 
 
 @pytest.mark.usefixtures("thawed")
-def test_loading_does_not_unfreeze_objects_that_the_program_froze() -> None:
+def test_objects_frozen_by_the_program_stay_frozen() -> None:
     kept = [None]
     gc.freeze()
     with collector_paused_to_load():
@@ -90,7 +90,7 @@ def test_loading_does_not_unfreeze_objects_that_the_program_froze() -> None:
 
 
 @pytest.mark.usefixtures("thawed")
-def test_pause_of_the_collector_without_loading_does_not_count_frozen_objects() -> None:
+def test_frozen_objects_are_counted_only_after_loading() -> None:
     called: list[object] = []
     sys.setprofile(lambda _, event, which: called.append(which) if event == "c_call" else None)
     try:

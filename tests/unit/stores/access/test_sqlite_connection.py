@@ -35,9 +35,7 @@ def test_transaction_that_sqlite_rolled_back_raises_the_first_error(db: Connecti
 
 
 @pytest.mark.parametrize("is_kept", [True, False])
-def test_transaction_is_committed_only_if_kept_and_without_error(
-    db: Connection, *, is_kept: bool
-) -> None:
+def test_transaction_with_an_error_is_rolled_back(db: Connection, *, is_kept: bool) -> None:
     with transaction(db, is_kept=is_kept):
         add(db, "a")
     with pytest.raises(KeyError), transaction(db, is_kept=is_kept):

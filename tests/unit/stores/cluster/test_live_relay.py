@@ -135,9 +135,7 @@ async def test_watch_in_another_process_gets_each_live_event_once(
     ]
 
 
-async def test_live_events_are_neither_written_nor_read_without_a_watch(
-    worker: Process, other: Process
-) -> None:
+async def test_live_events_without_a_watch_are_not_stored(worker: Process, other: Process) -> None:
     other.table.listen()
     worker.show("Hello")
     await rest()
@@ -268,7 +266,7 @@ async def test_registrations_are_renewed_while_call_is_open(
     await until(lambda: not wire.watching)
 
 
-async def test_live_events_are_read_only_for_the_last_page_of_the_history(
+async def test_live_events_are_read_with_the_last_history_page(
     worker: Process, other: Process
 ) -> None:
     other.watch()
@@ -330,7 +328,7 @@ def test_streams_notified_long_ago_are_forgotten() -> None:
     assert not named.has(StreamId("s999"), 999.0 + live_sender.TERM_S)
 
 
-async def test_late_watch_gets_snapshot_even_if_listening_starts_later(
+async def test_late_watch_gets_a_snapshot_after_listening_begins(
     worker: Process, other: Process, wire: LiveWire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live_sender, "FLUSH_S", 0.05)  # the text so far is not written at once
@@ -348,7 +346,7 @@ async def test_late_watch_gets_snapshot_even_if_listening_starts_later(
     await first.relay.aclose()
 
 
-async def test_live_events_of_a_lost_lease_are_not_written_under_the_next_lease(
+async def test_live_events_after_a_lost_lease_are_not_stored(
     worker: Process, other: Process, wire: LiveWire
 ) -> None:
     worker.show("dead text")
@@ -385,7 +383,7 @@ async def test_failed_registration_for_live_events_is_repeated(
     assert text_of(await until_text(live, "Hello")) == "Hello"
 
 
-async def test_live_row_announced_before_its_registration_returns_is_read(
+async def test_live_row_written_during_registration_is_read(
     worker: Process, other: Process, wire: LiveWire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     register = other.table.register
@@ -414,7 +412,7 @@ async def test_watch_reopened_during_a_call_gets_all_texts(worker: Process, othe
     assert text_of(await until_text(again, "Hello", got)) == "Hello"
 
 
-async def test_registration_in_flight_is_repeated_when_listening_begins(
+async def test_unfinished_registration_is_repeated_when_listening_begins(
     worker: Process, other: Process, wire: LiveWire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     register, on_rows = other.table.register, other.table.on_rows
@@ -437,7 +435,7 @@ async def test_registration_in_flight_is_repeated_when_listening_begins(
     assert text_of(await until_text(live, "Hello")) == "Hello"
 
 
-async def test_ended_watch_causes_no_further_registration(other: Process) -> None:
+async def test_ended_watch_is_not_registered_again(other: Process) -> None:
     other.watch(S)
     await rest()
     other.relay.unfollow(S)

@@ -31,7 +31,7 @@ def first_text(corpus: Corpus, counts: Sequence[Counts]) -> list[Ranked]:
     return [Ranked(0, 1.0, {})]
 
 
-async def test_recall_during_an_erasure_returns_no_text_of_another_corpus() -> None:
+async def test_recall_during_an_erasure_returns_no_text() -> None:
     clock, random = ManualClock(), SeededRandom(1)
     backend = MemoryStore(clock=clock, random=random)
     store, slow = Store(backend, Outside(clock, random)), SlowRanking()

@@ -51,7 +51,7 @@ async def test_damaged_blob_is_rejected_and_reported_by_verify() -> None:
     assert digest in problem.problem
 
 
-async def test_salts_of_entry_bodies_come_from_the_random_source_and_differ() -> None:
+async def test_every_entry_body_has_a_different_salt() -> None:
     _, memory = await filled()
     _, again = await filled()
 

@@ -118,7 +118,7 @@ def expected(
     return kept - derived, sharing, lost
 
 
-async def test_entries_kept_by_all_forks_are_computed_from_few_forks() -> None:
+async def test_reading_few_forks_suffices_to_find_kept_entries() -> None:
     for seed in range(60):
         with case(seed):
             store, relations = await forest(random.Random(seed))
@@ -139,7 +139,7 @@ async def test_entries_kept_by_all_forks_are_computed_from_few_forks() -> None:
                 assert {each.stream: each.erased for each in found[1:]} == lost
 
 
-def test_erasure_in_a_chain_of_forks_reads_two_streams() -> None:
+def test_erasure_with_a_long_fork_chain_reads_only_two_streams() -> None:
     chain = [StreamId(f"f{number}") for number in range(1_000)]
     parents = [ROOT, *chain[:-1]]
     relations = [
@@ -150,7 +150,7 @@ def test_erasure_in_a_chain_of_forks_reads_two_streams() -> None:
     assert streams_to_read(reach_of([ROOT], relations, "keep"), relations) == (ROOT, "f0")
 
 
-def test_erasure_reads_only_the_fork_with_the_highest_head() -> None:
+def test_erasure_with_many_forks_reads_only_one_fork() -> None:
     relations = [Relation(StreamId(f"f{n}"), ROOT, "fork", head=n % 700) for n in range(1_000)]
 
     assert streams_to_read(reach_of([ROOT], relations, "keep"), relations) == (ROOT, "f699")

@@ -52,7 +52,7 @@ def test_byte_limit_expires_oldest_sessions_first() -> None:
     assert going(Retention(max_bytes=89), *sessions) == [("a", "bytes"), ("b", "bytes")]
 
 
-def test_session_that_is_too_old_does_not_count_toward_the_other_limits() -> None:
+def test_session_expired_by_age_does_not_count_in_other_limits() -> None:
     old = Holding(stream=StreamId("a"), created_at=0, active_at=NOW, entries=1, bytes=10)
     others = [held("b", 20), held("c", 10)]
     for more in (Retention(max_sessions=2), Retention(max_bytes=20)):
@@ -60,7 +60,7 @@ def test_session_that_is_too_old_does_not_count_toward_the_other_limits() -> Non
         assert going(policy, old, *others) == [("a", "age")]
 
 
-def test_fork_protects_origin_unless_it_expires_first() -> None:
+def test_session_with_an_active_fork_does_not_expire() -> None:
     policy = Retention(max_idle_s=60)
     origin, fork = held("a", 99, forks=("f",)), held("f", 98)
     assert going(policy, origin, fork) == [("f", "idle"), ("a", "idle")]

@@ -9,7 +9,7 @@ from perdure.stores.scan import Found
 from perdure.stores.search.index_keys import author_key, filters_of, subject_key, text_of
 
 
-def test_text_is_indexed_under_the_filter_keys_of_a_matching_query() -> None:
+def test_text_and_matching_query_have_the_same_filter_keys() -> None:
     stream, tool = StreamId("s p a c e"), "t\udc80 ool" * 100
     found = Found(7, stream, 1, None, Searchable("user", "Some words", (tool,)), None)
 
@@ -24,7 +24,7 @@ def test_text_is_indexed_under_the_filter_keys_of_a_matching_query() -> None:
     assert filters_of(other)[0] != filters_of(wanted)[0]
 
 
-def test_indexed_text_has_filter_keys_for_its_subject_author_and_cues() -> None:
+def test_filter_keys_of_a_text_include_subject_author_and_cues() -> None:
     what = Searchable("user", "Did you see it last week?", author="Ana María")
     text = text_of(Found(7, StreamId("s"), 1, None, what, "p 1"))
 

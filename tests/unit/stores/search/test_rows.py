@@ -19,7 +19,7 @@ def test_index_state_of_another_version_keeps_only_the_number_of_removed_texts()
     assert [mark.has(position) for position in (7, 8, -3, -4)] == [True, False, True, False]
 
 
-def test_text_row_outside_the_index_parts_is_restored_from_text_or_bytes() -> None:
+def test_text_row_is_restored_from_text_or_bytes() -> None:
     text = Text(7, 1, ["one", "two"], ["#ruser", "#s1"], 5)
     row = loose_row(text, join_terms(text.words))
     assert row.text == text
@@ -30,7 +30,7 @@ def test_text_row_outside_the_index_parts_is_restored_from_text_or_bytes() -> No
         assert LooseRow(1, 1, 1, "#ruser", "x").text
 
 
-def test_search_plan_that_runs_synchronously_raises_an_error_if_it_waits() -> None:
+def test_search_plan_that_waits_raises_an_error() -> None:
     async def plan() -> int:
         return 7
 

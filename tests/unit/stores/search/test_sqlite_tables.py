@@ -12,7 +12,7 @@ from perdure.stores.sqlite.migrate import latest_version
 from perdure.stores.sqlite.schema import made_by, objects_of
 
 
-def test_index_of_session_files_has_the_search_tables_of_a_store_without_vectors() -> None:
+def test_session_file_index_has_the_search_tables_of_a_store() -> None:
     db = cast("Connection", apsw.Connection(":memory:"))
     db.execute(TABLES)
     found = objects_of(db)

@@ -31,7 +31,7 @@ def schema_of(db: Connection) -> list[object]:
     return list(db.execute("SELECT type, name, sql FROM sqlite_schema ORDER BY name"))
 
 
-def test_migration_numbers_begin_after_the_last_unreleased_number_and_have_no_gap() -> None:
+def test_migration_numbers_have_no_gap() -> None:
     assert first_version() == UNRELEASED + 1
     assert list(migrations()) == list(range(first_version(), latest_version() + 1))
 

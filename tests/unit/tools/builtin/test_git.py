@@ -9,7 +9,7 @@ from perdure.tools.builtin.git import about_commit, git_commit, git_status
 from perdure.tools.permissions import Permissions
 
 
-def test_git_commit_approval_shows_files_and_offers_no_always_answer() -> None:
+def test_git_commit_requires_approval_each_time() -> None:
     subject = about_commit({"message": "fix: it\n\nlong", "files": ["a.py"]}, Permissions())
     assert (subject.shown, subject.grant) == ("fix: it (a.py)", None)
     assert git_commit.is_gated

@@ -101,7 +101,7 @@ def test_approval_is_bound_to_path_and_content_of_program(tmp_path: Path) -> Non
         program_facts("./missing", tmp_path)
 
 
-def test_description_of_a_path_differs_for_a_file_a_link_and_a_missing_path(tmp_path: Path) -> None:
+def test_files_links_and_missing_paths_are_described_differently(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("x")
     (tmp_path / "l").symlink_to("a")
     assert file_at(tmp_path / "a").startswith("1 bytes, blake2b-256 ")

@@ -42,7 +42,7 @@ def test_error_for_a_refused_command_lists_the_rules_in_force() -> None:
         allowed_argv({"command": "ls"}, long)
 
 
-def test_9_27_allowed_command_does_not_allow_a_chained_command() -> None:
+def test_allowed_command_does_not_allow_other_arguments() -> None:
     with pytest.raises(ToolDenied):
         about_command({"command": "git push"}, Permissions(allowed_commands=("git",)))
 

@@ -46,14 +46,14 @@ def test_environment_variable_with_a_list_of_files_blocks_each_file() -> None:
     assert not floors.is_closed(names_of_place("/y/other"))
 
 
-def test_paths_of_side_files_of_a_store_are_blocked() -> None:
+def test_write_ahead_log_of_a_store_is_blocked() -> None:
     floors = floors_of({}, ("/w/agents.db",))
     assert floors.is_closed(names_of_place("/w/agents.db-wal"))
     assert floors.is_closed(names_of_place("/w/agents.db/x"))
     assert not floors.is_closed(names_of_place("/w/agents.txt"))
 
 
-def test_environment_variable_with_the_home_folder_does_not_block_the_whole_folder() -> None:
+def test_home_folder_in_a_variable_is_not_blocked() -> None:
     floors = floors_of({"CODEX_HOME": "/x/me", "HOME": "/x/me"}, ("/x",))
     assert not floors.is_closed(names_of_place("/x/me/project/a.py"))
 
