@@ -71,8 +71,9 @@ async def create_newest(
 ) -> None:
     """Create a session with the first usable id, unless another process creates it first.
 
-    `ids` is endless. The id of an erased session is skipped; with `reuse_erased`, it is skipped
-    only if a fork still shows entries of the erased session.
+    `ids` is endless. If `reuse_erased` is False, the ids of erased sessions are skipped. If
+    `reuse_erased` is True, the id of an erased session is skipped only if a fork still shows
+    entries of that session.
     """
     for id in ids:
         try:

@@ -30,7 +30,7 @@ def session_id_of(prefix: str, foreign_id: str) -> str:
 def session_ids_of(prefix: str, foreign_id: str, second: int = 1) -> Iterator[str]:
     """Yield the id of `session_id_of`, then ids for later sessions of `foreign_id`, without end.
 
-    Shape: the prefixes of the later ids end with a number, from `second` on.
+    Shape: a later id begins with `prefix` and a number. The first number is `second`.
     """
     yield session_id_of(prefix, foreign_id)
     for number in count(second):

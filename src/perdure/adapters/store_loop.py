@@ -52,9 +52,11 @@ class StoreLoop:
         return task.result()
 
     def wait(self, work: Coroutine[Any, Any, T], what: str) -> T:
-        """Run `work` and return its result; for callers without an event loop.
+        """Run `work` and return its result. The caller has no event loop.
 
-        Raises: TypeError if the store belongs to an event loop; `what` names the caller's object.
+        `what` names the caller's object in the error.
+        Raises: TypeError if the store is a `perdure.Store`, because it works only on its event
+        loop.
         """
         if self._portal is None:
             work.close()

@@ -63,7 +63,7 @@ def json_data(text: str, inline_bytes: int = INLINE_BYTES) -> dict[str, object]:
 
 
 def json_text(value: object) -> str:
-    """Return `value` as JSON text that any log can store."""
+    """Return `value` as JSON text that is valid UTF-8, so any log can store it."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     return text if is_utf8(text) else json.dumps(value, separators=(",", ":"))
 

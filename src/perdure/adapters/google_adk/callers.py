@@ -1,8 +1,8 @@
 """Sets the author of a tool result that another program appended without an author.
 
-If the running agent made a tool call, the ADK finds the call by its id when the user sends the
-result. The ADK quotes calls of other authors as text, and matches the call of another author only
-with a result of that author.
+If the running agent made a tool call, the user can send the result, because the ADK finds the call
+by its id. If another author made the call, the result must have the same author, because the ADK
+quotes all events of other authors as text.
 """
 
 from __future__ import annotations
@@ -37,5 +37,5 @@ class Callers:
                 self._unknown.add(event.id)
 
     def has_calls_of(self, events: Iterable[Event]) -> bool:
-        """Return whether the call of each result without an author was added."""
+        """Return False if the tool call, and so the author, of a result in `events` is unknown."""
         return all(event.id not in self._unknown for event in events)

@@ -1,9 +1,9 @@
 """Converts events of the ADK to entries of a session, and back without loss.
 
-An event with text, tool calls or tool results becomes a message, which every reader of the session
-shows. `Message.foreign` stores the event without the values that the message contains, so texts,
-arguments, results and media are stored once. Every other ADK event becomes a `Custom` entry that
-contains the event's JSON.
+An event with text, tool calls or tool results becomes a message, which every program that reads the
+session can show. `Message.foreign` stores the event without the values that the message contains,
+so texts, arguments, results and media are stored once. Every other ADK event becomes a `Custom`
+entry that contains the event's JSON.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ _Part = (
 class AdkEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """An ADK event in `Message.foreign`, without its author and the values that the message has.
 
-    Shape: `content` stores the fields of the event's content, without the parts; it is None if the
-    only remaining field is a role (``model`` or ``user``) that the message implies. `parts` stores,
-    for each part of the event, the values that the message does not contain; ``{"whole": part}`` is
-    a part that the message does not contain at all. `parts` is empty if the message itself contains
-    all values of the event.
+    Shape: `content` stores the fields of the event's content, except the parts. `content` is None
+    if only the role (``model`` or ``user``) would remain, because the message implies this role.
+    `parts` has one object for each part of the event. The object stores the values that the message
+    does not contain, or ``{"whole": part}`` if the message does not contain the part at all.
+    `parts` is empty if the message contains all values of all parts.
     """
 
     adk_event: Fields
@@ -252,7 +252,10 @@ def _role_of(fields: Fields, parts: list[Fields]) -> _Role | None:
 
 
 def _part(role: _Role, part: Fields, id: str) -> tuple[object, Fields] | None:
-    """Return `part` as a message part, and the values left over; None if no part type fits."""
+    """Convert `part` to a message part; return this part, and the values that it does not contain.
+
+    Returns None if no type of message part fits.
+    """
     rest = dict(part)
     if role == "tool":
         return _result(rest, rest.pop("function_response"), id)

@@ -22,8 +22,8 @@ class PerdureMemoryService(BaseMemoryService):
 
     `store` is a `perdure.Store`, which works only on the event loop that opened it, or a
     `perdure.blocking.Store`, which works on any event loop and thread. A search finds the events
-    that were added, and needs no model. Sessions of `PerdureSessionService` in the same store are
-    not copied.
+    that were added, and needs no model. If `PerdureSessionService` stores a session in the same
+    store, adding the session does not copy its events.
     """
 
     def __init__(self, store: perdure.Store | perdure.blocking.Store) -> None:
@@ -83,8 +83,8 @@ class PerdureMemoryService(BaseMemoryService):
     ) -> None:
         """Delete a memory by the id that a search returned.
 
-        Adding the session again does not restore a deleted memory; adding the deleted event itself
-        does.
+        `add_session_to_memory` does not restore a deleted memory. `add_events_to_memory` restores
+        the memory if it gets the deleted event.
         """
         if memory_id:
             await self._loop.finish(self._memory(app_name, user_id).delete(memory_id))

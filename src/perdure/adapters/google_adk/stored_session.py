@@ -105,7 +105,7 @@ class StoredSession:
     # ------------------------------------------------------------ reading
 
     async def fold(self, head: int) -> StateFold:
-        """Return the session's own state at its newest entry `head`, or at an even newer entry."""
+        """Return the session's own state, computed up to entry `head` or a newer entry."""
         async with self._lock:
             return await self._current(head)
 
@@ -114,7 +114,7 @@ class StoredSession:
     ) -> list[Event] | None:
         """Return the newest `limit` events at or after the time `after`, oldest first.
 
-        Returns None if another program appended entries after the state `fold`.
+        Returns None if the session has entries that the state `fold` does not include.
         """
         if limit == 0:
             return []
@@ -204,11 +204,10 @@ class StoredSession:
     ) -> None:
         """Append the event with the JSON data `fields`, and update the marker of `session`.
 
-        `session` must be up to date: its marker is compared with the store; without a marker, the
-        time of its newest event is compared. Changes of the state of the user and the app are in
-        the same commit as the event.
+        The same commit changes the state of the user and the app.
         Durable: the change is stored when this call returns.
-        Raises: StaleSessionError.
+        Raises: StaleSessionError if another process changed the session after `session` was read.
+        If `session` has no marker, its last update time is compared with the store.
         """
         async with self._lock:  # parallel agents of one run share `session`
             marker = marker_of(session)
@@ -292,7 +291,10 @@ class StoredSession:
         return head
 
     async def _above_rewind(self, fields: Fields) -> perdure.types.Parent:
-        """Return the parent for an event; a rewind gets the parent of the first removed event."""
+        """Return the parent for an event.
+
+        The parent of a rewind is the parent of the first event that the rewind removes.
+        """
         actions: Fields = fields.get("actions", {})
         invocation = actions.get("rewind_before_invocation_id")
         if invocation:
@@ -303,7 +305,10 @@ class StoredSession:
         return perdure.LEAF
 
     async def _moved(self, expected: int, conflict: HeadConflict) -> int:
-        """Return the new head if only notes came after `expected`. Raises: StaleSessionError."""
+        """Return the new head if only notes were appended after `expected`.
+
+        Raises: StaleSessionError if other entries were appended, or the session was deleted.
+        """
         before, head = self.created_at, expected
         await self._current()
         if self.created_at != before or conflict.actual < expected:  # deleted meanwhile

@@ -114,7 +114,8 @@ class StoredSessions:
     async def _listed(self, info: perdure.SessionInfo) -> StateFold | None:
         """Return the state of the session `info`; None if the session was deleted meanwhile.
 
-        A session without entries is not opened: the header contains the whole state of the session.
+        A session without entries is not opened, because its header contains its whole state. The
+        exception is a session that was created with user or app state.
         """
         metadata = info.metadata or {}
         if not info.entries:

@@ -24,8 +24,9 @@ _CACHED: Final = 64
 class CachedThread:
     """The newest state of a thread that this process has read or written.
 
-    Shape: `head` is the head of the session when the cached data was read. An append that expects
-    the session to end at `head` never uses outdated cached data. A read calls `look` first.
+    Shape: `head` is the head of the session when the cached data was read. Call `look` before a
+    read, because `look` clears the cache if the session has a newer head. An append needs no such
+    call, because it fails if the session has a newer head than `head`.
     """
 
     def __init__(self, store: perdure.Store, reader: CheckpointReader, lock: asyncio.Lock) -> None:

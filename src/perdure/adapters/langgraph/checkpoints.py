@@ -46,7 +46,8 @@ _KNOWN: Final = 64
 class StoredCheckpoint(msgspec.Struct, frozen=True):
     """A checkpoint as read from a session; `state` is serialized and includes the metadata.
 
-    `versions` are the versions of the checkpoint's channels; None if another process stored it.
+    `versions` are the versions of the checkpoint's channels. `versions` is None if another process
+    stored the checkpoint.
     """
 
     ns: str
@@ -60,7 +61,10 @@ class StoredCheckpoint(msgspec.Struct, frozen=True):
 
 
 class History(msgspec.Struct, frozen=True):
-    """The checkpoints of a session, newest id first, and its tree entries by entry id."""
+    """The checkpoints and the tree entries of a session.
+
+    Shape: `keys` is ordered by checkpoint id, newest first. `tree` maps entry ids to tree entries.
+    """
 
     keys: Mapping[Key, perdure.Entry]
     tree: Mapping[str, perdure.Entry]
@@ -77,8 +81,8 @@ class History(msgspec.Struct, frozen=True):
 class PendingWrite(msgspec.Struct, frozen=True):
     """One write of a task to a channel.
 
-    Shape: if several writes have the same `index`, the newest is used for an index below 0, and the
-    first for other indexes.
+    Shape: several writes of a task can have the same `index`. If `index` is negative, the newest of
+    these writes is used; otherwise, the first one is used.
     """
 
     task: str
@@ -119,15 +123,15 @@ class CheckpointReader:
         return History(keys, {entry.id: entry for entry in entries})
 
     def _is_newer(self, entry: perdure.Entry, note: perdure.Entry) -> bool:
-        """Return whether `entry` was stored after `note` recorded the deletion of the checkpoint.
+        """Return whether `entry` was stored after `note` recorded that its checkpoint was deleted.
 
-        A deletion is recorded in a note because a fork cannot erase entries of its origin, and the
-        origin keeps entries that its forks show.
+        Deletions are recorded because some deleted entries remain in the log: a fork cannot erase
+        entries of its origin, and an origin keeps the entries that it shares with a fork.
         """
         return entry.stream == self.session.id and entry.seq > note.seq
 
     async def newest(self) -> set[Key]:
-        """Return each namespace's newest checkpoint, and the checkpoints needed for its values.
+        """Return the newest checkpoint of each namespace, and the checkpoints needed to read it.
 
         A delta channel has no value in most checkpoints. For a delta channel, LangGraph needs the
         nearest earlier checkpoint that has a value for the channel, and the writes after that
@@ -245,7 +249,11 @@ class CheckpointReader:
     async def _path(
         self, entry: perdure.Entry, body: CheckpointBody, history: History | None
     ) -> list[dict[str, dict[str, Any]]]:
-        """Return the records of the last `body.window` checkpoints on the path to `entry`."""
+        """Return the `values` of the checkpoints on the path to `entry`, oldest first.
+
+        The result contains the checkpoint in `entry` and the checkpoints before it, `body.window`
+        in total.
+        """
         path = [body.values]
         if history is not None:
             at = history.above(entry)

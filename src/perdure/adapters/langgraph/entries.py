@@ -26,10 +26,11 @@ _logger = logging.getLogger(__name__)
 class CheckpointBody(msgspec.Struct, frozen=True, gc=False):
     """The data of an entry that stores a checkpoint.
 
-    Shape: `values` are records of channel values (`values.py`); to read them, the last `window`
-    checkpoints of the path are needed. `said` counts the entries directly before this entry that
-    are messages for people. `shown` counts the messages of the channel that people can read, over
-    all checkpoints up to this one.
+    Shape: `values` maps each channel to the record of its value (`values.py`). Reading the values
+    needs the last `window` checkpoints on the path to this entry. `said` is the number of messages
+    that were appended directly before this entry for people to read. `shown` is the number of
+    messages in the checkpoint's state; the next checkpoint appends only later messages for people
+    to read.
     """
 
     ns: str

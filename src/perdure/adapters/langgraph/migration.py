@@ -50,8 +50,9 @@ def copy_items(source: BaseStore, target: PerdureStore, prefix: tuple[str, ...] 
     """Copy items of `source` in namespaces that begin with `prefix`; return the number copied.
 
     Repeating a call copies only items that are new or have another value. `source` is not changed;
-    no other program must write to it during the copy. The copies get the time of the copy, and the
-    index of `target` finds them. Durable: the change is stored when this call returns.
+    no other program must write to it during the copy. The copies get the time of the copy. If
+    `target` has an `index`, the copies get new embeddings. Durable: the change is stored when this
+    call returns.
     """
     namespaces = _pages(
         lambda offset: source.list_namespaces(prefix=prefix, limit=_PAGE, offset=offset)

@@ -2,8 +2,8 @@
 
 The alias of each checkpoint's entry contains the checkpoint's namespace and id. For each namespace,
 one note records its newest checkpoint. Each note of pending writes refers to the previous note of
-pending writes about the same checkpoint. Each append states the expected head of the session and
-fails if the log has grown, so nothing is computed from an outdated cache.
+pending writes about the same checkpoint. An append fails if the session has entries that the cache
+does not know, because the appended values are computed from the cache.
 """
 
 from __future__ import annotations
@@ -206,7 +206,10 @@ class Thread:
     # ------------------------------------------------------------ copying and deleting
 
     async def adopt(self, origin: Thread) -> None:
-        """Append the notes that this fork of `origin` needs: newest checkpoints, pending writes."""
+        """Append the notes that this fork of `origin` needs.
+
+        The notes name the newest checkpoints, hide deleted checkpoints, and store pending writes.
+        """
         shown = (await origin.reader.history()).keys
         keys = list((await self.reader.history()).keys)
         gone = [key for key in keys if key not in shown]

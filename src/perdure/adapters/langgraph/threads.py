@@ -46,7 +46,10 @@ class Threads:
         self._threads: dict[str, Thread] = {}
 
     async def get(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Return the checkpoint that `config` names; without an id, the newest of its namespace."""
+        """Return the checkpoint that `config` names.
+
+        If `config` names no checkpoint id, the newest checkpoint of the namespace is returned.
+        """
         thread_id, ns, id = _thread_of(config), _ns_of(config) or "", get_checkpoint_id(config)
         thread = await self._current(thread_id)
         read = None if thread is None else await thread.cached.get(ns, id)
@@ -153,7 +156,7 @@ class Threads:
             await self._write(thread_id, lambda thread: thread.put_writes(ns, id, made))
 
     async def _write(self, thread_id: str, work: Callable[[Thread], Awaitable[None]]) -> None:
-        """Run `work` on a thread; run it again if another process deletes the thread meanwhile."""
+        """Run `work` on a thread; if another process deletes the thread meanwhile, start again."""
         while True:
             thread = await self._create(thread_id)
             try:

@@ -1,9 +1,10 @@
 """Channel values in checkpoints: only new values, and the changes of grown values, are stored.
 
-For each channel, a checkpoint records the distance to the earlier checkpoint on its path that
-stores the value (`back`). A checkpoint stores a value whole or as a tail: bytes to append to a part
-of an earlier value, which is stored one or more checkpoints earlier on the path. A distance is a
-number of checkpoints, not an id, so it stays valid in a fork of the session.
+A channel often has the same value as in an earlier checkpoint on the path. The record of such a
+channel contains only the distance to the checkpoint that stores the value (`back`). If a value has
+grown, the checkpoint stores only a tail: the bytes to append to a part of the earlier value. The
+distance to the checkpoint with the earlier value is also recorded (`from`). A distance is a number
+of checkpoints, not an id, so it stays valid in a fork of the session.
 """
 
 from __future__ import annotations
@@ -38,9 +39,10 @@ Record = dict[str, object]
 class ChannelValue(msgspec.Struct, frozen=True):
     """A serialized value, and how it is stored.
 
-    Shape: the value is stored in the checkpoint that is `back` checkpoints earlier on the path.
-    Reading the value there needs `span` more checkpoints, because the value consists of a whole
-    value and `links` tails, which have `linked` bytes in total.
+    Shape: the value is stored in the checkpoint that is `back` checkpoints earlier on the path. If
+    `links` is above 0, that checkpoint stores a tail. Then the value consists of a whole value and
+    `links` tails with `linked` bytes in total, and reading it needs `span` checkpoints before that
+    checkpoint.
     """
 
     type: str
@@ -54,7 +56,8 @@ class ChannelValue(msgspec.Struct, frozen=True):
 def stored(value: tuple[str, bytes], before: ChannelValue | None) -> tuple[Record, ChannelValue]:
     """Return the record of `value`, and its `ChannelValue` for the next checkpoint.
 
-    `before` is the channel's value in the parent checkpoint; None if the whole value is stored.
+    `before` is the channel's value in the parent checkpoint. If `before` is None, the whole value
+    is stored.
     """
     kind, data = value
     if before is not None and before.type == kind:
@@ -137,9 +140,9 @@ def continued(
     above: Mapping[str, ChannelValue],
     contents: Mapping[str, bytes],
 ) -> dict[str, ChannelValue] | None:
-    """Return the values of `records`; `above` are the values of the next checkpoint up the path.
+    """Return the values of `records`; `above` are the values of the previous checkpoint.
 
-    Returns None if a record needs the values of a checkpoint that is further up the path.
+    Returns None if a record needs the values of an even earlier checkpoint.
     """
     values: dict[str, ChannelValue] = {}
     for channel, record in records.items():

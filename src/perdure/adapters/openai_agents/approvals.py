@@ -128,8 +128,8 @@ async def answers_to(
 async def is_answer_unused(session: perdure.Session, question: perdure.Entry) -> bool:
     """Return whether `question` has an answer and its call has no result after the question.
 
-    A person may answer a question while the run continues. Another run may use the id of the call
-    again.
+    Results before the question are ignored, because they may belong to an earlier run that used the
+    same call id.
     """
     asked = perdure.body_of(question)
     if not isinstance(asked, perdure.types.Question) or await session.answer_to(question) is None:

@@ -1,10 +1,10 @@
 """Converts items of the Responses API to entries of a session, and back without loss.
 
-A message, a tool call, a tool result and a reasoning item become messages, which every reader of
-the session shows. `Message.foreign` stores the item without the long texts of the message, so that
-each long text is stored once. `OpenAIItem.taken` records the places in the item from which long
-texts were taken. An item with only a role and a text becomes a message without `Message.foreign`.
-Every other item becomes a `Custom` entry that contains the item's JSON.
+A message, a tool call, a tool result and a reasoning item become messages, which every program that
+reads the session can show. `Message.foreign` stores the item without the long texts of the message,
+so that each long text is stored once. `OpenAIItem.taken` records the places in the item from which
+long texts were taken. An item with only a role and a text becomes a message without
+`Message.foreign`. Every other item becomes a `Custom` entry that contains the item's JSON.
 """
 
 from __future__ import annotations
@@ -68,11 +68,12 @@ Entry = perdure.Message | perdure.InFlightMessage | perdure.Custom
 class OpenAIItem(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """An item of the OpenAI Agents SDK, as `Message.foreign` stores it.
 
-    `taken` lists the texts and media that only the message contains: for each, the number of the
-    message part and the path in the item. For an assistant message of a common form,
-    `openai_answer` replaces the item. `openai_answer` contains an index in `_ANSWERS`, an index in
-    `_OUTPUTS`, the item's id and the status. If `openai_answer` is set, the texts of the message
-    are the content of the item.
+    Texts and media that the message contains are left out of `openai_item`. For each of them,
+    `taken` lists the index of the message part, followed by the path of the value in the item.
+
+    `openai_answer` is stored instead of `openai_item` for an assistant message with the usual
+    fields. `openai_answer` contains an index in `_ANSWERS`, an index in `_OUTPUTS`, the item's id
+    and the status. If `openai_answer` is set, the texts of the message are the content of the item.
     """
 
     openai_item: Item | None = None
@@ -100,10 +101,10 @@ class _Stored(msgspec.Struct, gc=False):
 
 
 class ItemParts(msgspec.Struct, frozen=True, gc=False):
-    """An item made from an entry, and the paths in it whose bytes are stored outside the log.
+    """An item made from an entry, without the values that are stored outside the log.
 
-    `wanted` lists the handle, the media type and the path of each value. An empty path means the
-    whole item, as JSON.
+    `wanted` lists these values: the handle, the media type and the path in the item. An empty path
+    means the whole item, as JSON.
     """
 
     item: Item

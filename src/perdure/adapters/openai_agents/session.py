@@ -98,7 +98,10 @@ class PerdureSession:
         return next(self._ids()) if self._session is None else self._session.id
 
     def _ids(self) -> Iterator[str]:
-        """Yield the possible ids; an erased id stays taken if a fork shows its entries."""
+        """Yield the possible ids of the session: the first id, then ids that replace erased ones.
+
+        The id of an erased session cannot be used again while a fork shows entries of that session.
+        """
         return session_ids_of(PREFIX, self.session_id)
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
@@ -149,12 +152,13 @@ class PerdureSession:
     async def load_state(self, agent: Agent[Any], **options: Any) -> RunState[Any, Any] | None:
         """Return the newest stored state, for a run that `agent` began; None if no state is stored.
 
-        Calls that people allowed or denied in the inbox are approved or rejected in the state; the
-        person's note becomes the rejection message. `options` are passed to `RunState.from_string`.
-        Only one process may resume a stored state.
+        Calls that people allowed or denied in the inbox are approved or rejected in the state. If a
+        person denied a call with a note, the note becomes the rejection message. `options` are
+        passed to `RunState.from_string`. Only one process may resume a stored state.
 
         A state from an import or an untrusted store is loaded without its decisions, so the resumed
-        run asks again. The state's context is loaded: if tools trust it, pass `context_override`.
+        run asks again. The context of such a state is loaded, too. If tools trust the context, pass
+        `context_override`.
         """
         stored = await self._loop.call(self._state())
         if stored is None:
@@ -201,7 +205,7 @@ class PerdureSession:
         ]
 
     async def _newest_entries(self, last: int | None) -> list[perdure.Entry]:
-        """Return the newest `last` entries; this takes one read unless the session was erased."""
+        """Return the newest `last` entries of the current session."""
         if (session := self._session) is not None:
             try:
                 return await session.path(last=last)
@@ -296,7 +300,10 @@ class PerdureSession:
 async def _append_state(
     session: perdure.Session, text: str | None, wanted: Sequence[approvals.WantedApproval]
 ) -> None:
-    """Store `text` as the newest state, and ask its questions; None removes the state."""
+    """Store `text` as the newest state, and ask the questions of `wanted`.
+
+    If `text` is None, the stored state is removed.
+    """
     before = await _state_in(session)
     asked = {} if before is None else await approvals.asked_about(session, *before)
     waiting = {each.id for each in await session.questions()} if asked else set[str]()

@@ -64,10 +64,10 @@ class Conversations:
         self._homes: dict[str, str] = {}
 
     async def _open(self, conversation_id: str) -> tuple[perdure.Session | None, str]:
-        """Return a conversation's session and its id; if there is none, None and an unused id.
+        """Return a conversation's session and its id, or None and an id for a new session.
 
-        If the conversation's session was erased, the unused id contains a number, because a fork
-        cannot reuse the id of an erased session.
+        If the conversation's session was erased, the id for the new session contains a number. The
+        new session may be a fork, and a fork cannot have the id of an erased session.
         """
         return await open_newest(self._store, session_ids_of(PREFIX, conversation_id, second=2))
 
@@ -136,7 +136,7 @@ class Conversations:
     async def _create(
         self, free_id: str, record: ConversationRecord, new: Sequence[ConversationEntry]
     ) -> perdure.Session:
-        """Create the session of `record`: a fork if the history begins in another session.
+        """Create the session of `record`, as a fork if the history begins in another session.
 
         `new` are the first entries to append.
         Raises: ConversationConflict if no session contains the entry that precedes `new`.
@@ -187,7 +187,8 @@ class Conversations:
     async def _move(self, session: perdure.Session, leaf: perdure.Entry | None) -> None:
         """Move the leaf of `session` to `leaf`, unless a turn is open.
 
-        The record of the conversation is valid even if the leaf is not moved.
+        If a turn is open, the old leaf is harmless, because the record names the last entry of the
+        conversation.
         """
         with suppress(TurnOpen):
             await session.branch(leaf)
@@ -239,7 +240,10 @@ class Conversations:
         return None
 
     async def _sessions_with(self, entry_id: str) -> AsyncIterator[perdure.Session]:
-        """Yield sessions that may show an entry: the cached one, the entry's own, then all."""
+        """Yield sessions that may show the conversation entry `entry_id`.
+
+        The order is: the session in the cache, the session that stores the entry, and all sessions.
+        """
         home = self._homes.get(entry_id)
         session = None if home is None else await open_session(self._store, home)
         if session is not None:

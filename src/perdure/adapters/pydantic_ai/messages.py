@@ -1,9 +1,9 @@
 """Converts messages of Pydantic AI to entries of a session, and back without loss.
 
 A request of Pydantic AI can contain texts of several roles. The texts of each role become one
-message, which every reader of the session shows. `Message.foreign` of the last message stores the
-whole Pydantic AI message, without the long texts and pictures that the entry itself contains.
-`StoredMessage.taken` records the places of the texts and pictures that were left out.
+message, which every program that reads the session can show. `Message.foreign` of the last message
+stores the whole Pydantic AI message, without the long texts and pictures that the entry itself
+contains. `StoredMessage.taken` records the places of the texts and pictures that were left out.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ async def _copy(
 async def _missing(
     target: PerdureConversationStore, line: list[ConversationEntry]
 ) -> list[ConversationEntry]:
-    """Return the entries at the end of `line` that `target` does not contain. `line` is a path."""
+    """Return the entries at the end of the path `line` that `target` does not contain."""
     for number, entry in enumerate(reversed(line)):
         try:
             await target.read_entry(entry.id)

@@ -104,7 +104,8 @@ class DurableRun:
 
         If `unit` failed or did not end in an earlier process, `unknown` is called with the error
         text, if any. `unknown` returns the outcome to use, or None to repeat the call. `before` and
-        `after` provide messages that show the call to readers of the session.
+        `after` provide messages for people who read the session: the input of the call, and its
+        outcome.
         """
         if unit in self._outcomes:
             return await self._outcome(unit), False

@@ -20,9 +20,9 @@ class PerdureConversationStore(ConversationStore):
 
     `store` is a `perdure.Store`, which works only on the event loop that opened it, or a
     `perdure.blocking.Store`, which works on any event loop and thread. Each save of a conversation
-    is one commit. Branches stay in the session; a fork shares the entries of its origin. The scope
-    of a conversation is the subject of its session. Deleting a conversation erases its messages,
-    except those that a fork shows.
+    is one commit. All branches of a conversation are in one session. A fork of a conversation is a
+    session that shares the entries of its origin. The scope of a conversation is the subject of its
+    session. Deleting a conversation erases its messages, except those that a fork shows.
     """
 
     def __init__(self, store: perdure.Store | perdure.blocking.Store) -> None:
@@ -71,7 +71,7 @@ class PerdureConversationStore(ConversationStore):
     async def read_history(
         self, head_id: str | None, *, limit: int | None = None
     ) -> list[ConversationEntry]:
-        """Return the entries up to `head_id`, or the last `limit` of them; reads no other entries.
+        """Return the newest `limit` entries of the path to `head_id`, oldest first; None means all.
 
         Raises: LookupError.
         """
