@@ -85,13 +85,13 @@ def attach_mentioned(
     *,
     command: str = "/attach",
 ) -> Mentions:
-    """Read the files of `folder` that `text` names as ``@name``, except the `known` files.
+    """Read the files of `folder` that `text` names as ``@name``.
 
-    A name with blanks is in quotation marks: ``@"my notes.md"``.
+    A name with blanks is in quotation marks: ``@"my notes.md"``. Files in `known` are skipped.
 
-    The text may be pasted, so files outside the folder are not attached. Also not attached are
-    files that the tools of a session in the store at `address` cannot read. A remark on each of
-    these files says that `command` attaches it, because `attach` has neither restriction.
+    A file is not attached if it is outside the folder, because the text may be pasted. A file is
+    not attached either if the tools of a session in the store at `address` cannot read it. For each
+    such file, the result has a remark that `command` attaches it.
     """
     floors = floors_of(os.environ, places_of_store(address))
     for name in sorted(known, key=len, reverse=True):  # a completed name may have spaces

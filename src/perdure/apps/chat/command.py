@@ -188,7 +188,7 @@ async def chat(  # noqa: PLR0913 - each is an option of the command
         perdure chat --approve accept-edits --allow-command "pytest tests/*"
 
     Exit codes:
-        1    the turn (of piped messages: one of their turns) failed or waits (`perdure inbox`)
+        1    a turn failed, or waits for an answer (`perdure inbox`)
         2    no model is set, or it cannot be called
         3    session or agent not found
         4    another process runs a turn of the session
@@ -262,7 +262,11 @@ def _variables_in(words: Sequence[str]) -> dict[str, str]:
 
 
 def _checked(wanted: Wanted) -> Wanted:
-    """Return `wanted`. Raises: UsageMistake if options contradict each other; PathNotFound."""
+    """Return `wanted`.
+
+    Raises: UsageMistake if options contradict each other, or the folder of --cwd is no folder;
+    PathNotFound if this folder does not exist.
+    """
     is_named = wanted.session is not None
     if is_named + wanted.continues + wanted.is_picking > 1:
         raise UsageMistake("--session, --continue and --pick exclude each other; keep one")
@@ -360,7 +364,7 @@ _UNSENT = "your message was not sent"
 
 @contextmanager
 def _unsent_remark() -> Generator[None]:
-    """If the block raises an error, print that the message was not sent; re-raise the error."""
+    """If the block fails, print that the message was not sent, and raise the error again."""
     try:
         yield
     except (PerdureError, Left):

@@ -240,7 +240,7 @@ class Conversation:
         self._late.append(text)
 
     def take_late(self) -> list[str]:
-        """Remove and return the next inputs: commands, and texts for a turn that ended first."""
+        """Remove and return the commands of `defer`, and the texts that `steer` sent too late."""
         late, self._late = self._late, []
         return late
 
@@ -259,7 +259,7 @@ class Conversation:
             self._drop_sent(attached)
 
     def _drop_sent(self, sent: Collection[Attached]) -> None:
-        """Remove the `sent` files from the attached files; keep those attached in the meantime."""
+        """Remove the files in `sent` from the attached files; files attached later remain."""
         self.attached[:] = [each for each in self.attached if all(each is not one for one in sent)]
 
     async def _perform(

@@ -43,9 +43,9 @@ async def list_grants(
 ) -> None:
     """List grants: approvals answered with "always".
 
-    A grant allows one tool exactly one thing: this content in this file, this command with these
-    scripts, or this request. A grant is valid in one session only. Use the id of a grant with
-    `perdure grants revoke`.
+    A grant allows one tool to repeat exactly one action: to write the same content to the same
+    file, to run the same command with unchanged scripts, or to send the same request. A grant is
+    valid in one session only. Use the id of a grant with `perdure grants revoke`.
 
     Examples:
         perdure grants list

@@ -51,12 +51,12 @@ _DRAFT_DAYS = 30
 
 
 class Drafts:
-    """The unsent texts of sessions in `place`, which is a store with its namespace.
+    """The unsent texts of sessions in `place`, which names a store and a namespace.
 
-    Each text is a file in `folder` that only the user can read; the file name is a hash of `place`
-    and the session, followed by the process id `process`. Unsent texts of processes that have ended
-    are offered in the next chat of the session. No error is raised if a file cannot be written or
-    read: its text is lost.
+    Each text is in its own file in `folder`, which only the user can read. The name of the file is
+    a hash of `place` and the session, followed by the process id `process`. Unsent texts of
+    processes that have ended are offered in the next chat of the session. If a file cannot be
+    written or read, no error is raised, and the text is lost.
     """
 
     def __init__(self, folder: Path, place: str, process: int) -> None:

@@ -77,9 +77,9 @@ class TypedPermissions(msgspec.Struct, frozen=True):
     def apply_to(self, kept: Permissions) -> Permissions:
         """Return `kept` changed by the permissions of the command line.
 
-        Commands on the command line are added to the allowed commands. If all commands on the
-        command line are allowed already, only these remain allowed. The same applies to hosts on
-        the command line.
+        If a command on the command line is not allowed yet, all of them are added to the allowed
+        commands. If all of them are already allowed, the other commands are removed. The same
+        applies to hosts.
         """
         named = commands_and_hosts(self.commands, self.domains)
         lines, globs = set(named.allowed_commands), set(named.allowed_command_globs)
@@ -124,8 +124,9 @@ def refusal_lines(args: Mapping[str, object], permissions: Permissions) -> Itera
     """Return lines that say how to allow the command in `args`, and list allowed commands.
 
     If the command is allowed, nothing is returned, because the refusal had another reason. The
-    lines do not repeat a command that a rule would read as a pattern, or that contains a secret.
-    Secrets are masked: `args` come from an event, so they contain `MASK` in place of a secret.
+    first line does not contain the command if the command contains a secret, or contains ``*`` or
+    ``?``, which are wildcards in a rule. `args` come from an event, in which each secret is already
+    replaced by `MASK`.
     """
     exact, globs = permissions.allowed_commands, permissions.allowed_command_globs
     if has_secret := MASK in str(args):
@@ -148,7 +149,10 @@ def refusal_lines(args: Mapping[str, object], permissions: Permissions) -> Itera
 
 
 def _unmarked(value: object) -> object:
-    """Return `value` with a plain word in place of each `MASK`, which contains brackets."""
+    """Return `value` with the word "redacted" in place of each `MASK`.
+
+    A command that contains `MASK` would be invalid, because the brackets of `MASK` need a shell.
+    """
     if isinstance(value, list):
         return [_unmarked(each) for each in cast("list[object]", value)]
     return value.replace(MASK, "redacted") if isinstance(value, str) else value

@@ -157,7 +157,7 @@ async def pending_questions(chat: Chat) -> tuple[Asked, ...]:
 def question_in(event: AnyEvent) -> Asked | None:
     """Return the question in `event`; None if it contains no question of a turn.
 
-    The fields that have another name in an event, such as `agent` and `expires_at`, are not set.
+    `agent`, `expires_at` and similar fields are not set, because they have other names in an event.
     """
     if not isinstance(event, Event) or event.type != "inbox:question":
         return None
@@ -192,9 +192,10 @@ async def cancel_tasks(tasks: Iterable[asyncio.Future[Any]]) -> None:
 
 
 def _is_edit(asked: Asked, agent: Agent) -> bool:
-    """Return whether the mode ``accept-edits`` would make the question of `agent` unnecessary.
+    """Return whether perdure would not ask this question in the mode ``accept-edits``.
 
-    The permissions of an invoked agent, and of an agent from a file, are not extended in a chat.
+    Returns False for an invoked agent and for an agent from a file, because a chat cannot change
+    the mode of these agents.
     """
     is_own = asked.asker is None and agent.id == AGENT and agent.permissions.approval == "ask"
     is_write = asked.question.action == "fs_write"

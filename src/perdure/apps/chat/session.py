@@ -98,10 +98,10 @@ class ModelMissing(ConfigError):
 class Cast:
     """The agent of new chats, the agents to resume or invoke, model prices, and MCP servers.
 
-    `lowered` lists the ids of the project's agents. In a new session, these agents get at most the
-    permissions of new chats; a resumed session keeps the permissions with which it was started. If
-    `is_model_named` is false, `agent` has no model of its own: it can only resume sessions that
-    have a model.
+    `lowered` lists the ids of agents from files of the project. In a new session, the permissions
+    of these agents are lowered to the permissions of new chats. A resumed session keeps the
+    permissions with which it was started. If `is_model_named` is false, no model was chosen for
+    `agent`, so `agent` can only resume sessions that have a model.
     """
 
     agent: Agent
@@ -114,7 +114,7 @@ class Cast:
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """A resumed session, whose interrupted `turn` runs again and adds entries after `head`."""
+    """A resumed session; `turn` is its interrupted turn, which adds entries after `head`."""
 
     chat: Chat
     turn: Turn | None
@@ -124,8 +124,7 @@ class Resumed:
 class AnswerOptions:
     """The models, agents and permissions for chats in one store; starts and resumes these chats.
 
-    `cast` contains the agent, and the agents that it may invoke, from the settings and the command
-    line; None means the default agent.
+    `cast` contains the agents of the settings and the command line; None means the default agent.
     """
 
     def __init__(
@@ -195,13 +194,14 @@ class AnswerOptions:
         The session keeps its agent, tools and permissions. The command line can restrict the
         permissions; it can extend them only with a grant, which is recorded. `at_most` limits the
         agent's permissions; its default is the permissions that `permit` set. `cwd` and the
-        variables change the workspace of the session. If the session has no agent in force (for
-        example because it was imported), it gets the agent `agent_id`, or the agent of this
-        command, and works in `cwd` or the current folder. Only `cwd` changes the folder that lists
-        show for the session.
+        variables change the workspace of the session. `cwd` also changes the folder that session
+        lists print. If no agent is in force, for example in an imported session, the session gets
+        the agent `agent_id`, or the agent of this command. Such a session works in `cwd` or the
+        current folder.
         Raises: SessionNotFound for an unknown id; ModelMissing if no model is chosen; ModelNotHere
-        if it cannot be called here; LeaseHeld if another process runs the session; TurnOpen for a
-        grant or a move during a turn; FlowRefusal for a role of an uncompleted flow.
+        if the model cannot be called here; LeaseHeld if another process runs the session; TurnOpen
+        if a turn is open and the call needs a grant or a new folder; FlowRefusal if the flow that
+        owns the session is not completed.
         """
         handle = await self.store.open(session)
         header = (await self.store.backend.state(handle.id)).header
@@ -245,7 +245,7 @@ class AnswerOptions:
     async def _as_typed(
         self, session: StreamId, agent: Agent, at_most: Permissions | None
     ) -> Agent:
-        """Return `agent` with the command line's permissions; record wider ones as a grant."""
+        """Return `agent` with the command line's permissions; if they are wider, record a grant."""
         allowed = self._typed.apply_to(agent.permissions)
         if at_most is not None:
             allowed = within(allowed, at_most)
@@ -259,7 +259,7 @@ class AnswerOptions:
     async def _permitted(
         self, session: StreamId | None, agent: Agent, allowed: Permissions
     ) -> Agent:
-        """Return `agent` with the permissions `allowed`; record a grant if these are wider."""
+        """Return `agent` with the permissions `allowed`; if they are wider, record a grant."""
         if is_within(allowed, agent.permissions):
             return msgspec.structs.replace(agent, permissions=allowed)
         names = dict.fromkeys((*agent.registry.names, *(t.name for t in builtin_tools(allowed))))
@@ -375,7 +375,8 @@ class AnswerOptions:
 def _unnamed_folder(known: Authority, info: SessionInfo) -> Path | None:
     """Return the folder to which a session moves without --cwd; None if it does not move.
 
-    An imported session that continued elsewhere moves back if the user is in its recorded folder.
+    An imported session may have moved to another folder before. It moves back to its recorded
+    folder if this is the current folder and no turn is open.
     """
     here = Path.cwd()
     if known.bound is None or known.withheld is not None:
@@ -388,7 +389,7 @@ def _unnamed_folder(known: Authority, info: SessionInfo) -> Path | None:
 async def _is_interrupted(store: Store, session: Session) -> bool:
     """Return whether resuming `session` would continue an open turn that no process runs.
 
-    The turn of an imported session does not continue: it ends when the session is resumed.
+    Returns False for the turn of an imported session, because resuming the session ends this turn.
     """
     if (await session.info()).open_turn is None:
         return False
@@ -465,7 +466,7 @@ async def kept_tokens(store: Store, session: str) -> int:
 
 
 async def _compaction_of(store: Store, session: StreamId, agent: Agent) -> CompactionSettings:
-    """Return the compaction settings of the session's agent; if it has none, those of `agent`."""
+    """Return the settings of the agent in force, or of `agent` if no agent is in force."""
     known = await authority_of(store.backend, session)
     if known.bound is None or known.bound.agent is None or known.withheld is not None:
         return agent.compaction

@@ -70,7 +70,7 @@ async def resuming_remark(chat: Chat, requested: str | None) -> str:
 
 
 def pasted_remark(text: str, chat: Chat) -> str | None:
-    """Return a remark if `text` contains a credential that causes no error; otherwise None."""
+    """Return a remark if `text` contains a credential and the agent does not reject the text."""
     told = _PASTED.get(chat.agent.on_pasted)
     kinds = credentials_in(text) if told else ()
     return told.format(", ".join(kinds)) if told and kinds else None
@@ -81,9 +81,9 @@ def remark_moved(
 ) -> None:
     """Print why settings of a resumed session are not in force, and where the session works.
 
-    `store` contains the session. `recorded` is the folder of the session in lists; None if the user
-    named a folder. No folder is printed if the session is resumed again in the folder where its
-    tools work.
+    `store` contains the session. `recorded` is the folder that lists show for the session; None if
+    the user named a folder. The folder is not printed if the session works in the current folder
+    and was continued in perdure before.
     """
     if withheld is not None:
         address = shlex.quote(safe(store.backend.address))

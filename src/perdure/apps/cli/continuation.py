@@ -66,8 +66,8 @@ async def continue_in(
     reasoning and other branches are not exported (stderr counts them). perdure's session does not
     change. `perdure import` brings back the messages that you add in the other program. Messages
     from pi and Operator are added to this session; messages from the other programs become a new
-    session, whose earlier messages are not counted a second time. If the program wrote the session
-    and nothing was added in perdure, no file is written, and the command resumes the original.
+    session. `perdure usage` counts the shared messages once. If the program wrote the session and
+    nothing was added in perdure, no file is written, and the command resumes the original.
 
     Examples:
         perdure continue-in 01jd codex
@@ -169,7 +169,10 @@ def _gone(cwd: str, session: str) -> Iterator[str]:
 
 
 def _place(program: Program) -> Path:
-    """Return the folder where `program` looks for sessions, or, if unknown, a folder of perdure."""
+    """Return the folder where `program` looks for sessions.
+
+    If this folder is unknown, a folder of perdure is returned.
+    """
     if program in _HISTORIES:
         return folder_of(_HISTORIES[program], Path.home(), os.environ)
     if program == "operator":
@@ -182,7 +185,7 @@ def _place(program: Program) -> Path:
 def _write(file: Path, made: Continuation) -> bool:
     """Write `made` to `file` if the file does not exist.
 
-    Returns False if the file existed: an existing file is not replaced, because the other program
+    Returns False if the file existed. An existing file is not replaced, because the other program
     may have added entries to it.
 
     Raises: PathExists if the existing file does not begin with the conversation.

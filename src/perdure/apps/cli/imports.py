@@ -174,11 +174,12 @@ async def import_sessions(
     found on this machine, and Aider's history in this folder. Importing a file again adds only new
     entries. Erased sessions are not imported again.
 
-    Every line is stored. Files of a folder that are not sessions are skipped and counted. If a
-    session cannot be imported, the import continues with the other sessions, and the exit code is
-    1. For a single file, the exit code is that of its error: 2 if the file is not a session. --json
-    prints one object per session. --watch prints a line per change; a session with a running turn
-    is imported after the turn. The counts of --dry-run include entries that the store already has.
+    All lines of a session file are stored, also those that perdure cannot interpret. Files of a
+    folder that are not sessions are skipped and counted. If a session cannot be imported, the
+    import continues with the other sessions, and the exit code is 1. For a single file, the exit
+    code is that of its error: 2 if the file is not a session. --json prints one object per session.
+    --watch prints a line per change; a session with a running turn is imported after the turn. The
+    counts of --dry-run include entries that the store already has.
 
     Examples:
         perdure import                             # what known programs left on this machine
@@ -312,7 +313,8 @@ class _Total:
     """The totals of all imported files. `failure` is the error of the last file that failed.
 
     A file that is not a session is a failure only if `named` contains the file itself. `unchanged`
-    lists the files without anything new; it stays empty if `lists_all` is True.
+    lists the files without anything new that `add` did not print. If `lists_all` is True, every
+    file is printed, so the list is empty.
     """
 
     def __init__(self, named: Sequence[Path], done: str, *, lists_all: bool) -> None:

@@ -155,10 +155,10 @@ async def answer(
 ) -> None:
     """Answer a question.
 
-    The first answer counts. The turn or flow continues when it is resumed, on any machine. Answer a
-    tool call of a role with allow, allow-flow (also for the rest of the flow) or deny. Answer a
-    question in words with text. To deny the only open question of a session, its number can be left
-    out.
+    Only the first answer is valid. The turn or flow continues when it is resumed, on any machine.
+    If a role of a flow asks to run a tool, the answers are allow, allow-flow (which is valid for
+    the rest of the flow) and deny. If a question has no choices, the answer is your text. To deny
+    the only open question of a session, its number can be left out.
 
     Examples:
         perdure inbox answer 01jd/17 allow
@@ -277,10 +277,7 @@ def _command(asked: OpenQuestion) -> str:
 
 
 def _list_lines(waiting: list[WaitingQuestions]) -> Iterator[str]:
-    """Return a few lines for each question.
-
-    `perdure inbox show` also prints the scope of an answer.
-    """
+    """Return a few lines for each question."""
     style, now = out_style(), SystemClock().now_ms()
     for each in waiting:
         asked = each.asked

@@ -28,7 +28,7 @@ COMING_FORMS = "2026-11-21T09:30, tomorrow 09:30, 30s, 30m, 2h or 7d"
 def moment(typed: str, now: datetime) -> datetime:
     """Return the time that `typed` describes, relative to `now`; the default zone is local.
 
-    A date or month means its first moment, ``today 09:30`` means this time of today, and ``7d``
+    A date or month means its beginning. ``today 09:30`` means 09:30 on the day of `now`. ``7d``
     means seven days before `now`. Pure.
     Raises: typer.BadParameter if `typed` is no time.
     """

@@ -81,9 +81,10 @@ def run(words: Sequence[str]) -> int:
 
 
 def command_line(words: Sequence[str]) -> Any:
-    """Return a parser that knows the command in `words`, or else only the names of all commands.
+    """Return a parser that knows the command in `words`.
 
-    A process builds the parser only once, because building it takes longer than most commands.
+    If `words` contain no command, the parser knows only the names of all commands. A process builds
+    the parser only once, because building it takes longer than most commands.
     """
     place = next((n for n, word in enumerate(words) if not word.startswith("-")), len(words))
     named, *after = words[place:] or [""]
@@ -228,8 +229,8 @@ def _perdure(
     Every command works on a store: --store, or $PERDURE_STORE, or a file in your data folder.
     Results go to stdout, with --json as JSON; everything else goes to stderr.
 
-    `perdure COMMAND --help` describes a command, `perdure sessions COMMAND --help` a command of a
-    group.
+    `perdure COMMAND --help` describes a command. `perdure sessions COMMAND --help` describes a
+    command of a group.
 
     Examples:
         perdure demo                     # see what it does, offline, in under a minute

@@ -250,11 +250,12 @@ async def _dearer_parts(
     models: Sequence[UsageTotal],
     prices: Mapping[str, Price],
 ) -> list[str]:
-    """Return a warning for each kind of tokens without its own price: it costs as much as input.
+    """Return a warning for each kind of tokens that lacks its own price.
 
-    `read` returns the total costs for given prices. If the price of a kind of tokens rises by one
-    micro-cent per token, the total cost rises by the number of tokens of that kind. Calls whose
-    cost is recorded in the log do not change the total.
+    Tokens of this kind cost as much as input tokens. `read` returns the total costs for given
+    prices. The warnings contain the number of tokens. To count the tokens, this function raises the
+    price of the kind by one micro-cent per token, so that the total cost rises by the number of
+    tokens. Calls whose cost is recorded in the log do not change the total.
     """
     lacking: dict[str, dict[str, Price]] = {"cache_read": {}, "cache_write": {}}
     for each in models:

@@ -125,7 +125,10 @@ async def _telling_elsewhere(address: str, namespace: str) -> AsyncGenerator[Sto
 
 
 async def nothing_found(store: str | None, namespace: str) -> str:
-    """Return the text for a search without hits; it names a `namespace` other than the default."""
+    """Return the text for a search without hits.
+
+    If `namespace` is not the default namespace, the text contains the namespace.
+    """
     if namespace == NAMESPACE:
         return "Nothing found."
     has_others = False

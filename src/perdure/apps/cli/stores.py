@@ -124,7 +124,7 @@ async def verify(*, common: CommonOptions) -> int:
 
 
 async def _verify(common: CommonOptions) -> Verification:
-    """Verify the store; damage that prevents further reading is returned as a finding."""
+    """Verify the store; damage that prevents further reading becomes a problem in the result."""
     try:
         async with common.existing_store() as opened:
             return await opened.verify(progress_bar("verify"))

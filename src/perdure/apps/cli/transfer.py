@@ -138,7 +138,11 @@ class ExportOptions(msgspec.Struct, frozen=True):
 
     @property
     def kind(self) -> ExportFormat:
-        """The named format, or the format of an archive, or that of the output's extension."""
+        """The format of the export.
+
+        This is the named format. If no format is named, it is HTML for an archive; otherwise, it is
+        the format of the output's extension.
+        """
         ending = "" if self.output is None else self.output.suffix.lower()
         return self.format or ("html" if self.is_archive else _ENDINGS.get(ending, "perdure"))
 
@@ -205,8 +209,8 @@ async def export(*, asked: ExportOptions, common: CommonOptions) -> None:
     has one branch. `perdure export ID --format workflow -o .` names the file after the session.
 
     With --all, --query, --cwd, --source or --with-forks the output is a new folder: an HTML page
-    for each session, and an index.html that lists and searches them. With --format markdown or
-    perdure, it contains a file for each session instead.
+    for each session, and an index.html that lists and searches them. If you add --format markdown
+    or perdure, the folder contains a Markdown file or a bundle for each session, and no index.
 
     Examples:
         perdure export 01jd -o trip.html
@@ -262,9 +266,11 @@ def _checked_output(asked: ExportOptions, address: str) -> Path | None:
 
 
 def _archive_folder(asked: ExportOptions) -> Path:
-    """Return the archive's folder; only with a named format, it may end in ``.md`` or ``.jsonl``.
+    """Return the archive's folder.
 
     Raises: UsageMistake if the options do not fit an archive, or the output cannot be its folder.
+    For example, the name of a new folder can end with ``.md`` or ``.jsonl`` only if a format is
+    named.
     """
     if not asked.is_archive:
         raise UsageMistake("name a session, or add --all for an archive of every session")
@@ -350,7 +356,10 @@ def _output_file(
 async def _record_export(
     store: Store, exported: Exported, file: Path, selection: ExportSelection
 ) -> Exported:
-    """Record the path of an exported workflow in the log; a failure is only a warning."""
+    """Record the path of an exported workflow in the log.
+
+    If this fails, the result has a warning, and no error is raised.
+    """
     if exported.format != workflow.FORMAT:
         return exported
     at = store.outside.clock.now_ms()

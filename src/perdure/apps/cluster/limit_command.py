@@ -45,9 +45,10 @@ async def limit(
     """Limit the work of a namespace, a model or a provider, over all workers of the database.
 
     A new limit replaces the earlier limit of the same namespace, model or provider. Workers apply a
-    new limit within two seconds. Running turns count, and are not stopped. A turn that would exceed
-    a limit waits. If more turns than --waiting would wait, a new turn is rejected: programs raise
-    QueueFull, and the HTTP API answers 429. `perdure cluster status` lists the limits.
+    new limit within two seconds. Running turns count toward a new limit, but the limit does not
+    stop them. A turn that would exceed a limit waits. If more turns than --waiting would wait, a
+    new turn is rejected: programs raise QueueFull, and the HTTP API answers 429. `perdure cluster
+    status` lists the limits.
 
     Examples:
         perdure cluster limit namespace:tenant-a --turns 8 --waiting 500

@@ -1,4 +1,4 @@
-"""Wait for a store whose server is unavailable: workers often start before their database."""
+"""Waits for an unavailable store, because workers often start before their database."""
 
 from __future__ import annotations
 

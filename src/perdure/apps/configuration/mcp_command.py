@@ -63,8 +63,8 @@ mcp = typer.Typer(no_args_is_help=True)
 def mcp_itself() -> None:
     """List and test the MCP servers of your settings and agent files, or run perdure as one.
 
-    Define a server in the settings as [mcp.servers.NAME]. Agents refer to a server by its name;
-    `chat.mcp_servers` gives a server to every chat without an agent file.
+    Define a server in the settings as [mcp.servers.NAME]. Agent files refer to a server by its
+    name. Chats without an agent file use the servers in `chat.mcp_servers`.
 
     Examples:
         perdure mcp list

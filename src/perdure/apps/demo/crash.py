@@ -1,6 +1,6 @@
 """The main step: a process is killed inside a tool call, and another process continues.
 
-The process and the SIGKILL are real: a killed process cannot write anything.
+The process and the SIGKILL are real, so the killed process cannot write anything.
 """
 
 from __future__ import annotations

@@ -127,9 +127,10 @@ def postgres(folder: Path, wait: Callable[[float], None] = time.sleep) -> Genera
 
 
 def _start(server: Any, wait: Callable[[float], None]) -> None:
-    """Start `server`, also on a machine that needs longer than the package waits.
+    """Start the PostgreSQL server `server`; try again if its package stops waiting too early.
 
-    After the package has given up, the server continues to start, and the next call finds it.
+    The package raises an error if the server needs too long. The server continues to start, and a
+    later call of the package finds the running server.
 
     Raises: TimeoutExpired or AssertionError if the server is still not ready.
     """
@@ -142,7 +143,10 @@ def _start(server: Any, wait: Callable[[float], None]) -> None:
 
 
 class _LastError(logging.Handler):
-    """Stores the last error that the server's package logged: its exceptions state no reason."""
+    """Stores the last error in the log of the server's package.
+
+    The exceptions of this package do not contain the reason of an error.
+    """
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)

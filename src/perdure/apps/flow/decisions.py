@@ -131,8 +131,8 @@ async def improve(
     """Choose how the roles review a flow whose work is closed.
 
     graph-based: each role reviews after the roles to which it handed work, and reads their
-    findings. parallel: all roles review at once, the owner last. none: the flow is completed
-    without a review.
+    findings. parallel: all roles review at the same time, except the owner, who reviews last. none:
+    the flow is completed without a review.
 
     Examples:
         perdure flow improve 20260527T14 graph-based
@@ -205,7 +205,7 @@ async def consent(
         perdure flow consent 20260527T14 --allow-command "make test" --revoke
 
     Exit codes:
-        2  no role can run the command, the mode ignores it, or the grant to revoke does not exist
+        2  no role can run the command, the mode is no-access, or the grant to revoke does not exist
     """
     _check_named(commands, "--allow-command")
     _check_named(tools, "--allow-tool")
@@ -255,8 +255,9 @@ async def configure(
 ) -> None:
     """Set the model, tools and skills of a role, from its next turn on.
 
-    Choose skills before the role begins: they are part of its first prompt. Without options the
-    role uses the settings of its agent and its own files.
+    Choose skills before the role begins, because they are part of its first prompt. Without
+    options, the role uses the model and tools of its agent, and the skills in the role's
+    `skills.yaml`.
 
     Examples:
         perdure flow configure 20260527T14 developer_2 -m openai:gpt-5
@@ -280,7 +281,7 @@ async def configure(
 
 
 def _check_tools(role: str, names: Sequence[str]) -> None:
-    """Raises: ConfigError for a tool that is not built in: here, roles get only built-in tools."""
+    """Raises: ConfigError for a tool that is not built in, because this command knows no others."""
     unknown = [name for name in names if name not in BUILTIN]
     if unknown:
         told = no_tool(role, unknown, BUILTIN)

@@ -64,7 +64,11 @@ async def export(
 
 
 def _write(folder: Path, files: dict[str, bytes], *, is_forced: bool) -> None:
-    """Write all `files`, or none if one exists (unless forced) or another export uses `folder`."""
+    """Write all `files` into `folder`.
+
+    Raises: PathExists if one of the files exists and `is_forced` is False, or if another export
+    uses `folder`; then no file is written.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     try:
         with alone_in(folder):

@@ -58,9 +58,9 @@ async def _remark_unpriced(host: Host) -> None:
 
 @asynccontextmanager
 async def opened_flow(common: CommonOptions, id: str) -> AsyncGenerator[tuple[Store, Flow]]:
-    """Open an existing flow for a person's decision, wherever the flow's files are.
+    """Open an existing flow for a person's decision; the flow's files need not be on this machine.
 
-    The roles use the same agents as in a command without options.
+    The agents of the roles get their permissions from the stored settings of the flow.
     Raises: FlowNotFound, AmbiguousId.
     """
     async with common.existing_store() as opened, flows_of(opened) as flows:

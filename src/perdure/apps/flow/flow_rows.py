@@ -24,8 +24,8 @@ from perdure.session.ids import StreamId
 async def list_flows(*, common: CommonOptions) -> None:
     """List flows, newest first, each with the reason why it waits.
 
-    Flows of a newer perdure are listed too, but cannot be opened. With --json, `flow` is the id of
-    each flow, in this and in every other flow command.
+    Flows of a newer perdure are listed too, but cannot be opened. With --json, this and all other
+    flow commands print the id of a flow in the field `flow`.
 
     Examples:
         perdure flow list

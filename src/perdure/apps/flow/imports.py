@@ -122,7 +122,8 @@ def _order(read: FlowFolder, graph: Graph) -> Graph | None:
 def _graph(folder: Path, read: FlowFolder) -> Graph:
     """Return the workflow in the record of the flow. Blocks.
 
-    The project's canonical workflow is used only if reading the project's workspace is allowed.
+    If perdure is allowed to read the workspace of the project, the workflow is merged with the
+    canonical workflow of the project.
     """
     if read.record_folder is None or not (read.record_folder / WORKFLOW).is_file():
         raise FormatError(

@@ -62,7 +62,7 @@ WatchOption = Annotated[
 
 
 class ActingOptions(msgspec.Struct, frozen=True):
-    """The options that choose who answers for the roles, and limit what the roles may do."""
+    """The options that choose the models of the roles, and limit what the roles may do."""
 
     offered: Annotated[
         list[str] | None,

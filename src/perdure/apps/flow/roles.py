@@ -92,8 +92,10 @@ _DIMENSIONS: dict[str, Dimension] = {each: each for each in DIMENSIONS}
 
 
 def configuring_in(words: str) -> dict[Dimension, Configuring]:
-    """Parse who configures roles: one word for all (``auto``), or ``model=auto,skills=ask``.
+    """Parse the value of ``--configure``, which says who chooses the settings of roles.
 
+    `words` is one word for all settings (``auto``), or one word for each
+    (``model=auto,skills=ask``).
     Raises: UsageMistake.
     """
     known: dict[str, Configuring] = {each: each for each in get_args(Configuring)}
@@ -156,7 +158,7 @@ def role_agents(acting: RoleOptions) -> list[Agent]:
 
 
 def role_agent(acting: RoleOptions, role: str) -> Agent:
-    """Return the agent of the base role `role`, which may have been added during the flow."""
+    """Return the agent of the base role `role`; the role may have been added during the flow."""
     configuration = Configuration(Path(), os.environ)
     return Agent(
         role,

@@ -224,10 +224,11 @@ async def resume(
 ) -> int:
     """Continue a flow with the settings of `flow run`, until it is done or waits for you.
 
-    Turns that another process left open are continued. Several processes can run one flow.
-    Options of this command replace the stored options and are stored; a model replaces a scenario
-    and vice versa. --allow-command and --allow-domain add commands and hosts that are not allowed
-    yet. If all the given commands and hosts are already allowed, roles are limited to them.
+    Turns that another process left open are continued. Several processes can run one flow. Options
+    of this command replace the stored options of the flow. A model replaces a stored scenario, and
+    a scenario replaces a stored model. --allow-command and --allow-domain add commands and hosts
+    that are not allowed yet. If all of the given commands or hosts are already allowed, the roles
+    keep only these.
 
     Examples:
         perdure flow resume 20260527T14 --watch
@@ -259,8 +260,8 @@ async def resumed_flow(
 ) -> AsyncGenerator[Flow]:
     """Open the flow of `state` with its stored settings, changed by the settings `typed`.
 
-    If `is_for_one_call` is True, the changed settings are not stored, and a model in `typed`
-    applies only to this call, and only to roles whose model no other setting determines.
+    If `is_for_one_call` is True, the changed settings are not stored. Then a model in `typed`
+    applies only to this call, and only to roles that would have no model without it.
     """
     settings = resumed_settings(state.settings, typed, os.environ)
     acting = await asyncio.to_thread(acting_of, settings, os.environ)

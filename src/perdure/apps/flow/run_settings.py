@@ -34,8 +34,8 @@ replace = msgspec.structs.replace
 def new_settings(typed: RunSettings, environment: Mapping[str, str]) -> RunSettings:
     """Return the settings of a new flow; `typed` are the settings of the command line.
 
-    If `typed` contains no commands, those of the user's settings are used; the same applies to
-    hosts.
+    If `typed` contains no commands, the commands in the user's settings are used. The same applies
+    to hosts.
 
     Raises: ConfigError.
     """
@@ -57,8 +57,9 @@ def resumed_settings(
     """Return the stored settings `kept`, changed by the command line's settings `typed`.
 
     A model on the command line replaces a stored scenario, and a scenario replaces a stored model.
-    If all given commands are already allowed, only these stay allowed; otherwise, the given
-    commands are added. The same applies to hosts.
+    If a command in `typed` is not allowed yet, all commands in `typed` are added to the allowed
+    commands. If all of them are already allowed, the other commands are removed. The same applies
+    to hosts.
     Raises: ConfigError.
     """
     if kept is None:
@@ -114,9 +115,10 @@ def scenario_of(settings: RunSettings) -> Scenario | None:
 
 
 def scenario_folder(scenario: Scenario) -> str | None:
-    """Return the visible folder to which all `write_file` calls of `scenario` write.
+    """Return the folder to which all `write_file` calls of `scenario` write.
 
-    Returns None if there is no single visible folder.
+    Returns None if the calls write to several folders, if a path is absolute or has no folder, or
+    if the folder is hidden.
     """
     steps = [step for rule in (*scenario.rules, *scenario.sequence) for step in rule.steps]
     calls = [call for step in steps if isinstance(step, CallTools) for call in step.calls]
@@ -163,7 +165,10 @@ async def grant_added(store: Store, state: FlowState, acting: RoleOptions, by: s
 
 
 def _with_added(kept: Permissions, today: Permissions) -> Permissions:
-    """Return `kept` with the commands and hosts of `today`; drop credentials for other hosts."""
+    """Return `kept` with the commands and hosts of `today`.
+
+    The credentials for hosts that `today` does not contain are removed.
+    """
     hosts = today.allowed_domains
     return msgspec.structs.replace(
         kept,

@@ -114,9 +114,10 @@ async def preview_of(
 
 
 def _gone(earlier: Sequence[Certificate]) -> Counter[str]:
-    """Return the number of entries, per session, that need no erasure after the erasures `earlier`.
+    """Return, for each session, the number of entries that a new erasure does not erase.
 
-    Entries that need no erasure are the erased entries, and those that record the erasures.
+    These are the entries that `earlier` erasures erased, and the entries that record these
+    erasures. If a whole session was erased, only later erasures count.
     """
     gone = Counter[str]()
     for line in (line for each in earlier for line in each.sessions):
@@ -144,7 +145,10 @@ def _fork_lines(left: Forks, policy: ForkPolicy, kept: Mapping[str, int]) -> Ite
 
 
 def origin_lines(infos: Iterable[SessionInfo], erased: Collection[str]) -> Iterator[str]:
-    """Yield a line for each fork in `infos` whose origin is not erased: shared entries remain."""
+    """Yield a line for each fork in `infos` whose origin is not erased.
+
+    The line says that the entries that the fork shares with the origin remain.
+    """
     for info in infos:
         if shares_with_parent(info) and info.parent not in erased:
             yield (

@@ -220,8 +220,9 @@ async def rename(
 async def pin(session: SessionArgument, entry: EntryArgument, *, common: CommonOptions) -> None:
     """Keep an entry in the context of the model.
 
-    No compaction hides a pinned entry, and no budget leaves it out. A pinned tool call includes its
-    results, and a result its call. `perdure sessions unpin` removes the pin.
+    No compaction hides a pinned entry, and no budget leaves it out. The context also keeps the
+    results of a pinned tool call, and the call of a pinned result. `perdure sessions unpin` removes
+    the pin.
 
     Examples:
         perdure sessions pin 01jd 12
@@ -265,8 +266,9 @@ async def compact(
     """Summarize older messages to shorten the context.
 
     A model writes the summary, which replaces the messages in the context. The strategy of the
-    session decides which messages are old; for a role of a flow, the flow adds facts about its
-    node. The log keeps all messages: `perdure sessions uncompact` undoes the compaction.
+    session decides which messages are old. If the session belongs to a role of a flow, the flow
+    adds facts about the role's node to the summary. The log keeps all messages: `perdure sessions
+    uncompact` undoes the compaction.
 
     Examples:
         perdure sessions compact 01jd --focus "the decisions about the schema"
@@ -307,8 +309,9 @@ async def told_compaction(
 ) -> tuple[Mapping[str, object], str]:
     """Describe the compaction `made` as JSON data and as text; `before` is the old size in tokens.
 
-    The newest tokens, approximately `kept` of them, are never summarized. If `kept` is None, all
-    messages before the role's current node are summarized.
+    If `kept` is given, approximately the newest `kept` tokens are never summarized. If the session
+    belongs to a role of a flow, `kept` is None, because all messages before the role's current node
+    are summarized.
     """
     after = (await handle.context()).tokens
     if made is not None and isinstance(body := body_of(made), Compaction):

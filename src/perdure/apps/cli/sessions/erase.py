@@ -116,7 +116,7 @@ class EraseOptions(msgspec.Struct, frozen=True):
 
     @property
     def rows(self) -> RowFilter | None:
-        """The filter that combines the options that select many sessions; None without them.
+        """The filter that combines the options that select many sessions; None if none is given.
 
         Raises: UsageMistake if a filter is empty, for example because of an unset shell variable.
         """
@@ -132,11 +132,12 @@ async def erase(*, asked: EraseOptions, common: CommonOptions) -> int:
     """Permanently delete sessions, or single entries, and everything derived from them.
 
     This cannot be undone. The log can still be verified. A certificate lists what was deleted, and
-    where copies may remain: backups, exports, forks. If the process is killed, run the command
-    again; the next program that opens the store also finishes the deletion.
+    where copies may remain: backups, exports, forks. If the process is killed, repeat the command.
+    If you do not, the next program that opens the store finishes the deletion that was interrupted.
 
     With an ENTRY the session stays: only these entries, and their labels and summaries, lose their
-    content. A warning names other entries with a credential or a long line of the erased entries.
+    content. If other entries contain the same credential or the same long line as an erased entry,
+    a warning names these entries.
 
     With --query, --cwd, --source or --until the command erases every session that matches all of
     them, and lists them first. --dry-run only lists what would be erased.
@@ -317,7 +318,7 @@ def _show_preview(common: CommonOptions, ids: Sequence[str], lines: Sequence[str
 async def _whole(store: Store, asked: EraseOptions) -> str:
     """Return the id of the session. The user must type the whole id, except for a preview.
 
-    Raises: WholeIdNeeded, SessionNotFound, PathNotFound.
+    Raises: WholeIdNeeded if the typed id is not whole; the errors of `named_session`.
     """
     typed = asked.session or ""
     try:
@@ -333,9 +334,10 @@ async def _whole(store: Store, asked: EraseOptions) -> str:
 
 
 def _place_for(file: Path | None) -> Path | None:
-    """Create the file for the certificate; return the file, or None if the file existed.
+    """Create the file for the certificate; return the file if this call created it.
 
-    Raises: PathExists if the file exists and is not empty (a killed command leaves an empty file).
+    An existing empty file is accepted, because a killed command leaves such a file.
+    Raises: PathExists if the file exists and is not empty.
     Raises: UsageMistake if `file` is a folder or cannot be created.
     """
     if file is None:

@@ -125,9 +125,9 @@ async def show_tree(
 ) -> None:
     """Draw the tree of a session.
 
-    Shows every branch, label and compaction. Of a long session, it reads only the newest entries
-    (five for each line). --all shows every entry. The straight line is the current branch; other
-    branches are to the right of it. Use the numbers to name entries in other commands.
+    Shows every branch, label and compaction. If the session is long, only the newest entries are
+    read (five for each line). --all shows every entry. The straight line is the current branch;
+    other branches are to the right of it. Use the numbers to name entries in other commands.
 
     Examples:
         perdure sessions tree 01jd

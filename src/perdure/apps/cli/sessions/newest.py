@@ -21,10 +21,10 @@ _OF_ACTIVITY = frozenset({"user", "assistant"})
 async def newest_hits(store: Store, query: SearchQuery | None, *, scope: SessionScope) -> list[Hit]:
     """Return the newest texts that match the filters of `query`, newest first.
 
-    If `query` names no roles, only messages match. Only sessions of `scope` match. A text that a
-    session has in common with its forks or copies is returned once, in the oldest of these
-    sessions; equal texts of one session are all returned. `query` is None if no session can match
-    the filters.
+    If `query` names no roles, only messages match. Only sessions of `scope` match. If a session and
+    its forks or copies contain the same text, the text is returned only for the oldest of these
+    sessions. If one session contains the same text several times, all of these texts are returned.
+    `query` is None if no session can match the filters.
     """
     if query is None:
         return []
@@ -47,7 +47,7 @@ async def newest_hits(store: Store, query: SearchQuery | None, *, scope: Session
 
 
 def _is_too_old(info: SessionInfo, query: SearchQuery, found: Iterable[Found]) -> bool:
-    """Return whether `info`, and so each session with older activity, is too old to have a hit."""
+    """Return whether neither `info` nor any session with older activity can have a hit."""
     if not query.roles or not _OF_ACTIVITY.issuperset(query.roles):
         return False
     if query.since is not None and info.updated_at < query.since:

@@ -82,9 +82,9 @@ async def read(
 ) -> None:
     """Print whole messages of a session, in a pager on a terminal.
 
-    Prints the current branch from its beginning: text, thinking, tool calls and results; at its end
-    the partial answer of an interrupted turn. The pager is $PAGER, or less. Use the numbers to name
-    entries in other commands.
+    Prints text, thinking, tool calls and results of the current branch, from its beginning. If a
+    turn was interrupted, its partial answer is printed at the end. The pager is $PAGER, or less.
+    Use the numbers to name entries in other commands.
 
     Examples:
         perdure sessions read 01jd              # the current branch
@@ -133,10 +133,11 @@ async def _entries(session: Session, entry: str | None, selection: Selection) ->
 
 
 async def _around(session: Session, found: Entry, count: int) -> list[Entry]:
-    """Return `found` and up to `count` entries before and after it on its branch.
+    """Return `found` and up to `count` entries before and after it.
 
-    If `found` is on another branch, only entries before it are returned. A side entry is placed
-    among the entries of the branch in the order in which they were appended.
+    If `found` is not on the current branch, only entries before it are returned. If `found` is a
+    side entry, the entries around it are those of the current branch that were appended before and
+    after it.
     """
     if not count:
         return [found]

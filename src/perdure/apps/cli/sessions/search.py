@@ -129,13 +129,13 @@ async def search(
 ) -> None:
     """Search every branch of every session, the best hits first.
 
-    The hits of one session are printed together; --json prints them in the order of their score.
-    A hit contains all words; "words in quotes" must be next to each other. begin* finds all words
+    The hits of one session are printed together; --json prints them in the order of their score. A
+    hit contains all words; "words in quotes" must be next to each other. begin* finds all words
     with this beginning. OR finds either word, NOT excludes a word. Letter case and accents are
     ignored.
 
-    Without words, lists the newest messages that match the filters. Messages of roles and subagents
-    are then listed only with --session.
+    Without words, lists the newest messages that match the filters. This list contains messages of
+    roles and subagents only if you name their session with --session.
 
     Examples:
         perdure sessions search which hotel

@@ -198,7 +198,10 @@ async def _grants(log: LogReader, session: StreamId) -> list[Candidate]:
 
 
 async def _questions_in_force(log: QuickReads) -> list[OpenQuestion] | None:
-    """Return the open questions of sessions; None if there are flows, which may ask questions."""
+    """Return the open questions of sessions.
+
+    Returns None if there are flows, because this function does not read the questions of flows.
+    """
     if await log.notes_of_all(protocol.FLOW_KINDS):
         return None
     log.marks = trust.own_marks(is_trusted=False, makes_key=False)

@@ -84,7 +84,7 @@ class Command(msgspec.Struct, frozen=True, omit_defaults=True):
         return " ".join(("perdure", *self.words))
 
     def at(self, words: Sequence[str]) -> Command:
-        """Return the command whose name `words` begin with; `self` if there is no such command."""
+        """Return the command that the first of `words` name; `self` if they name no command."""
         found = next((each for each in self.commands if words and each.words[-1] == words[0]), None)
         return self if found is None else found.at(words[1:])
 

@@ -34,7 +34,7 @@ def encode_table(program: Command) -> str:
 
 
 def asked_of(words: Sequence[str]) -> Sequence[str]:
-    """Return the words that name a command: those after ``help``; otherwise all `words`."""
+    """Return `words` without a leading ``help``: the name of the command to describe."""
     return words[1:] if words[:1] == ["help"] else words
 
 

@@ -1,4 +1,4 @@
-"""Suggests commands for an unknown command that names a known task, and after other mistakes.
+"""Suggests the right command after an unknown command such as ``grep``, and after other mistakes.
 
 Pure.
 """
@@ -103,10 +103,10 @@ _LIKE = 0.75
 
 
 def task_hint(message: str, group: str, commands: Collection[str] = ()) -> str | None:
-    """Return the error for an unknown command that names a known task; None for other messages.
+    """Return the error for an unknown command that is the common word for a task, such as ``grep``.
 
-    `group` is the group that lacks the command ("" is the program), and `commands` are the commands
-    of the group.
+    Returns None if `message` reports another error, or if no command does this task. `group` is the
+    group that lacks the command ("" is the program), and `commands` are the commands of the group.
     """
     unknown = _UNKNOWN.match(message)
     if unknown is None:
@@ -126,10 +126,10 @@ def task_hint(message: str, group: str, commands: Collection[str] = ()) -> str |
 
 
 def commands_hint(message: str, group: str, commands: Collection[str]) -> str | None:
-    """Return the error for an unknown command of a group; it lists the group's `commands`.
+    """Return the error for an unknown command of a group; the error lists the group's `commands`.
 
-    Returns None if `message` reports another error, if it already names a command, or if `group` is
-    the program itself ("").
+    Returns None if `message` reports another error, if `message` already suggests a command, or if
+    `group` is the program itself ("").
     """
     unknown = _UNKNOWN.match(message)
     if unknown is None or not group or message.endswith("?"):

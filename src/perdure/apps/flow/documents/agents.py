@@ -106,7 +106,10 @@ def _make_agent(found: LocatedWorkflow, ref: str, model: str, acting: RoleOption
 def _without_unknown(
     found: LocatedWorkflow, made: Mapping[str, Agent]
 ) -> tuple[LocatedWorkflow, tuple[str, ...]]:
-    """Remove unknown tools from nodes of `made` agents; return the new workflow and remarks."""
+    """Remove unknown tools from the nodes whose agent is in `made`.
+
+    Returns the new workflow, and remarks about the agents in `made` and the removed tools.
+    """
     missing: dict[str, None] = {}
     nodes = list(found.workflow.nodes)
     for number, node in enumerate(nodes):
@@ -125,8 +128,8 @@ def _without_unknown(
 def recast(document: DocumentBound, acting: RoleOptions, *, is_foreign: bool) -> tuple[Agent, ...]:
     """Return the agents of an existing flow, from agent files or from the stored snapshots.
 
-    `is_foreign` means that the flow comes from elsewhere: its agents get at most the permissions of
-    the command line and the settings.
+    `is_foreign` means that the flow was imported or is in an untrusted store. The agents of such a
+    flow get at most the permissions of the command line and the settings.
 
     Raises: ConfigError if this version cannot read the agents, or if another model is requested,
     because the models were set when the flow began.

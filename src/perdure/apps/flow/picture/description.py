@@ -110,7 +110,7 @@ def _said_before(each: FlowWait, said: Mapping[str, str]) -> str:
 
 
 def answer(flow: str, each: FlowWait) -> str:
-    """Return the command that answers `each`: `perdure inbox answer`, or one of `perdure flow`."""
+    """Return the command that answers `each`, such as `perdure flow reply`."""
     if each.session is not None or (each.topic == "consent" and each.question is not None):
         return f"perdure inbox answer {each.question} {'|'.join(each.choices)}"
     target = shlex.quote(each.target or "")
