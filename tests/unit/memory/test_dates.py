@@ -74,9 +74,7 @@ def test_month_without_year_matches_that_month_of_every_year() -> None:
 
 
 @given(st.text(max_size=80), st.integers(0, 253_402_300_799_000))
-def test_closeness_to_the_period_of_any_question_is_between_zero_and_one(
-    question: str, now: int
-) -> None:
+def test_closeness_to_a_period_is_between_zero_and_one(question: str, now: int) -> None:
     period = period_of(question, now)
     if period is not None:
         assert 0 <= period.closeness(now) <= 1

@@ -55,7 +55,7 @@ def test_episode_begins_after_the_end_of_the_previous_episode() -> None:
     assert next_first(ends, 3) == 0
 
 
-def test_agent_of_episode_comes_from_the_newest_binding() -> None:
+def test_episode_has_the_agent_that_was_bound_last() -> None:
     started = entry(0, new_side(SessionStarted({"id": "old"})))
     bound = entry(5, new_side(AgentBound({"id": "new"})))
     assert agent_in([bound, started]) == "new"
@@ -63,7 +63,7 @@ def test_agent_of_episode_comes_from_the_newest_binding() -> None:
     assert agent_in([]) is None
 
 
-def test_unreadable_agent_binding_is_ignored_for_the_agent_of_an_episode() -> None:
+def test_agent_of_an_episode_ignores_unreadable_bindings() -> None:
     started = entry(0, new_side(SessionStarted({"id": "old"})))
     bound = entry(5, new_side(AgentBound({"id": "new"})))
     unreadable = [

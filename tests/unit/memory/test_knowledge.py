@@ -64,7 +64,7 @@ def test_long_text_is_cut_in_linear_time() -> None:
             assert four_times < 10 * once + 0.5
 
 
-def test_only_entries_of_passages_have_a_knowledge_source() -> None:
+def test_knowledge_source_of_a_passage_has_path_and_heading() -> None:
     body = new_tree(Passage("text", "A / B").entry_body("a.md"))
     entry = Entry(StreamId("s"), 0, "tree", None, None, 0, body.kind, body.v, body.body)
     source = source_of(entry)

@@ -14,7 +14,7 @@ def asked(text: str) -> Question:
     return question_of(text, NOW)
 
 
-def test_word_that_matches_a_word_of_the_question_begins_with_its_search_prefix() -> None:
+def test_matching_words_begin_with_the_search_prefix() -> None:
     words = (
         "happy happily happiness running ran dies die skies sky agreed news universal university"
     )

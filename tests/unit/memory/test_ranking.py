@@ -38,7 +38,7 @@ def test_texts_of_every_speaker_named_in_a_question_rank_higher() -> None:
         assert {name for name, each in found.items() if each.reasons.get("speaker")} == speakers
 
 
-def test_dialogue_of_named_speakers_ranks_higher_with_several_speakers() -> None:
+def test_speaker_name_adds_more_score_among_three_speakers() -> None:
     texts = [
         said("a", "Ana", "the moon"),
         said("e", "Eve", "the moon"),
@@ -53,7 +53,7 @@ def test_dialogue_of_named_speakers_ranks_higher_with_several_speakers() -> None
     assert {each.reasons["speaker"] for each in between_two.values()} == {1.0}
 
 
-def test_long_text_raises_the_rank_of_its_neighbours_less_than_a_short_text() -> None:
+def test_neighbour_of_a_long_text_gets_a_smaller_score() -> None:
     def of_neighbour(length: int) -> float:
         texts = [said("a", None, "moon " + "so " * (length - 1)), said("b", None, "so")]
         return ranked(texts, "the moon?")["b"].reasons["neighbours"]
@@ -67,7 +67,7 @@ def test_neighbour_reason_of_a_hit_lists_the_words_of_the_neighbours() -> None:
     assert found["c"].nearby == {"hotel", "river"}
 
 
-def test_ranking_weight_of_zero_disables_its_reason() -> None:
+def test_ranking_reason_with_weight_zero_is_not_used() -> None:
     texts = [said("a", "Ana", "the moon"), said("b", "Bob", "what else?")]
     off = Weights(speaker=0, neighbours=False)
     found = ranked(texts, "What did Ana say of the moon?", off)

@@ -36,7 +36,7 @@ def test_statement_with_more_words_of_question_comes_first() -> None:
     assert all(each.reasons["words"] > 0 for each in best)
 
 
-def test_summary_of_a_session_out_of_scope_is_not_ranked_and_changes_no_score() -> None:
+def test_summary_out_of_scope_changes_no_score() -> None:
     inside = Statement("the hotel", START_MS, "in")
     (alone,) = ranked("Which hotel?", inside)
     (beside,) = ranked("Which hotel?", inside, Statement("the hotel", START_MS, "out"))
@@ -51,7 +51,7 @@ def test_statement_is_found_by_meaning_without_matching_words() -> None:
     assert found.reasons.keys() == {"vector", "own vector"}
 
 
-def test_time_of_a_statement_affects_its_rank_but_does_not_make_it_a_hit() -> None:
+def test_text_that_matches_only_the_date_is_not_found() -> None:
     old = Statement("the hotel", START_MS - 90 * DAY_MS)
     new = Statement("the hotel", START_MS - DAY_MS)
     other = Statement("a house", START_MS - DAY_MS)
@@ -61,7 +61,7 @@ def test_time_of_a_statement_affects_its_rank_but_does_not_make_it_a_hit() -> No
 
 
 @pytest.mark.parametrize("sums", [PlainSums, arrays.ArraySums])
-def test_ranking_counts_texts_sessions_and_words_the_same_with_and_without_numpy(
+def test_ranking_counts_texts_sessions_and_words(
     sums: type[PlainSums],
 ) -> None:
     texts = [SaidText("a", None, "the hotel", START_MS), SaidText("b", None, "so", START_MS)]

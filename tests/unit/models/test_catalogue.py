@@ -15,7 +15,7 @@ from perdure.models.catalogue import (
 )
 
 
-def test_every_provider_is_listed_by_its_own_name() -> None:
+def test_catalogue_lists_every_provider_under_its_name() -> None:
     assert {name: provider.name for name, provider in PROVIDERS.items()} == {
         name: name for name in PROVIDERS
     }

@@ -22,7 +22,7 @@ STEADY = RetryPolicy(jitter=0)
 UNAVAILABLE = ModelUnavailable("m", "gone")
 
 
-def test_retry_delays_double_from_two_seconds_and_end_after_three_attempts() -> None:
+def test_default_retry_policy_waits_two_then_four_seconds() -> None:
     waits = [next_wait(RetryPolicy(), attempt, UNAVAILABLE, 0.5) for attempt in (1, 2, 3, 4)]
     assert waits == [2.0, 4.0, None, None]
 
@@ -51,14 +51,12 @@ def test_error_class_decides_whether_to_retry(error: ModelError, is_tried_again:
     ("asked_s", "wait_s"),
     [(None, 2.0), (0.5, 2.0), (7.0, 7.0), (60.0, 60.0), (60.1, None), (3600.0, None)],
 )
-def test_retry_is_not_earlier_than_the_provider_asks_for(
-    asked_s: float | None, wait_s: float | None
-) -> None:
+def test_retry_waits_for_the_requested_delay(asked_s: float | None, wait_s: float | None) -> None:
     assert next_wait(STEADY, 1, RateLimited("m", "slow", asked_s), 0.5) == wait_s
 
 
 @given(st.integers(1, 9), st.floats(0, 1))
-def test_jitter_changes_the_delay_at_most_by_its_share_and_up_to_the_cap(
+def test_jitter_changes_the_retry_delay_by_at_most_20_percent(
     attempt: int, random01: float
 ) -> None:
     policy = RetryPolicy(max_attempts=10)
@@ -70,9 +68,7 @@ def test_jitter_changes_the_delay_at_most_by_its_share_and_up_to_the_cap(
 
 
 @given(st.floats(0, 1), st.floats(0, 60))
-def test_retry_delay_is_at_least_as_long_as_the_provider_asks_for(
-    random01: float, asked_s: float
-) -> None:
+def test_jitter_does_not_shorten_the_requested_retry_delay(random01: float, asked_s: float) -> None:
     wait = next_wait(RetryPolicy(), 1, RateLimited("m", "slow", asked_s), random01)
     assert wait is not None
     assert wait >= asked_s

@@ -164,7 +164,7 @@ async def test_client_is_loaded_once_on_another_thread() -> None:
     assert await said(router, "a:x") == "made for a:x"
 
 
-async def test_clients_are_created_and_prepared_inside_loading_context() -> None:
+async def test_model_client_is_prepared_inside_the_loading_context() -> None:
     seen: list[str] = []
 
     class Prepared(NamedClient):

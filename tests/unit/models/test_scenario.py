@@ -77,7 +77,7 @@ def test_each_condition_checks_its_part_of_the_request() -> None:
             assert does_hold(when, *CONVERSATION, system="Be brief.") == is_true
 
 
-def test_conditions_on_tool_results_do_not_match_without_a_result() -> None:
+def test_tool_result_conditions_need_a_tool_result() -> None:
     for when in (
         When(last_tool_result_is_error=False),
         When(last_tool_result_is_error=True),
@@ -147,7 +147,7 @@ def test_summary_can_be_scripted() -> None:
 CUT = (user("go"), assistant("One. "), user(CONTINUE_TEXT))
 
 
-def test_continued_answer_counts_once_in_conditions() -> None:
+def test_continued_answer_is_counted_as_one_answer() -> None:
     assert does_hold(When(nth=1, round=1, user_contains="go", after="user"), *CUT)
     twice = (*CUT, assistant("Two."), user(CONTINUE_TEXT))
     assert does_hold(When(nth=1, round=1, user_contains="go"), *twice)

@@ -120,7 +120,7 @@ async def test_parallel_calls_are_interleaved() -> None:
     assert pieces == [(0, ""), (1, ""), (0, "1234"), (1, "78"), (0, "56")]
 
 
-async def test_usage_of_a_scripted_answer_is_estimated_given_or_omitted() -> None:
+async def test_usage_missing_in_a_script_is_estimated() -> None:
     model = scripted(
         """
         rules:
@@ -293,7 +293,7 @@ async def test_model_name_with_file_plays_its_scenario(tmp_path: Path) -> None:
     assert await said(client, model) == "Land"
 
 
-async def test_running_answer_uses_up_no_failure_of_a_changed_file(tmp_path: Path) -> None:
+async def test_changed_scenario_file_resets_the_failure_count(tmp_path: Path) -> None:
     file = tmp_path / "trip.yaml"
     file.write_text("rules: [{steps: [{text: A}, {error: {code: rate_limited, times: 1}}]}]\n")
     client, model = ScriptedModel(clock=ManualClock(), reads_files=True), f"scripted:{file}"
@@ -308,7 +308,7 @@ async def test_running_answer_uses_up_no_failure_of_a_changed_file(tmp_path: Pat
     assert await said(client, model) == "A"
 
 
-async def test_scenario_file_is_read_outside_of_the_thread_that_counts(
+async def test_scenario_file_is_read_on_the_calling_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "trip.yaml"

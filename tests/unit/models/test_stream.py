@@ -132,7 +132,7 @@ def test_valid_arguments_are_not_reported_as_invalid() -> None:
         ("content_filter", False, "content_filter"),
     ],
 )
-def test_stop_reason_stop_becomes_tool_calls_if_the_answer_has_tool_calls(
+def test_answer_that_calls_tools_never_has_stop_reason_stop(
     said: StopReason, has_call: bool, told: StopReason
 ) -> None:
     calls = (call(0, "{}", id_="a", name="t"),) if has_call else ()

@@ -9,14 +9,14 @@ from perdure.secrets.vault import SERVICE, drop_from_keyring
 from tests.fakes.memory_keyring import MemoryKeyring, memory_keyring
 
 
-def test_dropped_keyring_account_is_reported_as_removed_and_then_as_absent() -> None:
+def test_dropped_keyring_account_is_reported_as_removed() -> None:
     with memory_keyring() as keyring:
         keyring.kept[SERVICE, "openai"] = "value"
         assert drop_from_keyring("openai") == "removed"
         assert drop_from_keyring("openai") == "absent"
 
 
-def test_keyring_account_that_is_not_deleted_is_reported_as_kept_or_unread(
+def test_keyring_account_that_cannot_be_deleted_is_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refuse(self: MemoryKeyring, service: str, username: str) -> None:

@@ -30,7 +30,7 @@ for environment in json.loads(sys.argv[1]):
 
 @pytest.mark.full_only
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems always have a keyring")
-def test_keyring_is_loaded_only_if_a_backend_can_work(tmp_path: Path) -> None:
+def test_keyring_is_not_loaded_without_a_usable_backend(tmp_path: Path) -> None:
     home = {"HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path / "run")}
     configured = tmp_path / "config" / "python_keyring" / "keyringrc.cfg"
     configured.parent.mkdir(parents=True)

@@ -10,7 +10,7 @@ from perdure.secrets.pasted_keys import apply_paste_policy
 TOKEN = "ghp_" + "a1B2c3D4" * 5
 
 
-def test_mode_warn_keeps_the_pasted_text() -> None:
+def test_paste_policy_warn_does_not_change_the_text() -> None:
     found = apply_paste_policy(f"use {TOKEN}", "warn", "the message")
     assert found.text == f"use {TOKEN}"
     assert found.kinds == ("github-token",)

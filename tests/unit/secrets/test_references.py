@@ -7,7 +7,7 @@ import pytest
 from perdure.secrets.references import fill_references, is_name, names_in
 
 
-def test_secret_references_are_replaced_and_values_are_not_scanned_for_references() -> None:
+def test_reference_inside_a_secret_value_is_not_replaced() -> None:
     values = {"A": "{{secrets.B}}", "B": "inner"}
     assert (
         fill_references("x {{secrets.A}} {{ secrets.B }}", values.__getitem__)

@@ -41,7 +41,7 @@ def test_secret_at_slice_boundary_is_found_completely(
 
 
 @pytest.mark.parametrize("cut", [1, 5, 9])
-def test_placeholder_at_slice_boundary_is_not_a_secret_name(cut: int) -> None:
+def test_placeholder_at_a_slice_boundary_is_not_a_secret(cut: int) -> None:
     before = "x\n" * shapes.SLICE
     text = f"{before[: shapes.SLICE - cut]}[secret-1]: abc123def and more"
     assert list(shapes.finds(text)) == []
@@ -74,7 +74,7 @@ def test_secret_pattern_is_tried_only_in_slices_that_contain_its_keyword(
     assert len([shape for shape in tried if "cookie" in shape]) <= 4  # in two slices at most
 
 
-def test_secret_kinds_of_a_text_equal_the_kinds_of_its_findings(
+def test_kind_search_and_full_search_find_the_same_kinds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(shapes, "SLICE", 256)
@@ -85,7 +85,7 @@ def test_secret_kinds_of_a_text_equal_the_kinds_of_its_findings(
         assert shapes.kinds_in(text) == {find.kind for find in shapes.finds(text)}, first
 
 
-def test_secret_pattern_is_not_tried_again_after_its_kind_was_found(
+def test_found_secret_kind_is_not_searched_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tried: list[str] = []

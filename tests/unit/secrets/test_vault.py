@@ -66,7 +66,7 @@ def test_secret_value_is_removed_from_text_in_every_usual_form(form: str) -> Non
     assert taint.scrub(f"<{form}>") == "<[secret:DB]>"
 
 
-def test_additional_encoded_form_of_a_secret_value_is_removed() -> None:
+def test_encoded_form_of_a_secret_is_removed() -> None:
     taint = Taint(vault())
     taint.took("DB", "dXNlcjpwYXNz")
     assert taint.scrub("dXNlcjpwYXNz") == "[secret:DB]"

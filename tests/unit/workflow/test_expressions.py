@@ -84,7 +84,7 @@ def test_unclosed_placeholder_is_text(text: str) -> None:
     assert template.faults == ()
 
 
-def test_unclosed_opener_before_a_placeholder_is_text() -> None:
+def test_unclosed_braces_before_a_placeholder_stay_text() -> None:
     assert template_of("{{ a {{inputs.x}}").parts == ("{{ a ", Placeholder("inputs", "x"))
 
 

@@ -18,12 +18,12 @@ from perdure.workflow.templates import neutralise, with_context, without_context
         ("", ""),
     ],
 )
-def test_adjacent_opening_braces_in_plain_text_get_a_space_between(said: str, written: str) -> None:
+def test_space_is_inserted_between_adjacent_opening_braces(said: str, written: str) -> None:
     assert neutralise(said) == written
 
 
 @given(st.text(alphabet="{} a\n", max_size=30))
-def test_neutralised_text_contains_no_template_and_loses_no_other_text(text: str) -> None:
+def test_neutralised_text_contains_no_placeholder(text: str) -> None:
     written = neutralise(text)
     assert "{{" not in written
     assert neutralise(written) == written
@@ -41,7 +41,7 @@ def test_unknown_name_error_lists_existing_names() -> None:
 
 
 @given(st.text(alphabet="{} ctx.a", max_size=40))
-def test_escaped_context_placeholders_in_any_text_are_not_replaced(text: str) -> None:
+def test_escaped_context_placeholders_are_not_replaced(text: str) -> None:
     without = without_context(text)
     assert with_context(without, {}, "they") == without
     assert without.replace(" ", "") == text.replace(" ", "")

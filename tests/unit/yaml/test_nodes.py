@@ -93,7 +93,7 @@ def test_error_for_an_unknown_key_suggests_the_intended_key() -> None:
     )
 
 
-def test_values_of_the_wrong_kind_are_faults_and_read_as_defaults() -> None:
+def test_value_of_the_wrong_kind_is_read_as_the_default() -> None:
     reader, root = node_of("[true, 1.5, -1, x, [], {}, null]")
     boolean, fraction, negative, word, items, mapping, nothing = reader.items(root)
     assert reader.whole(boolean) == 0
@@ -162,7 +162,7 @@ def test_fault_has_the_line_number_that_an_editor_shows(text: str, told: str) ->
     assert fault.startswith(told)
 
 
-def test_number_of_values_from_nested_yaml_aliases_is_limited() -> None:
+def test_values_repeated_by_yaml_aliases_are_limited() -> None:
     levels = "\n".join(
         f"l{n}: &l{n} [{', '.join(f'*l{n - 1}' for _ in range(9))}]" for n in range(1, 12)
     )

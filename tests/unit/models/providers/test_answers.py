@@ -53,7 +53,7 @@ def test_half_of_an_emoji_is_sent_together_with_the_other_half() -> None:
     assert got == [TextDelta("fox "), TextDelta("🦊!"), TextDelta("\ufffd")]
 
 
-def test_usage_is_split_into_classes_that_do_not_overlap() -> None:
+def test_cached_tokens_are_not_counted_as_input() -> None:
     usage = RequestUsage(
         input_tokens=100, cache_read_tokens=60, cache_write_tokens=30, output_tokens=7
     )

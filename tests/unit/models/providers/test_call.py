@@ -12,7 +12,7 @@ from perdure.session.messages import user
 NAMELESS = "openrouter:no-vendor"
 
 
-async def test_model_name_that_cannot_be_sent_has_default_info_and_its_call_is_rejected() -> None:
+async def test_call_with_an_invalid_model_name_is_rejected() -> None:
     client = OpenAICompatible(base_url="http://127.0.0.1:9/v1", provider="openrouter")
     assert client.info(NAMELESS) == ModelInfo(NAMELESS)
     with pytest.raises(ModelRefused, match="cannot be sent"):

@@ -165,7 +165,7 @@ def test_retry_delay_is_read_from_headers_or_message(
     assert error.retry_after_s == seconds
 
 
-def test_exhausted_account_is_a_refusal_despite_status_429() -> None:
+def test_exhausted_account_with_status_429_raises_model_refused() -> None:
     error = model_error(
         ModelHTTPError.for_category(
             ModelQuotaExceededError,
@@ -190,7 +190,7 @@ def test_error_for_a_failed_connection_is_unavailable_and_contains_the_address()
     assert "connection refused" in model_error(wrapped, MODEL).reason
 
 
-def test_missing_response_counts_as_an_unavailable_model() -> None:
+def test_request_timeout_becomes_model_unavailable() -> None:
     made = model_error(ModelTimeoutError("x", "Request timed out."), MODEL, address="http://h")
     assert isinstance(made, ModelUnavailable)
     assert made.reason == "http://h did not answer in time"

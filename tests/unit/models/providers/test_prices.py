@@ -27,7 +27,7 @@ def test_call_to_openai_has_a_price_in_microcents() -> None:
         ("gpt-5", OPENAI_URL),
     ],
 )
-def test_every_paid_provider_has_prices_at_its_own_address(model: str, address: str) -> None:
+def test_models_of_every_paid_provider_have_a_price(model: str, address: str) -> None:
     million = RequestUsage(input_tokens=1_000_000, output_tokens=1_000_000)
     assert (cost_microcents(million, model, address) or 0) > 100_000_000
 
@@ -40,7 +40,7 @@ def test_each_class_of_tokens_has_its_own_price() -> None:
     assert cost_microcents(usage, "claude-haiku-4-5", ANTHROPIC_URL) == 57_500_000
 
 
-def test_usage_in_perdure_form_costs_the_same_as_in_library_form() -> None:
+def test_cost_includes_cache_reads_and_writes() -> None:
     usage = Usage(400_000, 0, cache_read_tokens=500_000, cache_write_tokens=100_000)
     assert cost_of(usage, "claude-haiku-4-5", ANTHROPIC_URL) == 57_500_000
 

@@ -18,7 +18,7 @@ ANSWER = ModelResponse(
 )
 
 
-def test_remembered_answer_is_sent_with_the_arguments_from_the_log() -> None:
+def test_remembered_answer_contains_the_logged_arguments() -> None:
     rounds = RoundMemory()
     rounds.keep(MODEL, ANSWER)
     call = tool_call("c1", "read", {INVALID_JSON: '{"path": '})
@@ -31,7 +31,7 @@ def test_remembered_answer_is_sent_with_the_arguments_from_the_log() -> None:
     assert made.provider_details == {"thought_signature": "s"}
 
 
-def test_remembered_answer_of_another_model_or_call_is_not_used() -> None:
+def test_remembered_answer_of_another_model_is_not_used() -> None:
     rounds = RoundMemory()
     rounds.keep(MODEL, ANSWER)
     assert rounds.recall(assistant(tool_call("c1", "read"), model="openai:y")) is None
@@ -39,7 +39,7 @@ def test_remembered_answer_of_another_model_or_call_is_not_used() -> None:
     assert rounds.recall(assistant(tool_call("c1", "read"))) is None
 
 
-def test_answer_without_calls_ends_its_turn_and_is_forgotten() -> None:
+def test_answer_without_calls_is_not_remembered() -> None:
     rounds = RoundMemory()
     rounds.keep(MODEL, ModelResponse(parts=[ThinkingPart("hm", signature="s"), TextPart("Yes.")]))
     assert rounds.recall(assistant("Yes.", model=MODEL)) is None
@@ -75,6 +75,6 @@ def test_open_tool_rounds_begin_after_the_last_user_message() -> None:
     assert list(open_rounds(now)) == list(now)
 
 
-def test_user_message_between_two_tool_rounds_does_not_end_the_unfinished_rounds() -> None:
+def test_user_message_after_a_tool_result_keeps_the_rounds_open() -> None:
     now = (assistant(tool_call("a", "t")), tool_result("a", "1"), user("Rather the other one."))
     assert list(open_rounds((user("y"), *now))) == list(now)
