@@ -67,7 +67,7 @@ async def test_repeated_branch_with_same_key_runs_no_hook_again() -> None:
 
 
 @pytest.mark.parametrize("hooks_of", ["store", "agent"])
-async def test_hooks_on_compactions_and_branch_changes_run_once_in_a_chat(hooks_of: str) -> None:
+async def test_compaction_and_branch_hooks_run_once_in_a_chat(hooks_of: str) -> None:
     own = Hooks()
     stage = Stage(says("one"), says("two"), says(SUMMARY * 3), says(SUMMARY * 3))
     settings = CompactionSettings(keep_recent_tokens=1)

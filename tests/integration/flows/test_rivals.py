@@ -291,7 +291,7 @@ async def test_node_restarted_by_another_process_is_not_set_to_waiting(
     assert [each.reason for each in parked if isinstance(each, NodeParked)] == ["prompt-human"] * 2
 
 
-async def test_open_turn_of_another_node_is_not_recovered(
+async def test_recovery_of_a_node_ignores_the_open_turn_of_another_node(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process ends a node, claims the next node of its role, and dies before the other reads."""
@@ -386,7 +386,7 @@ async def test_second_of_two_concurrent_replies_is_rejected(
 # ---------------------------------------------------------------- the newest known position
 
 
-async def test_reply_after_last_check_is_handled(
+async def test_reply_that_arrives_just_before_a_run_ends_is_handled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = Place(tmp_path, owner=[ASK, ASK])
@@ -445,7 +445,7 @@ async def test_append_of_another_process_is_seen_while_a_role_works(tmp_path: Pa
 
 
 @pytest.mark.parametrize("is_known", [False, True])
-async def test_wake_up_for_an_own_entry_causes_no_read_of_the_flow(
+async def test_notification_of_an_entry_written_by_the_runner_causes_no_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_known: bool
 ) -> None:
     """Wake-ups for an unknown position cause a read; one for an own entry does not."""
@@ -527,7 +527,7 @@ async def test_busy_session_is_retried_with_delay(tmp_path: Path, left_s: float)
     assert state.run.awaiting_human_nodes["owner-intake"].reason == "prompt-human"
 
 
-async def test_busy_session_is_retried_at_once_after_flow_change(
+async def test_flow_change_causes_an_immediate_retry_of_a_busy_session(
     tmp_path: Path,
 ) -> None:
     place = Place(tmp_path)
@@ -593,7 +593,7 @@ async def test_second_process_takes_over_after_first_dies(
 
 
 @pytest.mark.parametrize("target", ["owner", "owner-intake"])
-async def test_successor_stops_turn_of_dead_process(
+async def test_stop_request_for_a_dead_process_is_obeyed_by_the_next_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
 ) -> None:
     """The successor does so even if nothing else happens in the flow."""

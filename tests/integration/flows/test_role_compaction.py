@@ -66,7 +66,7 @@ def check_context(text: str) -> None:
         assert told in text, told
 
 
-async def test_compaction_between_tool_rounds_of_the_first_turn_keeps_the_node_in_context(
+async def test_compaction_during_the_first_turn_keeps_the_task_of_the_node(
     tmp_path: Path,
 ) -> None:
     stage = FlowStage(

@@ -58,7 +58,8 @@ async def texts(flow: Flow, role: str) -> list[str]:
     return [message.text for message in messages if message.role == "user"]
 
 
-async def test_17_reopened_node_gets_its_contract_and_readings_only_once(tmp_path: Path) -> None:
+async def test_reopened_node_does_not_receive_its_required_reading_again(tmp_path: Path) -> None:
+    # Scenario 17 of the specification.
     stage = FlowStage(
         prepared(tmp_path),
         *hands(INTAKE, RECORD, "plan.md", "build"),
@@ -78,7 +79,8 @@ async def test_17_reopened_node_gets_its_contract_and_readings_only_once(tmp_pat
     assert "Close it." in end
 
 
-async def test_18_turn_of_dead_process_continues(tmp_path: Path) -> None:
+async def test_turn_of_a_dead_process_is_continued(tmp_path: Path) -> None:
+    # Scenario 18 of the specification.
     part = "This is the part that was said before. " * 80
     hanging = Reply(when=When(user_contains=INTAKE), steps=(Say(part), Hang()), chunk_chars=400)
     stage = FlowStage(tmp_path, hanging)
@@ -111,7 +113,8 @@ async def kinds(stage: FlowStage, stream: str) -> list[str]:
     return [entry.kind for entry in await stage.memory.entries(found)]
 
 
-async def test_19_staged_handoff_is_approved_without_another_turn(tmp_path: Path) -> None:
+async def test_handoff_approved_by_a_person_needs_no_further_turn(tmp_path: Path) -> None:
+    # Scenario 19 of the specification.
     nodes = (FlowNode("owner-intake", "owner", has_human=True), *NODES[1:])
     stage = FlowStage(
         tmp_path,
@@ -171,7 +174,8 @@ async def answered(stage: FlowStage, flow: Flow, choice: str) -> None:
     await session.answer(waiting.question, choice, by="me")
 
 
-async def test_22_grant_for_flow_applies_to_other_roles(tmp_path: Path) -> None:
+async def test_permission_granted_for_a_flow_applies_to_all_roles(tmp_path: Path) -> None:
+    # Scenario 22 of the specification.
     split = Graph(
         "two at once",
         (NODES[0], FlowNode("a", "developer"), FlowNode("b", "reviewer"), NODES[2]),
@@ -210,9 +214,10 @@ async def test_22_grant_for_flow_applies_to_other_roles(tmp_path: Path) -> None:
         ("no-access", "ls ../other", True),
     ],
 )
-async def test_23_grants_match_exact_commands_and_reads_need_no_grant(
+async def test_command_grant_covers_only_the_exact_command(
     tmp_path: Path, mode: ConsentMode, command: str, is_asked: bool
 ) -> None:
+    # Scenario 23 of the specification.
     call = ScriptedCall("run_command", f'{{"command": "{command}"}}')
     stage = FlowStage(
         tmp_path,
@@ -234,9 +239,10 @@ async def test_23_grants_match_exact_commands_and_reads_need_no_grant(
         assert (await running).status == "awaiting_improvement_choice"
 
 
-async def test_23_shell_command_is_rejected_without_question(
+async def test_shell_command_is_rejected_without_a_question(
     tmp_path: Path,
 ) -> None:
+    # Scenario 23 of the specification.
     call = ScriptedCall("run_command", '{"command": "ls && rm x"}')
     stage = FlowStage(
         tmp_path,
@@ -252,9 +258,10 @@ async def test_23_shell_command_is_rejected_without_question(
 
 
 @pytest.mark.parametrize(("used", "compactions"), [(7_900, 0), (8_000, 1)])
-async def test_24_context_is_compacted_at_four_fifths_of_window(
+async def test_context_is_compacted_at_80_percent_of_the_window(
     tmp_path: Path, used: int, compactions: int
 ) -> None:
+    # Scenario 24 of the specification.
     ask = "Which one?\n```handoff\ntype: prompt-human\n```"
     summary = "The owner asked which one to take, and waits for the answer of the person. " * 3
     stage = FlowStage(
@@ -275,9 +282,10 @@ async def test_24_context_is_compacted_at_four_fifths_of_window(
     assert any("Which one?" in e.message.text for e in entries if e.message is not None)
 
 
-async def test_25_write_that_removes_a_started_node_is_rejected_without_question(
+async def test_write_that_removes_a_started_node_is_rejected(
     tmp_path: Path,
 ) -> None:
+    # Scenario 25 of the specification.
     without = "workflow:\n  name: x\n  nodes: [{id: other, role: owner}]\n  edges: []\n"
     stage = FlowStage(
         prepared(tmp_path),
@@ -294,9 +302,10 @@ async def test_25_write_that_removes_a_started_node_is_rejected_without_question
     assert "the flow could not continue with that workflow.yaml" in result.text
 
 
-async def test_25_owner_is_asked_to_repair_invalid_workflow(
+async def test_owner_is_asked_to_repair_an_invalid_workflow(
     tmp_path: Path,
 ) -> None:
+    # Scenario 25 of the specification.
     stage = FlowStage(
         prepared(tmp_path),
         spoils(INTAKE),
@@ -321,7 +330,8 @@ async def test_25_owner_is_asked_to_repair_invalid_workflow(
     assert (await flow.state()).graph == LINE
 
 
-async def test_26_role_stops_even_if_its_answer_text_is_already_complete(tmp_path: Path) -> None:
+async def test_role_can_be_stopped_after_its_answer_text_is_complete(tmp_path: Path) -> None:
+    # Scenario 26 of the specification.
     said = Reply(
         when=When(user_contains=INTAKE),
         steps=(Say("```handoff\ntype: forward-pass-closed\n```"), Hang()),

@@ -235,7 +235,7 @@ async def test_selector_turn_ended_by_another_process_counts_as_attempt(
     assert len(await said_to(stage, "f__owner__selector-1")) == 2
 
 
-async def test_erased_selector_counts_as_attempt(
+async def test_selection_whose_session_was_erased_counts_as_an_attempt(
     tmp_path: Path,
 ) -> None:
     stage = FlowStage(project(tmp_path), OWNER, DEVELOPER, *RULES)

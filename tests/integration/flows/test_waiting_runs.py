@@ -32,7 +32,7 @@ async def waits_as(flow: Flow, topic: str) -> None:
     await until(is_there)
 
 
-async def test_run_until_completed_continues_as_other_processes_answer(tmp_path: Path) -> None:
+async def test_run_until_completed_continues_after_answers_of_other_processes(tmp_path: Path) -> None:
     stage = FlowStage(
         tmp_path,
         writes(INTAKE, "record/a.md"),
@@ -55,7 +55,7 @@ async def test_run_until_completed_continues_as_other_processes_answer(tmp_path:
     assert (await flow.run(until_completed=True)).status == "completed"
 
 
-async def test_suspended_turn_has_no_worker(tmp_path: Path) -> None:
+async def test_flow_with_a_suspended_turn_reports_no_worker(tmp_path: Path) -> None:
     stage = FlowStage(tmp_path, writes(INTAKE, "record/a.md"))
     flow = await begun(stage, "no-access")
     running = asyncio.ensure_future(flow.run())

@@ -72,9 +72,10 @@ async def asking(stage: FlowStage) -> str:
     return (await stage.store.questions())[0].id
 
 
-async def test_04_start_and_end_of_a_node_are_in_the_same_commits_as_those_of_its_turn(
+async def test_node_and_turn_start_and_end_in_the_same_commits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Weakness 4 of the specification.
     stage = FlowStage(tmp_path, ends(INTAKE, CLOSED))
     flow = await begun(stage)
     together: list[set[str]] = []
@@ -92,7 +93,8 @@ async def test_04_start_and_end_of_a_node_are_in_the_same_commits_as_those_of_it
     assert "turn_finished" in closed
 
 
-async def test_05_history_ending_in_tool_calls_is_continued(tmp_path: Path) -> None:
+async def test_node_killed_after_a_tool_call_is_continued(tmp_path: Path) -> None:
+    # Weakness 5 of the specification.
     hanging = Reply(when=When(after_tool="write_file"), steps=(Hang(),))
     stage = FlowStage(tmp_path, writes(INTAKE, "record/a.md"), hanging)
     flow = await begun(stage)
@@ -102,7 +104,8 @@ async def test_05_history_ending_in_tool_calls_is_continued(tmp_path: Path) -> N
     assert (run.status, run.awaiting_human_nodes) == ("awaiting_improvement_choice", {})
 
 
-async def test_05_role_review_that_ends_in_tool_calls_is_continued(tmp_path: Path) -> None:
+async def test_review_killed_after_a_tool_call_is_continued(tmp_path: Path) -> None:
+    # Weakness 5 of the specification.
     stage = FlowStage(tmp_path, ends(INTAKE, CLOSED))
     flow = await begun(stage)
     await flow.run()
@@ -116,7 +119,8 @@ async def test_05_role_review_that_ends_in_tool_calls_is_continued(tmp_path: Pat
     assert run.status == "awaiting_feedback_consent"
 
 
-async def test_06_denied_call_ends_turn_and_answers_every_call(tmp_path: Path) -> None:
+async def test_turn_with_a_denied_call_ends_with_a_result_for_every_call(tmp_path: Path) -> None:
+    # Weakness 6 of the specification.
     calls = tuple(
         ScriptedCall("write_file", f'{{"path": "record/{name}", "content": "x"}}')
         for name in ("a.md", "b.md")
@@ -138,7 +142,8 @@ async def test_06_denied_call_ends_turn_and_answers_every_call(tmp_path: Path) -
     assert (await flow.run()).status == "awaiting_improvement_choice"
 
 
-async def test_10_question_for_consent_to_a_review_survives_a_restart(tmp_path: Path) -> None:
+async def test_approval_question_of_a_review_survives_a_restart(tmp_path: Path) -> None:
+    # Weakness 10 of the specification.
     stage = FlowStage(tmp_path, ends(INTAKE, CLOSED))
     flow = await begun(stage, consent="no-access")
     await flow.run()
@@ -157,7 +162,8 @@ async def test_10_question_for_consent_to_a_review_survives_a_restart(tmp_path: 
     assert run.status == "awaiting_feedback_consent"
 
 
-async def test_11_workspace_is_also_checked_during_role_reviews(tmp_path: Path) -> None:
+async def test_missing_workspace_is_detected_during_a_review(tmp_path: Path) -> None:
+    # Weakness 11 of the specification.
     old = tmp_path / "old"
     old.mkdir()
     stage = FlowStage(old, ends(INTAKE, CLOSED))
@@ -170,9 +176,10 @@ async def test_11_workspace_is_also_checked_during_role_reviews(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(("cached", "compactions"), [(7_800, 0), (7_900, 1)])
-async def test_13_cached_tokens_count_toward_the_context_window(
+async def test_cached_tokens_count_toward_the_context_window(
     tmp_path: Path, cached: int, compactions: int
 ) -> None:
+    # Weakness 13 of the specification.
     ask = Say("Which one?\n```handoff\ntype: prompt-human\n```")
     summary = "The owner asked which one to take, and waits for the answer of the person. " * 3
     usage = Usage(50, 50, cache_read_tokens=cached - 100, cache_write_tokens=100)
@@ -192,7 +199,8 @@ async def test_13_cached_tokens_count_toward_the_context_window(
     assert len([body for body in found if isinstance(body, Compaction)]) == compactions
 
 
-async def test_18_session_with_running_turn_is_not_compacted(tmp_path: Path) -> None:
+async def test_session_with_a_running_turn_cannot_be_compacted(tmp_path: Path) -> None:
+    # Weakness 18 of the specification.
     stage = FlowStage(tmp_path, Reply(when=When(user_contains=INTAKE), steps=(Say("…"), Hang())))
     flow = await begun(stage)
     running = asyncio.ensure_future(flow.run())

@@ -44,7 +44,7 @@ async def named(store: SessionStore) -> list[tuple[str | None, int | None]]:
 
 
 @pytest.mark.parametrize(("text", "seq"), [("zero", 0), ("one", 1), ("three", 3), ("four", 4)])
-async def test_changed_word_is_reported_with_its_entry(
+async def test_verify_reports_the_entry_whose_text_was_changed(
     store: JsonlStore, open_store: Opener, folder: Path, text: str, seq: int
 ) -> None:
     path = await filled(store, folder)
@@ -99,7 +99,7 @@ async def test_line_removed_from_a_session_file_is_reported(
     assert [entry.seq for entry in await other.entries(S)] == [0, 1, 2, 3, 4]
 
 
-async def test_lost_acknowledged_tail_is_reported(
+async def test_verify_reports_acknowledged_entries_missing_at_the_file_end(
     store: JsonlStore, open_store: Opener, folder: Path
 ) -> None:
     path = await filled(store, folder)

@@ -140,7 +140,7 @@ async def test_vacuum_deletes_no_content_while_session_is_damaged(
     assert await store.blob(blob_hash(content)) == content
 
 
-async def test_erasure_keeps_contents_shared_with_a_session_of_a_newer_perdure(
+async def test_erasure_keeps_content_shared_with_a_session_of_a_newer_version(
     open_store: Opener, folder: Path
 ) -> None:
     store, content = await open_store(), b"\x89PNG"

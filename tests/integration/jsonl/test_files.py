@@ -110,7 +110,7 @@ async def one_of_everything(store: JsonlStore) -> None:
     await append(store, S, new_side(SessionInfoChanged(title="Trip")))
 
 
-async def test_operator_records_match_those_of_operator(tmp_path: Path) -> None:
+async def test_records_in_the_operator_dialect_have_the_format_of_operator(tmp_path: Path) -> None:
     async with opened(tmp_path, "operator") as store:
         await one_of_everything(store)
     found = records(tmp_path)
@@ -165,7 +165,7 @@ async def test_operator_records_match_those_of_operator(tmp_path: Path) -> None:
     assert not set(ids[4::2]) & {record.get("parent_id") for record in found}
 
 
-async def test_pi_records_match_those_of_pi(tmp_path: Path) -> None:
+async def test_records_in_the_pi_dialect_have_the_format_of_pi(tmp_path: Path) -> None:
     async with opened(tmp_path, "pi") as store:
         await one_of_everything(store)
     found = records(tmp_path)
@@ -249,7 +249,7 @@ async def test_header_of_a_fork_contains_the_path_of_the_file_of_its_origin(
     assert records(folder, "f")[0][key] == str(file_of(folder, "s"))
 
 
-async def test_picture_is_in_its_line_as_base64_and_stored_once_as_a_content(
+async def test_image_is_stored_in_its_line_and_as_one_content(
     store: JsonlStore, folder: Path
 ) -> None:
     digest = blob_hash(PICTURE)

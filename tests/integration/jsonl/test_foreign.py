@@ -146,7 +146,7 @@ async def test_session_file_of_another_program_is_read_and_unchanged(
     assert (await store.maintenance.verify()).problems == ()
 
 
-async def test_leaf_and_labels_and_links_of_an_operator_file_follow_operator_rules(
+async def test_operator_file_is_read_with_the_rules_of_operator(
     tmp_path: Path,
 ) -> None:
     path = written(tmp_path, OPERATOR)
@@ -167,7 +167,7 @@ async def test_leaf_and_labels_and_links_of_an_operator_file_follow_operator_rul
         assert await context_of(store, S) == Operator(path).context()
 
 
-async def test_leaf_and_names_and_unknown_records_of_a_pi_file_follow_pi_rules(
+async def test_pi_file_is_read_with_the_rules_of_pi(
     tmp_path: Path,
 ) -> None:
     written(tmp_path, PI)
@@ -208,7 +208,7 @@ async def test_other_program_and_perdure_append_alternately_to_one_file(
     assert (await store.maintenance.verify()).problems == ()
 
 
-async def test_lines_of_another_program_are_added_to_the_chain_at_the_next_append(
+async def test_changed_line_of_another_program_is_detected_after_an_append(
     store: JsonlStore, folder: Path, dialect: DialectName
 ) -> None:
     path = written(folder, FILES[dialect])
@@ -253,7 +253,7 @@ async def test_invalid_lines_are_skipped_reported_and_kept(
     assert texts(await store.branch(S, (await store.state(S)).leaf)) == ["first", "second", "on"]
 
 
-async def test_record_with_an_empty_id_is_found_by_its_id(tmp_path: Path) -> None:
+async def test_record_with_an_empty_id_can_be_found_by_the_empty_id(tmp_path: Path) -> None:
     named = operator_entry("", None, "message", message=message("user", "nameless"))
     other = operator_entry("a2", "", "message", message=message("user", "named"))
     written(tmp_path, [OPERATOR[0], named, other])
@@ -337,7 +337,7 @@ async def test_rewrite_by_another_program_keeps_the_conversation_without_perdure
         assert (await store.maintenance.verify()).problems == ()
 
 
-async def test_line_written_by_another_program_during_an_append_follows_the_append(
+async def test_line_added_by_another_program_during_an_append_gets_the_next_seq(
     store: JsonlStore, open_store: Opener, folder: Path, dialect: DialectName
 ) -> None:
     """The program appends after perdure has read the file and before perdure writes to it."""
@@ -387,7 +387,7 @@ async def test_fork_keeps_the_pictures_of_a_session_of_another_program(
         assert await store.blob(part.handle.removeprefix("media://")) == PICTURE
 
 
-async def test_pictures_in_a_line_are_contents_of_the_store(
+async def test_image_in_a_line_of_another_program_can_be_read_as_content(
     store: JsonlStore, folder: Path, dialect: DialectName
 ) -> None:
     written(folder, with_picture(dialect))
@@ -445,7 +445,7 @@ def forked_from(entries: list[Entry]) -> EntryId:
     return EntryId(f"{S}/{entries[0].seq}")
 
 
-async def test_append_of_another_program_wakes_iterators_and_gets_a_position(
+async def test_append_of_another_program_wakes_watchers(
     store: JsonlStore, folder: Path, dialect: DialectName
 ) -> None:
     path = written(folder, FILES[dialect][:3])

@@ -34,7 +34,7 @@ def with_switches(lines: Iterable[bytes], parent: str | None) -> bytes:
 
 
 @pytest.mark.parametrize("dialect", ["pi", "operator"])
-async def test_fork_ignores_model_and_thinking_changes_of_another_programs_file(
+async def test_fork_ignores_model_changes_written_by_another_program(
     tmp_path: Path, dialect: str
 ) -> None:
     models = ScriptedModel(["Done."] * 20)

@@ -211,7 +211,7 @@ async def test_index_after_any_change_finds_same_as_scan(
     assert parts_of(folder)
 
 
-async def test_fresh_process_reads_only_the_lines_that_it_shows(
+async def test_search_in_a_new_process_does_not_read_whole_session_files(
     open_store: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await fill(await open_store(), "a", "b")
@@ -612,7 +612,7 @@ async def test_reader_of_another_process_does_not_keep_erased_words(
     assert await faults_of_index(store) == []
 
 
-async def test_erasing_also_removes_words_of_deleted_files(
+async def test_erasure_also_removes_words_of_deleted_files_from_the_index(
     open_store: Opener, folder: Path
 ) -> None:
     store = await open_store()
@@ -625,7 +625,7 @@ async def test_erasing_also_removes_words_of_deleted_files(
     assert len(await search(store, "word")) == MANY + 1
 
 
-async def test_folder_is_not_listed_again_for_each_session_of_another_program(
+async def test_search_does_not_list_the_folder_again_for_each_session(
     open_store: Opener, folder: Path, dialect: DialectName, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = await open_store()
@@ -646,7 +646,7 @@ async def test_folder_is_not_listed_again_for_each_session_of_another_program(
     assert listed == []
 
 
-async def test_index_size_is_in_store_size_and_not_in_quota(
+async def test_search_index_counts_toward_store_size_but_not_quota(
     store: JsonlStore, folder: Path
 ) -> None:
     await fill(store, "s", count=2 * sizes.MOST_LOOSE)

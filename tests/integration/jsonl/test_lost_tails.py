@@ -55,7 +55,7 @@ async def fed(address: str, after: int = 0) -> list[tuple[int, int, bytes]]:
         return [(each.position, each.entry.seq, each.entry.body) for each in found]
 
 
-async def test_lost_tail_is_reported_after_any_number_of_commits(
+async def test_lost_entries_are_still_reported_after_later_commits(
     address: str, folder: Path
 ) -> None:
     await commit(address, "m0", "m1", "m2", "m3")
@@ -78,7 +78,7 @@ async def test_lost_tail_is_reported_after_any_number_of_commits(
     assert await problems(address) == [("s", 2, TAIL), second]
 
 
-async def test_lost_tail_is_reported_by_a_process_that_had_read_that_tail(
+async def test_process_that_read_lost_entries_reports_their_loss(
     address: str, folder: Path
 ) -> None:
     await commit(address, "m0", "m1")
@@ -125,7 +125,7 @@ async def test_older_copy_of_file_is_reported_until_erasure(
     assert await problems(address) == []
 
 
-async def test_loss_is_reported_once_after_a_kill_between_its_record_and_the_commit(
+async def test_kill_after_a_loss_was_recorded_does_not_repeat_the_report(
     address: str, folder: Path
 ) -> None:
     await commit(address, "m0", "m1", "m2", "m3")
@@ -227,7 +227,7 @@ def test_killed_writers_and_readers_report_no_loss(address: str, folder: Path) -
 
 @pytest.mark.full_only
 @pytest.mark.parametrize("count", with_larger(30, 100))
-async def test_commits_reads_and_missed_feed_writes_in_any_order_report_no_loss(
+async def test_missed_feed_writes_cause_no_false_report_of_loss(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     """A missed feed write leaves the same state as a kill between the file and the feed."""

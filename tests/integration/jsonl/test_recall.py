@@ -45,7 +45,7 @@ def unwritable(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("has_index", [True, False])
-async def test_recall_finds_messages_of_its_own_scope_including_the_newest(
+async def test_recall_finds_only_messages_of_the_given_scope(
     open_store: Opener, folder: Path, monkeypatch: pytest.MonkeyPatch, *, has_index: bool
 ) -> None:
     if not has_index:

@@ -197,7 +197,7 @@ async def test_repair_of_a_file_cut_anywhere_reports_losses(
         await check_repaired(place, before, done)
 
 
-async def test_repair_keeps_lines_of_another_program_with_new_hashes(
+async def test_repair_keeps_lines_of_another_program(
     address: str, place: str, folder: Path
 ) -> None:
     await filled(address)
@@ -213,7 +213,7 @@ async def test_repair_keeps_lines_of_another_program_with_new_hashes(
     await check_repaired(place, before, done)
 
 
-async def test_repair_needs_a_target_and_keeps_valid_files(
+async def test_repair_without_a_sqlite_target_is_refused(
     address: str, place: str, folder: Path
 ) -> None:
     await filled(address)

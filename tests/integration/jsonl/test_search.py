@@ -146,7 +146,7 @@ def test_search_prefilter_skips_an_entry_without_query_words() -> None:
         assert may_hold(line, *row), row
 
 
-def test_search_prefilter_skips_an_entry_with_the_phrase_words_apart() -> None:
+def test_search_prefilter_skips_an_entry_without_the_exact_phrase() -> None:
     line = encode(user('The tide\n\t(is) 5 m, or "so"'))
     assert may_hold(line, "tide", "is", "5")
     assert may_hold(encode(user("tide\x1f\x00is")), "tide", "is")
@@ -161,7 +161,7 @@ def test_words_of_one_entry_can_be_in_several_lines() -> None:
     assert looking.take(b'{"text":"moon"}\n')
 
 
-def test_entry_position_is_read_from_the_feed_or_follows_the_known_positions() -> None:
+def test_entries_missing_in_the_feed_get_positions_after_all_others() -> None:
     places = Places([Span(5, S, 0, 2), Span(20, S, 2, 1)], 4, 100)
     assert [places.of(seq) for seq in range(5)] == [5, 6, 20, 103, 104]
     assert (places.is_in_order, places.newest) == (True, 104)
@@ -217,7 +217,7 @@ async def test_long_search_reports_progress(
     assert (told[0][0] < 4, told[-1]) == (True, (4, 4))
 
 
-async def test_search_finds_the_introduction_that_perdure_adds_to_an_imported_shell_command(
+async def test_search_finds_the_text_added_to_an_imported_shell_command(
     tmp_path: Path,
 ) -> None:
     header = {"type": "session", "version": 3, "id": "p", "timestamp": "2024-01-15T10:30:00.000Z"}

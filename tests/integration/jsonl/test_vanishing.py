@@ -183,7 +183,7 @@ async def test_fork_keeps_content_when_origin_is_erased(
 
 
 @pytest.mark.parametrize("name", ["position", "index"])
-async def test_session_removed_before_position_assignment_gets_no_position(
+async def test_erased_session_gets_no_feed_position(
     folder: Path, open_store: Opener, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """Otherwise a later session with the same name would appear to have lost entries."""

@@ -314,7 +314,7 @@ async def test_truncated_file_is_repaired(store_file: Path, tmp_path: Path, shar
 
 
 @pytest.mark.parametrize("left_bytes", [100, PAGE + 900])
-async def test_lost_tail_is_reported_even_if_no_row_of_the_tail_remains(
+async def test_repair_of_a_truncated_file_reports_the_missing_bytes(
     store_file: Path, tmp_path: Path, left_bytes: int
 ) -> None:
     path = tmp_path / "cut.db"
@@ -328,7 +328,7 @@ async def test_lost_tail_is_reported_even_if_no_row_of_the_tail_remains(
     ]
 
 
-async def test_search_settings_are_not_reported_as_namespaces(
+async def test_repair_does_not_report_search_settings_as_namespaces(
     store_file: Path, tmp_path: Path
 ) -> None:
     before = await content(store_file)
@@ -365,7 +365,7 @@ async def test_lost_first_page_loses_no_entry_of_other_pages(
     assert await content(path) == before
 
 
-async def test_store_without_wal_has_state_of_last_checkpoint(
+async def test_repair_without_the_wal_file_restores_the_last_checkpoint(
     tmp_path: Path,
 ) -> None:
     path, copy = tmp_path / "store.db", tmp_path / "copy" / "store.db"

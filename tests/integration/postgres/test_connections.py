@@ -68,7 +68,7 @@ class _Endless:
         await asyncio.Event().wait()
 
 
-async def test_worker_of_the_pool_ends_if_it_is_cancelled_during_its_work() -> None:
+async def test_pool_worker_can_be_cancelled_during_its_work() -> None:
     work = _Endless()
     queue: asyncio.Queue[_Endless] = asyncio.Queue()
     queue.put_nowait(work)

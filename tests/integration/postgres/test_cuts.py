@@ -150,19 +150,19 @@ async def check_append(
 
 @pytest.mark.all_only
 @pytest.mark.full_only
-async def test_append_to_a_cached_stream_over_a_cut_connection_is_stored_once(cuts: Cuts) -> None:
+async def test_append_to_a_cached_stream_with_a_cut_connection_is_stored_once(cuts: Cuts) -> None:
     await check_append(cuts, cuts.cached, 1)
 
 
 @pytest.mark.full_only
 @pytest.mark.parametrize("step", with_larger(20, 5))
-async def test_append_over_a_connection_cut_anywhere_is_stored_once(cuts: Cuts, step: int) -> None:
+async def test_append_whose_connection_is_cut_at_any_step_is_stored_once(cuts: Cuts, step: int) -> None:
     await check_append(cuts, cuts.uncached, step)
 
 
 @pytest.mark.full_only
 @pytest.mark.parametrize("step", with_larger(20, 5))
-async def test_commit_to_two_streams_over_a_connection_cut_anywhere_is_stored_once(
+async def test_commit_to_two_streams_with_a_cut_connection_is_stored_once(
     cuts: Cuts, step: int
 ) -> None:
     await create(cuts.near, S)
@@ -183,7 +183,7 @@ async def test_commit_to_two_streams_over_a_connection_cut_anywhere_is_stored_on
 
 
 @pytest.mark.full_only
-async def test_turn_entries_written_over_a_connection_cut_anywhere_are_stored_once(
+async def test_turn_entries_with_a_cut_connection_are_stored_once(
     cuts: Cuts,
 ) -> None:
     async def call(stream: StreamId, lease: Lease | None) -> object:
@@ -199,7 +199,7 @@ async def test_turn_entries_written_over_a_connection_cut_anywhere_are_stored_on
 
 
 @pytest.mark.full_only
-async def test_lease_requested_over_a_cut_connection_is_held_if_the_call_succeeds(
+async def test_lease_acquired_despite_a_cut_connection_is_valid(
     cuts: Cuts,
 ) -> None:
     async def call(stream: StreamId, _: Lease | None) -> object:
@@ -215,7 +215,7 @@ async def test_lease_requested_over_a_cut_connection_is_held_if_the_call_succeed
 
 
 @pytest.mark.full_only
-async def test_lease_renewed_over_a_cut_connection_is_extended_if_the_call_succeeds(
+async def test_lease_renewed_despite_a_cut_connection_is_extended(
     cuts: Cuts,
 ) -> None:
     async def call(_: StreamId, lease: Lease | None) -> object:
@@ -238,7 +238,7 @@ async def test_lease_renewed_over_a_cut_connection_is_extended_if_the_call_succe
 
 @pytest.mark.full_only
 @pytest.mark.parametrize("step", with_larger(244, 61))
-async def test_erasure_over_a_connection_cut_anywhere_is_complete_or_not_begun(
+async def test_erasure_with_a_cut_connection_is_complete_or_has_no_effect(
     cuts: Cuts, step: int
 ) -> None:
     async def call(stream: StreamId, _: Lease | None) -> object:
@@ -289,7 +289,7 @@ async def cancelled_at_lock(store: PostgresStore, call: asyncio.Task[None]) -> N
         await call
 
 
-async def test_call_cancelled_while_it_returns_its_connection_still_returns_the_connection(
+async def test_call_cancelled_while_returning_a_connection_does_not_lose_it(
     single: PostgresStore,
 ) -> None:
     lent, leave = asyncio.Event(), asyncio.Event()

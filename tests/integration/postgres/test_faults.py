@@ -203,7 +203,7 @@ END $$"""
 """A rollback does not set a sequence back, so only the first update fails."""
 
 
-async def test_erasures_of_a_store_without_index_wait_for_each_other(
+async def test_erasures_of_a_store_without_an_index_run_one_after_another(
     store: PostgresStore, address: str, db: Database
 ) -> None:
     await create(store, S, said("a"))
@@ -416,7 +416,7 @@ async def test_cancelled_commit_is_atomic(store: PostgresStore, db: Database) ->
     assert (await store.maintenance.verify()).problems == ()
 
 
-async def test_writers_of_two_streams_in_opposite_order_both_succeed(open_store: Open) -> None:
+async def test_commits_to_two_streams_in_opposite_order_cause_no_deadlock(open_store: Open) -> None:
     left, right = await open_store(), await open_store()
     ids = (StreamId("a"), StreamId("b"))
     for id_ in ids:

@@ -36,7 +36,7 @@ def streams(found: list[Positioned]) -> list[str]:
     return [item.entry.stream for item in found]
 
 
-async def test_feed_hides_entries_after_pending_commit(
+async def test_feed_omits_entries_committed_after_an_unfinished_commit(
     store: PostgresStore, slow: Database
 ) -> None:
     with slow:
@@ -59,7 +59,7 @@ async def test_aborted_commit_leaves_gap_in_feed(store: PostgresStore, slow: Dat
     assert streams(await store.feed(0)) == ["s"]
 
 
-async def test_feed_shows_entries_before_pending_commit(store: PostgresStore, address: str) -> None:
+async def test_feed_contains_entries_committed_before_an_unfinished_commit(store: PostgresStore, address: str) -> None:
     await create(store, S, said("earlier"))
     with psycopg.connect(address) as slow:
         slow.execute("SELECT perdure.mark()")

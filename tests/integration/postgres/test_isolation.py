@@ -172,7 +172,7 @@ async def test_log_is_append_only_for_the_database_role_of_programs(
 
 
 @pytest.mark.parametrize("change", ["body = 'other'", "body = ''", "salt = NULL", "salt = 'x'"])
-async def test_database_role_can_erase_an_entry_body_with_its_salt_but_not_change_it(
+async def test_database_role_can_erase_an_entry_body_but_not_change_it(
     store: PostgresStore, db: Database, change: LiteralString
 ) -> None:
     await fill(store)
@@ -230,7 +230,7 @@ async def test_database_login_needs_only_membership_in_the_role(
         db.execute(f"DROP ROLE {name}")
 
 
-async def test_owner_without_bypassrls_creates_the_schema_and_obeys_row_level_security(
+async def test_schema_owner_without_bypassrls_obeys_row_level_security(
     postgres: PostgresServer, open_store: Open
 ) -> None:
     if not postgres.is_ours:

@@ -42,7 +42,7 @@ def copy(source: Path, target: Path) -> None:
     subprocess.run(["cp", "-a", str(source), str(target)], check=True)
 
 
-async def test_turn_on_server_that_lost_its_commits_raises_store_behind(
+async def test_turn_fails_with_store_behind_if_the_server_lost_commits(
     own: PostgresServer, tmp_path: Path
 ) -> None:
     data, replica = folder_of(own), tmp_path / "replica"

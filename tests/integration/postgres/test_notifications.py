@@ -32,7 +32,7 @@ class SlowDatabase(Database):
             await self.may_end.wait()
 
 
-async def test_cancelled_close_raises_its_cancellation_and_ends_the_watches() -> None:
+async def test_cancelled_close_still_ends_all_watches() -> None:
     database = SlowDatabase(route_of("postgresql://127.0.0.1:1/none"), "default", "normal")
     database.is_ending, database.may_end = asyncio.Event(), asyncio.Event()
     watcher = Watcher(database, SeededRandom())
@@ -51,7 +51,7 @@ async def test_cancelled_close_raises_its_cancellation_and_ends_the_watches() ->
         await anext(changes)
 
 
-async def test_new_iterator_yields_although_the_server_accepts_no_listener() -> None:
+async def test_new_watch_yields_even_if_the_server_is_unreachable() -> None:
     database = Database(route_of("postgresql://127.0.0.1:1/none"), "default", "normal")
     watcher = Watcher(database, SeededRandom())
 
@@ -77,7 +77,7 @@ asyncio.run(append(*sys.argv[1:]))
 """
 
 
-async def test_watch_sees_commit_that_ends_long_after_its_process_was_killed(
+async def test_watch_sees_a_slow_commit_whose_process_was_killed(
     store: PostgresStore, address: str, db: psycopg.Connection[tuple[Any, ...]]
 ) -> None:
     async with perdure.open(address) as opened:

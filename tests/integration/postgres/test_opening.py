@@ -121,7 +121,7 @@ async def test_unreleased_schema_is_rejected_and_can_be_copied(
                 pass
 
 
-async def test_migration_rehearsal_only_reads_a_read_only_database(fresh: str) -> None:
+async def test_migration_rehearsal_works_on_a_read_only_database(fresh: str) -> None:
     plan = await planned_migration(f"{fresh}&options=-c%20default_transaction_read_only%3Don")
 
     assert len(plan.steps) == len(migrations())

@@ -261,7 +261,7 @@ _TABLES = (
 
 
 @pytest.mark.all_only
-async def test_reading_questions_and_store_size_costs_the_same_with_many_sessions(
+async def test_reading_questions_is_not_slower_with_many_sessions(
     open_store: Open, address: str, db: Database, plans: Plans
 ) -> None:
     filling = await open_store()
@@ -294,7 +294,7 @@ async def test_reading_questions_and_store_size_costs_the_same_with_many_session
     assert before.payload_bytes == bodies + sum(sizes)
 
 
-async def test_reading_newest_entries_of_a_tree_reads_only_the_nearest_forks(
+async def test_newest_entries_of_a_tree_are_read_from_the_nearest_forks_only(
     open_store: Open, plans: Plans
 ) -> None:
     filling = await open_store()
@@ -338,7 +338,7 @@ async def test_reading_the_newest_entries_of_a_fork_takes_one_statement_at_any_d
 
 
 @pytest.mark.parametrize("scope", ["tree", "path"])
-async def test_commit_of_nested_forks_has_constant_cost_per_fork_at_any_depth(
+async def test_cost_of_committing_a_nested_fork_does_not_depend_on_the_depth(
     open_store: Open, plans: Plans, scope: Literal["tree", "path"]
 ) -> None:
     filling = await open_store()
@@ -364,7 +364,7 @@ async def test_commit_of_nested_forks_has_constant_cost_per_fork_at_any_depth(
 
 
 @pytest.mark.all_only
-async def test_erasing_origin_of_fork_chain_has_constant_cost_per_fork(
+async def test_cost_of_erasing_an_origin_grows_linearly_with_its_forks(
     open_store: Open, db: Database, plans: Plans
 ) -> None:
     asked: dict[int, tuple[int, float]] = {}
@@ -386,7 +386,7 @@ async def test_erasing_origin_of_fork_chain_has_constant_cost_per_fork(
     assert rows_of_many <= rows_of_few * 8 * 1.3
 
 
-async def test_erasing_media_scans_only_new_entries_while_it_locks_contents(
+async def test_media_erasure_scans_only_new_entries_while_contents_are_locked(
     open_store: Open, db: Database, plans: Plans
 ) -> None:
     store = await open_store()

@@ -93,7 +93,7 @@ async def test_pooler_without_the_address_of_its_server_is_rejected(
         await perdure.open(pooler.address_of(address, is_direct_named=False))
 
 
-async def test_isolation_level_other_than_read_committed_behind_a_pooler_is_rejected(
+async def test_pooler_with_a_wrong_default_isolation_level_is_rejected(
     pooler: Pooler, address: str
 ) -> None:
     name = sql.Identifier(str(conninfo_to_dict(address)["dbname"]))
@@ -107,7 +107,7 @@ async def test_isolation_level_other_than_read_committed_behind_a_pooler_is_reje
             db.execute(setting.format(name, sql.Literal("read committed")))
 
 
-def test_route_of_an_address_with_a_pooler_preserves_the_rest_of_the_address() -> None:
+def test_split_pooler_address_keeps_all_other_parameters() -> None:
     kept = "options=-c%20statement_timeout%3D5s&application_name=my%20app"
     route = route_of(f"postgresql://u:se[cret]w@pool:6432/db?{kept}&hostaddr=10.0.0.5&direct=srv")
     pooled, direct = conninfo_to_dict(route.pooled), conninfo_to_dict(route.direct)

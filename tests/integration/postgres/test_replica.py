@@ -412,7 +412,7 @@ async def test_closed_store_reads_no_replica(servers: Replicated, database: str)
         await asyncio.sleep(0.01)
 
 
-def test_route_of_an_address_with_a_replica_preserves_the_rest_of_the_address() -> None:
+def test_split_replica_address_keeps_all_other_parameters() -> None:
     address = "postgresql://u:se[cret]w@a,b/db?target_session_attrs=read-write&sslmode=require"
     route = route_of(f"{address}&replica=[::1]:6000")
     assert route.replica is not None
