@@ -81,7 +81,7 @@ def test_context_is_not_compacted_twice_without_new_messages(log: TreeLog) -> No
 
 
 @given(random_logs())
-def test_compacted_branch_context_has_new_messages(log: TreeLog) -> None:
+def test_context_after_a_compaction_contains_the_newest_message(log: TreeLog) -> None:
     plan = plan_compaction(log.window(), keep_recent_tokens=5)
     if plan is not None:
         log.append(Compaction("a summary", plan.first_kept))

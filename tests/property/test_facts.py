@@ -159,5 +159,5 @@ async def _run(steps: list[Step]) -> None:
 
 
 @given(STEPS)
-def test_facts_of_a_random_history_equal_the_model(steps: list[Step]) -> None:
+def test_facts_after_random_changes_equal_the_reference_model(steps: list[Step]) -> None:
     asyncio.run(_run(steps))

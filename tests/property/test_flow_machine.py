@@ -558,7 +558,7 @@ class TestMoreFlows(FlowWorld.TestCase):
     settings = settings(TestFlows.settings, max_examples=rounds(30))
 
 
-def test_flow_ends_after_an_edit_removed_the_edges_that_a_node_waits_for() -> None:
+def test_flow_completes_if_edges_that_a_node_waits_for_are_removed() -> None:
     def answer(desk: Desk) -> str:
         if desk.node == "n1":
             is_new = "n1=>m" not in desk.state.run.completed_handoffs
@@ -578,7 +578,7 @@ def test_flow_ends_after_an_edit_removed_the_edges_that_a_node_waits_for() -> No
     assert world.oracle.is_completed
 
 
-def test_flow_ends_after_an_edit_removed_a_node_that_is_owed_a_handoff() -> None:
+def test_flow_completes_if_a_node_waiting_for_a_handoff_is_removed() -> None:
     def answer(desk: Desk) -> str:
         if desk.node == "a":
             return desk.hands("end")
@@ -609,7 +609,7 @@ def test_flow_with_two_last_nodes_ends() -> None:
 
 
 @pytest.mark.parametrize("kind", WRONG)
-async def test_each_invalid_end_of_a_turn_requests_the_repair_with_its_code(
+async def test_invalid_end_of_a_turn_requests_a_repair_with_the_right_code(
     tmp_path: Path, kind: str
 ) -> None:
     code, answer = WRONG[kind]

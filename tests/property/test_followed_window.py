@@ -126,7 +126,7 @@ courses = st.lists(
 
 
 @given(courses, st.integers(1, 800))
-def test_followed_window_is_correct_after_any_changes(
+def test_incrementally_updated_window_equals_a_newly_read_window(
     course: list[tuple[Happening, Message, int, bool]], budget: int
 ) -> None:
     async def run() -> None:

@@ -53,7 +53,7 @@ def followed(
 
 
 @given(random_logs(), histories, scales, budgets, pins_of_logs)
-def test_prompt_equals_context_of_window_for_any_log(
+def test_incremental_prompt_equals_the_context_of_the_whole_window(
     log: TreeLog, history: History, scale: float, budget: int | None, pins: list[int]
 ) -> None:
     leaf, ids = None, list(log.by_id)
@@ -72,7 +72,7 @@ def test_prompt_equals_context_of_window_for_any_log(
 
 
 @given(st.lists(messages, max_size=60), st.integers(1, 12), histories, scales, budgets)
-def test_conversation_extended_in_batches_equals_conversation_built_from_the_whole_log(
+def test_conversation_extended_in_batches_equals_a_conversation_built_at_once(
     said: list[Message], at_once: int, history: History, scale: float, budget: int | None
 ) -> None:
     log = TreeLog()

@@ -80,13 +80,13 @@ def test_text_only_history_is_valid_for_every_provider(log: TreeLog, budget: int
 
 
 @given(st.lists(messages, max_size=12))
-def test_making_a_valid_history_valid_again_changes_nothing(said: list[Message]) -> None:
+def test_repair_of_a_valid_history_changes_nothing(said: list[Message]) -> None:
     once = alternating(repair_pairs([ContextMessage(message, None) for message in said]))
     assert alternating(repair_pairs(once)) == once
 
 
 @given(st.lists(messages, max_size=12))
-def test_message_made_valid_contains_each_entry_at_most_once(said: list[Message]) -> None:
+def test_repaired_message_refers_to_each_entry_at_most_once(said: list[Message]) -> None:
     known = [ContextMessage(message, EntryId(f"s/{n}")) for n, message in enumerate(said)]
     for each in alternating(repair_pairs(known)):
         assert len(set(each.entry_ids)) == len(each.entry_ids)

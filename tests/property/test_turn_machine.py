@@ -129,7 +129,7 @@ def somebody_else(data: st.DataObject, state: TurnState) -> tuple[NewEntry, ...]
 
 
 @given(st.data())
-def test_turn_ends_with_every_call_answered_for_any_events(
+def test_turn_ends_with_a_result_for_every_call_in_any_event_order(
     data: st.DataObject,
 ) -> None:
     config = data.draw(configs)

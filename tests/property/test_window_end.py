@@ -48,7 +48,7 @@ HISTORIES: list[History] = ["full", "full", "text_only"]
     pins=st.lists(st.integers(0, 40), max_size=2),
     data=st.data(),
 )
-def test_context_from_window_end_equals_context_of_whole_window(
+def test_context_read_from_the_end_equals_the_context_of_the_whole_window(
     log: TreeLog,
     history: History,
     limits: tuple[int | None, int | None],
@@ -95,7 +95,7 @@ def test_context_from_window_end_equals_context_of_whole_window(
     history=st.sampled_from(HISTORIES),
     budget=st.integers(20, 150),
 )
-def test_context_from_window_end_with_old_pins_equals_whole_window(
+def test_context_read_from_the_end_contains_old_pinned_entries(
     rounds: list[int], kept: int | None, pins: set[int], history: History, budget: int
 ) -> None:
     log = TreeLog()

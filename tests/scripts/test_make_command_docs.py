@@ -45,7 +45,7 @@ def test_every_command_and_option_is_in_both_documents() -> None:
             assert parameter.spellings[0] in page
 
 
-def test_command_page_loads_nothing_and_its_links_have_targets() -> None:
+def test_command_page_loads_no_external_resources() -> None:
     links = Links()
     links.feed(docs.page(PROGRAM))
     assert links.loaded == set()

@@ -128,7 +128,7 @@ def test_valid_settings_match_schema(text: str, is_persons: bool, is_projects: b
         assert (faults_in(data, text, Path("x"), is_project=is_project) == ()) == is_right
 
 
-def test_project_schema_states_no_default_in_place_of_the_users_value() -> None:
+def test_schema_of_project_settings_contains_no_defaults() -> None:
     tables: Any = make_schemas.schemas()["project-config.schema.json"]["$defs"]
     for key in OF_PROJECTS:
         table, name = key.split(".")

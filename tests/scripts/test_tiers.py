@@ -52,7 +52,7 @@ def test_each_tier_includes_tests_of_previous_tier() -> None:
         assert selected(test, markers) >= selected(check, markers), markers
 
 
-def test_make_check_runs_the_folders_of_tests_marked_checked() -> None:
+def test_make_check_runs_exactly_the_checked_test_folders() -> None:
     runs = re.findall(r"\$\(QUICK\) (tests/\w+)", (REPOSITORY / "Makefile").read_text("utf-8"))
     assert {f"{folder}/" for folder in runs} == set(CHECKED)
 
@@ -71,16 +71,14 @@ class FakeItem:
         self.markers.append(marker)
 
 
-def test_tests_in_folders_of_make_check_are_marked_checked_unless_they_are_of_a_later_tier() -> (
-    None
-):
+def test_tests_of_make_check_get_the_marker_checked() -> None:
     items = [FakeItem(f"{folder}test_a.py::test_b") for folder in (*CHECKED, "tests/attacks/")]
     items += [FakeItem(f"{CHECKED[0]}test_a.py::test_b", later) for later in sorted(LATER)]
     pytest_collection_modifyitems(cast("list[pytest.Item]", items))
     assert ["checked" in item.markers for item in items] == [True, True, False, False, False]
 
 
-def test_no_test_marks_itself_checked() -> None:
+def test_no_test_file_sets_the_marker_checked() -> None:
     texts = {file: file.read_text("utf-8") for file in TESTS.rglob("*.py")}
     assert [file for file, text in texts.items() if "mark.checked" in text] == [TESTS / OWN]
 
@@ -93,7 +91,7 @@ def parts_of(tier: str, arguments: str = "") -> list[list[str]]:
     return [line.split() for line in printed.splitlines() if " -m pytest " in line]
 
 
-def test_each_test_file_is_in_one_part() -> None:
+def test_each_test_file_is_in_exactly_one_part_of_a_tier() -> None:
     for tier in ("test", "test-all", "soak"):
         parts = parts_of(tier)
         for file in TESTS.rglob("test_*.py"):
@@ -101,7 +99,7 @@ def test_each_test_file_is_in_one_part() -> None:
             assert sum(is_in(name, words) for words in parts) == 1, (tier, name)
 
 
-def test_tests_named_on_the_command_line_run_instead_of_the_parts() -> None:
+def test_tests_named_on_the_command_line_replace_the_default_parts() -> None:
     names = ("tests/unit", "./tests/unit/errors", "'tests/a.py::t[x y]'", str(TESTS / OWN), "tests")
     for name in names:
         (words,) = parts_of("test", name)
@@ -117,7 +115,7 @@ def is_in(file: str, words: Sequence[str]) -> bool:
     return below == [True, False]
 
 
-def test_ci_runs_each_test_once_and_repeats_property_tests_of_check_with_more_examples() -> None:
+def test_ci_runs_each_test_once_except_repeated_property_tests() -> None:
     check, steps = expressions("Makefile")["QUICK"], _lines(".ci/run")
     assert [begin for begin, _ in steps] == ["make"]
     for markers in all_markers():

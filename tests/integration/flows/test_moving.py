@@ -225,7 +225,9 @@ def trip_rules(record: str) -> tuple[Reply, ...]:
 
 
 @pytest.mark.parametrize("is_whole", [True, False], ids=["workspace", "state and record"])
-async def test_flow_imported_from_the_program_a_society_completes(is_whole: bool, tmp_path: Path) -> None:
+async def test_flow_imported_from_the_program_a_society_completes(
+    is_whole: bool, tmp_path: Path
+) -> None:
     moved, there = tmp_path / "moved", tmp_path / "there"
     folder = trip_workspace(moved)
     if is_whole:

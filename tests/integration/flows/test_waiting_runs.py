@@ -32,7 +32,9 @@ async def waits_as(flow: Flow, topic: str) -> None:
     await until(is_there)
 
 
-async def test_run_until_completed_continues_after_answers_of_other_processes(tmp_path: Path) -> None:
+async def test_run_until_completed_continues_after_answers_of_other_processes(
+    tmp_path: Path,
+) -> None:
     stage = FlowStage(
         tmp_path,
         writes(INTAKE, "record/a.md"),

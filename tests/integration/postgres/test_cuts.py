@@ -156,7 +156,9 @@ async def test_append_to_a_cached_stream_with_a_cut_connection_is_stored_once(cu
 
 @pytest.mark.full_only
 @pytest.mark.parametrize("step", with_larger(20, 5))
-async def test_append_whose_connection_is_cut_at_any_step_is_stored_once(cuts: Cuts, step: int) -> None:
+async def test_append_whose_connection_is_cut_at_any_step_is_stored_once(
+    cuts: Cuts, step: int
+) -> None:
     await check_append(cuts, cuts.uncached, step)
 
 

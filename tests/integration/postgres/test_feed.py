@@ -59,7 +59,9 @@ async def test_aborted_commit_leaves_gap_in_feed(store: PostgresStore, slow: Dat
     assert streams(await store.feed(0)) == ["s"]
 
 
-async def test_feed_contains_entries_committed_before_an_unfinished_commit(store: PostgresStore, address: str) -> None:
+async def test_feed_contains_entries_committed_before_an_unfinished_commit(
+    store: PostgresStore, address: str
+) -> None:
     await create(store, S, said("earlier"))
     with psycopg.connect(address) as slow:
         slow.execute("SELECT perdure.mark()")

@@ -136,7 +136,9 @@ async def shown_elsewhere(watch: Watch) -> None:
             pass
 
 
-async def test_live_row_written_during_an_erasure_does_not_remain(address: str, other: Store) -> None:
+async def test_live_row_written_during_an_erasure_does_not_remain(
+    address: str, other: Store
+) -> None:
     async with running(address) as (_, chat, model):
         watch = other.watch()
         following = asyncio.ensure_future(shown_elsewhere(watch))

@@ -166,7 +166,9 @@ def own_server() -> Iterator[PostgresServer]:
         yield server
 
 
-async def test_unreadable_row_loses_only_that_row(own_server: PostgresServer, place: str) -> None:
+async def test_repair_with_an_unreadable_row_keeps_all_other_rows(
+    own_server: PostgresServer, place: str
+) -> None:
     address = own_server.new_database()
     await filled(address)
     before = await content(address)

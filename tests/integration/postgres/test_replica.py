@@ -179,7 +179,7 @@ async def test_turns_leases_and_commits_never_use_the_replica(
     assert readers.of("perdure.entry") == {PRIMARY}
 
 
-async def test_commit_of_any_handle_is_listed_when_it_has_returned(
+async def test_commit_is_listed_as_soon_as_its_call_returns(
     servers: Replicated, database: str, store: Store
 ) -> None:
     async with perdure.open(servers.at(database)) as other:
@@ -191,7 +191,7 @@ async def test_commit_of_any_handle_is_listed_when_it_has_returned(
             assert len(await store.search(f"bird{number}")) == 1
 
 
-async def test_commit_of_durability_normal_is_listed_when_it_has_returned(
+async def test_commit_with_durability_normal_is_listed_as_soon_as_it_returns(
     servers: Replicated, database: str
 ) -> None:
     async with perdure.open(servers.store_at(database), durability="normal") as store:
@@ -330,7 +330,7 @@ async def test_failed_replica_is_not_tried_again_for_a_while(
         assert asked == before
 
 
-async def test_server_that_is_not_a_replica_of_this_primary_is_not_read(
+async def test_server_that_is_not_a_replica_of_the_primary_is_not_read(
     servers: Replicated,
     database: str,
     postgres: PostgresServer,
@@ -430,7 +430,7 @@ def test_address_with_a_wrong_replica_is_rejected(option: str) -> None:
         route_of(f"postgresql://u:secret@h/db?{option}")
 
 
-async def test_concurrent_reads_wait_for_one_connection_to_a_hanging_replica(
+async def test_concurrent_reads_share_one_attempt_to_connect_to_a_hanging_replica(
     servers: Replicated, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replica_module, "DOWN_PAUSE_S", 60)
@@ -448,7 +448,7 @@ async def test_concurrent_reads_wait_for_one_connection_to_a_hanging_replica(
     silent.close()
 
 
-async def test_read_cancelled_during_the_server_check_leaves_the_check_to_the_next_read(
+async def test_next_read_repeats_a_server_check_that_was_cancelled(
     servers: Replicated, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, never, ask_once = asyncio.Event(), asyncio.Event(), Database.ask_once

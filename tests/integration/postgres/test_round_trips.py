@@ -109,7 +109,7 @@ async def test_commit_locks_the_row_while_several_writers_append(
     assert (await here.maintenance.verify()).problems == ()
 
 
-async def test_repeated_idempotency_key_is_found_after_an_append_attempt(
+async def test_repeated_idempotency_key_returns_the_first_commit(
     store: PostgresStore, locked: list[Request]
 ) -> None:
     await create(store)
@@ -122,7 +122,7 @@ async def test_repeated_idempotency_key_is_found_after_an_append_attempt(
     assert texts(await store.entries(S)) == ["a", "b"]
 
 
-async def test_stale_stream_cache_never_causes_a_rejected_commit(open_store: Open) -> None:
+async def test_outdated_stream_cache_does_not_cause_a_head_conflict(open_store: Open) -> None:
     here, there = await open_store(), await open_store()
     await create(here, S, said("a"))
     await append(there, S, said("b"))

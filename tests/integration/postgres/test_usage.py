@@ -38,7 +38,7 @@ async def test_usage_counts_are_exact_after_each_step_and_each_read(open_store: 
 
 
 @pytest.mark.usefixtures("kept_at_once")
-async def test_reading_counts_during_an_erasure_stores_no_count_from_before_it(
+async def test_count_read_during_an_erasure_is_not_stored(
     open_store: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, other = await open_store(), await open_store()
@@ -83,7 +83,7 @@ async def test_usage_counts_are_exact_while_handles_append_read_and_erase(open_s
 
 
 @pytest.mark.usefixtures("kept_at_once")
-async def test_usage_counts_and_index_are_exact_while_a_commit_holds_an_old_position(
+async def test_usage_counts_are_exact_despite_a_slow_commit_with_an_early_position(
     open_store: Open, db: Database, address: str
 ) -> None:
     store = await open_store()
@@ -131,7 +131,7 @@ async def test_verify_reports_a_wrong_usage_count(open_store: Open, db: Database
 
 
 @pytest.mark.usefixtures("kept_at_once")
-async def test_content_bytes_are_exact_while_handles_add_and_vacuum(open_store: Open) -> None:
+async def test_count_of_content_bytes_is_exact_during_concurrent_vacuums(open_store: Open) -> None:
     stores = [await open_store() for _ in range(3)]
     await create(stores[0], S, said("a"))
 

@@ -230,7 +230,7 @@ def test_chat_completions_are_recorded_as_one_conversation(provider: str, *, str
         ).replace(b"key_", b"")
 
 
-def test_call_with_a_different_first_message_starts_a_branch_and_a_failed_call_is_recorded(
+def test_call_with_another_first_message_starts_a_branch(
     provider: str,
 ) -> None:
     with (

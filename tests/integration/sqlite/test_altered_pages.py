@@ -22,7 +22,7 @@ async def texts(file: Path) -> list[str]:
         return [message.text for message in await (await store.open("s")).messages()]
 
 
-async def test_altered_page_of_an_encrypted_store_is_never_read_as_other_text(
+async def test_altered_page_of_an_encrypted_store_never_returns_wrong_text(
     tmp_path: Path,
 ) -> None:
     file, altered = tmp_path / "s.db", tmp_path / "altered.db"

@@ -16,9 +16,7 @@ from tests.fakes.streams import S, create, say
 WHO: ContextVar[str] = ContextVar("WHO")
 
 
-async def test_task_that_waits_for_a_thread_result_continues_as_soon_as_the_result_is_given() -> (
-    None
-):
+async def test_task_continues_as_soon_as_its_thread_result_is_available() -> None:
     loop = asyncio.get_running_loop()
     answer: Answer[int] = Answer(loop)
     heard: list[object] = []
@@ -36,13 +34,13 @@ async def test_task_that_waits_for_a_thread_result_continues_as_soon_as_the_resu
     assert heard == [7, "given"]
 
 
-async def test_awaiting_a_thread_result_that_is_already_given_returns_immediately() -> None:
+async def test_awaiting_an_available_thread_result_returns_immediately() -> None:
     answer: Answer[int] = Answer(asyncio.get_running_loop())
     answer.give(7, None)
     assert await answer == 7
 
 
-async def test_error_given_by_a_thread_is_raised_to_the_caller_that_awaits_its_result() -> None:
+async def test_error_from_a_thread_is_raised_to_the_waiting_task() -> None:
     answer: Answer[int] = Answer(asyncio.get_running_loop())
     asyncio.get_running_loop().call_soon(answer.give, None, KeyError("why"))
     with pytest.raises(KeyError, match="why"):

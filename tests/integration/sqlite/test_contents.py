@@ -88,7 +88,9 @@ async def test_shared_content_is_stored_once(open_store: Opener, path: Path) -> 
     assert kept_bytes < len(NOISE) + len(TEXT) / 10
 
 
-async def test_damaged_content_raises_with_its_name(open_store: Opener, path: Path) -> None:
+async def test_damaged_content_raises_an_error_and_is_reported_by_verify(
+    open_store: Opener, path: Path
+) -> None:
     store = await open_store()
     await create(store)
     await attach(store, TEXT)

@@ -55,7 +55,7 @@ WRONG = {
 }
 
 
-async def test_verify_finds_wrong_counts_of_received_file(open_store: Opener, path: Path) -> None:
+async def test_verify_reports_each_kind_of_wrong_count(open_store: Opener, path: Path) -> None:
     store = await open_store()
     await plant(store, "canary")
     write = Write(stream=StreamId("asks"), create=_header("asks"), entries=(ASKED,))
@@ -88,7 +88,7 @@ def _fold_first(db: Any, fold: str) -> None:
     db.execute(fold)
 
 
-async def test_verify_finds_an_index_that_hides_a_session(open_store: Opener, path: Path) -> None:
+async def test_verify_reports_an_index_that_omits_a_session(open_store: Opener, path: Path) -> None:
     store = await open_store()
     await plant(store, "canary")
     await store.close()
@@ -160,7 +160,7 @@ def reads(store: Store, runtime: perdure.Runtime) -> dict[str, Callable[[], Awai
     }
 
 
-async def test_reads_take_at_most_a_tenth_more_steps_with_sixteen_times_the_sessions(
+async def test_reads_cost_at_most_10_percent_more_with_16_times_the_sessions(
     tmp_path: Path, steps: Steps
 ) -> None:
     found: list[dict[str, int]] = []

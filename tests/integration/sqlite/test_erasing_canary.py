@@ -93,7 +93,7 @@ async def test_erased_namespace_leaves_none_of_its_planted_text_in_the_files(pat
 
 
 @pytest.mark.all_only
-async def test_split_and_refilled_pages_contain_no_erased_planted_text(path: Path) -> None:
+async def test_erased_text_does_not_remain_in_split_or_refilled_pages(path: Path) -> None:
     """Rows that grow move between pages; the old bytes in each page are overwritten, too."""
     store = await opened(path)
     names = [StreamId(f"s{number:03}") for number in range(120)]
@@ -163,7 +163,7 @@ async def test_erasure_waits_for_or_reports_older_reader(
     await store.close()
 
 
-def test_check_for_planted_text_detects_an_index_page_in_free_space(path: Path) -> None:
+def test_check_for_erased_text_finds_an_index_page_in_free_space(path: Path) -> None:
     part = make_part([text(1, f"before {WORD} behind")])
     with raw_database(path) as db:
         db.execute("PRAGMA secure_delete = OFF")

@@ -108,7 +108,7 @@ async def test_reading_the_newest_entries_of_a_fork_takes_the_same_steps_at_any_
     assert {name: steps for name, steps in many.items() if steps > few[name] * 1.1 + 20} == {}
 
 
-async def test_erasure_changes_few_rows_per_transaction_at_any_length(
+async def test_erasure_of_a_long_session_uses_only_small_transactions(
     open_store: Opener, tmp_path: Path
 ) -> None:
     widest: list[int] = []
@@ -141,7 +141,7 @@ async def test_erasure_changes_few_rows_per_transaction_at_any_length(
     assert widest[1] <= widest[0]
 
 
-async def test_lookup_of_an_erasure_certificate_takes_the_same_steps_after_many_erasures(
+async def test_lookup_of_an_erasure_certificate_stays_fast_after_many_erasures(
     open_store: Opener, path: Path
 ) -> None:
     store = await open_store()

@@ -130,7 +130,7 @@ async def test_views_of_a_session_read_equally_many_rows_at_any_length(
 
 
 @pytest.mark.parametrize("pinned", ["none", "shown", "hidden"])
-async def test_later_turn_reads_no_rows_and_needs_about_the_same_memory_at_any_length(
+async def test_cost_of_a_later_turn_does_not_grow_with_the_session(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pinned: str
 ) -> None:
     counts = Counts(monkeypatch)
@@ -161,7 +161,7 @@ async def settled(chat: Chat) -> None:
     await chat.send("again")
 
 
-async def test_context_with_old_pins_reads_only_the_pins_and_the_end_at_any_length(
+async def test_context_with_old_pinned_entries_does_not_read_the_whole_session(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counts = Counts(monkeypatch)
@@ -237,7 +237,7 @@ async def test_views_of_a_session_need_about_the_same_memory_at_any_length(tmp_p
         assert large < small * 1.3 + 50_000, (name, small, large)
 
 
-async def test_tree_of_newest_entries_keeps_branch_of_older_leaf(tmp_path: Path) -> None:
+async def test_tree_of_newest_entries_includes_the_branch_of_an_older_leaf(tmp_path: Path) -> None:
     async with perdure.open(f"sqlite:///{tmp_path}/a.db") as store:
         session = await store.create(id="s")
         await session.append(*(user(str(n)) for n in range(6)))

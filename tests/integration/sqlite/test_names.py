@@ -47,7 +47,7 @@ def named() -> Iterator[list[str]]:
     apsw.connection_hooks.remove(hook)
 
 
-async def test_append_that_changes_no_name_writes_no_part_of_the_name_index(
+async def test_append_without_a_name_change_writes_nothing_to_the_name_index(
     named: list[str], open_store: Opener
 ) -> None:
     store = await open_store()
@@ -63,7 +63,7 @@ async def test_append_that_changes_no_name_writes_no_part_of_the_name_index(
 
 
 @pytest.mark.parametrize("how", ["erased", "renamed and erased", "removed"])
-async def test_erased_name_leaves_no_part_of_the_name_index_in_the_file(
+async def test_erased_name_is_removed_from_the_name_index_and_the_file(
     how: str, open_store: Opener, path: Path
 ) -> None:
     store = await open_store()
@@ -86,7 +86,7 @@ async def test_erased_name_leaves_no_part_of_the_name_index_in_the_file(
     assert {piece for piece in left if piece.strip() not in b" of z"} == set()
 
 
-async def test_erased_api_key_listed_by_an_old_version_leaves_no_part_of_the_name_index(
+async def test_erasure_removes_an_api_key_that_an_old_version_indexed(
     open_store: Opener, path: Path
 ) -> None:
     store = await open_store()

@@ -84,7 +84,7 @@ async def test_reads_of_a_small_namespace_cost_the_same_beside_a_large_namespace
         assert many <= few * 1.1 + 40, f"{name}: {few} steps alone, {many} beside {LARGE} entries"
 
 
-async def test_each_of_two_alternating_namespaces_reads_only_its_own_feed(
+async def test_feed_of_a_namespace_contains_only_entries_of_that_namespace(
     open_store: Opener,
 ) -> None:
     stores = [await open_store(namespace=name) for name in ("a", "b")]

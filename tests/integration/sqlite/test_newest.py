@@ -16,7 +16,7 @@ from tests.fakes.streams import S, append, create, say
 FORK = StreamId("fork")
 
 
-async def test_reading_the_newest_entries_returns_the_same_as_separate_state_and_branch_reads(
+async def test_reading_the_newest_entries_equals_reading_state_and_branch(
     store: SqliteStore,
 ) -> None:
     assert isinstance(store, SnapshotReader)

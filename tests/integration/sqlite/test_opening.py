@@ -74,7 +74,7 @@ async def test_missing_file_is_created_in_private_folders(
     assert mode_of(path.parent) == mode_of(path.parent.parent) == 0o700
 
 
-async def test_creating_a_store_removes_only_the_drafts_of_killed_processes(
+async def test_creating_a_store_removes_temporary_files_of_killed_processes(
     open_store: Opener, path: Path
 ) -> None:
     kept = [f"{path.name}-new-backup", f"{path.name}-new-7-copy", f"other-{path.name}-new-7"]
@@ -298,7 +298,7 @@ async def test_truncated_file_is_reported_and_unchanged(open_store: Opener, path
     assert snapshot(path.parent) == before
 
 
-async def test_link_to_a_store_with_an_unfinished_switch_to_the_log_can_be_opened(
+async def test_linked_store_with_an_unfinished_switch_to_wal_can_be_opened(
     open_store: Opener, path: Path
 ) -> None:
     await made(open_store)

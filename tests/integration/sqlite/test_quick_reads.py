@@ -75,7 +75,7 @@ async def test_quick_read_of_an_open_store_returns_the_same_list_as_the_store(
     assert files_in(path.parent).keys() == before.keys()
 
 
-async def test_quick_read_of_a_closed_store_returns_its_list_and_creates_no_file(
+async def test_quick_read_of_a_closed_store_returns_the_same_list(
     open_store: Opener, path: Path
 ) -> None:
     store = await open_store()
@@ -105,7 +105,7 @@ async def test_quick_read_through_a_link_to_an_open_store_returns_its_list(
     assert quick == listed
 
 
-async def test_quick_read_during_a_change_without_a_write_ahead_log_returns_none(
+async def test_quick_read_returns_no_list_while_the_file_is_locked(
     open_store: Opener, path: Path
 ) -> None:
     store = await open_store()
@@ -147,7 +147,7 @@ async def test_quick_read_of_an_unusual_file_returns_none(
     assert sorted(path.parent.rglob("*")) == before
 
 
-async def test_quick_read_during_an_unfinished_erasure_returns_none(
+async def test_quick_read_returns_no_list_during_an_unfinished_erasure(
     open_store: Opener, path: Path
 ) -> None:
     store = await open_store()
@@ -215,9 +215,7 @@ async def test_each_quick_read_equals_the_read_of_the_open_store(
             assert read_quickly(path, "default", look) == [expected]
 
 
-async def test_quick_read_that_finds_nothing_or_raises_returns_none(
-    open_store: Opener, path: Path
-) -> None:
+async def test_quick_read_of_a_missing_session_returns_none(open_store: Opener, path: Path) -> None:
     store = await open_store()
     await create(store, header("a"), said("Hello"))
 

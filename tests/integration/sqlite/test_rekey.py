@@ -215,7 +215,7 @@ def message_while_two_processes_hold(path: Path) -> tuple[str, list[int]]:
 
 
 @pytest.mark.skipif(not Path("/proc/locks").exists(), reason="locks cannot be read here")
-async def test_error_for_rekey_of_a_store_open_in_two_processes_contains_both_process_ids(
+async def test_rekey_error_lists_all_processes_that_have_the_store_open(
     path: Path,
 ) -> None:
     await planted(path, None)

@@ -299,7 +299,7 @@ async def test_verify_reports_entry_that_differs_in_index(open_store: Opener, pa
             assert len(await search(store, "word")) == MANY
 
 
-async def test_verify_reports_entries_of_differing_index_part(
+async def test_verify_reports_each_entry_of_a_wrong_index_part(
     open_store: Opener, path: Path
 ) -> None:
     store = await indexed(open_store, path, count=MOST_LOOSE)
@@ -324,7 +324,7 @@ async def test_verify_reports_entries_of_differing_index_part(
             assert len(await search(store, "word")) == MOST_LOOSE
 
 
-async def test_erasure_empties_an_index_that_has_a_wrong_position(
+async def test_erasure_empties_an_index_with_wrong_positions(
     open_store: Opener, path: Path
 ) -> None:
     wrong = with_text(7, position=10)  # that of another text of the part

@@ -64,7 +64,7 @@ def blocks_read(monkeypatch: pytest.MonkeyPatch) -> list[Block]:
 
 
 @pytest.mark.parametrize("is_hit", [False, True])
-async def test_erasure_in_damaged_index_leaves_index_of_other_namespaces(
+async def test_erasure_in_a_damaged_index_keeps_the_index_of_other_namespaces(
     open_store: Opener, path: Path, *, is_hit: bool
 ) -> None:
     other, own = await filled(open_store, "other"), await filled(open_store, "own")
@@ -116,7 +116,7 @@ async def test_erasure_reads_only_blocks_that_can_contain_the_text(
     assert (await own.maintenance.verify()).problems == ()
 
 
-async def test_erasure_from_index_costs_the_same_beside_a_large_namespace(
+async def test_cost_of_index_erasure_does_not_depend_on_other_namespaces(
     open_store: Opener, path: Path
 ) -> None:
     def forget_newest(tables: Tables) -> None:
@@ -137,7 +137,7 @@ async def test_erasure_from_index_costs_the_same_beside_a_large_namespace(
     assert steps_of(path, forget_newest) == few
 
 
-async def test_index_pages_of_a_missing_index_part_are_reported_and_removed(
+async def test_pages_of_a_missing_index_part_are_reported_and_removed_by_reindex(
     open_store: Opener, path: Path
 ) -> None:
     other, own = await filled(open_store, "other"), await filled(open_store, "own")

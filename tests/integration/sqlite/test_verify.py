@@ -144,7 +144,9 @@ CHANGED_ROWS = (
 )
 
 
-async def test_verify_reports_session_of_any_changed_row(open_store: Opener, path: Path) -> None:
+async def test_verify_reports_the_session_of_every_changed_row(
+    open_store: Opener, path: Path
+) -> None:
     await filled_file(open_store)
     assert (await verified_after(open_store, copied(path, len(CHANGED_ROWS)))).problems == ()
     for number, alteration in enumerate(CHANGED_ROWS):
@@ -155,7 +157,7 @@ async def test_verify_reports_session_of_any_changed_row(open_store: Opener, pat
             assert S in {problem.stream for problem in verification.problems}
 
 
-async def test_verify_accepts_an_api_key_in_a_first_text_stored_by_an_older_version(
+async def test_verify_accepts_an_api_key_that_an_older_version_stored(
     open_store: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = "sk-ant-api03-" + "Zx9Qw3Lm7Vb2Nc8K" * 3
@@ -199,7 +201,7 @@ async def test_entry_body_missing_without_an_erasure_is_reported(
     assert [problem.seq for problem in verification.problems if problem.seq is not None] == [7]
 
 
-async def test_store_with_entries_that_refer_to_their_own_commit_passes_verification(
+async def test_verify_accepts_entries_that_refer_to_entries_of_the_same_commit(
     open_store: Opener,
 ) -> None:
     store = await open_store()

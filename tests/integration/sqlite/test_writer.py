@@ -60,7 +60,7 @@ async def test_concurrently_waiting_commits_share_one_fsync(open_store: Opener) 
         await store.close()
 
 
-async def test_follow_up_commits_share_next_fsync(
+async def test_commits_that_follow_each_other_closely_share_one_fsync(
     open_store: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Slow(SimpleQueue[Any]):
@@ -154,7 +154,9 @@ async def test_rejected_commit_does_not_affect_other_commits(store: SqliteStore)
     assert (await store.state(S)).head == 2
 
 
-async def test_unexpected_failure_affects_only_its_own_commit(store: SqliteStore) -> None:
+async def test_unexpected_error_in_one_commit_does_not_affect_other_commits(
+    store: SqliteStore,
+) -> None:
     await create(store)
 
     def bug(_tables: Any) -> None:
@@ -219,7 +221,7 @@ async def test_write_ahead_log_is_checkpointed_during_writes(
     assert size_of(log) == 0
 
 
-def test_write_ahead_log_that_cannot_restart_is_not_checkpointed_every_time(path: Path) -> None:
+def test_wal_that_cannot_restart_is_checkpointed_less_often(path: Path) -> None:
     copies = 0
 
     class Counting(apsw.Connection):

@@ -88,7 +88,7 @@ async def test_denial_with_a_note_reaches_the_model(store: Store, tmp_path: Path
 
 
 @pytest.mark.all_only
-async def test_question_about_an_edit_mentions_accept_edits_and_offers_no_always(
+async def test_edit_question_suggests_accept_edits_instead_of_always(
     store: Store, tmp_path: Path
 ) -> None:
     (tmp_path / "notes.txt").write_text("the sea\n")
@@ -333,7 +333,7 @@ async def test_forbidden_command_of_model_shows_how_to_allow_it(
 
 
 @pytest.mark.all_only
-async def test_command_that_no_rule_allows_shows_the_rules_and_how_to_allow_it(
+async def test_command_without_a_matching_rule_shows_how_to_allow_it(
     store: Store, tmp_path: Path
 ) -> None:
     may_run = Permissions(allowed_commands=("pwd",), allowed_command_globs=("git **",))
@@ -356,7 +356,7 @@ async def test_command_that_no_rule_allows_shows_the_rules_and_how_to_allow_it(
         await seen.idle()
 
 
-async def test_chat_does_not_suggest_allowing_a_refused_command_that_looks_like_a_pattern(
+async def test_chat_does_not_suggest_to_allow_a_command_that_contains_a_pattern(
     store: Store, tmp_path: Path
 ) -> None:
     may_run = Permissions(allowed_commands=("pwd",))

@@ -47,7 +47,7 @@ async def test_pasted_text_is_one_message_with_its_indentation(
     assert await said(store) == ["def f():\n    return 1\n\N{REPLACEMENT CHARACTER}[31m"]
 
 
-async def test_pasted_tab_is_indented_deeper_than_four_blanks(store: Store, tmp_path: Path) -> None:
+async def test_tab_in_pasted_text_is_shown_as_eight_columns(store: Store, tmp_path: Path) -> None:
     async with chatting(store, tmp_path) as seen:
         await paste(seen, "    if x:\n\treturn")
         await seen.until(lambda: "return" in seen.screen)
@@ -180,7 +180,7 @@ async def test_every_command_typed_without_pause_runs(store: Store, tmp_path: Pa
     assert sorted((await session.labels()).values()) == [f"B{n}" for n in range(10)]
 
 
-async def test_completions_of_new_text_stay_open_when_earlier_text_is_submitted(
+async def test_completion_list_stays_open_when_an_earlier_message_is_sent(
     store: Store, tmp_path: Path
 ) -> None:
     async with chatting(store, tmp_path) as seen:
@@ -193,7 +193,7 @@ async def test_completions_of_new_text_stay_open_when_earlier_text_is_submitted(
         assert area.composer.text == "/co"
 
 
-async def test_keys_typed_without_pause_use_completions_of_the_whole_text(
+async def test_fast_typing_uses_completions_of_the_complete_text(
     store: Store, tmp_path: Path
 ) -> None:
     async with chatting(store, tmp_path) as seen:

@@ -8,7 +8,7 @@ from perdure.client.store import Store
 from tests.fakes.screens import chatting
 
 
-async def test_fork_command_says_that_the_fork_has_all_branches_and_how_to_fork_one_branch(
+async def test_fork_command_explains_how_to_fork_only_one_branch(
     store: Store, tmp_path: Path
 ) -> None:
     async with chatting(store, tmp_path, size=(120, 40)) as seen:

@@ -61,7 +61,7 @@ async def test_tree_navigator_can_move_fold_search_and_label(store: Store, tmp_p
 
 
 @pytest.mark.all_only
-async def test_search_in_the_tree_navigator_shows_the_number_of_the_match_and_the_next_keys(
+async def test_tree_search_shows_the_number_of_the_current_match(
     store: Store, tmp_path: Path
 ) -> None:
     session = await trip(store, tmp_path)

@@ -49,7 +49,7 @@ async def two_branches(seen: Seen, folder: Path) -> tuple[str, str]:
     return ends[0], ends[1]
 
 
-async def test_branch_shows_only_its_own_calls(store: Store, tmp_path: Path) -> None:
+async def test_branch_shows_only_calls_made_on_that_branch(store: Store, tmp_path: Path) -> None:
     async with chatting(store, tmp_path, scenario=LISTS, size=(100, 50)) as seen:
         one, _ = await two_branches(seen, tmp_path)
         (info,) = await store.recent()
@@ -65,7 +65,7 @@ async def test_branch_shows_only_its_own_calls(store: Store, tmp_path: Path) -> 
         assert "two" not in seen.transcript
 
 
-async def test_call_without_a_result_on_its_branch_is_not_running(
+async def test_call_whose_result_is_on_another_branch_is_not_shown_as_running(
     store: Store, tmp_path: Path
 ) -> None:
     async with chatting(store, tmp_path, scenario=LISTS) as seen:
@@ -100,7 +100,7 @@ def shown_context(seen: Seen) -> int:
     return found
 
 
-async def test_context_after_compaction_and_branch_includes_instructions_and_tools(
+async def test_context_size_after_compaction_includes_instructions_and_tools(
     store: Store, tmp_path: Path
 ) -> None:
     async with chatting(store, tmp_path, size=(100, 30)) as seen:
@@ -249,7 +249,7 @@ async def test_cost_of_an_imported_session_is_read_from_its_log(
         await seen.shows("1 call of anthropic:claude: 10 tokens sent, 5 received")
 
 
-async def test_cost_of_a_call_without_cost_in_the_log_is_unknown(
+async def test_missing_cost_of_a_call_without_a_price_is_shown_as_unknown(
     store: Store, tmp_path: Path
 ) -> None:
     session = await imported(store, tmp_path, None)
@@ -261,7 +261,7 @@ async def test_cost_of_a_call_without_cost_in_the_log_is_unknown(
         await seen.shows("prices go into [models.prices] of your settings")
 
 
-async def test_cost_of_a_call_without_cost_in_the_log_comes_from_the_price_list(
+async def test_missing_cost_of_a_call_is_computed_from_the_price_list(
     store: Store, tmp_path: Path
 ) -> None:
     session = await imported(store, tmp_path, None, "claude-sonnet-4-5")
@@ -283,7 +283,7 @@ async def test_status_line_computes_cost_of_imported_calls_from_price_settings(
         await seen.shows("Ahoy", "$1.00")  # 10 in at 5 cents, 5 out at 10
 
 
-async def test_status_line_prices_earlier_calls_by_the_settings(
+async def test_status_line_applies_price_settings_to_earlier_calls(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "perdure").mkdir()

@@ -94,7 +94,7 @@ GROUP = 7
 """Number of entries of an answer with calls; the page size is no multiple of it."""
 
 
-async def test_transcript_page_with_results_starts_before_their_calls(
+async def test_transcript_page_never_separates_results_from_their_calls(
     store: Store, tmp_path: Path
 ) -> None:
     session = await store.create(cwd=str(tmp_path))
@@ -119,7 +119,7 @@ async def test_transcript_page_with_results_starts_before_their_calls(
         assert len(transcript.children) == most  # no result stands alone
 
 
-async def test_tool_result_without_its_call_can_begin_a_transcript_page(
+async def test_transcript_page_can_begin_with_a_result_without_a_call(
     store: Store, tmp_path: Path
 ) -> None:
     session = await store.create(cwd=str(tmp_path))

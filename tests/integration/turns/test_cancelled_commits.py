@@ -74,7 +74,7 @@ class Cancelling:
 
 @pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.all_only), 5])
 @pytest.mark.parametrize("kind", ["model_finished", "tool_finished"])
-async def test_outcome_survives_cancellations_at_each_step_of_its_commit(
+async def test_tool_outcome_is_stored_despite_cancellation_at_any_step(
     address: str, kind: str, times: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paid: list[str] = []
