@@ -31,7 +31,7 @@ def test_default_store_is_a_file_of_the_user(monkeypatch: pytest.MonkeyPatch) ->
     assert store_address(None).endswith("/perdure/perdure.db")
 
 
-def test_address_is_resolved_to_its_file(tmp_path: Path) -> None:
+def test_database_file_is_read_from_the_store_address(tmp_path: Path) -> None:
     assert database_file("sqlite:///relative.db") == Path("relative.db")
     assert database_file("sqlite:////absolute.db") == Path("/absolute.db")
     assert database_file("sqlite:///why?.db") == Path("why?.db")
@@ -77,7 +77,7 @@ async def test_empty_file_is_reported_as_damaged_and_unchanged(tmp_path: Path) -
     assert file.stat().st_size == 0
 
 
-async def test_store_that_a_writing_command_creates_is_private(tmp_path: Path) -> None:
+async def test_new_store_is_readable_only_by_its_user(tmp_path: Path) -> None:
     file = tmp_path / "sub" / "x.db"
     async with writable_store(file_address(file)) as store:
         await store.create(id="s")

@@ -153,7 +153,7 @@ DEFAULTS = [
 
 
 @pytest.mark.parametrize(("environment", "platform", "address"), DEFAULTS)
-def test_default_store_is_the_configured_address_or_a_file_of_the_user(
+def test_default_store_address_depends_on_environment_and_platform(
     environment: dict[str, str], platform: str, address: str
 ) -> None:
     assert default_address(environment, platform) == address

@@ -71,7 +71,7 @@ def test_running_process_is_not_reported_as_dead_without_free_file_descriptors()
 
 
 @linux
-def test_running_process_without_a_folder_in_proc_is_not_reported_as_dead(
+def test_running_process_hidden_in_proc_is_not_reported_as_dead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = this_process()

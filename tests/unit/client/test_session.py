@@ -224,7 +224,7 @@ async def test_label_and_title_can_be_removed(session: Session, nothing: str | N
     assert (await session.info()).name == "a"
 
 
-async def test_title_of_two_lines_is_stored_unchanged_and_listed_on_one_line(
+async def test_title_with_several_lines_is_stored_unchanged(
     session: Session,
 ) -> None:
     await session.rename("  Tide\n\n tables ")

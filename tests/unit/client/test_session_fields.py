@@ -76,7 +76,7 @@ async def test_empty_subject_is_rejected_in_session_filters() -> None:
         await store.erase(subject="")
 
 
-async def test_empty_folder_is_refused_and_none_means_no_folder() -> None:
+async def test_empty_text_as_folder_is_refused() -> None:
     theatre = Theatre()
     session = await theatre.store.create(cwd=None)
     for call in (
@@ -92,7 +92,7 @@ async def test_empty_folder_is_refused_and_none_means_no_folder() -> None:
     assert [info.cwd for info in await theatre.store.recent()] == [None]
 
 
-def test_json_of_every_type_is_accepted() -> None:
+def test_metadata_can_contain_every_json_type() -> None:
     require_header(subject="ana", metadata={"": EVERY_KIND, "n": -(2**63), "t": (1, 2)})
 
 

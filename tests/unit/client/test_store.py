@@ -49,7 +49,7 @@ async def test_invalid_id_raises_value_error(store: Store, lazy: bool) -> None:
         await store.create(id="a/b", lazy=lazy)
 
 
-async def test_unsaved_session_without_an_answer_leaves_no_session_in_the_store(
+async def test_unsaved_session_without_an_answer_is_not_stored(
     store: Store,
 ) -> None:
     draft = await store.create(lazy=True, title="never")

@@ -239,7 +239,7 @@ async def test_long_log_is_read_page_by_page(
     assert await nothing_follows(watch)
 
 
-async def test_watch_cursor_moves_only_after_all_events_of_an_entry(
+async def test_watch_cursor_moves_after_the_last_event_of_an_entry(
     session: Session, memory: MemoryStore
 ) -> None:
     moved = new_side(SessionInfoChanged(title="t", cwd="/w"))

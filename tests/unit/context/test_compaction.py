@@ -66,7 +66,7 @@ def test_reserved_tokens_decide_when_compaction_starts(tokens: int, is_full: boo
     assert should_compact(tokens, 100_000, reserve_tokens=16_384) is is_full
 
 
-def test_compaction_trigger_share_can_be_set() -> None:
+def test_compaction_starts_at_the_configured_share_of_the_window() -> None:
     assert should_compact(51, 100, trigger=0.5)
     assert not should_compact(51, 100, trigger=0.9)
 
@@ -206,7 +206,7 @@ def test_compaction_that_begins_at_an_answer_splits_its_turn() -> None:
         BranchSummary("start"),
     ],
 )
-def test_turn_starts_with_any_user_content(start: Message | TreeBody) -> None:
+def test_turn_can_start_with_any_entry_sent_as_user_message(start: Message | TreeBody) -> None:
     log = TreeLog()
     log.extend(user("old"), assistant("done"), start, assistant(BIG))
     kept = log.append(assistant(BIG))
@@ -371,7 +371,7 @@ def test_node_compaction_summarises_only_the_node() -> None:
     assert (plan.first_kept, plan.turn_prefix, plan.previous_summary) == (None, (), None)
 
 
-def test_node_compaction_keeps_only_unanswered_message() -> None:
+def test_node_compaction_keeps_only_the_unanswered_message() -> None:
     log = TreeLog()
     begins = log.append(user("now this"))
     log.append(assistant("so"))

@@ -156,7 +156,7 @@ def test_undone_compaction_has_no_effect() -> None:
     assert texts(emit(log.window())) == ["a", "b", "c"]
 
 
-def test_usage_before_newest_compaction_is_removed() -> None:
+def test_messages_before_the_newest_compaction_have_no_usage() -> None:
     log = TreeLog()
     kept = log.append(user("kept"))
     log.append(assistant("before", usage=USAGE))
@@ -166,7 +166,7 @@ def test_usage_before_newest_compaction_is_removed() -> None:
     assert usages == [None, None, None, USAGE]
 
 
-def test_usage_after_undone_compaction_is_removed() -> None:
+def test_messages_after_an_undone_compaction_have_no_usage() -> None:
     """The usage was reported for the smaller context after the compaction."""
     log = TreeLog()
     _, kept, _ = log.extend(user("a"), user("b"), assistant("before", usage=USAGE))

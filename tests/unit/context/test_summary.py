@@ -122,7 +122,7 @@ def test_file_lists_of_a_summary_are_merged_and_written_at_its_end() -> None:
 
 
 @pytest.mark.parametrize("replies", [[], ["one"], ["one", "two", "three"]])
-def test_missing_reply_to_a_summary_request_is_refused(replies: list[str]) -> None:
+def test_wrong_number_of_summary_replies_raises_value_error(replies: list[str]) -> None:
     with pytest.raises(ValueError, match="2 replies are needed"):
         summary_text(SPLIT, replies)
 

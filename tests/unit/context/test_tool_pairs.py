@@ -179,7 +179,7 @@ def test_failed_answer_with_an_answered_call_stays_in_the_context() -> None:
     assert [message.role for message in sent] == ["user", "assistant", "tool", "assistant"]
 
 
-def test_error_without_retry_is_sent_with_its_text() -> None:
+def test_failed_answer_without_a_retry_stays_in_the_context() -> None:
     failed = cut_short("error", TextPart("Let me"))
     assert [m.text for m in repair(user("go"), failed, user("well?"))] == ["go", "Let me", "well?"]
 

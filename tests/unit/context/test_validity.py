@@ -39,7 +39,7 @@ def test_merged_message_lists_the_ids_of_all_merged_entries() -> None:
     assert sent[1].entry_ids == ("s/2",)
 
 
-def test_merged_answers_report_the_usage_of_the_last_answer() -> None:
+def test_merged_answer_has_the_usage_of_the_last_answer() -> None:
     sent = valid(user("a"), assistant("b", usage=Usage(1)), assistant("c", usage=Usage(2)))
     assert sent[1].usage == Usage(2)
 

@@ -48,7 +48,7 @@ async def test_unreachable_server_gets_error_response() -> None:
     assert "no connection could be made" in answer.text
 
 
-async def test_headers_are_sent_and_redirects_are_returned_as_answers() -> None:
+async def test_redirect_is_returned_as_an_answer() -> None:
     def away(request: Request) -> Response:
         return Response(307, {"location": "/elsewhere"})
 

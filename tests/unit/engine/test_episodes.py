@@ -85,7 +85,7 @@ async def test_each_session_end_gets_exactly_one_episode() -> None:
         assert await record_open_ends(store.backend, clock) == 0
 
 
-async def test_fork_of_ended_session_has_no_own_episode() -> None:
+async def test_episode_of_a_fork_counts_only_messages_of_the_fork() -> None:
     async with perdure.open("memory:", clock=ManualClock()) as store:
         session = await store.create()
         await session.append(user("One"))

@@ -74,7 +74,7 @@ SWITCHES = (
 
 
 @pytest.mark.parametrize("switched", [None, "test:other"])
-async def test_model_switches_in_continued_file_do_not_change_session_model(
+async def test_model_switch_in_an_imported_file_does_not_change_the_model(
     switched: str | None,
 ) -> None:
     clock, random = ManualClock(), SeededRandom(1)

@@ -125,7 +125,7 @@ class Counting(MemoryStore):
         return await super().context_window(stream, leaf, limit)
 
 
-async def test_window_is_read_once_while_branch_grows() -> None:
+async def test_window_is_read_only_once_over_several_turns() -> None:
     stage = Stage(*(says("x") for _ in range(9)))
     counting = Counting(clock=stage.clock, random=SeededRandom(2))
     stage.store.backend = counting

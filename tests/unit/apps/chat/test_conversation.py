@@ -149,7 +149,7 @@ async def test_late_steering_text_is_not_lost_by_cancellation(
     assert talk.take_late() == []
 
 
-async def test_steering_text_sent_before_the_turn_begins_waits_for_the_turn(
+async def test_early_steering_text_waits_until_the_turn_begins(
     typed: TypedLines,
 ) -> None:
     answers = (Reply(steps=(Say("one"),)), Reply(steps=(Hang(),)))

@@ -37,7 +37,7 @@ NOW = datetime.fromisoformat("2026-11-23T18:30:15")
         (" 12h ", "2026-11-23T06:30:15"),
     ],
 )
-def test_typed_time_is_relative_to_now(typed: str, meant: str) -> None:
+def test_time_typed_by_a_person_is_parsed(typed: str, meant: str) -> None:
     assert moment(typed, NOW).isoformat() == meant
 
 

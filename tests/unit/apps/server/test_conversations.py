@@ -13,7 +13,7 @@ from perdure.errors import HeadConflict
 from tests.fakes.served import served
 
 
-async def test_message_without_session_starts_a_session_with_an_unguessable_id(
+async def test_new_session_gets_an_unguessable_id(
     tmp_path: Path,
 ) -> None:
     async with served(tmp_path, ["one", "two"]) as server:
@@ -87,7 +87,9 @@ async def test_message_to_an_erased_session_gets_status_410(tmp_path: Path) -> N
         assert (again.status_code, again.json()["code"]) == (410, "erased")
 
 
-async def test_request_must_select_an_agent_if_the_server_has_several(tmp_path: Path) -> None:
+async def test_server_with_several_agents_refuses_a_message_without_an_agent(
+    tmp_path: Path,
+) -> None:
     agents = [perdure.Agent(name, model="scripted:desk") for name in ("a", "b")]
     async with served(tmp_path, ["one"], agents=agents) as server:
         unnamed = await server.http.post("/v1/messages", json={"text": "hello"})

@@ -85,7 +85,7 @@ async def test_error_for_an_invalid_request_contains_the_field(tmp_path: Path) -
         assert (await server.http.get("/v1/nothing")).json()["status"] == 404
 
 
-async def test_error_for_an_unreadable_request_has_a_stable_code(tmp_path: Path) -> None:
+async def test_unreadable_request_gets_a_stable_error_code(tmp_path: Path) -> None:
     async def chunks() -> AsyncGenerator[bytes]:
         for _ in range(11):
             yield b"x" * 1_000_000

@@ -19,7 +19,7 @@ async def look(place: str) -> str:
 AGENT = perdure.Agent("desk", model="scripted:desk", tools=[look])
 
 
-async def test_finished_tool_call_has_its_outcome_as_state(tmp_path: Path) -> None:
+async def test_state_of_a_finished_tool_call_is_its_outcome(tmp_path: Path) -> None:
     looks = assistant(tool_call("c1", "look", {"place": "shed"}))
     async with served(tmp_path, [looks, looks, "done"], agents=[AGENT]) as server:
         session = await server.store.open(await server.said("look"))

@@ -38,7 +38,7 @@ def test_unsafe_endpoint_is_refused(wanted: Wanted) -> None:
         wanted.check()
 
 
-def test_unusable_certificate_is_reported_by_name(tmp_path: Path) -> None:
+def test_error_for_an_unusable_certificate_contains_the_file(tmp_path: Path) -> None:
     files = [tmp_path / name for name in ("chain.pem", "key.pem")]
     wanted = Wanted("::1", certificate=files[0], key=files[1])
     assert wanted.address(80) == "https://127.0.0.1:80"

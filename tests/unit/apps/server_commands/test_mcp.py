@@ -35,7 +35,7 @@ def test_invalid_argument_gives_an_error_of_one_sentence(
 @pytest.mark.parametrize(
     ("missing", "extra"), [("uvicorn", "server"), ("mcp.server.mcpserver", "mcp")]
 )
-def test_missing_extra_is_reported_by_name(
+def test_error_for_a_missing_library_contains_the_extra(
     monkeypatch: pytest.MonkeyPatch, missing: str, extra: str
 ) -> None:
     monkeypatch.setitem(sys.modules, missing, None)

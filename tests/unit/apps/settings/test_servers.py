@@ -93,7 +93,7 @@ def test_servers_in_agent_files_are_available_to_their_agents(tmp_path: Path) ->
     assert server_named("docs", known) == known[1]
 
 
-def test_server_name_selects_a_server_of_the_user(tmp_path: Path) -> None:
+def test_unknown_or_ambiguous_server_name_is_rejected(tmp_path: Path) -> None:
     own = configured(tmp_path, GIT)
     found = (filed("git"), filed("docs", "project", id="cloned"))
     known = known_servers(own, found)

@@ -139,7 +139,7 @@ def test_past_edit_is_shown_as_a_diff_for_every_spelling_of_its_arguments() -> N
             assert list(past_call_lines(several)) == ["  path = x.py", *diff, *diff]
 
 
-def test_past_call_with_several_lines_is_printed_without_escapes() -> None:
+def test_past_call_with_several_lines_is_printed_line_by_line() -> None:
     shown = list(past_call_lines({"path": "x.py", "content": "one\n\ttwo"}))
     assert shown == ["  path = x.py", "  content:", "    | one", "    | \ttwo"]
     assert list(past_call_lines({"path": "x.py"})) == []

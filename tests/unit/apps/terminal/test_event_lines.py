@@ -83,7 +83,7 @@ def test_tool_result_without_a_known_call_shows_the_tool_name(
     assert told(capsys, lost) == "→ f unknown\n"
 
 
-def test_compactions_trimming_and_unusual_endings_are_reported(
+def test_compactions_and_dropped_messages_are_reported(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     shown = told(

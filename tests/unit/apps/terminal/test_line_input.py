@@ -13,7 +13,7 @@ import pytest
 from perdure.apps.terminal.line_input import TypedLines, interrupts, typed_ahead
 
 
-async def test_lines_of_a_pipe_arrive_whole_from_pieces_of_any_size() -> None:
+async def test_lines_are_read_whole_from_a_pipe() -> None:
     reading, writing = os.pipe()
     lines = TypedLines(reading)
     assert not lines.is_terminal
@@ -39,7 +39,7 @@ async def test_file_can_be_read_like_typed_input(tmp_path: Path) -> None:
     os.close(descriptor)
 
 
-async def test_cancelled_wait_for_a_line_loses_no_input() -> None:
+async def test_cancelled_read_of_a_line_loses_no_input() -> None:
     reading, writing = os.pipe()
     lines = TypedLines(reading)
     waiting = asyncio.ensure_future(lines.next())

@@ -113,7 +113,7 @@ def test_numbers_are_formatted_with_separators_and_units() -> None:
     assert count_of(0, "label") == "0 labels"
 
 
-def test_output_width_comes_from_the_columns_variable_with_a_minimum(
+def test_output_width_comes_from_the_variable_columns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("COLUMNS", "132")
@@ -122,7 +122,7 @@ def test_output_width_comes_from_the_columns_variable_with_a_minimum(
     assert width() == 40
 
 
-def test_fact_with_invalid_utf8_is_printed_with_replacement_characters(
+def test_invalid_utf8_in_an_error_is_replaced(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     facts: dict[str, object] = {

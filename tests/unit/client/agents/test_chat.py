@@ -327,7 +327,7 @@ async def test_message_with_only_media_is_sent() -> None:
     assert reply.text == "a picture"
 
 
-async def test_status_lists_the_possible_actions() -> None:
+async def test_chat_has_the_status_idle_running_or_closed() -> None:
     stage = Stage(says(Hang()))
     chat = await stage.chat()
     assert chat.status == "idle"

@@ -54,7 +54,7 @@ async def test_agent_setting_decides_how_pasted_credentials_are_handled() -> Non
         await refusing.steer(TOKEN)
 
 
-async def test_long_message_is_redacted_or_rejected_during_turn() -> None:
+async def test_credential_in_a_long_message_is_redacted_or_refused() -> None:
     long = "some words " * 10_000 + f"use {TOKEN}"
     stage = Stage(says("fine"))
     await (await stage.chat(on_pasted="redact")).send(long)

@@ -193,7 +193,7 @@ async def test_session_removed_during_the_end_of_idle_sessions_is_skipped(
     assert await runtime.end_idle() == ["stays"]
 
 
-async def test_idle_session_is_ended_on_open_and_reopened_by_next_turn() -> None:
+async def test_idle_session_is_ended_when_it_is_resumed() -> None:
     theatre = Theatre()
     chat = await theatre.chat()
     await chat.send("one")

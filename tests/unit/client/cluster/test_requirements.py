@@ -68,7 +68,7 @@ def test_no_worker_meets_an_unreadable_requirement() -> None:
     assert requirement_of(None) == Requirement("")
 
 
-def test_flow_is_served_by_worker_that_has_the_agents_of_its_roles() -> None:
+def test_worker_needs_the_agents_of_all_roles_of_a_flow() -> None:
     agents = (needed_agent(WITH), needed_agent(OTHER_NAME))
     required = flow_requirement(FlowRequested(agents, ("/srv/site", "/srv/site/record")))
     assert required.agent == "flow: helper, other"

@@ -179,7 +179,7 @@ async def stumble() -> str:
     raise ValueError("over pk-live-1234")
 
 
-async def test_result_of_failed_tool_is_changed_before_storing() -> None:
+async def test_result_hook_changes_a_tool_error_before_storage() -> None:
     stage = Stage(says(calls("stumble")), says("ok"))
     chat = await stage.chat([stumble])
     asked: list[ToolAnswered] = []
@@ -305,7 +305,7 @@ async def test_session_hooks_are_called_when_a_session_is_opened_or_closed() -> 
     assert not isinstance(told[0][1], TreeMoved | Compacted)
 
 
-async def test_agent_hooks_run_only_in_its_sessions() -> None:
+async def test_hooks_of_an_agent_run_only_in_sessions_of_the_agent() -> None:
     stage = Stage(*(says("hi") for _ in range(3)))
     told: list[tuple[str, str]] = []
     hooks = Hooks()

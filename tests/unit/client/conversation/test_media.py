@@ -30,7 +30,7 @@ async def test_appended_picture_is_stored_as_blob(store: Store) -> None:
     assert b"PNG" not in entry.body
 
 
-async def test_pictures_of_an_unsaved_session_are_stored_with_it(store: Store) -> None:
+async def test_pictures_of_an_unsaved_session_are_stored_with_the_session(store: Store) -> None:
     session = await store.create(id="s", lazy=True)
     entry = await session.append(user("Look", media(PNG)))
     await session.append(assistant("A cat."))

@@ -67,7 +67,7 @@ def test_workspace_names_include_variables_and_empty_fields() -> None:
 
 
 @pytest.mark.parametrize(("first", "last"), [(0, 1), (3, 2)])
-def test_selection_with_end_before_start_is_rejected(first: int, last: int) -> None:
+def test_selection_that_ends_before_its_start_is_rejected(first: int, last: int) -> None:
     with pytest.raises(ValueError, match="no selection"):
         Selection("a.py", first, last)
     assert Selection("a.py", 2, 2).end_line == 2

@@ -157,7 +157,7 @@ async def test_role_that_has_not_started_has_empty_feed(tmp_path: Path) -> None:
     assert (point.role, point.session_seq) == ("reviewer", -1)
 
 
-def test_position_in_a_feed_round_trips_through_its_text() -> None:
+def test_feed_position_is_read_back_from_text() -> None:
     point = FeedPoint("owner", count=3, nodes=("plan",))
     assert decode_point(encode_point(point)) == point
     with pytest.raises(ValueError, match="JSON"):
@@ -186,7 +186,7 @@ class SilentStore(ReadStore):
         return Changes(asyncio.get_running_loop())
 
 
-async def test_feed_iteration_reads_before_the_first_wake_up(tmp_path: Path) -> None:
+async def test_feed_iteration_first_returns_existing_items(tmp_path: Path) -> None:
     store = await ran(tmp_path, SilentStore)
     items = await RoleFeed(store, FLOW, "owner").read()
     following = aiter(RoleFeed(store, FLOW, "owner"))

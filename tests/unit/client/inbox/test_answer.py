@@ -36,7 +36,7 @@ async def asked(stage: Stage) -> str:
     return (await stage.store.questions())[0].id
 
 
-async def test_answer_and_abort_at_the_same_time_store_only_one_of_the_two(tmp_path: Path) -> None:
+async def test_only_one_of_concurrent_answer_and_abort_is_stored(tmp_path: Path) -> None:
     outcomes: set[str] = set()
     for round_ in range(25):
         stage = Stage(says(calls("write_file", json=WRITE)), says("done"))

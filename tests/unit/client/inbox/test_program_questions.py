@@ -81,7 +81,7 @@ async def test_withdrawn_question_accepts_no_answer() -> None:
         assert await session.answer_to(asked) is None
 
 
-async def test_answer_and_withdrawal_at_the_same_time_store_only_one_of_the_two() -> None:
+async def test_only_one_of_concurrent_answer_and_withdrawal_is_stored() -> None:
     outcomes: set[str] = set()
     async with perdure.open("memory:") as store:
         session = await store.create(id="s")

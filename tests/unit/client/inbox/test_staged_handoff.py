@@ -45,7 +45,7 @@ async def test_folder_of_an_imported_flow_is_not_read(
         await require_as_staged(stage.memory, journal, stage.clock, None)
 
 
-async def test_approved_content_is_read_from_the_store(tmp_path: Path) -> None:
+async def test_content_of_an_approved_handoff_is_read_from_the_store(tmp_path: Path) -> None:
     stage, flow, file = await staged(tmp_path)
     state = await flow.approve()
     file.write_text("another text")

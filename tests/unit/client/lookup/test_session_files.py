@@ -81,7 +81,7 @@ async def test_link_to_a_session_file_opens_the_session(tmp_path: Path, dialect:
             await store.open(tmp_path / "again")
 
 
-async def test_error_for_a_link_in_a_session_folder_contains_the_path_to_open(
+async def test_link_in_a_session_folder_cannot_be_opened(
     tmp_path: Path,
 ) -> None:
     folder = tmp_path / "sessions"

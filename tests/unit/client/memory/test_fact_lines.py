@@ -60,9 +60,7 @@ async def test_concurrently_imported_files_store_each_fact_once(tmp_path: Path) 
     assert sorted(texts) == sorted({"another", *(f"fact {number}" for number in range(20))})
 
 
-async def test_file_of_facts_that_cannot_be_read_raises_format_error(
-    store: Store, tmp_path: Path
-) -> None:
+async def test_unreadable_file_of_facts_raises_format_error(store: Store, tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "missing.jsonl"):
         with pytest.raises(FormatError, match="cannot be read"):
             await store.memory.import_facts(path)

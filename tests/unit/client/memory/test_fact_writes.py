@@ -232,7 +232,7 @@ async def test_erased_subject_can_be_remembered_again(store: Store) -> None:
     assert await store.memory.facts(subject="ana") == [again]
 
 
-async def test_session_with_id_of_memory_stream_is_not_used_as_memory(store: Store) -> None:
+async def test_ordinary_session_is_never_used_as_a_memory_stream(store: Store) -> None:
     await store.create(id=memory_stream("ana"))
     assert await store.memory.facts(subject="ana") == []
     with pytest.raises(perdure.errors.SessionExists):

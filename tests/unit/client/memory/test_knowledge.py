@@ -178,9 +178,7 @@ def deep_in(folder: Path, levels: int) -> None:
     os.close(path)
 
 
-async def test_folder_that_is_too_deep_is_reported_and_does_not_fail_a_turn(
-    store: Store, folder: Path
-) -> None:
+async def test_too_deep_knowledge_folder_does_not_fail_a_turn(store: Store, folder: Path) -> None:
     deep_in(folder, 200)
     done = await store.memory.import_folder(folder)
     (problem,) = done.problems

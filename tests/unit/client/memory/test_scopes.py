@@ -147,7 +147,7 @@ async def test_imported_episode_has_the_subject_of_its_import(store: Store, tmp_
     assert (episode.subject, episode.title, episode.messages) == ("bob", "Hello", 1)
 
 
-async def test_memory_stream_with_wrong_subject_is_not_used(store: Store) -> None:
+async def test_memory_stream_of_another_subject_is_not_used(store: Store) -> None:
     header = StreamHeader(memory_stream("ana"), START_MS, "memory", subject="bob")
     said = new_side(FactRemembered("likes tea"))
     write = Write(stream=header.id, create=header, entries=(said,))

@@ -143,7 +143,7 @@ async def test_erased_text_is_not_sent_again() -> None:
 
 @pytest.mark.full_only
 @pytest.mark.parametrize("step", with_larger(6, 1))
-async def test_request_fits_budget_or_is_not_sent(step: int) -> None:
+async def test_every_sent_request_fits_the_budget(step: int) -> None:
     long = "a longer message with some more words in it, so that history must be cut " * 2
     for budget in (*range(1, 60, step), *range(60, 700, 23 * step)):
         async with perdure.open("memory:") as store:
@@ -399,7 +399,7 @@ async def test_runtime_embeds_texts_in_background() -> None:
     assert state.size >= 100
 
 
-def test_stored_snapshot_contains_no_object_of_program() -> None:
+def test_stored_memory_config_contains_no_python_object() -> None:
     assert MemoryConfig(embedder=WordEmbedder()).stored().embedder == "program"
     assert MemoryConfig(embedder="static:x").stored().embedder == "static:x"
     with pytest.raises(ConfigError, match="names no embedder"):

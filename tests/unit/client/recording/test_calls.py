@@ -58,7 +58,7 @@ def test_adjacent_items_of_an_answer_become_one_message() -> None:
     assert [type(part) for part in found[1].parts] == [ToolResultPart]
 
 
-def test_digest_ignores_reasoning_and_fields_added_by_provider() -> None:
+def test_digest_of_a_message_ignores_reasoning_and_model() -> None:
     whole = assistant(thinking("Hm."), "Three.", model="openai:x")
     assert digest_of(whole) == digest_of(assistant("Three."))
     assert digest_of(whole) != digest_of(assistant("Four."))

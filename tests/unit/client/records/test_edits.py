@@ -9,7 +9,7 @@ from tests.fakes.clock import ManualClock
 PATCH = "*** Begin Patch\n*** Update File: b.py\n@@\n-1\n+2\n*** Add File: c.py\n+3\n*** End Patch"
 
 
-async def test_edits_call_lists_the_changed_files_newest_first() -> None:
+async def test_changed_files_are_listed_newest_first() -> None:
     clock = ManualClock()
     async with perdure.open("memory:", clock=clock) as store:
         session = await store.create(cwd="/project")

@@ -48,7 +48,7 @@ async def test_usage_counts_each_model_call_once() -> None:
         assert active.tokens == 2 * 125 + 11
 
 
-async def test_usage_is_grouped_by_local_day_and_project_within_time_limits(tmp_path: Path) -> None:
+async def test_usage_is_grouped_by_local_day_and_project(tmp_path: Path) -> None:
     clock = ManualClock()
     async with perdure.open(f"sqlite:///{tmp_path / 'a.db'}", clock=clock) as store:
         session = await store.create(cwd=tmp_path, subject="ana")

@@ -39,7 +39,7 @@ def test_cron_expression_gives_its_next_times(cron: str, expected: list[str]) ->
     assert times(cron, "2026-11-24T12:00", 3) == expected
 
 
-def test_local_time_occurs_once_when_clocks_change() -> None:
+def test_scheduled_time_occurs_once_when_clocks_change() -> None:
     spring = times("30 2 * * *", "2026-03-28T12:00", 2, "Europe/Oslo")
     assert spring == ["2026-03-29T01:30", "2026-03-30T00:30"]  # 02:30 is skipped: 03:30
     autumn = times("30 2 * * *", "2026-10-24T12:00", 2, "Europe/Oslo")

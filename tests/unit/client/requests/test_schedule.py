@@ -137,7 +137,7 @@ async def test_cancelled_message_is_never_sent(store: Store) -> None:
         assert await texts(store, chat.id) == []
 
 
-async def test_message_cancelled_during_turn_of_another_process_is_not_listed(store: Store) -> None:
+async def test_message_can_be_cancelled_while_another_process_has_the_lease(store: Store) -> None:
     async with Runtime(store, agents=[AGENT]) as runtime:
         chat = await runtime.start(AGENT)
         await chat.send("tomorrow", at=DUE).stored()
@@ -338,7 +338,7 @@ def test_agent_file_with_recurring_messages_is_read_and_written_unchanged() -> N
     assert "recurring" not in agent.snapshot()
 
 
-def test_error_for_an_invalid_cron_expression_in_an_agent_file_gives_its_line() -> None:
+def test_error_for_an_invalid_cron_expression_contains_the_line() -> None:
     with pytest.raises(InvalidAgentFile, match=r":5: .61. is not a minute"):
         perdure.agent_of_text(FILE.format(cron='"61 9 * * *"'))
 

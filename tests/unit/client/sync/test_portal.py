@@ -147,7 +147,7 @@ def test_closing_a_portal_cancels_its_running_calls() -> None:
     assert not loop_threads()
 
 
-def test_calls_during_shutdown_never_hang() -> None:
+def test_portal_calls_during_shutdown_never_hang() -> None:
     for _ in range(20):
         portal = Portal()
         results: list[int | str] = []

@@ -15,7 +15,7 @@ def test_leaf_record_selects_the_target_entry() -> None:
     assert said_by({"type": "leaf"}, Media()).references == ()
 
 
-def test_gateway_fields_of_a_message_record_are_returned_as_meta() -> None:
+def test_gateway_fields_become_meta_of_the_message() -> None:
     message = {"role": "user", "contents": [{"type": "text", "content": "x"}]}
     found = said_by({"type": "message", "message": message, "meta": {"reply_to": "7"}}, Media())
     assert (found.body, found.meta) == (Message("user", (TextPart("x"),)), {"reply_to": "7"})

@@ -112,7 +112,7 @@ def test_settings_custom_entries_and_summaries_are_written_as_records() -> None:
     )  # fmt: skip
 
 
-def test_entry_outside_context_becomes_custom_record() -> None:
+def test_entry_outside_the_context_becomes_a_custom_record() -> None:
     for body in (CustomMessage("n", (TextPart("x"),), in_context=False), BranchSummary(" ")):
         assert str(line(body)["custom_type"]).startswith("perdure.")
 

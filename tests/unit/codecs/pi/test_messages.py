@@ -47,7 +47,7 @@ def test_text_and_list_of_parts_are_equivalent() -> None:
     assert read(role="user", content=[{"type": "text", "text": "hi"}]) == user("hi")
 
 
-def test_answer_keeps_its_parts_but_no_signature() -> None:
+def test_signatures_of_an_answer_are_not_read() -> None:
     answer = read(
         role="assistant",
         content=[

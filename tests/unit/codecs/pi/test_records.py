@@ -56,7 +56,7 @@ def record_of(body: Message | TreeBody) -> dict[str, Any]:
     return records[0]
 
 
-def test_record_keys_are_written_in_the_order_of_pi() -> None:
+def test_record_keys_have_the_same_order_as_in_pi() -> None:
     line = record_line(PI, record_of(user("hi")), "11111111", "00000000", AT)
     assert line == (
         b'{"type":"message","id":"11111111","parentId":"00000000",'

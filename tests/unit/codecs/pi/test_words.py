@@ -15,7 +15,7 @@ WRITING = writing_of({}, {}, "aaaaaaaa")
 
 
 @pytest.mark.parametrize("reason", get_args(StopReason))
-def test_written_stop_reason_is_read_back_unchanged_or_as_an_error(reason: StopReason) -> None:
+def test_written_stop_reason_is_read_back(reason: StopReason) -> None:
     written = answer(Message("assistant", (), stop_reason=reason), 0, None, WRITING)["stopReason"]
     expected = "error" if reason == "content_filter" else reason
     assert STOP_REASONS[written] == expected

@@ -94,7 +94,7 @@ def test_text_only_history_drops_the_tool_calls_of_completed_turns() -> None:
     assert not any(message.tool_calls for message in prompt_of(conversation).messages)
 
 
-def test_usage_after_undone_compaction_does_not_count() -> None:
+def test_usage_after_an_undone_compaction_is_ignored() -> None:
     log = TreeLog()
     first = log.append(user("one"))
     compaction = log.append(Compaction("So far.", first_kept=first))

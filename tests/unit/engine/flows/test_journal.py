@@ -71,7 +71,7 @@ async def test_decision_without_entries_appends_nothing() -> None:
     assert (await log.append(lambda _: [])).head == 0
 
 
-async def test_missing_stream_and_stream_without_flow_start_raise_errors() -> None:
+async def test_stream_without_a_flow_start_raises_corrupt_log() -> None:
     _, log = await journal(Label("x"))
     with pytest.raises(CorruptLog):
         await log.state()

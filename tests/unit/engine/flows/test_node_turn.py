@@ -104,7 +104,7 @@ async def test_node_start_is_abandoned_if_another_process_started_the_node_first
     assert await place.kinds() == ["flow_started", "node_claimed"]
 
 
-async def test_node_start_is_abandoned_if_its_role_was_reconfigured_meanwhile(
+async def test_node_start_is_abandoned_after_its_role_was_reconfigured(
     tmp_path: Path,
 ) -> None:
     place = Place()

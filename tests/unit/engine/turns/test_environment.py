@@ -55,7 +55,7 @@ def test_random_number_is_from_0_to_1() -> None:
     assert len(set(chances)) > 40
 
 
-def test_provider_is_paused_until_the_latest_time_that_it_reported() -> None:
+def test_provider_is_paused_until_the_latest_reported_time() -> None:
     cooldowns = Cooldowns()
     cooldowns.learn({"p": 30, "q": 10})
     cooldowns.learn({"p": 20})

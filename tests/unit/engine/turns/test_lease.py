@@ -67,7 +67,7 @@ async def test_lease_is_renewed_while_the_block_runs() -> None:
         await until(is_renewed)
 
 
-async def test_lease_check_renews_an_expiring_lease_and_detects_a_lost_lease() -> None:
+async def test_lease_check_renews_an_expiring_lease() -> None:
     mine = await claim()
     clock = mine.clock
     assert isinstance(clock, ManualClock)
@@ -129,7 +129,7 @@ async def test_lease_is_held_from_first_to_last_commit(made: type[MemoryStore]) 
 
 
 @pytest.mark.parametrize("made", [MemoryStore, Plain])
-async def test_first_commit_takes_over_lease_of_dead_process(made: type[MemoryStore]) -> None:
+async def test_first_commit_takes_over_the_lease_of_a_dead_process(made: type[MemoryStore]) -> None:
     mine = await claim(made=made)
     await mine.store.acquire_lease(S, "the dead", 60_000)
     async with leading(mine, is_begun=False) as leadership:

@@ -91,7 +91,7 @@ def test_outcome_of_a_tool_call_refers_to_its_result_message() -> None:
     assert result.message.text == "one"
 
 
-def test_call_of_an_unknown_tool_is_answered_without_an_intent_entry() -> None:
+def test_call_of_an_unknown_tool_is_refused_without_a_run() -> None:
     course = Course()
     course.happens(inputs.Answered(assistant(tool_call("c1", "unheard-of"))))
     assert course.log.bodies(ToolStarted) == []

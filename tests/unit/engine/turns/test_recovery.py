@@ -170,7 +170,7 @@ async def test_spending_of_old_turns_is_computed_from_their_calls() -> None:
     assert (await carried_state(stage.memory, S, head)).spent == Spending(3)
 
 
-async def test_only_appends_of_other_writers_since_the_last_turn_are_read() -> None:
+async def test_only_new_entries_of_other_writers_are_read() -> None:
     stage = Stage(says("one"), says("two"))
     chat = await stage.chat()
     await chat.send("hi")

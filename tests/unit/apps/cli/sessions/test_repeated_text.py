@@ -19,7 +19,7 @@ async def test_only_credentials_and_long_lines_are_searched_for() -> None:
     assert telling_texts([entry]) == ("hunter2secret", LINE)
 
 
-async def test_number_of_texts_to_search_for_is_bounded() -> None:
+async def test_number_of_searched_texts_is_limited() -> None:
     lines = "\n".join(f"{LINE} at the mile {number}" for number in range(500))
     async with perdure.open("memory:") as store:
         session = await store.create()

@@ -46,14 +46,14 @@ def test_candidates_with_special_characters_are_quoted() -> None:
     assert bash("perdure x ", Completion((Candidate("not now"),))) == ["words", "'not now'"]
 
 
-def test_completion_for_fish_and_zsh_gives_descriptions_after_a_tab() -> None:
+def test_completion_for_fish_and_zsh_contains_descriptions() -> None:
     assert list(answer("zsh", ["x"], "x", TWO)) == ["words", "12\tuser: hello", "17\ttool"]
     assert list(answer("fish", [""], "", Completion(mode="files"))) == ["files"]
     found = Completion((Candidate("0196"),), is_replacing=True)
     assert list(answer("fish", ["tide"], "tide", found)) == ["words found", "0196"]
 
 
-def test_candidates_are_sorted_unless_they_have_an_order() -> None:
+def test_candidates_without_an_order_are_sorted() -> None:
     mixed = (Candidate("b"), Candidate("c"), Candidate("a"))
     for shell in get_args(Shell):
         words = [BREAKS, "9", "perdure "]

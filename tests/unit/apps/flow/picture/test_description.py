@@ -43,7 +43,9 @@ MODES = ("graph-based", "none")
         ("feedback-consent", "perdure flow feedback f grant|deny"),
     ],
 )
-def test_every_wait_shows_the_command_that_answers_it(topic: QuestionTopic, words: str) -> None:
+def test_every_question_of_a_flow_shows_the_command_to_answer(
+    topic: QuestionTopic, words: str
+) -> None:
     assert answer("f", FlowWait(topic, "a", "It waits.", MODES)) == words
 
 

@@ -33,7 +33,7 @@ def test_requests_over_the_limit_are_refused_until_time_has_passed() -> None:
         rates.count(OWN, HERE)
 
 
-def test_visitors_of_a_page_are_identified_by_address() -> None:
+def test_rate_limit_of_visitors_is_counted_per_address() -> None:
     rates = Rates(Limits(visitor_requests=2, visitor_streams=1), ManualClock().steady_s)
     for address in (HERE, THERE):
         rates.count(VISITOR, address)

@@ -34,7 +34,7 @@ async def test_role_without_agent_uses_first_agent(tmp_path: Path) -> None:
     assert (await flow.state()).run.status == "awaiting_improvement_choice"
 
 
-async def test_flow_resumed_twice_at_once_has_one_run(tmp_path: Path) -> None:
+async def test_flow_resumed_several_times_runs_only_once(tmp_path: Path) -> None:
     models = FlowStage(tmp_path, Reply(steps=(Hang(),))).models  # the run lasts
     desk = perdure.Agent("desk", model="scripted:flow")
     async with perdure.open(f"sqlite:///{tmp_path}/store.db") as store:

@@ -62,7 +62,7 @@ async def test_stream_is_resumed_after_any_event(tmp_path: Path) -> None:
             assert rest == await seen(server, session, head, params={"after": last})
 
 
-async def test_watcher_sees_turn_that_begins_later(tmp_path: Path) -> None:
+async def test_stream_shows_a_turn_that_begins_later(tmp_path: Path) -> None:
     async with served(tmp_path, ["one", "two"]) as server:
         session = await server.said("hi")
         head = (await server.store.open(session)).head

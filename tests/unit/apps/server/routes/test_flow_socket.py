@@ -140,7 +140,7 @@ async def test_writer_token_cannot_give_flow_roles_full_access(tmp_path: Path) -
                     break
 
 
-async def test_too_long_message_ends_the_socket(tmp_path: Path) -> None:
+async def test_too_long_message_closes_the_socket(tmp_path: Path) -> None:
     async with serving_flows(tmp_path) as server:  # uvicorn itself accepts 16 MB
         for size, is_long in ((MAX_MESSAGE_BYTES // 2, False), (MAX_MESSAGE_BYTES // 2 + 1, True)):
             async with client(server, server.token("read")) as connected:

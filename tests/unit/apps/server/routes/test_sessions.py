@@ -74,7 +74,7 @@ async def test_session_is_renamed(tmp_path: Path) -> None:
         assert (bare.json()["title"], bare.json()["name"]) == (None, "What is up?")
 
 
-async def test_messages_are_paged_backwards_with_labels_and_siblings(tmp_path: Path) -> None:
+async def test_messages_are_paged_from_the_newest_backwards(tmp_path: Path) -> None:
     async with served(tmp_path, [f"answer {n}" for n in range(3)]) as server:
         session = await server.said("m0")
         await server.said("m1", session)

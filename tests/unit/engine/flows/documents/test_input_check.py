@@ -20,7 +20,7 @@ LINES = Lines(inputs={"topic": 4, "days": 5, "is_long": 6, "file": 7})
 LOCATED = LocatedWorkflow(Workflow("w", (), inputs=INPUTS), LINES)
 
 
-def test_defaults_apply_and_optional_inputs_are_omitted() -> None:
+def test_missing_inputs_get_their_defaults() -> None:
     assert check_inputs(LOCATED, {"topic": "tides"}) == ({"topic": "tides", "days": 3}, [])
     given = {"topic": "", "days": 2.5, "is_long": True, "file": "a.md"}
     assert check_inputs(LOCATED, given) == (given, [])
@@ -81,5 +81,5 @@ def test_node_without_any_input_is_a_fault() -> None:
     assert untold(silent, {"message": "hi"}) == []
 
 
-def test_inputs_are_handed_over_as_json() -> None:
+def test_flow_inputs_are_encoded_as_json() -> None:
     assert inputs_text({"a": 1, "b": "ü"}) == '{"a":1,"b":"ü"}\n'

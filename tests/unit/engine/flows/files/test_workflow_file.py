@@ -131,7 +131,7 @@ def test_invalid_node_of_a_workflow_file_is_rejected() -> None:
         graph_of(read_workflow(text, "w"), "w")
 
 
-def test_faults_of_the_graph_are_reported_with_the_lines_of_nodes_and_edges() -> None:
+def test_graph_faults_are_reported_with_their_lines() -> None:
     text = """workflow:
   name: N
   nodes:

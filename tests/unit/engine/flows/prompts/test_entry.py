@@ -74,7 +74,7 @@ def test_entry_message_lists_made_and_missing_handoffs() -> None:
     assert "You have still to hand over to: `b`." in text
 
 
-def test_entry_message_marks_a_withdrawn_handoff() -> None:
+def test_entry_message_mentions_a_withdrawn_handoff() -> None:
     log = FlowLog(FORK).claim("o").hand("o", "a", artifact="old.md")
     work = Work(FORK.nodes[0], "handoff", superseded=("o=>a",))
     text = message(log, work, {})
@@ -82,7 +82,7 @@ def test_entry_message_marks_a_withdrawn_handoff() -> None:
     assert "You have still to hand over to: `a`, `b`." in text
 
 
-def test_reply_of_person_is_passed_literally() -> None:
+def test_reply_of_a_person_is_inserted_unchanged() -> None:
     log = FlowLog(FORK).claim("o").add(NodeParked("o", "o", "prompt-human"))
     assert told(log.add(HumanReplied("o", "the red one", "me")), "o") == "the red one"
 

@@ -36,6 +36,6 @@ def test_feedback_message_contains_all_findings_and_focus_of_flow() -> None:
     assert "Slow." in told
 
 
-def test_reply_of_person_is_passed_literally() -> None:
+def test_reply_of_a_person_is_inserted_unchanged() -> None:
     work = RoleWork("build", text="the blue one")
     assert reflection_message(looking_back(), work, CONTRACTS, {}) == "the blue one"

@@ -27,7 +27,7 @@ def test_selection_message_has_role_task_offers_and_error() -> None:
     assert told.endswith("model=NAME skills=NAME,NAME (or skills=none)")
 
 
-def test_selector_is_not_asked_to_choose_from_empty_offers() -> None:
+def test_selector_is_asked_only_for_settings_with_offers() -> None:
     assert answer_form(Offers((), {"tests": ""})) == "skills=NAME,NAME (or skills=none)"
     assert answer_form(Offers(("a:b", "c:d"))) == "model=NAME"
 

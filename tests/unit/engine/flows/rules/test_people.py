@@ -118,7 +118,7 @@ def test_only_running_node_or_role_can_be_stopped() -> None:
         stop(log.state, "me", "b")
 
 
-def test_staged_handoff_is_approved_unchanged_or_declined() -> None:
+def test_staged_handoff_can_be_approved_or_declined() -> None:
     state = staged().state
     assert approve(state, "me") == HandoffMade("o", TARGETS, approved_by="me")
     assert decline(state, "me", "o", "no") == HandoffDeclined("o", "o", "me", "no")
@@ -200,7 +200,7 @@ def test_role_is_stopped_by_name_during_the_role_reviews() -> None:
         reply(log.state, "go on", "me", "dev")
 
 
-def test_selector_is_stopped_by_role_or_node() -> None:
+def test_selector_can_be_stopped_by_role_or_node_name() -> None:
     opened = SelectorOpened("dev_1", StreamId("s"), 1, Offers(("m", "n")))
     state = FlowLog(FORK).add(opened).state
     for target in ("dev_1", "a"):

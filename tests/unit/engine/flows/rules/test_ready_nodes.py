@@ -205,7 +205,7 @@ def test_join_that_receives_a_rework_request_starts_without_all_inputs() -> None
     assert work_of(log.state, "j").delivered == ("z=>j",)
 
 
-def test_search_for_ready_nodes_visits_the_graph_once_at_any_size() -> None:
+def test_search_for_ready_nodes_reads_the_graph_only_once() -> None:
     nodes = [f"n{n}" for n in range(300)]
     line = graph(*(f"{a}>{b}" for a, b in pairwise(nodes)))
     kept, edges = Counted(line.nodes), Counted(line.edges)

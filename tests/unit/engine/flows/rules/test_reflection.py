@@ -36,7 +36,7 @@ def test_feedback_must_be_at_assigned_path() -> None:
     assert finished(yaml, FEEDBACK_ROLE) == FindingsMade(FEEDBACK_ROLE, path, "d")
 
 
-def test_wrong_path_missing_file_and_wrong_signal_cause_repair() -> None:
+def test_unusable_signal_of_a_role_review_causes_a_repair() -> None:
     right = f"type: meta-analysis-complete\nfindings_path: {PATH}"
     assert code(finished("type: meta-analysis-complete\nfindings_path: x.md")) == (
         "artifact_unavailable"

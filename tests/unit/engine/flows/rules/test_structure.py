@@ -15,7 +15,7 @@ from tests.fakes.flow_log import FlowLog, graph
 GOOD = graph("owner-intake>a", "a>end", **{"owner-intake": "owner", "end": "owner"})
 
 
-def test_valid_graph_and_graph_of_a_single_owner_have_no_faults() -> None:
+def test_valid_graph_has_no_faults() -> None:
     assert faults_of(GOOD) == []
     assert faults_of(Graph("alone", (FlowNode("owner-intake", "owner"),))) == []
 

@@ -111,7 +111,7 @@ async def test_session_with_an_open_question_does_not_end_as_idle() -> None:
     assert (await again.turn).text == "done"
 
 
-async def test_expired_question_of_invoked_agent_reaches_its_invoker() -> None:
+async def test_expired_question_of_an_invoked_agent_reaches_the_parent() -> None:
     theatre = Theatre(lead=[INVOKE], scout=[asks("strike")])
     agents = [
         Agent(name, model=f"p:{name}", tools=("invoke_agent", STRIKE), question_expires_s=EXPIRES_S)

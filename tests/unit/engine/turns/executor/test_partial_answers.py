@@ -145,7 +145,7 @@ async def test_no_save_runs_after_end_of_answer() -> None:
 
 
 @pytest.mark.parametrize("is_ending", [False, True])
-async def test_cancelled_caller_waits_only_for_running_save(*, is_ending: bool) -> None:
+async def test_cancelled_caller_waits_for_a_running_save(*, is_ending: bool) -> None:
     answer = Arriving(is_slow=True)
 
     async def stream() -> None:

@@ -71,7 +71,7 @@ def test_permanent_error_stops_the_fallback_chain(error: ModelError) -> None:
     assert course_after(empty_state(), CALL, inputs.CallFailed(error), CHAIN, 0) == GiveUp()
 
 
-def test_renewed_key_allows_one_more_attempt() -> None:
+def test_renewed_key_allows_a_second_attempt() -> None:
     refused = CredentialsRefused("p:m", "no", 401)
     renewed = inputs.CallFailed(refused, is_renewed=True)
     assert course_after(empty_state(), CALL, renewed, CHAIN, 0) == Again(0.0)
@@ -92,7 +92,7 @@ def test_rate_limit_pauses_all_models_of_its_provider() -> None:
     assert course.state.finished.failure == "provider_rate_limit"
 
 
-def test_model_without_fallback_is_never_skipped() -> None:
+def test_rate_limited_model_without_a_fallback_is_not_skipped() -> None:
     course = Course()
     course.happens(inputs.CallFailed(RateLimited("p:m", "slow", retry_after_s=7.0)))
     assert course.state.parked == {}
