@@ -36,7 +36,10 @@ _CACHED: Final = 1024
 
 
 class Change:
-    """A new value of an item, and the texts by which a search finds it; None deletes the item."""
+    """A change of an item: its new value, and the texts by which a search finds the item.
+
+    If `value` is None, the item is deleted.
+    """
 
     def __init__(
         self,

@@ -203,7 +203,10 @@ class Threads:
             await self._keep(thread_id, lambda metadata: metadata.get("run_id") not in runs)
 
     async def prune(self, thread_ids: Sequence[str], strategy: str) -> None:
-        """Delete all but the newest checkpoint of each namespace; strategy "delete" deletes all."""
+        """Delete the checkpoints that are not needed to read the newest checkpoint of a namespace.
+
+        The strategy "delete" deletes all checkpoints.
+        """
         if strategy not in {"keep_latest", "delete"}:
             raise ValueError(f"prune has the strategies keep_latest and delete, not {strategy!r}")
         for thread_id in thread_ids:

@@ -332,7 +332,7 @@ async def _needing_model(answering: AnswerOptions) -> list[StreamId]:
 
 
 async def _session_of(store: Store, wanted: Wanted, hidden: Sequence[StreamId]) -> StreamId | None:
-    """Return the session to continue; None for a new one.
+    """Return the session to continue; None if a new session must be created.
 
     The picker does not offer the sessions in `hidden`.
     """

@@ -422,7 +422,7 @@ class SlashCommands:
 
 
 async def _fork_remark(fork: Session, origin: Chat) -> str:
-    """Return the remark about a new fork; it also says if the fork shares several branches."""
+    """Return the remark about a new fork; the remark says if the fork shares several branches."""
     told = f"going on in {fork.id}, a fork of {origin.id}"
     entries = await fork.tree_entries()
     if len(branch_to(fork.leaf, {each.id: each for each in entries})) == len(entries):

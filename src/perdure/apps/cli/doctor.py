@@ -168,7 +168,7 @@ def _journal(file: Path) -> Check:
 
 
 def _leftovers(file: Path) -> Iterator[Check]:
-    """Find leftovers of interrupted commands beside the store, and stores that repairs replaced."""
+    """Find the files that interrupted commands left, and the stores that a repair replaced."""
     for name, left, advice in (
         ("rekey", unfinished_copy(file), "run it again, or delete the copy"),
         ("restore", unfinished_restore(file), "run it again, or delete what it left"),

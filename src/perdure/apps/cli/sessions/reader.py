@@ -116,10 +116,7 @@ async def read(
 
 
 async def _entries(session: Session, entry: str | None, selection: Selection) -> list[Entry]:
-    """Return `entry` (if requested, with its neighbours), or entries of the current branch.
-
-    Raises: EntryNotFound, AmbiguousId.
-    """
+    """Return entries of the current branch, or `entry` and, if requested, its neighbours."""
     last, role = selection.last, selection.role
     if entry is not None:
         found = await session.entry(await session.find(entry))
