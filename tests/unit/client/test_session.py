@@ -53,7 +53,7 @@ async def open_turn(memory: MemoryStore) -> None:
 # ---------------------------------------------------------------- appending
 
 
-async def test_append_returns_an_entry_for_one_item_and_a_list_for_several(
+async def test_append_of_several_items_returns_a_list(
     session: Session,
 ) -> None:
     first = await session.append(user("a"))

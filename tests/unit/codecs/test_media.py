@@ -92,7 +92,7 @@ DATA_ADDRESS = "data:image/png;base64,"
         [DATA_ADDRESS + "AA\nBB", "words"],
     ],
 )
-def test_media_bytes_of_an_unknown_part_are_stored_only_in_the_import_original(
+def test_unknown_part_never_contains_media_bytes(
     item: object,
 ) -> None:
     part = unknown_part(item)

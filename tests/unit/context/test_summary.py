@@ -147,7 +147,7 @@ def test_request_contains_complete_messages() -> None:
     assert all(message.text in prompt_of(request) for message in said)
 
 
-def test_parts_of_a_long_conversation_fit_the_window_and_together_contain_every_message() -> None:
+def test_each_part_of_a_long_conversation_fits_the_window() -> None:
     said = tuple(user(f"{n} " + "wörd " * 300) for n in range(20))
     plan = CompactionPlan(None, said[:15], said[15:], "what was before", 1)
     parts = summary_parts(plan, "m", 3_000, scale=1.5, focus="cats", max_output_tokens=400)
@@ -163,7 +163,7 @@ def test_parts_of_a_long_conversation_fit_the_window_and_together_contain_every_
     assert "more characters were left out]" in prompt_of(request)
 
 
-def test_middle_of_a_very_long_conversation_is_left_out_with_a_mark() -> None:
+def test_middle_of_a_very_long_conversation_is_omitted() -> None:
     said = (user("the beginning"), user("\U0001f431" * 200_000), user("the end"))
     parts = summary_parts(CompactionPlan(None, said, (), None, 1), "m", 2_000)
     assert parts is not None

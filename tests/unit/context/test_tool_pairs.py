@@ -204,7 +204,7 @@ def test_text_after_tool_calls_is_moved_before_the_calls() -> None:
     ]
 
 
-def test_empty_tool_result_is_sent_as_a_text_that_says_it_is_empty() -> None:
+def test_empty_tool_result_is_replaced_by_a_notice() -> None:
     sent = repair(assistant(tool_call("1", "a")), tool_result("1", " \n"))
     assert results_in(sent[1]) == [("1", prompts.NO_OUTPUT)]
 

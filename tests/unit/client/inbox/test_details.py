@@ -23,7 +23,7 @@ from tests.fakes.chats import MODEL, Stage, says, until
 from tests.fakes.clock import ManualClock, SeededRandom
 
 
-async def test_full_details_of_a_question_contain_uncut_arguments_and_the_uncut_diff(
+async def test_full_details_of_a_question_contain_the_whole_arguments(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "a.txt").write_text("old\n")

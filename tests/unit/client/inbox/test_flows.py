@@ -79,7 +79,7 @@ async def test_plain_text_question_is_part_of_inbox_item(tmp_path: Path) -> None
     assert await stage.store.answer(asked.id, "By train.", by="ana")
 
 
-async def test_first_of_two_answers_is_stored_and_the_second_raises_an_error(
+async def test_second_answer_to_a_question_raises_an_error(
     tmp_path: Path,
 ) -> None:
     stage = stage_in(tmp_path)

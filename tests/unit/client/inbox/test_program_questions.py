@@ -104,7 +104,7 @@ async def test_only_one_of_concurrent_answer_and_withdrawal_is_stored() -> None:
     assert outcomes == {"answered", "withdrawn"}
 
 
-async def test_call_in_a_question_is_masked_and_shown_in_full_on_request() -> None:
+async def test_secret_in_a_question_is_masked() -> None:
     async with perdure.open("memory:") as store:
         session = await store.create(id="s")
         said = await session.append(perdure.assistant(CALL))

@@ -205,7 +205,7 @@ async def test_idempotency_key_used_for_another_fact_raises_mismatch(
     assert len(await memory.facts(subject="ana")) == 3
 
 
-async def test_correction_of_a_fact_keeps_its_sources_unless_new_sources_are_given(
+async def test_corrected_fact_keeps_its_sources_by_default(
     store: Store,
 ) -> None:
     session = await store.create()

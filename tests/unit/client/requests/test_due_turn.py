@@ -62,7 +62,7 @@ async def test_scheduled_message_is_sent_when_due_and_does_not_block_handle(
     assert starts[0] < due_at <= starts[1]
 
 
-async def test_message_that_becomes_due_during_a_turn_is_sent_after_the_turn(store: Store) -> None:
+async def test_message_due_during_a_turn_is_sent_after_the_turn(store: Store) -> None:
     async with Runtime(store, agents=[AGENT]) as runtime:
         chat = await runtime.start(AGENT)
         claim = runtime.host.claim(chat.id)

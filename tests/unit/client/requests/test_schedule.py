@@ -99,9 +99,7 @@ def test_due_time_can_be_datetime_or_milliseconds() -> None:
             due_at_of(wrong)
 
 
-async def test_message_of_a_closed_runtime_is_sent_by_the_scheduler_of_another_runtime(
-    store: Store, clock: Hastened
-) -> None:
+async def test_scheduler_sends_messages_of_a_closed_runtime(store: Store, clock: Hastened) -> None:
     async with Runtime(store, agents=[AGENT]) as runtime:
         chat = await runtime.start(AGENT)
         left = chat.send("left", at=soon(store))

@@ -171,7 +171,7 @@ def test_image_without_base64_is_kept_unchanged() -> None:
     assert result.text == UNREADABLE_MEDIA
 
 
-def test_shell_command_of_the_user_is_in_the_context_unless_it_is_private() -> None:
+def test_private_shell_command_of_the_user_is_not_in_the_context() -> None:
     ran = read(role="bashExecution", command="ls", output="a```b", exitCode=2, truncated=True)
     assert isinstance(ran, CustomMessage)
     assert (ran.custom_type, ran.in_context) == (BASH, True)

@@ -21,7 +21,7 @@ def test_interrupted_answer_is_joined_with_its_continuation() -> None:
     )
 
 
-def test_answer_text_survives_a_tool_result_and_is_reset_by_a_user_message() -> None:
+def test_user_message_resets_the_answer_text() -> None:
     result = Message("tool", (ToolResultPart("c", "done"),))
     assert said_in([says("I look."), result]) == AnswerText("I look.")
     assert said_in([says("It was stopped", is_cut=True), user("go on")]) == AnswerText()

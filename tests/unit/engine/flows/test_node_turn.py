@@ -168,7 +168,7 @@ async def test_graph_change_by_the_owner_role_is_committed_with_its_handoff(
     assert kinds_of(write) == [WorkflowChanged.kind, HandoffMade.kind]
 
 
-async def test_owner_role_cannot_edit_the_graph_in_the_review_after_the_flow(
+async def test_owner_role_cannot_edit_the_graph_in_its_review(
     tmp_path: Path,
 ) -> None:
     place = Place()

@@ -12,7 +12,7 @@ from perdure.engine.flows.documents.answers import kept_answer
 from perdure.session.ids import blob_hash
 
 
-def test_answer_of_a_node_is_stored_as_a_file_and_as_content(tmp_path: Path) -> None:
+def test_answer_of_a_node_is_stored_as_a_file(tmp_path: Path) -> None:
     kept = kept_answer(tmp_path, "outputs/a.md", "Grüße")
     assert kept is not None
     assert kept.content == "Grüße".encode()

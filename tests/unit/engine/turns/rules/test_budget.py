@@ -38,7 +38,7 @@ def first_tokens() -> int:
     return 10 + estimate_tokens(user("go"))
 
 
-def test_model_call_is_allowed_at_the_budget_limit_but_not_above_it() -> None:
+def test_model_call_above_the_budget_limit_is_not_allowed() -> None:
     most = first_tokens() + OUTPUT_TOKENS
     assert isinstance(effect_of(Course(config(most)).state), CallModel)
     course = Course(config(most - 1))

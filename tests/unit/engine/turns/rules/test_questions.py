@@ -41,7 +41,7 @@ def answered(course: Course, choice: str, note: str | None = None) -> None:
     course.happens(inputs.Woken())
 
 
-def test_call_that_needs_approval_starts_only_after_the_answer_to_its_question() -> None:
+def test_call_that_needs_approval_starts_after_the_answer() -> None:
     course = course_with(Said("ask"))
     assert isinstance(effect_of(course.state), AwaitAnswer)
     (asked,) = course.log.bodies(Question)

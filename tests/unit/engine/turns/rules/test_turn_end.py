@@ -42,7 +42,7 @@ def test_cancelled_turn_is_marked_as_cancelled() -> None:
     assert course.log.bodies(TurnFinished)[0].end == "cancelled"
 
 
-def test_session_ends_with_the_reason_of_its_agent_even_without_final_text() -> None:
+def test_session_ends_with_the_reason_that_its_agent_gave() -> None:
     course = Course()
     course.happens(inputs.Answered(assistant(tool_call("a", "ask", {"reason": "all is done"}))))
     course.happens(inputs.ToolReturned("it ends", ends_session=True))
