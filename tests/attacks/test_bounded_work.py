@@ -418,7 +418,7 @@ def test_no_command_waits_for_a_store_that_is_a_pipe(tmp_path: Path, words: list
 
 @pytest.mark.all_only
 @pytest.mark.full_only
-def test_memory_for_a_huge_line_is_at_most_three_times_its_size(tmp_path: Path) -> None:
+def test_import_of_a_huge_line_needs_at_most_three_times_its_size(tmp_path: Path) -> None:
     size = 150_000_000
     file = tmp_path / "a.jsonl"
     with file.open("w") as out:

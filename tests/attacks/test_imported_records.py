@@ -136,7 +136,7 @@ async def test_import_reads_nothing_outside_its_folder(
     assert not holds_secret(tmp_path)
 
 
-async def test_link_named_a_society_is_not_searched_for_flows(tmp_path: Path) -> None:
+async def test_link_in_place_of_a_state_folder_is_not_searched_for_flows(tmp_path: Path) -> None:
     folder, given = received(tmp_path), tmp_path / "given"
     given.mkdir()
     (given / ".a-society").symlink_to(folder.parents[2])

@@ -30,7 +30,7 @@ LINES = (
 
 
 @pytest.mark.parametrize("words", LINES)
-def test_command_run_without_a_new_process_prints_the_same_output(
+def test_command_output_is_the_same_in_the_test_process_and_a_new_process(
     imported: World, words: tuple[str, ...]
 ) -> None:
     anew = imported.run_anew(*words)

@@ -126,7 +126,7 @@ def test_doctor_reports_leftover_files(sample: World) -> None:
     assert "store.db-damaged" in told["damaged"]["detail"]
 
 
-def test_list_and_copy_of_forks_include_forks_of_forks(sample: World) -> None:
+def test_listing_and_copying_forks_includes_forks_of_forks(sample: World) -> None:
     fork = sample.ok("sessions", "fork", SAMPLE_ID, "3", "--json").json["session"]
     inner = sample.ok("sessions", "fork", fork, "--json").json["session"]
     sample.ok("chat", "-p", "a session of its own")

@@ -122,7 +122,7 @@ def test_session_accepts_a_message_after_a_turn_reached_the_tool_round_limit(wor
     assert world.ok(*chat, "--continue", "-p", "continue").out == "Done.\n"
 
 
-def test_resume_command_in_a_chat_changes_the_agent(world: World) -> None:
+def test_resume_command_in_a_chat_uses_the_agent_of_that_session(world: World) -> None:
     own = begun(world)
     agents = world.folder / ".config" / "perdure" / "agents"
     agents.mkdir(parents=True)

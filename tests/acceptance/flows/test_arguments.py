@@ -85,7 +85,7 @@ def test_command_grant_is_refused_in_the_mode_no_access(world: World, project: P
     assert (project / "built").exists()
 
 
-def test_help_describes_allow_command_as_a_limit(world: World) -> None:
+def test_help_says_that_allow_command_limits_the_commands(world: World) -> None:
     for command in ("run", "resume"):
         told = " ".join(flow(world, command, "--help").out.split())
         assert "--allow-command LINE Limit roles to this command" in told

@@ -193,7 +193,7 @@ async def test_connection_lost_during_an_abort_is_not_counted_as_an_outage() -> 
     await chat.cancel()
 
 
-async def test_turn_resumed_after_a_tool_call_keeps_the_message_and_result() -> None:
+async def test_turn_resumed_after_a_tool_call_keeps_the_tool_result() -> None:
     # Scenario 19 of the specification.
     hold = Hold()
     theatre = Theatre(main=[asks("look"), (hold,), words("a tree")])

@@ -118,7 +118,7 @@ async def test_ended_session_is_recalled_on_a_later_day(tmp_path: Path) -> None:
 
 
 @pytest.mark.all_only
-async def test_web_page_and_program_see_each_others_messages_in_a_session(
+async def test_visitor_continues_the_session_on_another_device_a_day_later(
     tmp_path: Path, chromium: Chromium
 ) -> None:
     days = Days(tmp_path)

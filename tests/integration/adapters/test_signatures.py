@@ -106,7 +106,7 @@ def is_in(told: object) -> bool:
 
 
 @pytest.mark.parametrize("fill", FRAMEWORKS)
-async def test_signature_is_not_in_messages_searches_or_other_export_formats(
+async def test_signature_is_not_in_messages_or_exports_to_other_formats(
     store: perdure.Store, fill: Any
 ) -> None:
     session = await store.open(await fill(store))

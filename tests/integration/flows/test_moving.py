@@ -225,7 +225,7 @@ def trip_rules(record: str) -> tuple[Reply, ...]:
 
 
 @pytest.mark.parametrize("is_whole", [True, False], ids=["workspace", "state and record"])
-async def test_flow_imported_from_the_program_a_society_completes(
+async def test_flow_imported_from_another_program_runs_to_its_end(
     is_whole: bool, tmp_path: Path
 ) -> None:
     moved, there = tmp_path / "moved", tmp_path / "there"

@@ -386,7 +386,7 @@ async def test_second_of_two_concurrent_replies_is_rejected(
 # ---------------------------------------------------------------- the newest known position
 
 
-async def test_reply_that_arrives_just_before_a_run_ends_is_handled(
+async def test_reply_that_arrives_while_its_node_starts_to_wait_is_handled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = Place(tmp_path, owner=[ASK, ASK])

@@ -249,7 +249,7 @@ async def test_header_of_a_fork_contains_the_path_of_the_file_of_its_origin(
     assert records(folder, "f")[0][key] == str(file_of(folder, "s"))
 
 
-async def test_image_is_stored_in_its_line_and_as_one_content(
+async def test_image_is_written_to_its_line_and_to_one_content_file(
     store: JsonlStore, folder: Path
 ) -> None:
     digest = blob_hash(PICTURE)

@@ -365,7 +365,7 @@ async def test_lost_first_page_loses_no_entry_of_other_pages(
     assert await content(path) == before
 
 
-async def test_repair_without_the_wal_file_restores_the_last_checkpoint(
+async def test_repair_without_the_wal_file_gives_a_valid_store(
     tmp_path: Path,
 ) -> None:
     path, copy = tmp_path / "store.db", tmp_path / "copy" / "store.db"

@@ -16,7 +16,7 @@ from tests.fakes.streams import S, append, create, say
 FORK = StreamId("fork")
 
 
-async def test_reading_the_newest_entries_equals_reading_state_and_branch(
+async def test_newest_entries_equal_those_of_separate_state_and_branch_reads(
     store: SqliteStore,
 ) -> None:
     assert isinstance(store, SnapshotReader)
