@@ -191,7 +191,7 @@ async def test_erasing_entry_also_erases_its_summaries(opened: Store) -> None:
 
 
 @erases
-async def test_erasing_a_shared_entry_follows_the_fork_option(opened: Store) -> None:
+async def test_fork_option_decides_if_a_shared_entry_is_erased(opened: Store) -> None:
     session = await opened.create(id="s")
     shared, own = await session.append(user(CANARY), assistant("two"))
     fork = await session.fork(at=shared, id="f")

@@ -84,7 +84,7 @@ async def test_commit_of_this_handle_wakes_the_right_watchers(
         await counter.stop()
 
 
-async def test_new_watcher_is_woken_once_immediately(store: SessionStore) -> None:
+async def test_new_watcher_is_woken_immediately(store: SessionStore) -> None:
     await create(store, S, said("a"))
     for _ in range(3):  # the first one starts the watching
         async with asyncio.timeout(60):

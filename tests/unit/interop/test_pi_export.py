@@ -348,7 +348,7 @@ async def test_fork_of_an_import_keeps_the_records_of_its_origin() -> None:
     assert any(entry.get("label") == "choice" for entry in entries)
 
 
-async def test_fork_of_a_version_1_file_keeps_compactions() -> None:
+async def test_exported_fork_of_a_version_1_file_keeps_compactions() -> None:
     store = empty_store()
     origin = (await imported(store, pi_file("v1.jsonl"))).session
     state = await store.state(origin)

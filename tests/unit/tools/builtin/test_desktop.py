@@ -56,6 +56,6 @@ async def test_failed_program_is_reported_as_error(programs: Path, tmp_path: Pat
     assert run.outcome == "error"
 
 
-def test_always_answer_for_a_notification_allows_only_the_same_text() -> None:
+def test_grant_for_a_notification_allows_only_the_same_text() -> None:
     assert about_clipboard({}, Permissions()).grant is None
     assert about_note({"title": "a", "body": "b"}, Permissions()).grant == '["a","b"]'

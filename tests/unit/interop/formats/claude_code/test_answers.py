@@ -19,7 +19,7 @@ def test_results_of_parallel_calls_follow_each_other() -> None:
     assert answers.end_at(1) == answers.end_at(3) == 4
 
 
-def test_answer_ends_at_the_block_after_a_tool_result() -> None:
+def test_block_after_a_tool_result_belongs_to_the_same_answer() -> None:
     answers = Answers()
     answers.add_block(1, 0, "m", ["a"])
     answers.add_results(2, 1, ["a"])

@@ -99,7 +99,7 @@ def test_turn_record_without_a_model_does_not_change_the_model() -> None:
     assert [item.kind for item in parsed.items] == ["imported_record"]
 
 
-def test_usage_input_tokens_exclude_cached_tokens() -> None:
+def test_input_tokens_of_usage_exclude_cached_tokens() -> None:
     parsed = parse(codex_file("rollout.jsonl"))
     usages = [
         item.body.usage
@@ -149,7 +149,7 @@ def test_rollback_undoes_stated_number_of_turns(count: int, left: list[str]) -> 
 
 
 @pytest.mark.parametrize("count", [0, -1, "x", None])
-def test_codex_rollback_with_an_invalid_count_changes_nothing(count: object) -> None:
+def test_codex_rollback_without_a_positive_count_changes_nothing(count: object) -> None:
     parsed = parse(said("a") + event("thread_rolled_back", num_turns=count))
     assert texts_on(path_of(parsed)) == ["a"]
 
