@@ -105,7 +105,7 @@ STATUSES: dict[int, type[ModelError]] = {
 }
 
 
-async def test_http_status_determines_the_error_and_the_call_is_not_repeated(
+async def test_http_status_determines_the_error_class(
     backend: HttpBackend,
 ) -> None:
     for count, (status, expected) in enumerate(STATUSES.items(), start=1):

@@ -80,7 +80,7 @@ async def test_only_one_of_concurrent_writers_with_same_expected_head_succeeds(
     assert (await store.state(S)).head == 0
 
 
-async def test_expected_leaf_is_compared_with_the_leaf_and_not_with_the_head(
+async def test_expected_leaf_is_not_compared_with_the_head(
     store: SessionStore,
 ) -> None:
     await create(store, S, said("a"), labelled("x", Sibling(0)))

@@ -444,7 +444,7 @@ async def test_unused_namespace_can_be_erased(store: SessionStore) -> None:
     assert await store.retention.erasures() == [certificate]
 
 
-async def test_large_session_is_erased_in_steps_during_commits_of_other_writers(
+async def test_large_session_is_erased_completely(
     store: SessionStore,
 ) -> None:
     await create(store, S)

@@ -64,7 +64,7 @@ async def grown(store: SessionStore) -> StreamId:
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-async def test_fork_copies_no_entry_and_continues_from_its_fork_point(
+async def test_fork_continues_from_the_fork_point_without_copies(
     store: SessionStore, scope: Scope
 ) -> None:
     await grown(store)
@@ -274,9 +274,7 @@ async def test_context_window_of_a_fork_includes_entries_of_its_origin(store: Se
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-async def test_foreign_id_of_the_origin_is_resolved_in_its_fork(
-    store: SessionStore, scope: Scope
-) -> None:
+async def test_alias_of_the_origin_is_found_in_a_fork(store: SessionStore, scope: Scope) -> None:
     await create(
         store,
         S,

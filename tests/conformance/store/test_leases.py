@@ -259,9 +259,7 @@ async def test_write_ignores_owner_and_expiry_of_the_given_lease(
     assert texts(await store.entries(S)) == ["x"]
 
 
-async def test_late_process_is_rejected_and_the_new_lease_owner_continues(
-    data: Data, clock: ManualClock
-) -> None:
+async def test_process_with_a_lost_lease_cannot_append(data: Data, clock: ManualClock) -> None:
     sleeper, taker = await data.open(), await data.open()
     old = await in_a_turn(sleeper)
     clock.advance(31)

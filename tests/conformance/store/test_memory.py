@@ -135,7 +135,7 @@ async def test_fact_version_is_deleted_when_the_source_is_erased(handle: Store) 
 
 
 @pytest.mark.needs("erase")
-async def test_fact_remains_while_fork_keeps_its_source(handle: Store) -> None:
+async def test_fact_is_kept_while_a_fork_keeps_the_source(handle: Store) -> None:
     session = await handle.create()
     shared = await session.append(user("I like tea"))
     fork = await session.fork()
@@ -186,7 +186,7 @@ async def test_erasing_entry_deletes_summary_of_its_episode(handle: Store) -> No
 
 
 @pytest.mark.needs("erase")
-async def test_erased_subject_loses_its_facts_and_can_get_new_ones(handle: Store) -> None:
+async def test_erasing_a_subject_deletes_the_facts_of_the_subject(handle: Store) -> None:
     session = await handle.create(subject="ana")
     said = await session.append(user("I like tea"))
     await session.end()

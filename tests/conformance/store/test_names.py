@@ -48,7 +48,7 @@ async def ids(store: SessionStore, query: str) -> list[str]:
 
 
 @pytest.mark.usefixtures("few")
-async def test_pages_of_a_name_query_return_the_same_sessions_as_a_full_scan(
+async def test_paged_name_query_returns_the_same_sessions_as_a_scan(
     store: SessionStore,
 ) -> None:
     await filled(store)

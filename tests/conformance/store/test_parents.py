@@ -36,7 +36,7 @@ async def test_new_tree_entry_becomes_the_leaf(store: SessionStore) -> None:
     assert (await store.state(S)).leaf == third.id
 
 
-async def test_entries_outside_the_tree_have_no_parent_and_do_not_change_the_leaf(
+async def test_entry_outside_the_tree_does_not_change_the_leaf(
     store: SessionStore,
 ) -> None:
     await create(store, S, said("a"))

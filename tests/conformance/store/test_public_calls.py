@@ -126,7 +126,7 @@ async def test_invalid_aliases_are_rejected(opened: Store) -> None:
     assert session.head == -1
 
 
-async def test_notes_of_a_session_are_listed_by_type_and_by_annotated_entry(opened: Store) -> None:
+async def test_notes_can_be_listed_by_type_or_by_entry(opened: Store) -> None:
     session = await opened.create()
     said = await session.append(user("hello"))
     about = await session.note(Note("my.rating", {"stars": 5}), about=said)

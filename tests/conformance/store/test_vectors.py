@@ -154,7 +154,7 @@ async def test_vectors_of_each_model_are_stored_and_dropped_separately(store: Se
     assert await embed(store) == 2
 
 
-async def test_erased_texts_lose_vectors_and_get_no_new_ones(
+async def test_vectors_of_erased_texts_are_deleted(
     store: SessionStore,
 ) -> None:
     for stream in ("kept", "gone"):

@@ -56,7 +56,7 @@ class Interrupted(MemoryStore):
         return await super().commit(commit)
 
 
-async def test_import_that_reads_a_file_in_pieces_equals_an_import_of_the_whole_file() -> None:
+async def test_import_in_pieces_equals_import_of_the_whole_file() -> None:
     for content in FILES:
         with case(content):
             whole, pieces = empty_store(), empty_store()

@@ -272,7 +272,7 @@ async def test_tool_message_of_unknown_parts_is_exported_in_every_format() -> No
 
 
 @pytest.mark.parametrize("format", ["pi", "operator"])
-async def test_import_whose_original_bytes_are_missing_is_exported_from_its_entries(
+async def test_import_without_original_bytes_is_exported_from_entries(
     format: ExportFormat,
 ) -> None:
     content = pi_file("v3.jsonl") if format == "pi" else operator_file("current.jsonl")

@@ -232,7 +232,7 @@ async def test_two_imports_at_once_make_one_session() -> None:
 # -- grown file
 
 
-async def test_repeated_imports_of_a_growing_file_equal_one_import_of_the_whole_file() -> None:
+async def test_repeated_imports_of_a_growing_file_equal_one_import() -> None:
     for content in growing_files():
         with case(content):
             whole, pieces = empty_store(), empty_store()
@@ -249,7 +249,7 @@ async def test_repeated_imports_of_a_growing_file_equal_one_import_of_the_whole_
             assert (await pieces.state(report.session)).info.messages == report.messages
 
 
-async def test_import_of_a_grown_file_adds_and_stores_only_its_new_part() -> None:
+async def test_import_of_a_grown_file_adds_only_the_new_part() -> None:
     store = empty_store()
     content = pi_file("v3.jsonl")
     await imported(store, lines(content, 8))
@@ -261,7 +261,7 @@ async def test_import_of_a_grown_file_adds_and_stores_only_its_new_part() -> Non
     assert await store.blob(new.blob) == content[new.offset :]
 
 
-async def test_second_import_of_a_grown_file_moves_the_leaf_to_its_new_end() -> None:
+async def test_import_of_a_grown_file_moves_the_leaf() -> None:
     store = empty_store()
     await imported(store, lines(pi_file("v3.jsonl"), 8))
     await imported(store, pi_file("v3.jsonl"))

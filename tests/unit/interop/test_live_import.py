@@ -109,9 +109,7 @@ async def test_existing_files_are_imported_once(desk: Desk) -> None:
     ],
     ids=["pi", "claude-code", "operator", "codex"],
 )
-async def test_file_imported_while_it_grows_equals_an_import_at_its_end(
-    desk: Desk, content: bytes
-) -> None:
+async def test_live_import_of_a_growing_file_equals_one_import(desk: Desk, content: bytes) -> None:
     whole = Desk(desk.folder)
     for count in range(1, content.count(b"\n") + 1):
         desk.write("a.jsonl", lines(content, count), is_fresh=True)

@@ -109,7 +109,7 @@ async def test_continued_session_ignores_older_file() -> None:
     assert await restored(store, bundle) == ("s", 0, False)
 
 
-async def test_restore_of_a_session_continued_in_another_store_adds_new_entries() -> None:
+async def test_restoring_a_session_changed_elsewhere_adds_new_entries() -> None:
     store, other = empty_store(), empty_store()
     await restored(other, await with_turn(store))
     await say(store, "later")

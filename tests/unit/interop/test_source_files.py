@@ -74,7 +74,7 @@ def test_several_entries_of_one_line_are_matched_separately() -> None:
     assert known_items(items, entries, {}, {0}) == {0: "s/1", 1: "s/2"}
 
 
-def test_entry_from_another_file_version_does_not_match_by_position() -> None:
+def test_entry_of_another_file_version_is_not_matched_by_position() -> None:
     entries = [entry(1, user("a"), SourcePlace(0, 0, 1), at=5)]
     assert known_items([item("z", 0, at=5)], entries, {}, {7}) == {}
     assert known_items([item("z", 0, at=5)], entries, {}, ()) == {}
@@ -86,7 +86,7 @@ def test_repeated_line_in_file_that_grew_is_a_new_entry() -> None:
     assert known_items(items, entries, {"x": EntryId("s/1")}, {0}) == {0: "s/1"}
 
 
-def test_entries_of_unreadable_lines_are_matched_by_their_bytes_in_order() -> None:
+def test_entries_of_unreadable_lines_are_matched_by_bytes() -> None:
     entries = [Entry(S, seq, "tree", None, None, 0, OPAQUE, 1, b"\xff") for seq in (1, 2)]
     items = [Item(b"\xff", 1, offset, 1, alias="x") for offset in (0, 5, 9)]
     assert known_items(items, entries, {"x": EntryId("s/2")}, {0}) == {0: "s/1", 1: "s/2"}

@@ -74,9 +74,7 @@ async def count(store: SessionStore) -> int:
 
 @pytest.mark.parametrize("program", WRITERS)
 @pytest.mark.parametrize("name", FILES)
-async def test_file_exported_from_an_import_is_imported_into_its_session(
-    name: str, program: Program
-) -> None:
+async def test_file_exported_from_an_import_is_reimported(name: str, program: Program) -> None:
     store = empty_store()
     stream = (await imported(store, FILES[name])).session
     before = await spent(store)
@@ -91,7 +89,7 @@ async def test_file_exported_from_an_import_is_imported_into_its_session(
 
 
 @pytest.mark.parametrize("program", WRITERS)
-async def test_original_file_that_grows_after_export_continues_its_session(
+async def test_original_file_can_grow_after_the_export(
     program: Program,
 ) -> None:
     store = empty_store()
@@ -106,7 +104,7 @@ async def test_original_file_that_grows_after_export_continues_its_session(
 
 
 @pytest.mark.parametrize("program", WRITERS)
-async def test_file_exported_at_an_earlier_entry_is_imported_into_its_session(
+async def test_file_exported_at_an_earlier_entry_is_reimported(
     program: Program,
 ) -> None:
     store, stream = empty_store(), StreamId("ours")
@@ -153,7 +151,7 @@ async def test_original_and_exported_file_can_both_grow(
 
 
 @pytest.mark.parametrize("program", WRITERS)
-async def test_exported_file_is_imported_into_its_session_after_changes_in_perdure(
+async def test_exported_file_is_reimported_after_changes_in_perdure(
     program: Program,
 ) -> None:
     store = empty_store()

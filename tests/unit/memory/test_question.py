@@ -25,7 +25,7 @@ def test_matching_words_begin_with_the_search_prefix() -> None:
                     assert not each.has(said) or said.startswith(each.prefix)
 
 
-def test_function_words_of_a_question_are_ignored_if_it_has_other_words() -> None:
+def test_function_words_beside_other_words_are_ignored() -> None:
     assert [word.asked for word in asked("What did the two of them do there?").words] == ["two"]
     assert [word.asked for word in asked("Worüber hat er mit ihr geredet?").words] == ["geredet"]
 

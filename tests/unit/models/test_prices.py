@@ -39,7 +39,7 @@ def test_invalid_amount_is_rejected(amount: str) -> None:
         dollars(amount)
 
 
-def test_each_token_class_has_a_price_and_cache_price_defaults_to_input_price() -> None:
+def test_price_of_cache_writes_defaults_to_the_input_price() -> None:
     price = Price(dollars(3), dollars(15), cache_read=dollars("0.3"))
     million = 1_000_000
     assert price.cost_microcents(Usage(million)) == dollars(3)

@@ -38,7 +38,7 @@ async def said(router: ModelRouter, model: str) -> str:
     return "".join(delta.text for delta in deltas if isinstance(delta, TextDelta))
 
 
-async def test_router_selects_client_by_prefix_and_passes_the_whole_model_name() -> None:
+async def test_router_selects_the_client_by_the_model_prefix() -> None:
     router = ModelRouter({"a": NamedClient("first"), "b": NamedClient("second")})
     assert await said(router, "a:x") == "first for a:x"
     assert await said(router, "b:vendor/model:tag") == "second for b:vendor/model:tag"

@@ -225,7 +225,7 @@ def test_ordinary_text_after_pass_or_pwd_is_not_a_password() -> None:
             assert found(text) == {}
 
 
-def test_field_with_a_short_name_is_secret_if_its_value_looks_secret() -> None:
+def test_short_field_name_is_secret_only_with_a_secret_value() -> None:
     for name in ("pass", "pw", "Pass"):
         assert shapes.is_secret_field(name, "hunter22")
         assert not shapes.is_secret_field(name, "skipped")

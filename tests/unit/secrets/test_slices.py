@@ -55,7 +55,7 @@ def test_key_longer_than_a_slice_is_found_once() -> None:
     assert found == {("anthropic-key", key), ("jwt", token)}
 
 
-def test_secret_pattern_is_tried_only_in_slices_that_contain_its_keyword(
+def test_secret_pattern_is_not_tried_without_its_keyword(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tried: list[str] = []

@@ -71,7 +71,7 @@ def test_values_without_json_form_are_rejected() -> None:
             encode(value)
 
 
-def test_entry_of_unknown_kind_is_decoded_and_newer_version_raises_an_error() -> None:
+def test_newer_version_of_a_known_kind_cannot_be_decoded() -> None:
     assert body_of(entry_with("hologram", b"[1]", v=4)) == Unknown("hologram", 4, b"[1]")
     assert body_of(entry_with("opaque", b"\xff")) == Unknown("opaque", 1, b"\xff")
     with pytest.raises(UnsupportedVersion):

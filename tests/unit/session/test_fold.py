@@ -22,7 +22,7 @@ def labels_after(*said: tuple[str | None, str | None]) -> dict[EntryId, str]:
     return labels_of(side_entry(Label(text), about) for about, text in said)
 
 
-def test_last_label_of_an_entry_applies_and_an_empty_label_removes_it() -> None:
+def test_last_label_of_an_entry_replaces_earlier_labels() -> None:
     assert labels_after(("s/1", "a"), ("s/2", "b"), ("s/1", "c")) == {"s/1": "c", "s/2": "b"}
     assert labels_after(("s/1", "a"), ("s/1", None)) == {}
     assert labels_after(("s/1", "a"), ("s/1", "")) == {}

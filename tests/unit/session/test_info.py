@@ -122,7 +122,7 @@ def test_message_with_a_slash_inside_becomes_the_session_name(text: str) -> None
     assert info_with(new_tree(user(text)), new_tree(user("b"))).name == text
 
 
-def test_long_first_message_is_cut_and_a_long_title_stays_whole() -> None:
+def test_long_first_message_is_cut_in_the_session_name() -> None:
     long = "word " * 40
     info = info_with(new_tree(user(long)))
     assert info.name.endswith("word…")
@@ -158,7 +158,7 @@ def test_exported_session_is_active_again_when_reopened() -> None:
 
 
 @pytest.mark.parametrize("kind", ["message", "session_info", "compaction", "opaque", "future"])
-def test_unreadable_entry_is_only_counted(kind: str) -> None:
+def test_unreadable_entry_changes_only_the_entry_count(kind: str) -> None:
     for body, version in ((b"\xff{", 1), (b"{}", 99), (b"[" * 100_000, 1)):
         info = info_with(NewEntry(kind, body, version))
         assert (info.entries, info.messages) == (1, int(kind == "message"))
@@ -170,7 +170,7 @@ def test_unreadable_user_message_counts_as_activity() -> None:
     assert (info.messages, info.name, info.updated_at) == (1, "", 2000)
 
 
-def test_fork_inherits_title_and_folder_but_counts_only_its_own_turns() -> None:
+def test_fork_inherits_the_title_but_not_the_turn_count() -> None:
     origin = info_with(
         new_side(TurnStarted(1, "a")),
         new_tree(user("Hi")),

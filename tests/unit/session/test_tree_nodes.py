@@ -41,7 +41,7 @@ def test_deep_tree_can_be_shown_compared_copied_and_pickled() -> None:
     assert tree_json((root,), EntryId("s/1")).count(b'"children"') == DEEP
 
 
-def test_json_of_a_tree_node_contains_its_children_with_their_roles_and_labels() -> None:
+def test_json_of_a_tree_node_contains_nested_children() -> None:
     log = TreeLog()
     first, second = log.extend(user("a"), assistant("b"))
     log.append(assistant("c"), parent=first)

@@ -191,7 +191,7 @@ START, FINISH = new_side(TurnStarted(1, "a")), new_side(TurnFinished("stop"))
         (new_side(Label("x")), 3, None, 3),
     ],
 )
-def test_turn_entries_open_and_close_the_turn_in_the_stream_state(
+def test_turn_entries_update_the_open_turn_of_the_stream(
     new: NewEntry,
     open_turn: int | None,
     lease: Lease | None,

@@ -65,7 +65,7 @@ def test_every_field_of_an_entry_changes_the_chain(other: Entry) -> None:
     assert chained(other) != chained(ENTRY)
 
 
-def test_reference_of_an_entry_outside_the_tree_is_part_of_the_hash_chain() -> None:
+def test_reference_outside_the_tree_is_part_of_the_hash_chain() -> None:
     side = msgspec.structs.replace(ENTRY, lane="side", parent_id=None, about=EntryId("s/0"))
 
     assert chained(side) != chained(msgspec.structs.replace(side, about=EntryId("s/3")))

@@ -66,7 +66,7 @@ async def test_lazy_session_is_not_stored_before_its_first_answer(
     assert await is_stored(store)
 
 
-async def test_log_of_a_lazy_session_is_the_same_before_and_after_it_is_stored(
+async def test_log_of_a_lazy_session_does_not_change_when_stored(
     draft: LazySession, store: MemoryStore, clock: ManualClock
 ) -> None:
     await append(draft, new_tree(user("a"), at=7, alias="foreign"), at=START_MS)
@@ -241,7 +241,7 @@ async def test_changes_of_a_lazy_session_wake_watchers(
     assert len([None async for _ in changes]) <= 1
 
 
-async def test_lazy_session_that_is_already_stored_writes_to_its_store_directly(
+async def test_stored_lazy_session_writes_directly_to_the_store(
     store: MemoryStore,
 ) -> None:
     await store.commit(Commit(writes=(Write(stream=S, create=HEADER),), at=START_MS))

@@ -364,7 +364,7 @@ def test_session_info_of_erased_sessions_and_forks_is_not_verified() -> None:
     assert list(info_faults(kept_with(erased, status="erased"), info_of(erased))) == []
 
 
-def test_progress_of_a_verification_is_reported_at_every_interval_and_once_at_the_end() -> None:
+def test_verification_progress_is_reported_at_every_interval() -> None:
     told: list[tuple[int, int]] = []
     steps = Steps(lambda done, total: told.append((done, total)), 5, every=2)
     for _ in range(6):  # one was added meanwhile

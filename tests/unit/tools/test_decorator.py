@@ -131,7 +131,7 @@ async def test_unencodable_result_is_not_reported_as_tool_error() -> None:
     assert (await names.run(tool_call_of("names"))).text == "caf\udce9"
 
 
-def test_tool_timeout_and_output_limit_of_zero_or_less_are_refused() -> None:
+def test_tool_limits_of_zero_or_less_are_rejected() -> None:
     with pytest.raises(ValueError, match="greater than 0"):
         tool(timeout_s=0)
     with pytest.raises(ValueError, match="greater than 0"):

@@ -250,7 +250,7 @@ async def test_long_error_is_shortened_for_the_log_and_for_the_model() -> None:
     assert 1900 < len(run.output.text) <= 2000
 
 
-async def test_shortened_output_keeps_media_and_the_request_to_end_the_session() -> None:
+async def test_shortened_output_keeps_the_request_to_end_the_session() -> None:
     async def body() -> ToolOutput:
         return ToolOutput("x" * 5000, ends_session=True)
 

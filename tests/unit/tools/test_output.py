@@ -85,9 +85,7 @@ def test_nested_pydantic_model_can_be_an_output_type() -> None:
         (Ticket, ' {"price": 2.5} ', {"price": 2.5}),
     ],
 )
-def test_answer_that_matches_an_output_type_becomes_a_value_of_this_type(
-    of: Any, text: str, value: object
-) -> None:
+def test_answer_is_converted_to_the_output_type(of: Any, text: str, value: object) -> None:
     found = output_of(of)
     assert found.value(text) == value
     assert found.problem(text) is None

@@ -57,7 +57,7 @@ def test_impossible_or_unsafe_permissions_are_rejected(wrong: dict[str, Any]) ->
     assert KEY not in str(refused.value)
 
 
-def test_error_for_a_command_pattern_in_the_wrong_setting_gives_the_right_setting() -> None:
+def test_command_pattern_in_the_wrong_setting_is_rejected() -> None:
     with pytest.raises(ConfigError, match="put the pattern into allowed_command_globs"):
         Permissions(allowed_commands=("ls **",))
     with pytest.raises(ConfigError) as refused:

@@ -314,7 +314,7 @@ class Journey:
         (Journey, "Plan.walks.*.legs[].length"),
     ],
 )
-def test_error_for_a_refused_model_keyword_contains_the_path_of_its_field(
+def test_error_for_an_unsupported_schema_keyword_contains_the_field(
     annotation: Any, path: str
 ) -> None:
     def measure(given: object) -> str:

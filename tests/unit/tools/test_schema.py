@@ -59,7 +59,7 @@ def closed(properties: dict[str, object], *required: str) -> dict[str, object]:
     return {**schema, "required": list(required)} if required else schema
 
 
-def test_schema_requires_parameters_without_a_default_and_rejects_unknown_parameters() -> None:
+def test_parameter_without_a_default_is_required_in_the_schema() -> None:
     def f(path: str, limit: int = 3) -> None: ...
 
     assert parameters_of(f).schema == closed(

@@ -20,7 +20,7 @@ NAME: ContextVar[str] = ContextVar("name", default="")
 PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(100_000)
 
 
-async def test_function_runs_in_context_of_its_caller_and_its_error_is_raised() -> None:
+async def test_function_runs_in_the_context_of_the_caller() -> None:
     NAME.set("ana")
     assert await in_tool_thread(NAME.get) == "ana"
     assert await in_tool_thread(threading.current_thread) is not threading.main_thread()

@@ -61,7 +61,7 @@ def test_every_entry_kind_round_trips_through_an_export() -> None:
     assert parse(write_bundle(bundle), "golden").entries == own
 
 
-def test_exported_file_begins_with_a_header_line_and_ends_with_an_end_line() -> None:
+def test_exported_file_has_a_header_line_and_an_end_line() -> None:
     lines = write_bundle(bundle_of(tree_entry(0))).split(b"\n")
     assert lines[0].startswith(b'{"type":"perdure","version":1,"stream":{"id":"s",')
     assert lines[-2] == b'{"type":"end","entries":1,"blobs":0}'

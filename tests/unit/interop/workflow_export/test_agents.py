@@ -101,7 +101,7 @@ def test_workflow_export_and_agent_class_have_the_same_defaults() -> None:
     }
 
 
-def test_every_agent_setting_of_a_session_except_permissions_is_exported() -> None:
+def test_every_agent_setting_except_permissions_is_exported() -> None:
     missing = set(AgentFile.__struct_fields__) - set(AGENT_KEYS)
     assert missing == {"permissions", "recurring"}  # a session does not store what starts it
     assert "permissions" in AgentSettings.__struct_fields__

@@ -27,7 +27,7 @@ def test_adding_no_items_returns_the_same_edge_history() -> None:
     assert after(before) is before
 
 
-def test_edge_history_keeps_the_order_of_edges_and_of_their_artifacts() -> None:
+def test_edge_history_keeps_the_order_of_additions() -> None:
     both = after(after(after({}, "x"), "y", key="b=>c"), "z")
     assert [*both.items()] == [("a=>b", ("x", "z")), ("b=>c", ("y",))]
 

@@ -70,7 +70,7 @@ def test_media_anywhere_in_data_become_handles_without_other_changes() -> None:
     assert settled_data(plain).value is plain
 
 
-def test_error_for_data_with_a_cycle_or_bytes_does_not_quote_the_data() -> None:
+def test_error_for_invalid_data_does_not_quote_the_data() -> None:
     loop: list[object] = []
     loop.append({"again": loop})
     with pytest.raises(WrongArgument, match="holds itself"):

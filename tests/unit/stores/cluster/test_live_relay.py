@@ -194,7 +194,7 @@ async def test_ended_call_is_not_shown_to_later_watch(
     await third.relay.aclose()
 
 
-async def test_live_events_of_a_process_that_lost_its_lease_are_not_read(
+async def test_live_events_written_after_a_lost_lease_are_not_read(
     worker: Process, other: Process, wire: LiveWire
 ) -> None:
     live = other.watch()

@@ -12,7 +12,7 @@ from perdure.session.search.words import VERSION
 from perdure.stores.search.rows import LooseRow, Mark, loose_row, run_now
 
 
-def test_index_state_of_another_version_keeps_only_the_number_of_removed_texts() -> None:
+def test_outdated_index_state_keeps_only_the_removal_count() -> None:
     assert Mark(VERSION - 1, 7, 3, 2, 5).usable == Mark(VERSION, 0, 0, 0, 5)
     mark = Mark(VERSION, 7, 3, 2, 5)
     assert mark.usable == mark

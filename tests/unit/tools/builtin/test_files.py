@@ -93,7 +93,7 @@ async def test_long_file_is_read_page_by_page_without_loss(tmp_path: Path) -> No
     assert collected == lines
 
 
-async def test_line_longer_than_a_page_is_shown_with_its_beginning_and_end(tmp_path: Path) -> None:
+async def test_very_long_line_is_shown_in_part(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("a" * 100_000 + "\nb")
     text = await read(tmp_path, "f")
     assert "bytes left out" in text
@@ -128,7 +128,7 @@ async def test_path_leading_outside_is_rejected_with_reason(tmp_path: Path) -> N
     assert run.output.text == "read_file: the path leads out of the working directory"
 
 
-async def test_directory_entries_are_sorted_by_name_and_marked_with_their_kind(
+async def test_directory_entries_are_sorted_and_show_their_kind(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "src").mkdir()

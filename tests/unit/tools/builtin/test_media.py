@@ -29,7 +29,7 @@ async def test_text_is_read_completely_or_in_part() -> None:
     assert (await read("é!".encode(), start=1)).output.text == "!"
 
 
-async def test_long_media_text_is_cut_and_says_where_the_next_part_starts() -> None:
+async def test_long_media_text_ends_with_the_next_start_position() -> None:
     run = await read(b"x" * (PAGE_BYTES + 5))
     assert run.output.text.endswith(f"; go on with start {PAGE_BYTES}]")
     assert run.whole is None

@@ -72,7 +72,7 @@ async def test_search_text_is_not_a_regular_expression(root: Path) -> None:
     assert await found(root, "print(os)") == ["a.py:2: print(os)"]
 
 
-async def test_search_rejects_an_empty_text_and_a_path_outside_the_workspace(root: Path) -> None:
+async def test_search_with_invalid_arguments_is_rejected(root: Path) -> None:
     for args, code in (
         ({"pattern": ""}, "invalid_arguments"),
         ({"pattern": "x", "path": "../"}, "tool_denied"),

@@ -28,7 +28,7 @@ def test_name_too_long_for_the_protocol_is_skipped() -> None:
     assert tool_name("mcp_a_", "") is None
 
 
-def test_first_tool_of_equal_names_is_used_and_other_tools_are_reported() -> None:
+def test_second_tool_with_an_equal_name_is_rejected() -> None:
     kept, refused = assign_names("mcp_a_", ["x.y", "x_y", "z"], taken=["mcp_a_z"])
     assert kept == {"mcp_a_x_y": "x.y"}
     assert set(refused) == {"x_y", "z"}

@@ -63,9 +63,7 @@ async def test_scratch_files_are_separate_from_workspace(
 
 
 @pytest.mark.parametrize("path", ["~scratch/../x", "~scratch/link/x", "~scratch/.ssh/x"])
-def test_scratch_paths_cannot_leave_the_scratch_folder_or_reach_protected_files(
-    work: Path, scratch: Path, path: str
-) -> None:
+def test_scratch_path_cannot_reach_forbidden_files(work: Path, scratch: Path, path: str) -> None:
     make_scratch(scratch.parent / scratch.name)
     (scratch / "link").symlink_to(work)
     (work / "x").write_text("mine")
@@ -73,7 +71,7 @@ def test_scratch_paths_cannot_leave_the_scratch_folder_or_reach_protected_files(
         raise AssertionError("it was reached")
 
 
-def test_folder_called_scratch_is_ordinary_if_the_session_has_no_scratch_folder(work: Path) -> None:
+def test_workspace_folder_named_scratch_can_be_opened(work: Path) -> None:
     (work / "~scratch").mkdir()
     with Jail(work, "tool").directory("~scratch") as found:
         assert found.names == ("~scratch",)
@@ -105,9 +103,7 @@ def test_scratch_directory_is_stable_per_session(work: Path) -> None:
     assert below("~scratches/a") is None
 
 
-def test_removal_of_a_scratch_folder_does_not_delete_the_target_of_a_link(
-    work: Path, scratch: Path
-) -> None:
+def test_removing_a_linked_scratch_folder_keeps_the_link_target(work: Path, scratch: Path) -> None:
     (make_scratch(scratch) / "a").write_text("x")
     remove_scratch(scratch)
     assert not scratch.exists()

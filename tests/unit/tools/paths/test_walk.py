@@ -71,7 +71,7 @@ def test_directory_entry_has_its_kind_and_secret_flag(root: Path) -> None:
     }
 
 
-def test_secret_files_are_marked_if_the_walk_starts_in_a_git_folder(root: Path) -> None:
+def test_walk_of_a_git_folder_marks_secret_files(root: Path) -> None:
     (root / ".git" / "config").write_text("url = https://token@host")
     with Jail(root, "tool").directory(".git") as start:
         secret = [e.name for e in entries_below(start, is_recursive=True) if e.is_secret]

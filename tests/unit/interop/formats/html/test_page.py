@@ -59,7 +59,7 @@ def written(text: str) -> bytes:
 
 
 @given(_texts)
-def test_text_cannot_add_elements_to_the_page_or_leave_its_data_block(text: str) -> None:
+def test_text_of_a_session_cannot_add_elements_to_the_page(text: str) -> None:
     plain, evil = Elements(written("x").decode()), Elements(written(text).decode())
     assert [tag for tag, _ in evil.found] == [tag for tag, _ in plain.found]
     making = Making()

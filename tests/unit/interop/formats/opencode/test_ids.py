@@ -25,6 +25,6 @@ def test_message_ids_increase_and_session_ids_decrease_with_time() -> None:
     assert ids("ses") == sorted(ids("ses"), reverse=True)
 
 
-def test_text_without_the_form_of_an_id_is_not_an_id() -> None:
+def test_text_unlike_an_id_is_not_recognized_as_an_id() -> None:
     for other in ("", "msg_", "msg_zzzzzzzzzzzzAAAAAAAAAAAAAA"):
         assert not is_id_of(other, "msg", START_MS, "seed"), other

@@ -143,6 +143,6 @@ def test_summary_is_the_joined_text_of_its_parts() -> None:
     assert summary_in([text("a"), {"type": "step-start"}, text(""), text("b"), 5]) == "a\n\nb"
 
 
-def test_id_of_the_session_of_an_invoked_agent_is_read_from_the_call() -> None:
+def test_session_id_of_a_subagent_is_read_from_the_call() -> None:
     assert subagents_of([text("a"), tool(metadata={"sessionId": "x"})]) == {"subagent": "x"}
     assert subagents_of([tool(), 5]) is None

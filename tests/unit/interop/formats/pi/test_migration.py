@@ -26,7 +26,7 @@ def test_only_files_of_versions_below_3_need_migration() -> None:
     assert not needs_migration(pi_file("v3.jsonl"))
 
 
-def test_records_of_version_1_get_ids_and_parents_that_form_one_chain() -> None:
+def test_records_of_version_1_get_ids_and_form_one_chain() -> None:
     old = pi_file("v1.jsonl")
     header, *entries = records(migrate(old, ids_for(old)))
     assert header["version"] == 3
@@ -75,7 +75,7 @@ def test_lines_that_are_not_records_stay_in_place() -> None:
     assert not new.endswith(b"\n")
 
 
-def test_record_that_only_lenient_readers_accept_keeps_its_bytes() -> None:
+def test_migration_keeps_the_bytes_of_a_malformed_value() -> None:
     line = b'{"type":"custom","data":["\\ud800",NaN]}'
     assert replace_keys(line, {"id": "a"}) == line[:-1] + b',"id":"a"}'
 
@@ -84,7 +84,7 @@ def changed(line: bytes, changes: Mapping[str, object]) -> bytes:
     return replace_keys(line, changes, "firstKeptEntryIndex")
 
 
-def test_migration_replaces_a_value_in_place_and_leaves_other_values_unchanged() -> None:
+def test_migration_changes_only_the_migrated_values() -> None:
     line = b'{"type":"x","id":"old","cost":1.50,"firstKeptEntryIndex":3,"parentId":null}'
     new = changed(line, {"id": "new", "parentId": "p"})
     assert new == b'{"type":"x","id":"new","cost":1.50,"parentId":"p"}'

@@ -53,7 +53,7 @@ def test_reading_a_database_does_not_change_it(path: Path) -> None:
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_error_for_a_value_above_the_limit_mentions_the_name_of_the_limit(path: Path) -> None:
+def test_error_for_a_large_value_contains_the_limit_name(path: Path) -> None:
     make_database(path, SCHEMA, [("notes", {"id": 4, "data": "x" * 2_000})])
     before = limits()
     use_input_limits(InputLimits(import_line_bytes=1_000))

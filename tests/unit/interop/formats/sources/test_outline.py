@@ -35,7 +35,7 @@ def pass_on(items: tuple[Item, ...]) -> None:
         passing.add(item, None)
 
 
-def test_outline_of_an_imported_item_contains_every_field_except_its_body() -> None:
+def test_outline_of_an_item_contains_every_field_except_the_body() -> None:
     outline = outline_of(ITEMS)
     assert len(outline) == len(ITEMS)
     for item, known in zip(ITEMS, outline, strict=True):
@@ -47,7 +47,7 @@ def test_outline_of_an_imported_item_contains_every_field_except_its_body() -> N
     assert set(outline.opaque) == {2}
 
 
-def test_outline_of_an_item_does_not_grow_with_its_entry_body() -> None:
+def test_outline_of_an_item_does_not_contain_the_body() -> None:
     long = msgspec.structs.replace(ITEMS[0], body=user("a" * 100_000))
     assert outline_of((long,))[0] == outline_of(ITEMS)[0]
 

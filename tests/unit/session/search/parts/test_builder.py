@@ -25,7 +25,7 @@ def test_part_returns_its_texts_in_the_order_of_their_positions() -> None:
     assert make_part(texts) == part
 
 
-def test_index_part_with_the_maximum_number_of_texts_finds_the_last_text() -> None:
+def test_last_text_of_a_full_index_part_is_found() -> None:
     words = [f"{number % 7} a a b w{number}" for number in range(MOST_TEXTS)]
     words[-1] = "1 2 3 4 5 6 a b"
 

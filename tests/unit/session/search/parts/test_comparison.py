@@ -24,7 +24,7 @@ def with_postings(part: Part, exchanged: dict[str, str]) -> Part:
     return part._replace(pages=tuple(pages_of(changed)))
 
 
-def test_comparison_of_an_index_part_with_its_own_texts_finds_no_fault() -> None:
+def test_unchanged_index_part_has_no_differences() -> None:
     assert differing(PART, by_position(TEXTS)) == set()
 
 
