@@ -10,8 +10,9 @@ import psycopg
 import pytest
 
 import perdure
+from perdure.session.ids import StreamId
 from perdure.stores.postgres.address import route_of
-from perdure.stores.postgres.database import Connected, Database
+from perdure.stores.postgres.database import Connected, Database, Statement
 from perdure.stores.postgres.notifications import Watcher
 from perdure.stores.postgres.store import PostgresStore
 from tests.fakes.chats import until
@@ -57,6 +58,37 @@ async def test_new_watch_yields_even_if_the_server_is_unreachable() -> None:
 
     await asyncio.wait_for(anext(watcher.watch()), 60)
     await watcher.close()
+
+
+class FailingDatabase(Database):
+    """A database whose first statement raises an error that is not an error of the store."""
+
+    sent: list[Statement]
+
+    async def carry_out(self, statement: Statement) -> None:
+        self.sent.append(statement)
+        if len(self.sent) == 1:
+            raise ArithmeticError("the first statement")
+
+
+async def test_unexpected_error_of_a_notification_is_reported_and_the_next_one_is_sent() -> None:
+    database = FailingDatabase(route_of("postgresql://127.0.0.1:1/none"), "default", "normal")
+    database.sent = []
+    watcher, reported = Watcher(database, SeededRandom()), list[object]()
+    asyncio.get_running_loop().set_exception_handler(
+        lambda _, context: reported.append(context["exception"])
+    )
+
+    async def is_reported() -> bool:
+        return bool(reported)
+
+    watcher.tell([StreamId("a")])
+    await until(is_reported)
+    watcher.tell([StreamId("b")])
+    await watcher.close()
+
+    assert [type(error) for error in reported] == [ArithmeticError]
+    assert '["b"]' in str(database.sent[1].values[0])
 
 
 SLOW_COMMIT = """

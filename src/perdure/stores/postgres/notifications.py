@@ -163,15 +163,17 @@ class Watcher:
     # -- notifying
 
     async def _tell(self) -> None:
-        while self._owed:
-            payload = self._payload()
-            # The listener asks for the newest position too: a notification may be lost.
-            with suppress(StoreError):
-                await self._database.carry_out(Statement(_NOTIFY, (payload,)))
-            with suppress(TimeoutError):
-                async with asyncio.timeout(PAUSE_S):
-                    await self._is_closing.wait()
-        self._telling = None
+        try:
+            while self._owed:
+                payload = self._payload()
+                # The listener asks for the newest position too: a notification may be lost.
+                with suppress(StoreError):
+                    await self._database.carry_out(Statement(_NOTIFY, (payload,)))
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(PAUSE_S):
+                        await self._is_closing.wait()
+        finally:  # after an unexpected error, which asyncio reports, the next commit starts again
+            self._telling = None
 
     def _payload(self) -> str:
         """Return the pending notification, and clear it."""
