@@ -163,8 +163,8 @@ class Watcher:
     def watch(self, namespace: str, stream: StreamId | None = None) -> Changes:
         """Return a new iterator over the commits to `stream`.
 
-        `stream` None means any stream of the namespace. The iterator sees every commit
-        from now on. Call this method on a loop's thread.
+        `stream` None means any stream of the namespace. The iterator yields at its beginning, and
+        sees every commit from now on. Call this method on a loop's thread.
         """
         with self._lock:
             changes = self._watches.add(namespace, stream)
@@ -173,10 +173,9 @@ class Watcher:
                     target=self._poll, name="perdure-watch", daemon=True
                 )
                 self._thread.start()
-            else:
-                # The thread may have polled just before a commit of another process that has ended
-                # by now: a spurious wake-up is better than a missed one.
-                changes.wake()
+        # The thread may have polled just before a commit of another process that has ended by now,
+        # or cannot poll: a spurious wake-up is better than a missed one.
+        changes.wake()
         return changes
 
     def wake(self, places: Iterable[Place]) -> None:
@@ -210,6 +209,7 @@ class Watcher:
                     self._poll_with(look)
                 return
             except StoreError:  # retried: a watch must not end silently
+                self.wake_all()  # the next read of the waiting task reports the error
                 self._stop.wait(POLL_S[1])
 
     def _poll_with(self, look: Look) -> None:

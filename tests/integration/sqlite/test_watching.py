@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from perdure.errors import StoreUnavailable
 from perdure.stores.sqlite.store import SqliteStore
 from perdure.stores.wakeups import Changes
 from tests.fakes.streams import S, create, say
@@ -74,6 +75,31 @@ async def test_closing_the_store_ends_the_wait_for_changes(open_store: Opener) -
 async def _all(changes: Changes) -> None:
     async for _ in changes:
         pass
+
+
+async def test_watch_that_begins_after_the_file_was_moved_yields(
+    store: SqliteStore, path: Path
+) -> None:
+    await asyncio.to_thread(path.rename, path.with_suffix(".moved"))
+
+    await woken(store.changes())
+
+
+async def test_moving_the_file_wakes_watchers_whose_next_read_fails(
+    store: SqliteStore, path: Path
+) -> None:
+    await create(store)
+    changes = store.changes()
+    try:
+        async with asyncio.timeout(0.5):  # the thread polls the file
+            async for _ in changes:
+                await store.state(S)
+    except TimeoutError:
+        await asyncio.to_thread(path.rename, path.with_suffix(".moved"))
+
+    await woken(changes)
+    with pytest.raises(StoreUnavailable, match="was removed while it was open"):
+        await store.state(S)
 
 
 async def test_store_is_not_polled_without_watchers(store: SqliteStore) -> None:

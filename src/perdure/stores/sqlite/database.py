@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -52,7 +52,7 @@ from perdure.stores.sqlite.log.commit_look import CommitLook
 from perdure.stores.sqlite.log.fsync import LogDoubt, LogSync
 from perdure.stores.sqlite.rows import Tables
 from perdure.stores.sqlite.writer import Answer, Writer
-from perdure.stores.wakeups import Changes, Look, Watcher
+from perdure.stores.wakeups import Changes, Look, Place, Watcher
 
 READERS = 4
 SEED_BYTES = 16
@@ -74,7 +74,8 @@ class Database:
         self._is_closed = False
         self._writer: Writer | None = None
         self._doubt = LogDoubt()
-        self._readers = _Readers(self.path, self._connect, self._doubt)
+        self._guard = FileGuard(self.path)
+        self._readers = _Readers(self.path, self._connect, self._doubt, self._guard)
         self._watcher = Watcher(self._looking)
 
     @property
@@ -163,11 +164,18 @@ class Database:
     def _looking(self) -> Generator[Look]:
         """Provide a function that returns the streams written by any process since its last call.
 
-        New commits are detected in shared memory, without reading the disk.
+        New commits are detected in shared memory, without reading the disk. Each call raises the
+        errors of `FileGuard.check`.
         """
         with closing(self._connect()) as db:
+            commit_look = CommitLook(db)
+
+            def look(since_s: float) -> Collection[Place] | None:
+                self._guard.check()
+                return commit_look(since_s)
+
             try:
-                yield CommitLook(db)
+                yield look
             except apsw.Error as error:
                 raise meaning_of(error, self.path) from error
 
@@ -222,12 +230,13 @@ class _Readers:
     another thread for a read that follows immediately.
     """
 
-    def __init__(self, path: Path, connect: Callable[[], Connection], doubt: LogDoubt) -> None:
+    def __init__(
+        self, path: Path, connect: Callable[[], Connection], doubt: LogDoubt, file: FileGuard
+    ) -> None:
         self._path = path
         self._connect = connect
         self._doubt = doubt
-        self._file = FileGuard(path)
-        self._guard = self._file
+        self._file = self._guard = file
         self._local = threading.local()
         self._opened: list[Connection] = []
         self._is_closed = False
