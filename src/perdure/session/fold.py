@@ -86,15 +86,20 @@ def undone_among(shown: Iterable[Entry], undone: frozenset[EntryId]) -> frozense
     return frozenset(
         entry.id
         for entry in shown
-        if entry.kind == Compaction.kind and (entry.id in undone or entry.is_erased)
+        if entry.kind == Compaction.kind and not is_active_compaction(entry, undone)
     )
+
+
+def is_active_compaction(entry: Entry, undone: frozenset[EntryId]) -> bool:
+    """Return whether `entry` is a compaction that hides entries: neither undone nor erased."""
+    return entry.kind == Compaction.kind and entry.id not in undone and not entry.is_erased
 
 
 def state_after(
     state: BranchState, entry: Entry, undone: frozenset[EntryId] = frozenset()
 ) -> BranchState:
     """Return the state of a branch after `entry` is added to it."""
-    if entry.kind == Compaction.kind and entry.id not in undone and not entry.is_erased:
+    if is_active_compaction(entry, undone):
         return msgspec.structs.replace(state, compaction=entry)
     if entry.kind == ModelChange.kind:
         return msgspec.structs.replace(state, model_change=entry)

@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 
 from perdure.errors import CorruptLog, StoreTooNew, StoreUnavailable
+from perdure.session.codec import new_tree
 from perdure.session.entries import NewEntry, Sibling
+from perdure.session.fold import window_of
 from perdure.session.ids import EntryId, StreamId
+from perdure.session.kinds import Compaction
 from perdure.stores.jsonl.store import DialectName, JsonlStore
 from perdure.stores.session_store import SessionStore
 from tests.conformance.store.building import append, create, labelled, replied, said, texts
@@ -195,3 +198,20 @@ async def test_store_without_its_feed_file_still_returns_all_entries(
     assert feed[0].position > 1000  # no position that was given out is given again
     assert (await other.maintenance.verify()).problems == ()
     assert EntryId("s/5") == entries[-1].id
+
+
+@pytest.mark.parametrize("body", ['"text":""', '"set":{"summary":5}'])
+async def test_compaction_with_an_empty_or_unreadable_body_hides_nothing(
+    store: JsonlStore, open_store: Opener, folder: Path, body: str
+) -> None:
+    await create(store, S, said("zero"), said("one"))
+    await append(store, S, new_tree(Compaction("gist")))
+    await append(store, S, said("two"))
+    change(file_of(folder, S), b'"seq":2', f'{body},"seq":2'.encode())
+    other = await open_store()
+    leaf = EntryId("s/3")
+
+    window = await other.context_window(S, leaf)
+
+    assert window == window_of(await other.branch(S, leaf))
+    assert window.hidden == 0

@@ -20,6 +20,7 @@ from perdure.session.fold import (
     ContextWindow,
     Placed,
     first_kept_by,
+    is_active_compaction,
     undone_among,
     undone_of,
 )
@@ -267,7 +268,7 @@ def _compaction_in_force(
     passed: list[EntryId] = []
     while newest is not None:
         entry = _entry(heap, newest)
-        if newest not in undone and not entry.is_erased:
+        if is_active_compaction(entry, undone):
             return entry, frozenset(passed)
         passed.append(newest)
         newest = heap.nodes[entry.parent_id].compaction if entry.parent_id else None

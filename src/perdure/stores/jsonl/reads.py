@@ -11,7 +11,14 @@ from itertools import islice
 
 from perdure.errors import EntryNotFound, SessionNotFound
 from perdure.session.entries import Entry
-from perdure.session.fold import BranchState, ContextWindow, Placed, first_kept_by, undone_among
+from perdure.session.fold import (
+    BranchState,
+    ContextWindow,
+    Placed,
+    first_kept_by,
+    is_active_compaction,
+    undone_among,
+)
 from perdure.session.ids import EntryId, entry_id, place_of, seqs_between
 from perdure.session.notes import CompactionUndone
 from perdure.stores.jsonl.contents import entries_of
@@ -139,9 +146,8 @@ def window(log: Log, leaf: EntryId | None, limit: int | None = None) -> ContextW
     if at is None:
         return ContextWindow(None, (), BranchState(), 0)
     undone = _undone(log)
-    compaction, taken_back = _in_force(log, at, undone)
-    kept = None if compaction is None else entries_of(log, (compaction,))[0]
-    start = 0 if compaction is None or kept is None else _start(log, compaction, kept)
+    compaction, taken_back = _active_compaction(log, at, undone)
+    start = 0 if compaction is None else _start(log, compaction)
     size = log.rows[at].depth + 1 - start
     shown = list(islice(upwards(log, at), size if limit is None else min(size, limit)))
     entries = tuple(entries_of(log, reversed(shown)))
@@ -149,7 +155,7 @@ def window(log: Log, leaf: EntryId | None, limit: int | None = None) -> ContextW
     return ContextWindow(
         leaf=leaf,
         entries=entries,
-        state=BranchState(kept, _one(log, row.model), _one(log, row.thinking)),
+        state=BranchState(compaction, _one(log, row.model), _one(log, row.thinking)),
         hidden=start,
         undone=undone_among(entries, undone) | taken_back,
         earlier=size - len(entries),
@@ -166,26 +172,29 @@ def _undone(log: Log) -> frozenset[EntryId]:
     )
 
 
-def _in_force(
+def _active_compaction(
     log: Log, leaf: int, undone: frozenset[EntryId]
-) -> tuple[int | None, frozenset[EntryId]]:
+) -> tuple[Entry | None, frozenset[EntryId]]:
     """Return the active compaction, and the newer compactions, which hide no entries."""
     newest = log.rows[leaf].compaction
-    passed: list[EntryId] = []
-    while newest is not None and (id_ := entry_id(log.header.id, newest)) in undone:
-        passed.append(id_)
+    passed: list[Entry] = []
+    while newest is not None:
+        entry = entries_of(log, (newest,))[0]
+        if is_active_compaction(entry, undone):
+            return entry, undone_among(passed, undone)
+        passed.append(entry)
         parent = log.rows[newest].parent
         newest = None if parent is None else log.rows[parent].compaction
-    return newest, frozenset(passed)
+    return None, undone_among(passed, undone)
 
 
-def _start(log: Log, compaction: int, entry: Entry) -> int:
+def _start(log: Log, compaction: Entry) -> int:
     """Return the depth of the first entry that `compaction` keeps; without one, its own depth."""
-    kept = first_kept_by(entry)
+    kept, row = first_kept_by(compaction), log.rows[compaction.seq]
     seq = None if kept is None else tree_seq(log, kept)
-    if seq is not None and seq in upwards(log, log.rows[compaction].parent):
+    if seq is not None and seq in upwards(log, row.parent):
         return log.rows[seq].depth
-    return log.rows[compaction].depth
+    return row.depth
 
 
 def resolve(log: Log, reference: str) -> EntryId:

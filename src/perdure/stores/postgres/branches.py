@@ -12,7 +12,14 @@ from typing import LiteralString
 
 from perdure.errors import EntryNotFound, SessionNotFound
 from perdure.session.entries import Entry
-from perdure.session.fold import BranchState, ContextWindow, Placed, first_kept_by, undone_among
+from perdure.session.fold import (
+    BranchState,
+    ContextWindow,
+    Placed,
+    first_kept_by,
+    is_active_compaction,
+    undone_among,
+)
 from perdure.session.ids import MOST_SEQ, EntryId, StreamId, entry_id
 from perdure.session.notes import CompactionUndone
 from perdure.stores.postgres.database import Database, Statement, Transaction
@@ -406,7 +413,7 @@ async def context_window(
     by_kind = {row[9]: entry_of(row[:9]) for row in named}
     state = BranchState(by_kind.get("compaction"), by_kind.get("model"), by_kind.get("thinking"))
     passed: frozenset[EntryId] = frozenset()
-    if state.compaction is not None and _hides_nothing(state.compaction, undone):
+    if state.compaction is not None and not is_active_compaction(state.compaction, undone):
         state, passed = await _branch_state(db, node, undone)
         rows = []
     size, rows = await _window_rows(db, node, state, rows, reach)
@@ -446,10 +453,6 @@ async def _branch_state(
     asked = [Statement(_ENTRY_AT, (db.namespace, *_place(id_))) for id_ in named]
     found = (entry_of(rows[0]) if rows else None for rows in await db.ask(*asked))
     return BranchState(*found), frozenset(passed)
-
-
-def _hides_nothing(compaction: Entry, undone: frozenset[EntryId]) -> bool:
-    return compaction.id in undone or compaction.is_erased
 
 
 async def _is_erased(db: Database, entry: EntryId) -> bool:

@@ -14,7 +14,14 @@ from typing import NamedTuple
 import apsw
 
 from perdure.session.entries import Entry
-from perdure.session.fold import BranchState, ContextWindow, Placed, first_kept_by, undone_among
+from perdure.session.fold import (
+    BranchState,
+    ContextWindow,
+    Placed,
+    first_kept_by,
+    is_active_compaction,
+    undone_among,
+)
 from perdure.session.ids import EntryId
 from perdure.session.notes import CompactionUndone
 from perdure.stores.sqlite.rows import ENTRY_COLUMNS, Node, Tables
@@ -336,7 +343,7 @@ def _branch_state(
     compaction, model, thinking, before = _state(tables, leaf.state)
     while compaction is not None:
         newest = tables.entry_at(compaction)
-        if not _hides_nothing(newest, undone):
+        if is_active_compaction(newest, undone):
             break
         passed.append(newest.id)
         if before is None:
@@ -345,10 +352,6 @@ def _branch_state(
         if before is not None and before >= known:  # each state is derived from an earlier one
             raise apsw.CorruptError(f"the inherited state {known} is made of itself")
     return (compaction, model, thinking), frozenset(passed)
-
-
-def _hides_nothing(compaction: Entry, undone: frozenset[EntryId]) -> bool:
-    return compaction.id in undone or compaction.is_erased
 
 
 def _state(tables: Tables, number: int) -> tuple[int | None, int | None, int | None, int | None]:
