@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
@@ -42,17 +42,18 @@ async def imported_files(
     **options: Unpack[imports.ImportOptions],
 ) -> ImportedFiles:
     """Import the files at `paths`; if a path is a folder, import the session files in it."""
-    closed: list[FileOutcome] = []
-
-    def on_closed(error: OSError) -> None:
-        reason = f"the folder cannot be read ({error.strerror})"
-        failure = FormatError(str(error.filename), reason)
-        closed.append(FileOutcome(Path(str(error.filename)), error=failure))
-
+    closed: list[OSError] = []
     named = [Path(path) for path in paths]
-    files = await asyncio.to_thread(lambda: list(files_at(named, store.address, on_closed)))
+    files = await asyncio.to_thread(lambda: list(files_at(named, store.address, closed.append)))
     outcomes = bulk.import_files(store, files, told=on_progress, **options)
-    return ImportedFiles((*closed, *[outcome async for outcome in outcomes]))
+    failed = map(unreadable_folder, closed)
+    return ImportedFiles((*failed, *[outcome async for outcome in outcomes]))
+
+
+def unreadable_folder(error: OSError) -> FileOutcome:
+    """Return the outcome of a folder that cannot be read because of `error`."""
+    path, reason = str(error.filename), f"the folder cannot be read ({error.strerror})"
+    return FileOutcome(Path(path), error=FormatError(path, reason))
 
 
 def files_at(
@@ -60,13 +61,14 @@ def files_at(
 ) -> Iterator[Path]:
     """Return the files to import: files at `paths`, and possible session files in their folders.
 
-    The file or folders in which the store at `address` stores its own sessions are skipped.
+    The file or folders in which the store at `address` stores its own sessions are skipped. A path
+    that this user may not look for is returned, because reading it reports the error.
     """
     own = [folder.resolve() for folder in own_folders(address)]
     database = database_file(address)
     own_file = None if database is None else database.resolve()
     for path in paths:
-        if not path.is_dir():
+        if not os.path.isdir(path):  # noqa: PTH112 - False for a path in an unreadable folder
             yield path
             continue
         for file in live_import.histories_in(path, on_closed):
@@ -93,14 +95,13 @@ async def exported_to(
     """
     place = None if path is None else _absolute(path)
     if place is not None:
-        _check_place(place, store.address, is_replacing=replace)
+        with _writing(place):
+            _check_place(place, store.address, is_replacing=replace)
     exported = await export_session(store, session, format, selection)
     if place is None:
         return exported
-    try:
+    with _writing(place):
         await asyncio.to_thread(write_file, place, exported.content, is_replacing=replace)
-    except OSError as error:
-        raise FormatError(str(place), f"it cannot be written ({error.strerror})") from error
     if format == "workflow":
         at = outside.clock.now_ms()
         try:
@@ -158,6 +159,17 @@ def file_name(session: StreamId, format: ExportFormat, selection: ExportSelectio
 
 def _absolute(path: str | os.PathLike[str]) -> Path:
     return Path(absolute(path) or ".")
+
+
+@contextmanager
+def _writing(place: Path) -> Generator[None]:
+    """Raises: FormatError instead of the block's OSError."""
+    try:
+        yield
+    except OSError as error:
+        is_denied = isinstance(error, PermissionError)
+        advice = "; check the owner and permissions of file and folder" if is_denied else ""
+        raise FormatError(str(place), f"it cannot be written ({error.strerror}){advice}") from error
 
 
 def _check_place(place: Path, address: str, *, is_replacing: bool) -> None:

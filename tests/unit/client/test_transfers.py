@@ -10,6 +10,7 @@ from perdure.client.store import Store
 from perdure.client.transfers import files_at, write_file
 from perdure.errors import FormatError, PathExists, WrongArgument
 from perdure.session.messages import assistant, user
+from tests.fakes.unreadable import unreadable
 
 KEY = "AKIAQ4XRZ7WJ2KLMNB5C"
 """A session id that looks like an AWS key."""
@@ -54,6 +55,21 @@ async def test_export_error_contains_the_folder_that_cannot_be_created(
         await session.export("perdure", tmp_path / "missing" / "out.jsonl")
     with pytest.raises(WrongArgument, match="folder"):
         await session.export("perdure", tmp_path)
+
+
+async def test_path_in_an_unreadable_folder_is_reported_by_imports_and_exports(
+    store: Store, tmp_path: Path
+) -> None:
+    session = await store.create()
+    await session.append(user("hello"))
+    hidden = tmp_path / "hidden" / "file.jsonl"
+    hidden.parent.mkdir()
+    with unreadable(hidden.parent):
+        (error,) = (await store.import_files([hidden])).errors
+        with pytest.raises(FormatError, match=r"cannot be written.*permissions of file and folder"):
+            await session.export("perdure", hidden)
+    assert isinstance(error, FormatError)
+    assert str(error) == f"{hidden}: it cannot be read (Permission denied)"
 
 
 async def test_redacted_export_of_a_fork_hides_the_origin_id(store: Store) -> None:

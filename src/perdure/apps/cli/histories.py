@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
+
+from perdure.bounds.files import is_folder
 
 _PLACES: Mapping[str, tuple[str | None, str, str]] = {
     "Claude Code": ("CLAUDE_CONFIG_DIR", ".claude", "projects"),
@@ -39,26 +42,36 @@ class History(msgspec.Struct, frozen=True):
 
 
 def known_histories(
-    home: Path, environment: Mapping[str, str], folder: Path | None = None
+    home: Path,
+    environment: Mapping[str, str],
+    folder: Path | None = None,
+    on_closed: Callable[[OSError], object] | None = None,
 ) -> Iterator[History]:
     """Yield the histories of known programs that exist.
 
-    Aider's histories are in `folder` or in a parent of it.
+    Aider's histories are in `folder` or in a parent of it. `on_closed` is called with the error of
+    each program's folder that this user may not look for.
     """
     for program in _PLACES:
         place = folder_of(program, home, environment)
-        if place.is_dir():
+        try:
+            is_there = is_folder(place)
+        except PermissionError as error:
+            if on_closed is not None:
+                on_closed(error)
+            continue
+        if is_there:
             yield History(program, place)
     named = environment.get("AIDER_CHAT_HISTORY_FILE")
     files = [Path(named)] if named else _files_above(folder)
-    yield from (History("Aider", file) for file in files if file.is_file())
+    yield from (History("Aider", file) for file in files if os.path.isfile(file))  # noqa: PTH113 - False for an unreadable folder
 
 
 def _files_above(folder: Path | None) -> Iterator[Path]:
     """Yield the possible paths of Aider's history, from `folder` up to the repository's root."""
     for each in () if folder is None else (folder, *folder.parents):
         yield each / _AIDER
-        if (each / ".git").exists():
+        if os.path.exists(each / ".git"):  # noqa: PTH110 - False for an unreadable folder
             return
 
 

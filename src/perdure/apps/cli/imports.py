@@ -48,8 +48,8 @@ from perdure.apps.terminal.output import (
 from perdure.apps.terminal.text import safe
 from perdure.client.lookup.store_files import database_file, is_part_of, own_folders
 from perdure.client.store import Store
-from perdure.client.transfers import files_at
-from perdure.errors import FormatError, PerdureError, UnknownFormat
+from perdure.client.transfers import files_at, unreadable_folder
+from perdure.errors import PerdureError, UnknownFormat
 from perdure.interop.bulk import Told, import_files, size_of
 from perdure.interop.imports import ImportOptions
 from perdure.interop.live_import import SUFFIX, Change, FileId, FolderFollower
@@ -71,9 +71,9 @@ def _check(
 ) -> None:
     """Reject invalid arguments before importing. Raises: PathNotFound, UsageMistake."""
     _check_no_address(paths)
-    missing = [path for path in paths if not path.exists()]
-    if missing and (is_watching or len(paths) == 1):
-        raise PathNotFound(str(missing[0]))
+    for path in paths if is_watching or len(paths) == 1 else ():
+        if not path.exists():
+            raise PathNotFound(str(path))
     if format == "a-society" and is_watching:
         raise UsageMistake("--watch follows session files; a flow's folder is imported once")
     if again and is_watching:
@@ -88,8 +88,16 @@ def _check(
                 f"{path} is one file of a flow; name its folder: "
                 f"`perdure import {shlex.quote(str(path.parent))} --format a-society`"
             )
-        if path.exists() and not (path.is_file() or path.is_dir()):
+        if _is_special(path):
             raise UsageMistake(f"{path} is not a file or folder")
+
+
+def _is_special(path: Path) -> bool:
+    """Return whether `path` is neither a file nor a folder; False if this user may not look."""
+    try:
+        return path.exists() and not (path.is_file() or path.is_dir())
+    except PermissionError:
+        return False
 
 
 def _check_no_address(paths: list[Path]) -> None:
@@ -195,7 +203,8 @@ async def import_sessions(
         2  the file is not a session
         3  nothing to import
     """
-    paths = named or _histories(as_json=common.as_json)
+    closed: list[OSError] = []
+    paths = named or _histories(closed, as_json=common.as_json)
     _check(paths, format, is_watching=is_watching, again=again, workspace=workspace)
     if is_dry:
         _check_dry_run(format, is_watching=is_watching)
@@ -215,26 +224,31 @@ async def import_sessions(
         if is_watching:
             own, open = own_folders(address), _written_by_us(address)
             follower = FolderFollower(opened.backend, paths, excluded=own, open=open, **how)
-            return await _follow(follower, as_json=common.as_json)
+            return await _follow(follower, closed, as_json=common.as_json)
         store = None if is_dry else opened
-        return await _import_once(store, paths, how, address, as_json=common.as_json)
+        return await _import_once(store, paths, how, address, closed, as_json=common.as_json)
 
 
 # -- once
 
 
 async def _import_once(
-    store: Store | None, paths: Sequence[Path], how: ImportOptions, address: str, *, as_json: bool
+    store: Store | None,
+    paths: Sequence[Path],
+    how: ImportOptions,
+    address: str,
+    closed: list[OSError],
+    *,
+    as_json: bool,
 ) -> int:
     """Import everything at `paths`; return the exit code. If `store` is None, nothing is written.
 
+    `closed` are the errors of folders that could not be read.
     Raises: NothingToImport.
     """
-    own = own_folders(address)
-    closed: list[OSError] = []
     files = list(files_at(paths, address, closed.append))
     if not files and not closed:
-        outside = " outside the store's own folder" if own else ""
+        outside = " outside the store's own folder" if own_folders(address) else ""
         raise NothingToImport(paths, f"{SUFFIX} file{outside}", _hint(paths))
     total = await _import_files(store, files, how, closed, paths, as_json=as_json)
     if total.failure is None:
@@ -243,10 +257,13 @@ async def _import_once(
     return exit_code_of(total.failure) if is_alone else FAILED
 
 
-def _histories(*, as_json: bool) -> list[Path]:
-    """Find, print and return other programs' histories on this machine. Raises: NothingToImport."""
-    found = list(known_histories(Path.home(), os.environ, Path.cwd()))
-    if not found:
+def _histories(closed: list[OSError], *, as_json: bool) -> list[Path]:
+    """Find, print and return other programs' histories on this machine.
+
+    Adds the errors of folders that cannot be read to `closed`. Raises: NothingToImport.
+    """
+    found = list(known_histories(Path.home(), os.environ, Path.cwd(), closed.append))
+    if not found and not closed:
         raise NothingToImport((places(),), "history", "name a file or a folder")
     for each in () if as_json else found:
         remark(f"{each.program}: {safe(str(each.folder))}")
@@ -271,11 +288,9 @@ async def _import_files(
     as_json: bool,
 ) -> _Total:
     total = _Total(named, "added" if store is not None else "in them", lists_all=as_json)
-    for error in closed:
-        reason = f"the folder cannot be read ({error.strerror})"
-        outcome = FileOutcome(Path(error.filename), error=FormatError(str(error.filename), reason))
-        if total.add(outcome):
-            _tell(outcome, as_json=as_json)
+    for outcome in map(unreadable_folder, closed):
+        total.add(outcome)
+        _tell(outcome, as_json=as_json)
     later: list[FileOutcome] = []  # a progress bar and lines would overwrite each other
     with _progress(files, is_shown=not as_json) as told:
         if store is None:
@@ -404,8 +419,10 @@ def _written_by_us(address: str) -> frozenset[FileId]:
     return frozenset((each.st_dev, each.st_ino) for each in found)
 
 
-async def _follow(follower: FolderFollower, *, as_json: bool) -> int:
-    """Print the changes as they are imported, until Ctrl-C."""
+async def _follow(follower: FolderFollower, closed: list[OSError], *, as_json: bool) -> int:
+    """Print the errors `closed`, then the changes as they are imported, until Ctrl-C."""
+    for outcome in map(unreadable_folder, closed):
+        _tell(outcome, as_json=as_json)
     telling = asyncio.create_task(_tell_changes(follower, as_json=as_json))
     with interrupts(telling.cancel):
         try:

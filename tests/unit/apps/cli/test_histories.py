@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from perdure.apps.cli.histories import known_histories, places
+from tests.fakes.unreadable import unreadable
 
 
 def test_histories_are_found_in_the_default_folders_of_the_programs(tmp_path: Path) -> None:
@@ -19,6 +21,23 @@ def test_histories_are_found_in_the_default_folders_of_the_programs(tmp_path: Pa
         *("pi", "Operator"),
     ]
     assert all(each.folder.is_dir() for each in found)
+
+
+def test_histories_beside_an_unreadable_place_are_found_and_its_error_is_reported() -> None:
+    errors: list[OSError] = []
+    with TemporaryDirectory() as name:
+        root = Path(name)
+        root.chmod(0o755)  # its other folders are readable for the test's other user
+        closed, codex = root / "closed", root / "codex"
+        for folder in (closed, codex / "sessions"):
+            folder.mkdir(parents=True)
+        environment = {"XDG_DATA_HOME": str(closed), "CODEX_HOME": str(codex)}
+        with unreadable(closed):
+            found = list(known_histories(root, environment, closed / "here", errors.append))
+    assert [each.program for each in found] == ["Codex"]
+    assert [error.filename for error in errors] == [
+        str(closed / place) for place in ("amp/threads", "goose/sessions", "zed/threads")
+    ]
 
 
 def test_environment_variable_of_the_program_sets_its_history_folder(tmp_path: Path) -> None:
