@@ -28,8 +28,9 @@ ADVICE: Mapping[str, str] = {
     "resume it with Runtime.resume": "resume it with `perdure chat --session {stream}`",
     "continue it once with Runtime.resume": "continue it once with `perdure chat --session ID`",
     "give it up with Session.abandon_turn": "give it up with `perdure sessions abandon {stream}`",
-    'open one, or run turns here with Runtime(runner="embedded")': "name one with --store "
-    "postgresql://USER@HOST/DATABASE, or unset PERDURE_RUNNER to run turns without workers",
+    "is none: open one": "is none: name one with --store postgresql://USER@HOST/DATABASE",
+    'run turns here with Runtime(runner="embedded")': "unset PERDURE_RUNNER to run turns without "
+    "workers",
     "start a worker;": "start `perdure worker MODULE:FACTORY`;",
     "encrypt it first": "encrypt it with `perdure store rekey`",
     "open it without a key": "run one command without the key: `env -u PERDURE_KEY -u "

@@ -48,7 +48,12 @@ class DbosRunner:
         self._absent = AbsentWorkers()
 
     def require(self, store: SessionStore) -> None:
-        cluster_of(store)
+        try:
+            cluster_of(store)
+        except ConfigError as error:
+            raise ConfigError(
+                f'{error}, or run turns here with Runtime(runner="embedded")'
+            ) from None
 
     async def new_turn(self, turns: SessionTurns, new: NewTurn, signals: Signals) -> TurnState:
         environment = turns.environment
@@ -118,8 +123,7 @@ def cluster_of(store: SessionStore) -> ClusterService:
     """
     if not isinstance(store, SharedStore):
         raise ConfigError(
-            f"workers share a store on PostgreSQL, and {store.address} is none: open one, or run "
-            'turns here with Runtime(runner="embedded")'
+            f"workers share a store on PostgreSQL, and {store.address} is none: open one"
         )
     return store.cluster
 

@@ -13,7 +13,10 @@ import pytest
 from perdure import errors
 from perdure.apps.chat.session import ModelMissing, ModelNotHere
 from perdure.apps.terminal.advice import ADVICE, chat_message_of, message_of, with_commands
+from perdure.client.agents.runtime import Runtime
+from perdure.client.cluster.runner import cluster_of
 from perdure.errors import PerdureError
+from tests.fakes.chats import Stage
 from tests.fakes.samples import case
 
 SOURCE = Path(errors.__file__).parents[1]
@@ -146,3 +149,14 @@ def test_remedy_printed_in_a_chat_can_be_typed_in_that_chat() -> None:
             assert advice in told
             assert "perdure chat" not in told
             assert "-m " not in told
+
+
+def test_remedy_to_unset_the_runner_is_given_only_to_turns_that_workers_would_run() -> None:
+    store = Stage().store
+    remedy = "is none: name one with --store postgresql://USER@HOST/DATABASE"
+    with pytest.raises(errors.ConfigError) as refused:
+        Runtime(store, runner="workers")
+    assert f"{remedy}, or unset PERDURE_RUNNER to run turns" in message_of(refused.value)
+    with pytest.raises(errors.ConfigError) as refused:
+        cluster_of(store.backend)
+    assert message_of(refused.value).endswith(remedy)
