@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
@@ -19,7 +19,7 @@ from perdure.interop.reports import Exported, ExportedFile, ExportFormat, FileOu
 from perdure.session.ids import StreamId
 from perdure.session.memory.kinds import FACT_TEXTS
 from perdure.stores.access.lazy_modules import Later
-from perdure.stores.fsync import create_private
+from perdure.stores.fsync import create_private, replace_private
 from perdure.stores.session_store import SessionStore
 
 if TYPE_CHECKING:
@@ -193,21 +193,12 @@ def write_file(file: Path, content: bytes, *, is_replacing: bool) -> None:
         with file.open("wb") as opened:
             opened.write(content)
         return
-    written = file.with_name(f".{file.name}.{os.getpid()}.part") if is_replacing else file
     try:
-        create_private(written, content)
         if is_replacing:
-            _move(written, file)
+            replace_private(file, content)
+        else:
+            create_private(file, content)
     except FileExistsError as error:
         raise PathExists(str(named)) from error
     except OSError as error:  # with the caller's name
         raise OSError(error.errno, error.strerror, str(named)) from error
-
-
-def _move(written: Path, file: Path) -> None:
-    try:
-        written.replace(file)
-    except BaseException:
-        with suppress(OSError):
-            written.unlink(missing_ok=True)
-        raise

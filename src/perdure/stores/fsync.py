@@ -1,9 +1,10 @@
-"""Sync files and folders to disk, and create synced files."""
+"""Sync files and folders to disk, and create and replace synced files."""
 
 from __future__ import annotations
 
 import errno
 import os
+import threading
 from pathlib import Path
 
 _UNABLE = frozenset(
@@ -40,6 +41,22 @@ def create_private(file: Path, content: bytes) -> None:
     except BaseException:
         file.unlink(missing_ok=True)
         raise
+
+
+def replace_private(file: Path, content: bytes) -> None:
+    """Write `content` to `file` atomically, replacing it; only its owner can read it.
+
+    Durable: the content is on disk on return, under the name `file`. Raises: OSError.
+    """
+    draft = file.with_name(f".{file.name}.{os.getpid()}-{threading.get_ident()}.new")
+    draft.unlink(missing_ok=True)  # left by a killed process
+    create_private(draft, content)
+    try:
+        draft.replace(file)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+    sync_folder(file.parent)
 
 
 def _sync(path: Path, flags: int) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import os
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -22,6 +21,7 @@ from msgspec.structs import replace
 
 from perdure.apps.server.access.visitors import SIGNED, token_id_of, visitor_of
 from perdure.errors import ConfigError
+from perdure.stores.fsync import replace_private
 from perdure.stores.maintenance.file_lock import in_turn
 
 Role = Literal["read", "write", "admin"]
@@ -33,6 +33,8 @@ RANK: dict[Role, int] = {"read": 0, "write": 1, "admin": 2}
 PREFIX = "pdr_"
 _SECRET_BYTES = 32
 _FILE_LIMIT = 4 * 1024 * 1024
+_READS = 3
+"""Maximum number of reads of a file that cannot be read, before the error is raised."""
 
 
 class Principal(msgspec.Struct, frozen=True):
@@ -177,6 +179,7 @@ class TokenFile:
     def revoke(self, id: str, at: int) -> TokenRecord:
         """Revoke the token `id` at the time `at`, and return its record.
 
+        Durable: the change is stored when this call returns.
         Raises: TokenNotFound, TokensUnavailable.
         """
         with self._in_turn():
@@ -201,38 +204,50 @@ class TokenFile:
             yield
 
     def _records(self) -> dict[str, TokenRecord]:
+        left = _READS
+        while (mark := self._mark()) is not None:
+            if self._read is not None and self._read[0] == mark:
+                return self._read[1]
+            if mark[1] > _FILE_LIMIT:
+                raise TokensUnavailable(f"{self.path} is too large for a file of tokens")
+            try:
+                self._read = mark, _records_in(self.path)
+            except TokensUnavailable:  # another process may replace the file at this moment
+                left -= 1
+                if not left:
+                    raise
+            else:
+                return self._read[1]
+        return {}
+
+    def _mark(self) -> tuple[int, int, int] | None:
+        """Return a value that changes with the file; None if there is no file."""
         try:
             status = self.path.stat()
         except FileNotFoundError:
-            return {}
+            return None
         except OSError as error:
             raise TokensUnavailable(f"cannot read {self.path}: {error.strerror}") from error
-        mark = (status.st_mtime_ns, status.st_size, status.st_ino)
-        if self._read is None or self._read[0] != mark:
-            if status.st_size > _FILE_LIMIT:
-                raise TokensUnavailable(f"{self.path} is too large for a file of tokens")
-            try:
-                content = self.path.read_bytes()
-            except OSError as error:
-                raise TokensUnavailable(f"cannot read {self.path}: {error.strerror}") from error
-            try:
-                found = msgspec.json.decode(content, type=list[TokenRecord])
-            except msgspec.DecodeError as error:
-                raise TokensUnavailable(f"{self.path} is no file of tokens: {error}") from error
-            self._read = mark, {record.id: record for record in found}
-        return self._read[1]
+        return status.st_mtime_ns, status.st_size, status.st_ino
 
     def _write(self, records: dict[str, TokenRecord]) -> None:
-        draft = self.path.with_name(f"{self.path.name}.{os.getpid()}.new")
+        content = msgspec.json.format(msgspec.json.encode(list(records.values())))
         try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-            with os.fdopen(os.open(draft, flags, 0o600), "wb") as file:
-                file.write(msgspec.json.format(msgspec.json.encode(list(records.values()))))
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(self.path)
+            replace_private(self.path, content)
         except OSError as error:
             raise _unwritable(self.path, error) from error
+
+
+def _records_in(path: Path) -> dict[str, TokenRecord]:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise TokensUnavailable(f"cannot read {path}: {error.strerror}") from error
+    try:
+        found = msgspec.json.decode(content, type=list[TokenRecord])
+    except msgspec.DecodeError as error:
+        raise TokensUnavailable(f"{path} is no file of tokens: {error}") from error
+    return {record.id: record for record in found}
 
 
 def _unwritable(path: Path, error: OSError) -> TokensUnavailable:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
-from pathlib import Path
+from pathlib import Path, PosixPath
 
 import pytest
 
@@ -51,6 +52,43 @@ def test_file_without_tokens_is_rejected(tmp_path: Path) -> None:
     file.write_text("{}")
     with pytest.raises(ConfigError, match="no file of tokens"):
         TokenFile(file).principal("pdr_k1_00", 1)
+
+
+class ReplacedFile(PosixPath):
+    """A file that is missing for `times` reads, because another process replaces it."""
+
+    times = 1
+
+    def read_bytes(self) -> bytes:
+        self.times -= 1
+        if self.times >= 0:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self))
+        return super().read_bytes()
+
+
+def test_token_file_that_is_replaced_during_a_read_is_read_again(tmp_path: Path) -> None:
+    file = tmp_path / "tokens.json"
+    token = TokenFile(file).create(record(), os.urandom(32))
+    replaced = ReplacedFile(file)
+    assert TokenFile(replaced).principal(token, 10) is not None
+    replaced.times = 100
+    with pytest.raises(ConfigError, match="cannot read"):
+        TokenFile(replaced).principal(token, 10)
+
+
+def test_token_file_and_its_folder_are_synced_before_a_change_returns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[bool] = []
+
+    def sync(descriptor: int) -> None:
+        synced.append(stat.S_ISDIR(os.fstat(descriptor).st_mode))
+
+    monkeypatch.setattr(os, "fsync", sync)
+    tokens = TokenFile(tmp_path / "tokens.json")
+    tokens.create(record(), os.urandom(32))
+    tokens.revoke("k1", 100)
+    assert synced == [False, True] * 2
 
 
 def test_error_for_an_unreadable_token_file_gives_the_reason(tmp_path: Path) -> None:
