@@ -33,6 +33,7 @@ def files_below(folder: Path) -> list[str]:
 
 
 def _listed(folder: Path, inside: str) -> tuple[list[str], list[str]]:
+    """Return the first `MOST_FILES` files of a folder, and its folders before the last of them."""
     try:
         with os.scandir(folder / inside) as entries:
             known = sorted(entries, key=lambda entry: entry.name)
@@ -48,4 +49,6 @@ def _listed(folder: Path, inside: str) -> tuple[list[str], list[str]]:
             folders.append(f"{name}/")
         elif entry.is_file():
             files.append(name)
+            if len(files) == MOST_FILES:
+                break
     return files, folders

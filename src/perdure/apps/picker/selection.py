@@ -195,7 +195,10 @@ def wanted_of(query: str) -> Wanted:
 
 def fold(text: str) -> str:
     """Return `text` in lower case, without accents, and with single spaces."""
-    apart = unicodedata.normalize("NFKD", text.casefold())
+    text = text.casefold()
+    if text.isascii():  # fast, because each key press folds the names of all files
+        return " ".join(text.split())
+    apart = unicodedata.normalize("NFKD", text)
     return " ".join("".join(c for c in apart if not unicodedata.combining(c)).split())
 
 
