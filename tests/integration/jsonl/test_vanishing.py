@@ -10,20 +10,28 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from perdure.errors import SessionNotFound
+from perdure.codecs.operator.codec import OPERATOR
+from perdure.codecs.pi.codec import PI
+from perdure.errors import SessionNotFound, StoreUnavailable
 from perdure.session.codec import new_tree
 from perdure.session.ids import StreamId, blob_hash
 from perdure.session.info import ForkPoint
 from perdure.session.messages import MediaPart, user
 from perdure.session.search.values import SearchQuery
 from perdure.stores.jsonl.disk.feed import Feed
-from perdure.stores.jsonl.disk.folder import file_name_of
+from perdure.stores.jsonl.disk.folder import Folder, file_name_of
 from perdure.stores.jsonl.retention.content_gc import LOCK
-from perdure.stores.jsonl.store import JsonlStore
+from perdure.stores.jsonl.search.file_table import Catalogue
+from perdure.stores.jsonl.search.index_file import IndexTables
+from perdure.stores.jsonl.search.indexer import Index
+from perdure.stores.jsonl.search.scan import FolderScan
+from perdure.stores.jsonl.session_index import SessionIndex
+from perdure.stores.jsonl.store import DialectName, JsonlStore
 from perdure.stores.protocol import Commit, Write
-from tests.conformance.store.building import erasure, header, labelled, replied
+from tests.conformance.store.building import create, erasure, header, labelled, replied
 from tests.fakes.clock import START_MS
 from tests.fakes.meanwhile import meanwhile
 from tests.fakes.session_files import file_of
@@ -210,3 +218,25 @@ async def test_erased_session_gets_no_feed_position(
     assert has_gone
     problems = (await store.maintenance.verify()).problems
     assert [each for each in problems if "acknowledged" in each.problem] == []
+
+
+class RewrittenIndex(Index):
+    """The index of a folder whose indexed files another program rewrites before each scan."""
+
+    scans = 0
+
+    def scan(self, tables: IndexTables) -> tuple[Catalogue, FolderScan]:
+        self.scans += 1
+        assert self.scans < 100
+        catalogue, found = super().scan(tables)
+        return catalogue, msgspec.structs.replace(found, stale={1})
+
+
+async def test_index_update_of_files_that_are_rewritten_again_and_again_fails(
+    store: JsonlStore, folder: Path, dialect: DialectName
+) -> None:
+    await create(store)
+    codec = PI if dialect == "pi" else OPERATOR
+    sessions = SessionIndex(Folder(folder, is_synced=False), codec)
+    with pytest.raises(StoreUnavailable, match="rewritten faster than they are indexed"):
+        RewrittenIndex(sessions, Feed(sessions.folder)).next_step()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 
-from perdure.errors import SessionNotFound, StoreError
+from perdure.errors import SessionNotFound, StoreError, StoreUnavailable
 from perdure.session.ids import StreamId
 from perdure.session.search.parts import sizes
 from perdure.session.search.parts.builder import Text
@@ -45,6 +45,9 @@ from perdure.stores.search.sqlite_tables import SqliteReader, SqliteWriter, stor
 _ROWS = 64
 """Number of entries that are read at a time; no other call of the handle runs meanwhile."""
 
+_DROPS = 10
+"""Number of times that one step removes texts that are no longer in the files."""
+
 
 class Index:
     """Updates the index of one folder; only one thread at a time may use it."""
@@ -72,9 +75,10 @@ class Index:
         Before it returns a step, the method removes from the index the texts that are no longer in
         the files.
 
-        Raises: the errors of `IndexFile.reading` and of `scan_folder`.
+        Raises: the errors of `IndexFile.reading` and of `scan_folder`; StoreUnavailable if other
+        programs rewrite indexed files again and again.
         """
-        while True:
+        for _ in range(_DROPS):
             with self.file.reading() as tables:
                 catalogue, scanned = self.scan(tables)
                 loose = None
@@ -86,6 +90,11 @@ class Index:
             if not scanned.stale:
                 break
             self._drop(scanned.stale)
+        else:
+            raise StoreUnavailable(
+                str(self.file.path),
+                "session files are rewritten faster than they are indexed; try again later",
+            )
         if scanned.behind:
             return Step(self, catalogue, scanned) if scanned.is_placed else None
         return Step(self, catalogue, scanned, loose) if loose and loose.texts else None
