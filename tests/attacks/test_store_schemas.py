@@ -270,6 +270,14 @@ async def test_schema_in_the_write_ahead_log_is_refused(tmp_path: Path) -> None:
         await verify(received)
 
 
+async def test_refused_schema_does_not_stay_in_memory(tmp_path: Path) -> None:
+    path = await good_store(tmp_path / "received.db")
+    tamper(path, f"CREATE VIEW evil AS SELECT '{SECRET * 10_000}'")
+    with pytest.raises(StoreSchemaForeign, match="'evil'"):
+        await verify(path)
+    assert schema.digest_of.cache_info().currsize == 0
+
+
 async def test_foreign_schema_added_to_an_open_store_is_rejected(
     tmp_path: Path,
 ) -> None:
