@@ -272,7 +272,7 @@ async def test_schema_in_the_write_ahead_log_is_refused(tmp_path: Path) -> None:
 
 async def test_refused_schema_does_not_stay_in_memory(tmp_path: Path) -> None:
     path = await good_store(tmp_path / "received.db")
-    tamper(path, f"CREATE VIEW evil AS SELECT '{SECRET * 10_000}'")
+    tamper(path, f"CREATE VIEW evil AS SELECT '{SECRET * 5_000}'")
     with pytest.raises(StoreSchemaForeign, match="'evil'"):
         await verify(path)
     assert schema.digest_of.cache_info().currsize == 0
