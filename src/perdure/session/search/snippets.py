@@ -124,10 +124,13 @@ def _matches(text: str, pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:
     at = 0
     while at < len(text):
         stop = min(len(text), at + _SLICE)
-        found = pattern.search(text, at, min(len(text), stop + _REACH))
-        at = stop if found is None else found.end()
-        if found is not None:
-            yield found
+        found = pattern.finditer(text, at, min(len(text), stop + _REACH))
+        at = stop
+        for match in found:
+            if match.start() >= stop:
+                break
+            yield match
+            at = max(stop, match.end())
 
 
 def _places(text: str, phrase: Phrase) -> Iterator[Span]:

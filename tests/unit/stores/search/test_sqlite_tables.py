@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from typing import cast
 
 import apsw
+import pytest
 
-from perdure.stores.access.sqlite_connection import Connection
-from perdure.stores.search.sqlite_tables import TABLES
+from perdure.session.search.parts.builder import Text, make_part
+from perdure.session.search.parts.lookup import Read
+from perdure.stores.access.sqlite_connection import Connection, SqlRows
+from perdure.stores.search.rows import run_now
+from perdure.stores.search.sqlite_tables import TABLES, SqliteReader, SqliteWriter
 from perdure.stores.sqlite.migrate import latest_version
 from perdure.stores.sqlite.schema import made_by, objects_of
 
@@ -22,3 +28,41 @@ def test_session_file_index_has_the_search_tables_of_a_store() -> None:
     of_index = {row for row in of_store if row[2].startswith(b"search_") and row[2] not in vectors}
     assert found == of_index
     assert len(found) == 8
+
+
+TEXTS = 3_000
+"""Number of texts of the index part that the tests read: about 15 fit into a block."""
+
+
+@contextmanager
+def index_part() -> Generator[SqlRows]:
+    db = cast("Connection", apsw.Connection(":memory:"))
+    db.execute(TABLES)
+    rows = SqlRows(db)
+    words = [[f"w{number * each % 997}" for each in range(1, 150)] for number in range(TEXTS)]
+    part = make_part([Text(number, number, said, [], 0) for number, said in enumerate(words)])
+    run_now(SqliteWriter(rows, 1).add_part(part))
+    yield rows
+    db.close()
+
+
+def numbers_in_blocks(rows: SqlRows, numbers: Sequence[int], stretch: bytes = b"") -> list[int]:
+    blocks = run_now(SqliteReader(rows, 1).blocks([Read(1, numbers, stretch)]))
+    return [each for block in blocks for each in numbers if block.first <= each < block.behind]
+
+
+@pytest.mark.parametrize("step", [1, 2, 40, 41, 200, 2_999])
+def test_blocks_with_near_and_far_texts_are_each_read_once(step: int) -> None:
+    numbers = sorted({*range(0, TEXTS, step), *range(500, 520)})
+    with index_part() as rows:
+        assert numbers_in_blocks(rows, numbers) == numbers
+        assert numbers_in_blocks(rows, numbers, b"\0no text\0")[0] == numbers[0]
+
+
+def test_missing_blocks_are_skipped() -> None:
+    numbers = [0, 1_000, 2_000, 2_001, TEXTS - 1]
+    with index_part() as rows:
+        rows.run("DELETE FROM search_text WHERE n > 700 AND n <= 1000")
+        assert numbers_in_blocks(rows, numbers) == [0, 2_000, 2_001, TEXTS - 1]
+        rows.run("DELETE FROM search_text WHERE n <= 100")
+        assert numbers_in_blocks(rows, numbers[1:]) == [2_000, 2_001, TEXTS - 1]

@@ -10,8 +10,9 @@ covers the whole block.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import accumulate
-from struct import Struct, pack, unpack_from
+from struct import Struct
 from typing import NamedTuple
 
 from perdure.session.search.parts.codes import length_of
@@ -27,7 +28,7 @@ number of each column.
 """
 
 _COUNT = Struct("<H")
-_FORMS = {0: "", 1: "B", 2: "H", 4: "I", 8: "Q"}
+_FORMS = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
 
 class Said(NamedTuple):
@@ -84,7 +85,7 @@ def _row(first: int, held: Sequence[Said]) -> BlockRow:
     )
     widths = [_width(max(numbers)) for numbers in columns]
     packed = [
-        pack(_form(width, len(held)), *numbers)
+        _column(width, len(held)).pack(*numbers)
         for width, numbers in zip(widths, columns, strict=True)
         if width
     ]
@@ -99,8 +100,9 @@ def _width(most: int) -> int:
     return 2 if most < 1 << 16 else 4 if most < 1 << 32 else 8
 
 
-def _form(width: int, count: int) -> str:
-    return f"<{count}{_FORMS[width]}"
+@lru_cache(maxsize=256)  # most blocks have one of a few counts
+def _column(width: int, count: int) -> Struct:
+    return Struct(f"<{count}{_FORMS[width]}")
 
 
 class Block:
@@ -135,9 +137,11 @@ class Block:
         offset = _HEADER.size
         read: list[Sequence[int]] = []
         for width in widths:
-            form = _form(width, count)
-            read.append(unpack_from(form, self.body, offset) if width else (0,) * count)
-            offset += width * count
+            if width:
+                read.append(_column(width, count).unpack_from(self.body, offset))
+                offset += width * count
+            else:
+                read.append((0,) * count)
         positions, ats, lengths = read
         begins = list(accumulate(lengths, initial=offset))
         if begins[-1] != len(self.body):

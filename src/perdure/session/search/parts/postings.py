@@ -76,14 +76,13 @@ def listed(posting: bytes, size: int) -> Sequence[int]:
 def either(postings: Iterable[bytes], size: int) -> int:
     """Return the union of `postings`."""
     most = (size + 7) // 8
-    found, listed = 0, bytearray(most)
+    found, listed = 0, set[int]()
     for posting in postings:
         if len(posting) == most:
             found |= int.from_bytes(posting, "little")
         else:
-            for number in _iterate(posting):
-                listed[number >> 3] |= 1 << (number & 7)
-    return found | int.from_bytes(listed, "little")
+            listed.update(_iterate(posting))
+    return found | int.from_bytes(_as_bits(listed, most), "little")
 
 
 def _iterate(posting: bytes) -> Sequence[int]:

@@ -7,8 +7,11 @@ stream's initial title is the negative of the stream's number.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Container, Iterable, Iterator, Sequence
+from functools import cached_property
 from itertools import islice
 from typing import TypeVar
+
+import msgspec
 
 from perdure.session.search.parts import sizes
 from perdure.session.search.searchable import KINDS
@@ -37,9 +40,9 @@ WHERE {AFTER} AND a.first <= ?3 AND {_IS_FOUND}
 
 _POSITIONS = _ENTRIES.replace(_COLUMNS, "e.n")
 
-_ENTRY_AT = f"""
-SELECT {_COLUMNS} FROM entry AS e CROSS JOIN stream AS s ON s.no = e.stream
-WHERE e.n = ?2 AND {_IS_FOUND}
+_ENTRIES_AT = f"""
+SELECT {_COLUMNS} FROM json_each(?2) AS position CROSS JOIN entry AS e ON e.n = position.value
+CROSS JOIN stream AS s ON s.no = e.stream WHERE {_IS_FOUND}
 """  # noqa: S608 - put together from constants
 
 _TITLES = """
@@ -82,7 +85,7 @@ def _newest(tables: Tables, namespace: int) -> tuple[int, int]:
 
 
 class SqliteLog:
-    """`IndexedLog` of one namespace of a file."""
+    """`IndexedLog` of one namespace of a file, in one snapshot or transaction."""
 
     def __init__(self, tables: Tables, namespace: int) -> None:
         self._tables = tables
@@ -130,12 +133,11 @@ class SqliteLog:
                 yield await self.texts_at(some)
 
     async def texts_at(self, positions: Sequence[int]) -> list[Found]:
-        found: list[Found] = []
+        entries = msgspec.json.encode([each for each in positions if each >= 0]).decode()
+        found = list(self._found(self._rows(_ENTRIES_AT, entries).fetchall()))
         for position in positions:
             if position < 0:
                 found += self.titles(-position - 1, -position)
-            else:
-                found += self._found(self._rows(_ENTRY_AT, position).fetchall())
         return found
 
     async def on_branch(self, texts: Sequence[Found]) -> list[bool]:
@@ -157,11 +159,15 @@ class SqliteLog:
         row = self._tables.row(_STREAM_FAR, self._namespace, after, sizes.BATCH_ROWS - 1)
         return max(after, newest if row is None else int(row[0]))
 
-    def _rows(self, sql: str, *values: int) -> Cursor:
-        tables = self._tables
-        kinds = [number for kind in KINDS if (number := tables.kind_number(kind)) is not None]
-        listed = ", ".join(map(str, kinds))
-        return tables.db.execute(sql.replace("{kinds}", listed), (self._namespace, *values))
+    def _rows(self, sql: str, *values: int | str) -> Cursor:
+        sql = sql.replace("{kinds}", self._kinds)
+        return self._tables.db.execute(sql, (self._namespace, *values))
+
+    @cached_property
+    def _kinds(self) -> str:
+        """The numbers of the searchable kinds, as SQL."""
+        numbers = map(self._tables.kind_number, KINDS)
+        return ", ".join([str(number) for number in numbers if number is not None])
 
     def _found(self, rows: Iterable[Row]) -> Iterator[Found]:
         return (found for row in rows if (found := self._found_in(row)) is not None)
