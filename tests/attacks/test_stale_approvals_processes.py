@@ -25,8 +25,10 @@ from perdure.models.scripted import ScriptedModel
 from perdure.tools.permissions import Permissions
 from tests.acceptance.cli.conftest import World
 from tests.fakes.chats import MODEL, Stage, says, until
-from tests.fakes.forked import forked
+from tests.fakes.forked import forked, preload
 from tests.fakes.mcp_servers import local
+
+preload(__name__)
 
 Change = Callable[[Path], object]
 

@@ -28,7 +28,7 @@ from perdure.session.info import StreamHeader
 from perdure.session.notes import Question
 from perdure.stores.protocol import Commit, Write
 from perdure.stores.session_store import SessionStore
-from tests.fakes.forked_commands import run_command
+from tests.fakes.inner_commands import run_here
 from tests.fakes.postgres import PostgresServer
 
 REFUSALS = (SessionNotFound, EntryNotFound, QuestionNotFound, WrongArgument)
@@ -210,7 +210,7 @@ def test_command_line_erases_by_whole_ids_only(tmp_path: Path) -> None:
     address = f"sqlite:///{tmp_path / 'store.db'}"
 
     def run(*words: str) -> tuple[int, str]:
-        ended = run_command(words, {**os.environ, "COLUMNS": "100"}, tmp_path)
+        ended = run_here(words, {**os.environ, "COLUMNS": "100"}, tmp_path)
         return ended.code, ended.out.decode() + ended.err
 
     with perdure.blocking.open(address) as store:

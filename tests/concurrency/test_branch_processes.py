@@ -17,8 +17,11 @@ from perdure.client.session import Session
 from perdure.client.store import Store
 from perdure.errors import IdempotencyMismatch, LeafConflict
 from tests.concurrency.children.poppers import S, work
+from tests.fakes.forked import preload
 from tests.fakes.postgres import PostgresServer
 from tests.fakes.processes import child
+
+preload("perdure.stores.postgres.store")
 
 CHILD = Path(__file__).parent / "children" / "poppers.py"
 ITEMS = 30

@@ -12,8 +12,11 @@ from perdure.session.codec import new_side
 from perdure.session.memory.kinds import EpisodeRecorded
 from perdure.session.notes import SessionEnded
 from perdure.stores.protocol import Commit, Write
+from tests.fakes.forked import preload
 from tests.fakes.postgres import PostgresServer
 from tests.fakes.processes import run_together
+
+preload("perdure.stores.postgres.store")
 
 CHILD = Path(__file__).parent / "children" / "enders.py"
 PROCESSES = 3

@@ -16,10 +16,12 @@ from perdure.session.flows.kinds import HandoffMade, NodeClaimed, NodePassed
 from perdure.session.flows.run import FlowState
 from perdure.session.ids import StreamId
 from tests.crash.children import document
-from tests.fakes.forked import forked, run_forked
+from tests.fakes.forked import forked, preload, run_forked
 from tests.fakes.mortal_documents import FLOW, DocumentPlan, begun, finished
 from tests.fakes.samples import sampled
 from tests.fakes.two_tools import Death, Moment
+
+preload(document.__name__)
 
 COMMITS = 18
 """Number of commits of the whole run; each kill comes before or after one of them."""

@@ -24,10 +24,12 @@ from perdure.session.flows.run import FlowRun
 from perdure.session.ids import StreamId
 from perdure.session.kinds import Compaction
 from tests.crash.children import flow
-from tests.fakes.forked import Forked, forked
+from tests.fakes.forked import Forked, forked, preload
 from tests.fakes.mortal_flows import FLOW, GRAPHS, FlowPlan, Kind, finished
 from tests.fakes.samples import sampled
 from tests.fakes.two_tools import Death, Moment
+
+preload(flow.__name__)
 
 COMMITS: dict[Kind, int] = {"two": 15, "three": 31, "chosen": 13, "declined": 36}
 """Number of commits of the whole flow; each kill comes before or after one of them."""

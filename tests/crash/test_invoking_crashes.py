@@ -18,8 +18,10 @@ from perdure.session.ids import StreamId
 from perdure.session.ledger import ModelFinished, TurnStarted
 from tests.crash.children import invoker
 from tests.crash.children.invoker import AGENTS, Model
-from tests.fakes.forked import run_forked
+from tests.fakes.forked import preload, run_forked
 from tests.fakes.samples import sampled
+
+preload(invoker.__name__)
 
 COMMITS = 8
 """Number of commits of the whole run; the last test checks that there are no more."""

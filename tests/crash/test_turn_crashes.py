@@ -20,10 +20,12 @@ from perdure.session.ledger import InterruptPolicy, Spending, UnknownPolicy
 from perdure.session.ledger import ModelFinished as CallEnd
 from perdure.session.messages import Message, ToolResultPart
 from tests.crash.children import turn
-from tests.fakes.forked import forked, run_forked
+from tests.fakes.forked import forked, preload, run_forked
 from tests.fakes.provider_rules import all_problems
 from tests.fakes.samples import FOR_LONG, rounds, sampled, with_larger
 from tests.fakes.two_tools import ANSWER, SESSION, Death, Moment, Plan, finished
+
+preload(turn.__name__)
 
 COMMITS = 6
 """Number of commits: one creates the session, k + 3 = 5 belong to its turn of k = 2 tool calls."""

@@ -12,7 +12,9 @@ from perdure.client.conversation.workspace import kept_workspace
 from perdure.client.store import Store
 from perdure.session.ids import StreamId
 from tests.crash.children import mover
-from tests.fakes.forked import run_forked
+from tests.fakes.forked import preload, run_forked
+
+preload(mover.__name__)
 
 COMMITS = 6
 """Number of commits of the run: start, move, variables, two for the turn, fork."""

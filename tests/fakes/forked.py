@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import pkgutil
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -19,35 +18,31 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 from typing import TypeAlias
 
-import perdure.apps
-
 END_S = 90
 
 SERVER = multiprocessing.get_context("forkserver")
 _PRELOADED = [
+    "tests.fakes.fork_garbage",
     "perdure.client.agents.runtime",
-    "perdure.client.cluster.dbos_queue",
-    "perdure.client.cluster.worker",
     "perdure.client.flows.flows",
     "perdure.client.open",
     "perdure.models.scenario_yaml",
     "perdure.stores.in_memory.store",
-    "perdure.stores.postgres.store",
+    "perdure.stores.jsonl.address",
+    "perdure.stores.jsonl.store",
+    "perdure.stores.sqlite.address",
     "perdure.stores.sqlite.store",
-    *(each.name for each in pkgutil.walk_packages(perdure.apps.__path__, "perdure.apps.")),
-    "tests.crash.children.document",
-    "tests.crash.children.flow",
-    "tests.crash.children.invoker",
-    "tests.crash.children.mover",
-    "tests.crash.children.turn",
-    "tests.fakes.built_commands",
-    "tests.fakes.worker_program",
+    "perdure.yaml.parser",
+    "perdure.yaml.representer",
 ]
 SERVER.set_forkserver_preload(_PRELOADED)
 
 
 def preload(*modules: str) -> None:
-    """Load `modules` before the forks, too, unless a fork has been started already."""
+    """Load `modules` before the forks, too, unless a fork has been started already.
+
+    Only tests whose forks use a module preload it, because each part of the tests loads its own.
+    """
     _PRELOADED.extend(modules)
     SERVER.set_forkserver_preload(_PRELOADED)
 

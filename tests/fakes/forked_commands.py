@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+import pkgutil
 import string
 import sys
 import time
@@ -16,8 +17,15 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+import perdure.apps
 from perdure.__main__ import run
-from tests.fakes.forked import Ended, Forked, forked, run_forked, take_streams
+from tests.fakes.forked import Ended, Forked, forked, preload, run_forked, take_streams
+
+_UNUSED = ("perdure.apps.server", "perdure.apps.tui")
+"""Prefixes of modules that no forked command of the tests uses."""
+
+_APPS = (each.name for each in pkgutil.walk_packages(perdure.apps.__path__, "perdure.apps."))
+preload(*(each for each in _APPS if not each.startswith(_UNUSED)), "tests.fakes.built_commands")
 
 MOST_INPUT = 60_000
 """Number of bytes that a pipe can hold while no process reads it."""

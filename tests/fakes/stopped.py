@@ -8,7 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.concurrency.children.stopped_holder import hold
-from tests.fakes.forked import forked
+from tests.fakes.forked import forked, preload
+
+preload(hold.__module__)
 
 
 @contextmanager

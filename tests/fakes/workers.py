@@ -17,8 +17,16 @@ from pathlib import Path
 from perdure.__main__ import run
 from perdure.stores.cluster.protocol import PROTOCOL
 from perdure.stores.postgres.cluster import liveness
-from tests.fakes.forked import SERVER, take_streams
+from tests.fakes.forked import SERVER, preload, take_streams
 from tests.fakes.worker_program import FOLDER
+
+preload(
+    "perdure.client.cluster.dbos_queue",
+    "perdure.client.cluster.worker",
+    "perdure.stores.postgres.store",
+    "tests.fakes.worker_program",
+    __name__,
+)
 
 ROOT = Path(__file__).parents[2]
 READY_S = 60

@@ -16,7 +16,9 @@ import pytest
 
 from tests.acceptance.children.killed_tool import be_killed_in_a_tool
 from tests.acceptance.cli.conftest import PATIENCE_S, SAMPLE_ID, World
-from tests.fakes.forked import Forked, run_forked
+from tests.fakes.forked import Forked, preload, run_forked
+
+preload(be_killed_in_a_tool.__module__)
 
 HANGS = """
 name: acted
