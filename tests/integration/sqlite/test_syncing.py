@@ -110,6 +110,24 @@ async def test_commit_of_another_process_is_synced_before_read_returns(
     assert len(synced) <= 4  # each thread that reads looks once
 
 
+async def test_read_of_empty_log_waits_for_no_disk(
+    open_store: Opener, path: Path, synced: list[str]
+) -> None:
+    store = await open_store(durability="full")
+    await create(store)
+    await store.close()
+    assert not path.with_name(f"{path.name}-wal").exists()
+    synced.clear()
+
+    store = await open_store(durability="full")
+    await store.state(S)
+    assert synced == []
+    committed_elsewhere(path)
+    synced.clear()
+    await store.state(S)
+    assert synced == ["-wal"]
+
+
 async def test_durability_normal_never_waits_for_disk(
     open_store: Opener, path: Path, synced: list[str]
 ) -> None:

@@ -28,6 +28,10 @@ class _Methods(ctypes.Structure):
         ("version", ctypes.c_int),
         *((name, ctypes.c_void_p) for name in _POINTERS),
         ("sync", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int)),
+        (
+            "size",
+            ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int64)),
+        ),
     )
 
 
@@ -57,16 +61,18 @@ class LogSync:
         self._file = ctypes.c_void_p()
         self._known: int | None = None
         self._call: Any = None
+        self._size: Any = None
 
     def catch_up(self) -> None:
         """Sync the commits that the connection's last transaction saw for the first time.
 
+        An empty log needs no sync: a checkpoint has synced the database before it emptied the log.
         Raises: apsw.BusyError, apsw.IOError.
         """
         seen = self._db.data_version()
-        if seen != self._synced or self._doubt.is_cast:
+        if self._doubt.is_cast or (seen != self._synced and not self._is_empty()):
             self.sync()
-            self._synced = seen
+        self._synced = seen
 
     def sync(self) -> None:
         """Sync all commits. Blocks; other Python threads continue.
@@ -91,17 +97,27 @@ class LogSync:
         self._doubt.is_cast = False
 
     def _sync(self) -> None:
+        self._find()
+        try:
+            code: int = self._call(self._file, apsw.SQLITE_SYNC_FULL)
+        except SystemError as error:  # an exception of a file layer written in Python
+            raise apsw.IOError("the write-ahead log could not be synced") from error
+        if code != apsw.SQLITE_OK:
+            raise apsw.IOError(f"the write-ahead log could not be synced ({code})")
+
+    def _is_empty(self) -> bool:
+        self._find()
+        size = ctypes.c_int64(-1)
+        return self._size(self._file, ctypes.byref(size)) == apsw.SQLITE_OK and size.value == 0
+
+    def _find(self) -> None:
+        """Find the log that SQLite has open, and the functions of its file layer."""
         file = self._file
         file.value = None
         self._db.file_control("main", apsw.SQLITE_FCNTL_JOURNAL_POINTER, ctypes.addressof(file))
         if file.value is None:
             raise apsw.IOError("SQLite does not say which file its write-ahead log is")
         if file.value != self._known:
-            self._call = _File.from_address(file.value).methods.contents.sync
+            methods = _File.from_address(file.value).methods.contents
+            self._call, self._size = methods.sync, methods.size
             self._known = file.value
-        try:
-            code: int = self._call(file, apsw.SQLITE_SYNC_FULL)
-        except SystemError as error:  # an exception of a file layer written in Python
-            raise apsw.IOError("the write-ahead log could not be synced") from error
-        if code != apsw.SQLITE_OK:
-            raise apsw.IOError(f"the write-ahead log could not be synced ({code})")
