@@ -55,7 +55,7 @@ from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.notes import ImportSource
 from perdure.stores.protocol import EMPTY, StreamState
-from perdure.stores.session_store import SessionStore, is_erased
+from perdure.stores.session_store import SessionStore, state_unless_erased
 
 _TITLES = ", ".join(format.title for format in FORMATS.values())
 _NO_SESSION = f"not a recognized session file (supported: perdure, {_TITLES})"
@@ -211,11 +211,8 @@ async def _import_once(store: SessionStore, work: _Work, clock: Clock) -> Import
     other: StreamId | None = None  # the first session that has an id of the file, and is not it
     erased: reports.Lost | None = None
     for stream in session_ids(parsed.format, parsed.header.session, first):
-        if await is_erased(store, stream):  # nothing is added to it, whatever forks have of it
-            erased = erased or reports.Lost(stream)
-            continue
         try:
-            state = await store.state(stream)
+            state = await state_unless_erased(store, stream)
         except SessionNotFound:
             if erased is not None and not work.again:
                 return still_erased(erased, parsed.format)
@@ -224,6 +221,9 @@ async def _import_once(store: SessionStore, work: _Work, clock: Clock) -> Import
                 return report
             work = msgspec.structs.replace(work, origin=origin)
             return await _create(store, work, stream, _why_other(erased, other, stream), clock)
+        if state is None:  # nothing is added to it, whatever forks have of it
+            erased = erased or reports.Lost(stream)
+            continue
         report = await _update(store, work, state, clock)
         if report is not None:
             return about(report, work.subject, state.header)

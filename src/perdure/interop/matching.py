@@ -46,7 +46,7 @@ from perdure.session.messages import MESSAGE
 from perdure.session.notes import ContentErased, ImportSource
 from perdure.stores.access.lazy_modules import Later
 from perdure.stores.protocol import StreamState
-from perdure.stores.session_store import SessionStore, is_erased
+from perdure.stores.session_store import SessionStore, state_unless_erased
 
 if TYPE_CHECKING:
     from perdure.interop import pi_export
@@ -104,10 +104,9 @@ async def origin_of(store: SessionStore, source: Source, *, again: bool) -> Orig
     session = None if mark is None else _valid(mark.session)
     if mark is None or session is None:
         return None, None
-    if await is_erased(store, session):
-        return None, None if again else still_erased(Lost(session), format)
     try:
-        await store.state(session)
+        if await state_unless_erased(store, session) is None:
+            return None, None if again else still_erased(Lost(session), format)
     except SessionNotFound:
         return None, None
     items = source.parsed.items

@@ -22,7 +22,7 @@ from perdure.interop.matching import WRITTEN_HERE, own_file_of, session_ids
 from perdure.interop.source_files import FileRelation, originals_of, relation_of
 from perdure.session.ids import StreamId
 from perdure.session.notes import ImportSource
-from perdure.stores.session_store import SessionStore, is_erased
+from perdure.stores.session_store import SessionStore, is_erased, state_unless_erased
 
 
 class Recorded(msgspec.Struct, frozen=True):
@@ -72,12 +72,13 @@ async def _find_recorded(store: SessionStore, source: Source) -> Recorded | None
 
 
 async def _native(store: SessionStore, stream: StreamId) -> Recorded | None:
-    if await is_erased(store, stream):
-        raise Erased(stream)
     try:
-        return Recorded((await store.state(stream)).header.id)
+        state = await state_unless_erased(store, stream)
     except SessionNotFound:
         return None
+    if state is None:
+        raise Erased(stream)
+    return Recorded(state.header.id)
 
 
 async def _made_of(store: SessionStore, stream: StreamId, source: Source) -> Recorded | None:

@@ -29,7 +29,7 @@ from perdure.session.info import StreamHeader
 from perdure.session.messages import MESSAGE
 from perdure.session.notes import SessionReceived
 from perdure.stores.protocol import EMPTY, Commit, Lease, StreamState, Write
-from perdure.stores.session_store import SessionStore, is_erased
+from perdure.stores.session_store import SessionStore, state_unless_erased
 
 LEASE_MS = 60_000
 
@@ -87,16 +87,16 @@ class _SessionRestore:
             header = msgspec.structs.replace(
                 self.log.header, id=stream, subject=self.subject, received=len(self.log)
             )
-            if await is_erased(self.store, stream):
-                erased = erased or stream
-                continue
             try:
-                state = await self.store.state(stream)
+                state = await state_unless_erased(self.store, stream)
             except SessionNotFound:
                 if erased is not None and not self.again:
                     return still_erased(Lost(erased), native.FORMAT)
                 await self._append(header, None)
                 return self._report(stream, erased, passed)
+            if state is None:
+                erased = erased or stream
+                continue
             # The subject, and how much was received, are facts of the store, not of the file.
             header = msgspec.structs.replace(
                 header, subject=state.header.subject, received=state.header.received

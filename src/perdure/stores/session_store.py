@@ -25,6 +25,7 @@ from perdure.stores.protocol import (
     NamespaceReader,
     OnProgress,
     StoreInfo,
+    StreamState,
     Verification,
     Write,
 )
@@ -324,11 +325,21 @@ async def exists(store: LogReader, stream: StreamId) -> bool:
 async def is_erased(store: SessionStore, stream: StreamId) -> bool:
     """Return whether `stream` was erased as a whole, even if the store has no trace of `stream`."""
     with suppress(SessionNotFound):
-        return (await store.state(stream)).info.status == "erased"
-    if store.capabilities.erase:
-        return False
-    sessions = (each for done in await store.retention.erasures() for each in done.sessions)
-    return any(each.is_whole and each.session == stream for each in sessions)
+        return await state_unless_erased(store, stream) is None
+    return False
+
+
+async def state_unless_erased(store: SessionStore, stream: StreamId) -> StreamState | None:
+    """Return the state of `stream`; None if `is_erased`. Raises: SessionNotFound."""
+    try:
+        state = await store.state(stream)
+    except SessionNotFound:
+        done = [] if store.capabilities.erase else await store.retention.erasures()
+        sessions = (each for erasure in done for each in erasure.sessions)
+        if any(each.is_whole and each.session == stream for each in sessions):
+            return None
+        raise
+    return None if state.info.status == "erased" else state
 
 
 async def append_to(
