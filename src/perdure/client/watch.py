@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import aclosing
 from typing import Self
 from weakref import WeakKeyDictionary
 
@@ -136,8 +137,10 @@ def watch_namespace(store: NamespaceReader, bus: LiveBus, after: int | None) -> 
             watch.cursor = Cursor(newest)
         elif after > newest:
             _log.warning(_PAST_POSITION, after, newest)
-        async for event in _feed(watch, read, changes, live, elsewhere, waits=waits):
-            yield event
+        found = _feed(watch, read, changes, live, elsewhere, waits=waits)
+        async with aclosing(found) as events:
+            async for event in events:
+                yield event
 
     changes, live = store.changes(), bus.subscribe()
     elsewhere = _Elsewhere(bus.relay, store, None)

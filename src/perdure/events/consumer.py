@@ -8,7 +8,7 @@ the session's length.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from typing import Annotated, Literal, TypeVar
 
 import msgspec
@@ -65,15 +65,17 @@ class Follower:
 
     async def events(
         self, connect: Connect[ToldT], *, broken: tuple[type[Exception], ...] = (ConnectionError,)
-    ) -> AsyncIterator[ToldT]:
+    ) -> AsyncGenerator[ToldT]:
         """Yield the new events, over as many connections as needed.
 
-        A lost event, or an error of a type in `broken`, ends a connection. `connect` can wait
-        before it opens the next connection. The iteration ends when a connection ends normally.
+        A lost event, or an error of a type in `broken`, ends a connection. Its method `aclose`, if
+        it has one, is called. `connect` can wait before it opens the next connection. The iteration
+        ends when a connection ends normally.
         """
         while True:
+            connection = connect(self.resume_after)
             try:
-                async for event in connect(self.resume_after):
+                async for event in connection:
                     verdict = self.take(event)
                     if verdict == "gap":
                         break
@@ -83,6 +85,10 @@ class Follower:
                     return
             except broken:
                 continue
+            finally:
+                close = getattr(connection, "aclose", None)
+                if close is not None:
+                    await close()
 
     def _durable(self, event: Event) -> Verdict:
         place = (event.seq, event.index)

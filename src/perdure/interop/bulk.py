@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable
+from contextlib import aclosing
 from functools import partial
 from pathlib import Path
 from typing import TypeVar, Unpack
@@ -40,12 +41,12 @@ async def import_files(
     *,
     told: Told | None = None,
     **options: Unpack[ImportOptions],
-) -> AsyncIterator[FileOutcome]:
+) -> AsyncGenerator[FileOutcome]:
     """Import each session in the files at `paths` with `import_source`.
 
     Shape: one outcome per file, in the order of `paths`; a file with several sessions has one
-    outcome per session. If the caller stops iterating early, the running imports are cancelled.
-    Imports whose outcomes were already yielded remain in the store.
+    outcome per session. If the caller closes the generator early, the running imports are
+    cancelled. Imports whose outcomes were already yielded remain in the store.
     """
 
     async def outcomes_of(path: Path) -> list[FileOutcome]:
@@ -58,9 +59,10 @@ async def import_files(
             return [FileOutcome(path, error=error)]
 
     jobs = ((held_bytes(size_of(path)), partial(outcomes_of, path)) for path in paths)
-    async for outcomes in in_order(jobs):
-        for outcome in outcomes:
-            yield outcome
+    async with aclosing(in_order(jobs)) as found:
+        async for outcomes in found:
+            for outcome in outcomes:
+                yield outcome
 
 
 async def import_content(
@@ -115,7 +117,7 @@ Job = tuple[int, Callable[[], Coroutine[None, None, Result]]]
 """The number of bytes that the job needs in memory, and the function that runs the job."""
 
 
-async def in_order(jobs: Iterable[Job[Result]]) -> AsyncIterator[Result]:
+async def in_order(jobs: Iterable[Job[Result]]) -> AsyncGenerator[Result]:
     """Run several of `jobs` at a time, and yield their results in the order of `jobs`."""
     waiting: deque[tuple[int, asyncio.Task[Result]]] = deque()
     under_way = 0

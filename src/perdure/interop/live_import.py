@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import (
-    AsyncIterator,
+    AsyncGenerator,
     Callable,
     Collection,
     Iterable,
@@ -20,6 +20,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
+from contextlib import aclosing
 from functools import partial
 from pathlib import Path
 from typing import Literal, Unpack
@@ -102,7 +103,7 @@ class FolderFollower:
         self._open = frozenset(open)
         self._seen: dict[Path, _Seen] = {}
 
-    async def changes(self) -> AsyncIterator[Change]:
+    async def changes(self) -> AsyncGenerator[Change]:
         """Scan the folders in an endless loop, and yield the changes.
 
         The first scan imports the files that are not in the store yet.
@@ -110,21 +111,23 @@ class FolderFollower:
         pause_s = SOONEST_S
         while True:
             began_s, has_changed = self._clock.steady_s(), False
-            async for change in self.look():
-                has_changed = True
-                yield change
+            async with aclosing(self.look()) as changes:
+                async for change in changes:
+                    has_changed = True
+                    yield change
             took_s = self._clock.steady_s() - began_s
             pause_s = SOONEST_S if has_changed else min(LATEST_S, pause_s * 2)
             await self._clock.sleep(pause_s if has_changed else max(pause_s, took_s / SHARE))
 
-    async def look(self) -> AsyncIterator[Change]:
+    async def look(self) -> AsyncGenerator[Change]:
         """Scan the folders once, and yield the changes since the last scan."""
         found = await asyncio.to_thread(self._find_files)
         for gone in self._gone_files(found):
             yield gone
-        async for changes in in_order(self._jobs(found)):
-            for change in changes:
-                yield change
+        async with aclosing(in_order(self._jobs(found))) as read:
+            async for changes in read:
+                for change in changes:
+                    yield change
 
     def _gone_files(self, found: Mapping[Path, State]) -> Iterator[Change]:
         """Yield a change for each removed file; a renamed file is followed under its new name."""

@@ -339,6 +339,19 @@ async def test_watch_of_a_store_yields_events_of_all_sessions_in_commit_order(st
     assert (event.stream, seqs([event])) == ("two", [1])
 
 
+async def test_closed_store_watch_follows_the_store_no_longer(
+    store: Store, session: Session
+) -> None:
+    await session.append(user("hello"))
+    watch = store.watch(after=0)
+    await take(watch, 1)
+    before = asyncio.all_tasks()
+
+    await watch.aclose()
+
+    assert any(task.cancelling() for task in before)
+
+
 async def test_store_watch_starts_at_newest_position_by_default(
     store: Store, session: Session
 ) -> None:

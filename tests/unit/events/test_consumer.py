@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 
 import pytest
 
@@ -107,3 +108,22 @@ async def test_error_that_does_not_concern_the_connection_is_raised() -> None:
     with pytest.raises(RuntimeError, match="ours"):
         async for _ in Follower().events(connect):
             pass
+
+
+async def test_connection_is_closed_before_the_next_one_is_opened() -> None:
+    is_open = False
+
+    async def connect(after: int) -> AsyncIterator[Told]:
+        nonlocal is_open
+        assert not is_open
+        is_open = True
+        try:
+            yield durable(after + 1)
+            yield durable(after + 3 if after < 2 else after + 2)
+        finally:
+            is_open = False
+
+    async with aclosing(Follower().events(connect)) as events:
+        seen = [await anext(events) for _ in range(3)]
+    assert [event.seq for event in seen if isinstance(event, Event)] == [0, 1, 2]
+    assert not is_open

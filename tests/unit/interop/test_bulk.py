@@ -133,8 +133,26 @@ async def test_stopping_a_bulk_import_early_leaves_no_running_task() -> None:
 
     results = in_order([(1, at_once), *[(1, wait)] * 20])
     assert await anext(results) == 1
-    await results.aclose()  # type: ignore[attr-defined]  # in_order is written as a generator
+    await results.aclose()
     assert started < 20
+    assert len(asyncio.all_tasks()) == 1
+
+
+async def test_closing_an_import_of_files_ends_its_running_imports(folder: list[Path]) -> None:
+    class Slow(MemoryStore):
+        commits = 0
+
+        async def commit(self, commit: Commit) -> CommitResult:
+            self.commits += 1
+            if self.commits > 1:
+                await asyncio.Event().wait()
+            return await super().commit(commit)
+
+    store = Slow(clock=ManualClock(), random=SeededRandom(1))
+    invalid = [path for path in folder if path.stat().st_size < 20]
+    found = import_files(store, [*invalid, *folder], clock=ManualClock(), random=SeededRandom(2))
+    await anext(found)
+    await found.aclose()
     assert len(asyncio.all_tasks()) == 1
 
 

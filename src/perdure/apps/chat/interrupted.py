@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Literal
@@ -41,7 +41,7 @@ class ResumedTurn(msgspec.Struct, frozen=True):
 
 async def resume_turns(
     store: Store, sessions: Sequence[StreamId], scenario: Path | None = None
-) -> AsyncIterator[ResumedTurn]:
+) -> AsyncGenerator[ResumedTurn]:
     """Resume the interrupted turn of each of `sessions` until it ends or waits for a person.
 
     If `sessions` is empty, every interrupted turn is resumed. If Ctrl-C stops a turn, no further

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -58,9 +59,10 @@ async def resume(
     ends: set[str] = set()
     async with common.existing_store() as opened:
         named = [await named_session(opened, each) for each in sessions or ()]
-        async for end in interrupted.resume_turns(opened, named, scenario):
-            ends.add(end.ending)
-            _tell(end, as_json=common.as_json)
+        async with aclosing(interrupted.resume_turns(opened, named, scenario)) as resumed:
+            async for end in resumed:
+                ends.add(end.ending)
+                _tell(end, as_json=common.as_json)
     if not ends and not common.as_json:
         show("No turn is interrupted.")
     if "stopped" in ends:

@@ -10,7 +10,7 @@ import asyncio
 import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import cast
 
@@ -195,16 +195,17 @@ async def _print_events(
         await asking.ask(asked)
     known = {asked.id for asked in pending}  # the turn may have asked while they were read
     hinted: set[str] = set()
-    async for event in turn:
-        if isinstance(event, Event) and event.seq <= after:
-            continue
-        teller.tell(event)
-        for hint in _command_hints(event, chat.agent):
-            if hint not in hinted:
-                hinted.add(hint)
-                teller.remark(hint)
-        if (asked := question_in(event)) is not None and asked.id not in known:
-            await asking.ask(asked)
+    async with aclosing(aiter(turn)) as events:
+        async for event in events:
+            if isinstance(event, Event) and event.seq <= after:
+                continue
+            teller.tell(event)
+            for hint in _command_hints(event, chat.agent):
+                if hint not in hinted:
+                    hinted.add(hint)
+                    teller.remark(hint)
+            if (asked := question_in(event)) is not None and asked.id not in known:
+                await asking.ask(asked)
 
 
 def _command_hints(event: AnyEvent, agent: Agent) -> Iterator[str]:

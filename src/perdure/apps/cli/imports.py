@@ -9,8 +9,8 @@ import shlex
 import sys
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Generator, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
+from contextlib import aclosing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -293,17 +293,14 @@ async def _import_files(
         _tell(outcome, as_json=as_json)
     later: list[FileOutcome] = []  # a progress bar and lines would overwrite each other
     with _progress(files, is_shown=not as_json) as told:
-        if store is None:
-            outcomes = _previewed(files, how, told)
-        else:
-            outcomes = import_files(store.backend, files, told=told, **how)
-        async for outcome in outcomes:
-            if not total.add(outcome):
-                continue
-            if told is None:
-                _tell(outcome, as_json=as_json)
-            else:
-                later.append(outcome)
+        async with aclosing(_outcomes(store, files, how, told)) as outcomes:
+            async for outcome in outcomes:
+                if not total.add(outcome):
+                    continue
+                if told is None:
+                    _tell(outcome, as_json=as_json)
+                else:
+                    later.append(outcome)
     for outcome in later:
         _tell(outcome, as_json=as_json)
     _tell_unchanged(total.unchanged)
@@ -314,14 +311,16 @@ async def _import_files(
     return total
 
 
-async def _previewed(
-    files: Sequence[Path], how: ImportOptions, told: Told | None
-) -> AsyncIterator[FileOutcome]:
-    """Import each file into its own store in memory, so that memory contains one file at a time."""
-    for file in files:
-        async with scratch_store() as scratch:
-            async for outcome in import_files(scratch.backend, [file], told=told, **how):
-                yield outcome
+async def _outcomes(
+    store: Store | None, files: Sequence[Path], how: ImportOptions, told: Told | None
+) -> AsyncGenerator[FileOutcome]:
+    """Import `files` into `store`; if it is None, each file into its own store in memory."""
+    for some in [files] if store is not None else [[file] for file in files]:
+        async with scratch_store() if store is None else nullcontext(store) as opened:
+            imported = import_files(opened.backend, some, told=told, **how)
+            async with aclosing(imported) as outcomes:
+                async for outcome in outcomes:
+                    yield outcome
 
 
 class _Total:
@@ -435,11 +434,12 @@ async def _follow(follower: FolderFollower, closed: list[OSError], *, as_json: b
 
 
 async def _tell_changes(follower: FolderFollower, *, as_json: bool) -> None:
-    async for change in follower.changes():
-        if change.what == "gone":
-            _tell_gone(change, as_json=as_json)
-        else:
-            _tell(FileOutcome(change.path, change.report, change.error), as_json=as_json)
+    async with aclosing(follower.changes()) as changes:
+        async for change in changes:
+            if change.what == "gone":
+                _tell_gone(change, as_json=as_json)
+            else:
+                _tell(FileOutcome(change.path, change.report, change.error), as_json=as_json)
 
 
 # -- words

@@ -148,9 +148,10 @@ async def resume(play: Play, head: int) -> None:
     async with runtime_of(play) as runtime:
         chat = await runtime.resume(play.session.id)
         assert chat.turn is not None
-        async for event in chat.turn:
-            if (asked := question_in(event)) is not None:
-                await _answer(play, asked)
+        async with aclosing(aiter(chat.turn)) as events:
+            async for event in events:
+                if (asked := question_in(event)) is not None:
+                    await _answer(play, asked)
         reply = await chat.turn
     stage.say(f"the model: “{reply.text}”")
     entries = await play.store.backend.entries(play.session.id, after=head)

@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -348,22 +348,24 @@ async def _announce_waits(store: Store, flow: Flow, *, as_json: bool) -> None:
     """Print each new question or decision that waits for a person, only once."""
     known: set[str | None] = set()
     followed = Followed(store, flow)
-    async for _ in changes_of(store):
-        for each in await flow.waiting():
-            if each.question in known:
-                continue
-            known.add(each.question)
-            if as_json:
-                show_json({"waiting": wait_data(flow.id, each)}, is_flushed=True)
-                continue
-            show("Waiting for you:", is_flushed=True)
-            said = await followed.newest_words(await flow.state())
-            for line in waits(flow.id, (each,), said):
-                show(line, is_flushed=True)
+    async with aclosing(changes_of(store)) as changes:
+        async for _ in changes:
+            for each in await flow.waiting():
+                if each.question in known:
+                    continue
+                known.add(each.question)
+                if as_json:
+                    show_json({"waiting": wait_data(flow.id, each)}, is_flushed=True)
+                    continue
+                show("Waiting for you:", is_flushed=True)
+                said = await followed.newest_words(await flow.state())
+                for line in waits(flow.id, (each,), said):
+                    show(line, is_flushed=True)
 
 
 async def _wait_until_blocked(store: Store, flow: Flow) -> None:
     """Wait until every running role waits for consent; then the process can exit."""
-    async for _ in changes_of(store):
-        if is_blocked(await flow.state(), await flow.waiting()):
-            return
+    async with aclosing(changes_of(store)) as changes:
+        async for _ in changes:
+            if is_blocked(await flow.state(), await flow.waiting()):
+                return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Generator
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn
@@ -181,7 +181,7 @@ class Turn(Generic[OutputT]):
                 told += f", in perdure.blocking turn.result().{name}"
             raise AttributeError(told, name=name, obj=self)
 
-    async def __aiter__(self) -> AsyncIterator[AnyEvent]:
+    async def __aiter__(self) -> AsyncGenerator[AnyEvent]:
         before = await asyncio.shield(self._signals.begun)
         async with aclosing(self._watch(before)) as watch:
             async for event in self._until_over(watch):

@@ -17,7 +17,7 @@ from perdure.memory.episodes import Episode
 from perdure.memory.extraction import ExtractedFact, Extractor, extraction_request, facts_in_answer
 from perdure.memory.scope import MemoryFilter
 from perdure.models.catalogue import require_model_name
-from perdure.models.protocol import ModelClient
+from perdure.models.protocol import ModelClient, streaming
 from perdure.models.stream import AnswerBuilder
 from perdure.session.argument_checks import takes_all_declared
 from perdure.session.entries import Entry
@@ -62,8 +62,9 @@ class ModelExtractor:
         """Return the facts that the model finds in `entries`. Raises: ModelError."""
         request = extraction_request(self._model, entries, known, self._max_output_tokens)
         builder = AnswerBuilder(self._model)
-        async for delta in self._client.stream(request):
-            builder.add(delta)
+        async with streaming(self._client, request) as deltas:
+            async for delta in deltas:
+                builder.add(delta)
         answer = builder.build()
         self.usage = answer.usage
         return facts_in_answer(self._model, answer.text, entries)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 
 import pytest
 
@@ -12,9 +12,11 @@ from perdure import user
 from perdure.client.store import Store
 from perdure.memory.episodes import Episode
 from perdure.memory.extraction import ExtractedFact
+from perdure.models.protocol import Delta, ModelRequest, StreamEnd
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId
 from perdure.session.memory.facts import Fact
+from perdure.session.messages import Usage
 from perdure.testing import ScriptedModel
 
 ANSWER = (
@@ -102,3 +104,26 @@ async def test_answer_that_is_not_json_raises_malformed_response_and_stores_noth
     with pytest.raises(perdure.errors.MalformedResponse):
         await store.memory.capture(episode, perdure.ModelExtractor(ScriptedModel(["no"]), "p:m"))
     assert await store.memory.facts(subject="ana") == []
+
+
+class Broken(ScriptedModel):
+    """A model that sends more after the end of its answer."""
+
+    is_open = False
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta]:
+        self.is_open = True
+        try:
+            for _ in range(2):
+                yield StreamEnd("stop", Usage())
+        finally:
+            self.is_open = False
+
+
+async def test_call_of_an_extractor_is_closed_if_its_answer_is_broken(store: Store) -> None:
+    _, episode = await ended(store)
+    model = Broken([])
+    with pytest.raises(ValueError, match="after the end") as broken:
+        await perdure.ModelExtractor(model, "p:m").extract(episode, [], [])
+    assert not model.is_open
+    del broken

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
+from contextlib import aclosing, suppress
 
 from rich.live import Live
 from rich.text import Text
@@ -99,9 +99,10 @@ async def _in_place(store: Store, followed: Followed, is_ended: Callable[[], boo
         redirect_stderr=False,
     )
     with live:
-        async for state in _states(store, followed.flow, is_ended):
-            drawn = await followed.draw(state, style)
-            live.update(Text.from_ansi("\n".join(drawn)), refresh=True)
+        async with aclosing(_states(store, followed.flow, is_ended)) as states:
+            async for state in states:
+                drawn = await followed.draw(state, style)
+                live.update(Text.from_ansi("\n".join(drawn)), refresh=True)
         live.vertical_overflow = "visible"  # the final picture is complete
         live.refresh()
 
@@ -110,27 +111,32 @@ async def _as_lines(
     store: Store, followed: Followed, is_ended: Callable[[], bool], *, as_json: bool
 ) -> None:
     before: Mapping[str, str] = {}
-    async for state in _states(store, followed.flow, is_ended):
-        for item in await followed.read(state):
-            if item.type == "tool":
-                continue  # its outcome was printed
-            if as_json:
-                show_json(item, is_flushed=True)
-                continue
-            role = item.id.rpartition("_")[0]
-            for line in feed_lines([item], out_style(), width() - len(role) - 2):
-                show(f"{safe(role)}  {line}", is_flushed=True)
-        # A poll can be late: print every state since the last one.
-        passed = await followed.passed_states(state)
-        seen = overlaid(state, await followed.flow.waiting())
-        for each in (*passed, seen):
-            now = {node.id: standing(each, node) for node in each.graph.nodes}
-            changed = {id: at for id, at in now.items() if before.get(id, "pending") != at}
-            _tell_changes(each.run.status, changed, as_json=as_json)
-            before = now
+    async with aclosing(_states(store, followed.flow, is_ended)) as states:
+        async for state in states:
+            _tell_items(await followed.read(state), as_json=as_json)
+            # A poll can be late: print every state since the last one.
+            passed = await followed.passed_states(state)
+            seen = overlaid(state, await followed.flow.waiting())
+            for each in (*passed, seen):
+                now = {node.id: standing(each, node) for node in each.graph.nodes}
+                changed = {id: at for id, at in now.items() if before.get(id, "pending") != at}
+                _tell_changes(each.run.status, changed, as_json=as_json)
+                before = now
     if as_json:
         for each in await followed.flow.waiting():
             show_json({"waiting": wait_data(followed.flow.id, each)}, is_flushed=True)
+
+
+def _tell_items(items: Iterable[FeedItem], *, as_json: bool) -> None:
+    for item in items:
+        if item.type == "tool":
+            continue  # its outcome was printed
+        if as_json:
+            show_json(item, is_flushed=True)
+            continue
+        role = item.id.rpartition("_")[0]
+        for line in feed_lines([item], out_style(), width() - len(role) - 2):
+            show(f"{safe(role)}  {line}", is_flushed=True)
 
 
 def _tell_changes(status: str, changed: Mapping[str, str], *, as_json: bool) -> None:
@@ -143,17 +149,18 @@ def _tell_changes(status: str, changed: Mapping[str, str], *, as_json: bool) -> 
 
 async def _states(
     store: Store, flow: Flow, is_ended: Callable[[], bool]
-) -> AsyncIterator[FlowState]:
+) -> AsyncGenerator[FlowState]:
     """Yield the state of the flow now, after each change, and at the end."""
-    async for _ in changes_of(store):
-        was_ended = is_ended()
-        state = await flow.state()
-        yield state
-        if was_ended or state.run.status == "completed":
-            return
+    async with aclosing(changes_of(store)) as changes:
+        async for _ in changes:
+            was_ended = is_ended()
+            state = await flow.state()
+            yield state
+            if was_ended or state.run.status == "completed":
+                return
 
 
-async def changes_of(store: Store) -> AsyncIterator[None]:
+async def changes_of(store: Store) -> AsyncGenerator[None]:
     """Yield at once, then after each change of the store, and also periodically."""
     changes = store.backend.changes()
     changed: asyncio.Future[None] = asyncio.ensure_future(anext(changes))
