@@ -184,11 +184,11 @@ def app(
     caller of each request. `hosts` are the host names of the server, in addition to those of
     loopback. `signing_in` accepts the one-time codes of the console; without `signing_in`, people
     sign in with a token. `projects` are the folders in which, and below which, flows can be
-    started; by default, there is no such folder. `limits` apply to each caller. `embedder` compares
-    the meaning of questions in recalls and at ``/mcp``; the default is the first embedder that an
-    agent of the runtime has (`MemoryConfig`). While the application runs, it resumes interrupted
-    turns, sends messages that are due, ends idle sessions, and closes expired questions. The caller
-    of this function closes the runtime and its store, after the application has ended.
+    started; by default, there is no such folder. `limits` apply to each caller. `embedder` is used
+    in recalls and at ``/mcp``. The default is the first embedder that an agent of the runtime has
+    (`MemoryConfig`). While the application runs, it resumes interrupted turns, sends messages that
+    are due, ends idle sessions, and closes expired questions. The caller of this function closes
+    the runtime and its store, after the application has ended.
     """
     store = runtime.host.store
     rates = Rates(limits, store.outside.clock.steady_s)
@@ -284,7 +284,7 @@ def _dependencies() -> dict[str, Provide]:
 
 
 def _provided(part_of: Callable[[Services], object]) -> Provide:
-    """Return a dependency for routes: a request gets one part of the services of its server."""
+    """Return a dependency that gives a route one of the services of the request's server."""
 
     def part(scope: Scope) -> Any:
         return part_of(_services(scope))

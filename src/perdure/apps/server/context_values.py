@@ -86,8 +86,8 @@ class ContextView(Value, frozen=True, kw_only=True):
     `dropped` counts the entries that were left out to fit the budget; `earlier` counts the messages
     before the shown ones. `overflow` is set if the remaining messages still exceed the requested
     `budget`. The `system` text, `tools` and `options` come from the session's agent; if no agent is
-    in force, they are empty. Only the view of a past call has `reported` tokens, `trimmed` content,
-    and the texts that were `recalled` before the history.
+    in force, they are empty. `reported`, `trimmed` and `recalled` have a value only for a past
+    call. `recalled` contains the texts that were sent before the history.
     """
 
     model: str | None

@@ -127,7 +127,7 @@ def _overflow(context: Context, budget: int | None) -> OverflowView | None:
 
 
 def _awaiting(messages: Sequence[ContextMessage]) -> tuple[ContextMessage, ...]:
-    """Return `messages` with a placeholder for each missing result of the newest answer's calls."""
+    """Return `messages`; each call of the newest answer that has no result gets a placeholder."""
     places = range(len(messages) - 1, -1, -1)
     newest = next((n for n in places if messages[n].message.role == "assistant"), 0)
     return (*messages[:newest], *map(_awaited, messages[newest:]))
@@ -170,7 +170,7 @@ async def context_of_call(host: Host, session: Session, seq: int, last: int | No
 
 
 def _binding_before(notes: Sequence[Entry]) -> Binding | None:
-    """Return the newest note that binds an agent to the session, with its workspace."""
+    """Return the newest agent binding in `notes`, including later changes of the workspace."""
     bound: Binding | None = None
     for note in notes:
         body = body_of(note)
@@ -274,7 +274,8 @@ async def _turn_before(session: Session, seq: int) -> Sequence[Entry]:
 async def _notes_before(store: SessionStore, stream: StreamId, seq: int) -> list[Entry]:
     """Return the notes in the log that affect the context of a model call.
 
-    From the session's own log, only notes before `seq` are returned.
+    For a fork, the result includes notes of its origin. Notes in the session's own log are included
+    only if they are before `seq`.
     """
     kinds = (*BINDING_KINDS, WorkspaceChanged.kind, Pin.kind, CompactionUndone.kind)
     notes = await store.notes(stream, kinds)
@@ -284,8 +285,8 @@ async def _notes_before(store: SessionStore, stream: StreamId, seq: int) -> list
 def _of_length(window: ContextWindow, history: History, model: str, kept: int) -> Context:
     """Return the context of `window` with its newest exchanges, at most `kept` messages in total.
 
-    Summaries and pinned messages do not count towards the limit of `build_context`, so lower limits
-    are tried until the messages fit.
+    `build_context` does not count summaries and pinned messages, so its result can be longer than
+    `kept`. In this case, lower limits are tried until the messages fit.
     """
     for most in range(kept, -1, -1):
         context = build_context(window, history=history, model=model, max_messages=most)

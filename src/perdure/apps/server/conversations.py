@@ -231,7 +231,7 @@ class Conversations:
 
 
 async def _sent_after(session: Session, seq: int, new: NewMessage) -> Sent | None:
-    """Return how the message `new` was stored after the entry `seq`; None if it was not stored."""
+    """Return the message `new` from the entries after `seq`; None if it was not stored."""
     wanted = _texts(new.said())
     async for entry in session.entries(seq):
         message, status = entry.message, "started"

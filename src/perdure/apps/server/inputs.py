@@ -93,7 +93,7 @@ class Answer(Input, frozen=True, kw_only=True):
 
 
 class BranchTo(Input, frozen=True, kw_only=True):
-    """Where the conversation continues: after `entry`, or before the root if `entry` is null.
+    """Where the conversation continues: after `entry`, or from the beginning if `entry` is null.
 
     With `expected_leaf`, the move fails if the branch now ends at another entry. With `summary`,
     the agent's model summarizes the abandoned branch.

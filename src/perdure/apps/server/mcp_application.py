@@ -81,7 +81,7 @@ class McpApplication:
         self._readiness.is_draining = True
 
     def stop(self) -> None:
-        """Accept no new requests; there are no streams to close."""
+        """Accept no new requests."""
         self.drain()
 
     @contextlib.asynccontextmanager

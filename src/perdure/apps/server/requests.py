@@ -97,8 +97,8 @@ def _token_of(scope: Scope) -> str:
 def _span(scope: Scope) -> AbstractContextManager[Callable[[int], None]]:
     """Open the span of a request while it is processed; yield a function that records the status.
 
-    If the program does not use OpenTelemetry, the cost per request is one look-up. An error in the
-    span does not affect the request.
+    If the program does not use OpenTelemetry, this function only looks up one module. An error in
+    the span does not affect the request.
     """
     if _TRACE not in sys.modules:
         return nullcontext(lambda _: None)

@@ -44,8 +44,8 @@ async def read_tree(session: Session, last: int) -> Tree:
 async def tree_since(session: Session, shown: Sequence[Entry]) -> list[Entry]:
     """Return the newest entries of all branches, back to the parents of the `shown` messages.
 
-    The result includes all siblings of the `shown` messages, because they are newer than their
-    parents. For the newest messages of a long session, few entries have to be read.
+    The result includes all siblings of the `shown` messages, because siblings are newer than their
+    common parent. For the newest messages of a long session, this function reads only few entries.
     """
     parents = {entry.parent_id for entry in shown}
     last = _FIRST

@@ -375,8 +375,10 @@ class StoreView(Value, frozen=True, kw_only=True):
 
 
 class WorkerView(Value, frozen=True, kw_only=True):
-    """The last report of a worker. `agents` is empty if the worker also serves other namespaces.
+    """The last report of a worker.
 
+    If the worker also serves other namespaces, `agents` is empty, because some of the agents belong
+    to those namespaces.
     Units: seconds; `silentS` is the time since the worker's last report.
     """
 
@@ -410,7 +412,7 @@ class QueueView(Value, frozen=True, kw_only=True):
 class ClusterView(Value, frozen=True, kw_only=True):
     """The workers of the database, the queues of the namespace, and counters.
 
-    Only a store on PostgreSQL can be shared by workers.
+    Only a PostgreSQL store can have workers; for any other store, `is_shared` is false.
     """
 
     is_shared: bool

@@ -38,7 +38,7 @@ def session_view(
     agent: str | None = None,
     handle: Session | None = None,
 ) -> SessionView:
-    """Return `info` as a value of the API; if `handle` is given, with the head and the leaf."""
+    """Return `info` as a value of the API; the head and the leaf come from `handle`."""
     return view_of(
         SessionView,
         info,

@@ -126,7 +126,8 @@ class Caller:
     Sessions that the caller may not see are reported as missing.
 
     A change requires that the session's head is one of `heads`; if `heads` is None, any head is
-    valid. `is_valid` returns whether the token is still valid; long-running answers check it.
+    valid. `is_valid` returns whether the token is still valid. Long-running answers call `is_valid`
+    repeatedly.
     """
 
     def __init__(
@@ -162,7 +163,7 @@ class Caller:
 
     @property
     def is_conditional(self) -> bool:
-        """Whether a change requires the head that the request names in ``If-Match``."""
+        """Whether ``If-Match`` in the request limits the heads at which a change is allowed."""
         return self._heads is not None
 
     def require_unconditional(self) -> None:
@@ -185,9 +186,7 @@ class Caller:
         return self.sees_all and self.principal.may("admin")
 
     def subject_or(self, asked: str | None) -> str | None:
-        """Return the only subject whose records the caller may see.
-
-        If the caller may see the records of every subject, return `asked`.
+        """Return the caller's own subject; if the caller may see every subject, return `asked`.
 
         Raises: Problem 403 if the caller's token is for a person other than `asked`.
         """
@@ -229,10 +228,10 @@ class Caller:
         `is_repeatable` has the same meaning as in `claim`. If the request has an ``If-Match``, the
         first commit of the change requires a head that the header names.
         Raises: Replayed if the request was answered before; Problem 403 if the caller may not send
-        it; HeadChanged if the request's ``If-Match`` is outdated; SessionNotFound, also for a
-        session of another person or agent; Erased if the session was erased and the caller may see
-        all sessions (for other callers an erased session does not exist, because the log no longer
-        records its owner).
+        the request; HeadChanged if the request's ``If-Match`` is outdated; SessionNotFound if the
+        session does not exist, or if the caller may not see it. For an erased session, raises
+        Erased if the caller may see all sessions, and otherwise SessionNotFound, because the log no
+        longer records the owner.
         """
         self.require(role)
         try:

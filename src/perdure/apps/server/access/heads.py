@@ -28,7 +28,8 @@ def etag_of(head: int) -> str:
 def heads_in(name: str, lines: Iterable[str], *, is_weak: bool = False) -> frozenset[int] | None:
     """Return the heads that the header `name` lists in its `lines`; None for ``*`` or no lines.
 
-    With `is_weak`, weak tags are accepted too. A tag in another format contributes no head.
+    With `is_weak`, weak tags are accepted too. A tag that is not a number is ignored, because it
+    names no head.
     Raises: Problem 400 if the header is not a list of entity tags (RFC 9110, 8.8.3).
     """
     given = list(lines)

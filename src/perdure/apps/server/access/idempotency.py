@@ -55,9 +55,9 @@ _POLLS, _POLL_S = 20, 0.1
 class KeyedRequest:
     """One request with an idempotency key, from its arrival to its answer.
 
-    `unknown_since` is set if an earlier request with this key got no answer because its process was
-    killed: it is the seq of the first note of that request. If `unknown_since` is set, the earlier
-    request may have taken effect after that entry.
+    If an earlier request with this key got no answer because the server process was killed,
+    `unknown_since` is the seq of the first note of that request. After this note, the earlier
+    request may have taken effect.
     """
 
     def __init__(self, method: str, path: str, key: str, token: str, presented: str) -> None:
@@ -119,7 +119,8 @@ class KeyedRequest:
 
         Returns the start of the answer, whose ``ETag`` is the head after the answer was recorded.
 
-        A rejected request had no effect, so it runs again if it is repeated with the same key.
+        If the request was rejected, a repeated request with the same key runs again, because the
+        rejected request had no effect.
         """
         status = cast("HTTPResponseStartEvent", start)["status"]
         session, claim = self._session, self._claim

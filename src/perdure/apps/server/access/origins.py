@@ -1,4 +1,4 @@
-"""CORS: pages of other origins may use the widget's files and, with their tokens, the API."""
+"""CORS headers, so that pages of other origins can use the widget's files and the API."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ _OPEN = {"access-control-allow-origin": "*", "cross-origin-resource-policy": "cr
 
 
 class Origins:
-    """Adds CORS headers: any origin may use widget files, but only origins of tokens the API.
+    """Adds CORS headers to answers.
 
-    No answer allows credentials, so no page of another site can use the console's cookie.
+    Any origin may use the files of the widget. Only the origins of publishable tokens may use the
+    API. No answer allows credentials, so no page of another site can use the console's cookie.
     """
 
     def __init__(self, app: ASGIApp, tokens: TokenFile) -> None:

@@ -1,8 +1,9 @@
 """Signing in to the console: a one-time code or a token is exchanged for a cookie.
 
-The cookie contains a token of its own; signing out revokes that token. A page of another site
-cannot use the cookie: browsers send it only with requests of this site, and changes need a header
-that only a script of this site can set.
+After a sign-in with a one-time code, the cookie contains a new token, which signing out revokes.
+After a sign-in with a token, the cookie contains this token. A page of another site cannot use the
+cookie, because browsers send the cookie only with requests of this site. Also, changes need a
+header that only a script of this site can set.
 """
 
 from __future__ import annotations

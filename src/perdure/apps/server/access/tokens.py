@@ -42,7 +42,8 @@ class Principal(msgspec.Struct, frozen=True):
 
     `agent` and `subject` restrict the caller to sessions of that agent and of that person. If
     `origins` is given, the caller is a visitor of a page from one of these origins. A visitor sees
-    only the sessions that the visitor started, or the session `visit` that the host signed.
+    only the sessions that the visitor started. If the host signed the visitor's token, the visitor
+    sees only the session `visit`, which the token names.
     """
 
     token: str

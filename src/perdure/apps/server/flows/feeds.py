@@ -21,7 +21,7 @@ async def read_feed(
 ) -> FeedPage:
     """Read approximately `limit` items of the feed of `role` after the cursor `after`.
 
-    A turn and the claim with which it begins stay on one page.
+    A page does not end between a claim and the turn that the claim starts.
 
     Raises: WrongArgument if the cursor is from another feed.
     """

@@ -14,11 +14,11 @@ FlowMode = Literal["workflow", "takeover", "greenfield", "update"]
 class NewFlow(Input, frozen=True, kw_only=True):
     """Starts a flow in the folder `workspace` of the server's machine.
 
-    `mode` is one of four values. "workflow" runs the file at the path `workflow` in `workspace`.
-    "takeover" sets up an existing project, and "greenfield" sets up a new one: the server writes
-    the missing files of the project, and the role "owner" does the rest. "update" runs `workflow`
-    to bring the project from one version to another. If you choose the `id`, you can repeat the
-    request safely: a second flow with the same id is rejected.
+    The `mode` "workflow" runs the file at the path `workflow` in `workspace`. "takeover" sets up an
+    existing project, and "greenfield" sets up a new one. In both modes, the server writes the
+    missing files of the project, and the role "owner" does the rest. "update" runs `workflow` to
+    bring the project from one version to another. If you choose the `id`, you can repeat the
+    request safely, because a second flow with the same id is rejected.
     """
 
     workspace: str
@@ -56,7 +56,10 @@ class FlowTarget(Input, frozen=True, kw_only=True):
 
 
 class NewConsent(Input, frozen=True, kw_only=True):
-    """A change of what roles may do without asking: the mode, or one command or MCP tool."""
+    """Changes the actions that roles can do without asking.
+
+    Sets the `mode`, or grants or revokes one `command` or MCP tool.
+    """
 
     mode: ConsentMode | None = None
     tool: GrantedTool = "bash"

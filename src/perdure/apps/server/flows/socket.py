@@ -1,8 +1,8 @@
 """The WebSocket for flows: a client follows one flow at a time and sends decisions on this flow.
 
 Messages for a client are read from the log, starting at the client's last position. A slow client
-delays only itself: instead of the pieces of an answer that it missed, it gets the whole text so
-far.
+does not delay other clients. If the client missed pieces of an answer, it gets the whole text so
+far instead.
 """
 
 from __future__ import annotations
@@ -238,7 +238,7 @@ class _Followed:
                     is_due = is_due or isinstance(event, Event)
 
     async def send_changes(self) -> None:
-        """Send the state, and the items of the feeds that the client has not received yet."""
+        """Send the state of the flow, and the items of its feeds that are new for the client."""
         view = await shown(self._flow, self._runs)
         await self._send(messages.FlowStateMessage(flow=view))
         for each in view.roles:
@@ -286,7 +286,7 @@ def _failed(error: Exception, id: str | None) -> messages.Failed:
 
 
 def _of_session(event: Event, role: str) -> messages.FromServer | None:
-    """Return the message to the client about a role's event; None if only the feed shows it."""
+    """Return the client's message about a role's event; None if only the feed has the event."""
     match event.type:
         case "agent:model_called":
             return messages.RequestSent(role=role)

@@ -113,7 +113,7 @@ class ImprovementChoice(FromClient, frozen=True, tag="improvement_choice", kw_on
 
 
 class FeedbackChoice(FromClient, frozen=True, tag="feedback_consent_choice", kw_only=True):
-    """Decide whether feedback on the flow is written."""
+    """Decide whether the roles write feedback after the improvement phase."""
 
     is_granted: bool
 
@@ -175,8 +175,8 @@ class FlowSummaries(FromServer, frozen=True, tag="flow_summaries", kw_only=True)
 class FeedReplay(FromServer, frozen=True, tag="feed_replay", kw_only=True):
     """New and changed items of a role's feed; an item replaces an earlier one with the same id.
 
-    After `open_flow`, the whole feed is sent, in several messages if it is long; later messages
-    contain only additions.
+    After `open_flow`, the server sends the whole feed, in several messages if the feed is long.
+    Later messages contain only new and changed items.
     """
 
     role: str

@@ -68,7 +68,7 @@ def _imported(first: str) -> list[str]:
 def sent_path(request: Request[Any, Any, Any]) -> str:
     """Return the path as the client sent it, including the path where the server is mounted.
 
-    Applications that mount the server pass on the sent path in different ways.
+    If ``raw_path`` is missing, the path is computed from ``root_path`` and ``path``.
     """
     scope = cast("dict[str, Any]", request.scope)
     raw: bytes = scope.get("raw_path") or b""
@@ -80,7 +80,7 @@ def sent_path(request: Request[Any, Any, Any]) -> str:
 async def show_console(request: Request[Any, Any, Any]) -> Response[bytes]:
     """Return the page of the console, or redirect if the address does not end with a slash.
 
-    The page names its files relative to an address with a slash at the end.
+    The redirect is needed, because the page refers to its files by relative addresses.
     """
     path = sent_path(request)
     if not path.endswith("/"):

@@ -51,8 +51,9 @@ async def watch_session(
 ) -> Stream:
     """Stream the events of a session after a seq: first the stored events, then new events.
 
-    An event after which a client can continue has its seq as its id. `caught-up` follows the last
-    stored event. A client that connects again sends ``Last-Event-ID``, which replaces `after`.
+    If a client can continue after an event, the id of this event is its seq. Other events have no
+    id. `caught-up` follows the last stored event. A client that connects again sends
+    ``Last-Event-ID``, which replaces `after`.
     """
     content = await _of_session(caller, session_id, _cursor(request, after))
     return _stream(request, rates, caller, content)

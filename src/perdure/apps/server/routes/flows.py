@@ -101,7 +101,10 @@ async def configure_role(
     role: FromPath[str],
     data: JSONBody[ConfiguredRole],
 ) -> RoleView:
-    """Set model, skills and tools of a role from its next turn (skills: before its first turn)."""
+    """Set the model, skills and tools of a role from its next turn on.
+
+    Skills can be set only before the first turn of the role.
+    """
     flow = await _flow(caller, runs, flow_id, "write")
     await flow.configure(
         role, model=data.model, skills=data.skills, tools=data.tools, by=caller.name

@@ -27,8 +27,8 @@ from perdure.session.notes import PROGRAM, Question, QuestionTopic
 async def list_questions(caller: TheCaller) -> Page[QuestionView]:
     """List the open questions, oldest first.
 
-    A long argument is replaced by an object with its beginning (`head`), its `bytes` and a hash.
-    Secrets are masked, and a long diff is cut.
+    A long argument of a tool call is replaced by an object with the argument's beginning (`head`),
+    its size (`bytes`) and a hash. Secrets are masked, and a long diff is cut.
     """
     found = await caller.store.questions()
     return Page(items=[_view(each) for each in found if await caller.sees(_session_of(each))])
@@ -58,9 +58,10 @@ async def answer_question(
     seq: FromPath[int],
     data: JSONBody[Answer],
 ) -> EntryView:
-    """Answer a question; its turn or its flow continues if no process runs it.
+    """Answer a question.
 
-    If a program asked the question, the program reads the answer itself.
+    If no process runs the turn or the flow that asked, this server continues it. If a program asked
+    the question, the server continues nothing, because the program reads the answer itself.
     """
     caller.require("write")
     id = f"{session_id}/{seq}"

@@ -50,8 +50,8 @@ async def recall(
     """Search the memory for a question, the best hits first.
 
     Each hit includes the reasons why it was found. Finds messages of earlier sessions, summaries
-    and facts. With `subject` it finds only texts about exactly this person; without `subject`, only
-    texts about no person.
+    and facts. With `subject`, it finds only texts about exactly this person. Without `subject`, it
+    finds only texts about no person.
     """
     found, problem = await recall_anyway(
         memory,

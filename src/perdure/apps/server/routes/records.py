@@ -151,7 +151,8 @@ async def show_usage(
     """Show tokens and cost by model, agent, source, project, subject, day or session.
 
     With `daily` each group has one item a day, oldest day first. If the log has no cost for a call,
-    the prices of the runtime apply, or else the public list of its provider.
+    the cost is computed with the prices of the runtime. If the runtime has no price for the model,
+    the public price list of the provider is used.
     """
     caller.require_all()
     return Page(

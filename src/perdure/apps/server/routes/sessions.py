@@ -260,8 +260,8 @@ async def erase_session(
 ) -> ErasedView:
     """Permanently erase a session; the answer is the certificate.
 
-    An erasure cannot be undone. Backups, exports and other copies keep the content: the certificate
-    names those that the store knows (`copies`).
+    An erasure cannot be undone. Backups, exports and other copies keep the content. The field
+    `copies` of the certificate lists the copies that the store knows.
     """
     session = await caller.session(session_id, "admin")
     if forks == "erase":

@@ -25,8 +25,8 @@ async def sign_in(
 ) -> Response[SignedIn]:
     """Sign in with a one-time code or a token; the answer sets a cookie.
 
-    A request from a page of another site is rejected: it could sign a person in to an account that
-    is not theirs.
+    A request from a page of another site is rejected, because this page could sign a person in to
+    another person's account.
     """
     require_own_origin(request)
     if (data.code is None) == (data.token is None):

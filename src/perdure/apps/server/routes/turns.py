@@ -120,7 +120,10 @@ async def resume_session(
     session_id: SessionId,
     data: JSONBody[Resumed],
 ) -> Response[SessionView]:
-    """Continue an interrupted turn; a session without an agent in force gets `agent`."""
+    """Continue an interrupted turn.
+
+    If the session has no agent in force, `agent` becomes its agent.
+    """
     await caller.session(session_id, "write")
     if data.agent is not None:
         caller.require_agent(data.agent)
