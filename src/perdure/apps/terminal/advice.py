@@ -94,9 +94,10 @@ def with_commands(
     facts: Mapping[str, object] | None = None,
     commands: Mapping[str, str] = ADVICE,
 ) -> str:
-    """Return the message `text` with calls replaced by commands; `commands` maps calls to commands.
+    """Return the message `text` with library calls replaced by commands to type.
 
-    A call stays in the text if `facts` lacks a value for its replacement.
+    `commands` maps calls to commands. A call stays in the text if `facts` lacks a value for its
+    replacement.
     """
     known = {name: str(value) for name, value in (facts or {}).items()}
     for call, command in commands.items():
@@ -112,7 +113,7 @@ def message_of(error: PerdureError) -> str:
 
 
 def report_of(error: PerdureError) -> str:
-    """Return the message of `error`; for several errors of a file, it has one line for each."""
+    """Return the message of `error`; if a file has several errors, list one error per line."""
     is_list = isinstance(error, InvalidAgentFile | InvalidSettings | InvalidWorkflow)
     if not is_list or len(error.faults) == 1:
         return message_of(error)

@@ -1,4 +1,4 @@
-"""Formats a question for approval: all arguments, the facts it depends on, what "always" allows.
+"""Formats a question for approval: all arguments, other facts, and what "always" would allow.
 
 Each line of model text begins with a bar, so that the text cannot imitate a line of perdure.
 Invisible characters are shown as numbers, and words that contain look-alike letters are reported.
@@ -33,8 +33,8 @@ FEW_LINES = 12
 def approval_lines(asked: Question, *, limit: int | None = FEW_LINES) -> Iterator[str]:
     """Format the question `asked`, with at most `limit` lines for each argument and for the diff.
 
-    With `limit` None, nothing is left out: hashes are complete, and a text is shown even if the
-    diff repeats its lines.
+    With `limit` None, nothing is left out: hashes are complete, and texts are shown that also occur
+    in the diff.
     """
     arguments, bound, diff = asked.arguments or {}, asked.bound or {}, asked.diff or ""
     for name, value in arguments.items():
@@ -67,8 +67,8 @@ def approval_lines(asked: Question, *, limit: int | None = FEW_LINES) -> Iterato
 def past_call_lines(arguments: Mapping[str, object]) -> Iterator[str]:
     """Return all `arguments` of a past call as lines; an edit of a text is shown as a diff.
 
-    The result is empty for a call that is no edit and has only arguments of one line, because one
-    line of JSON is enough.
+    If the call is no edit and no argument has several lines, the result is empty, because one line
+    of JSON shows such a call well enough.
     """
     changes = _changes(arguments)
     if not any(diff for _, diff in changes) and not any(
@@ -179,7 +179,7 @@ def _plain(text: str) -> str:
 
 
 def _mixed_script_word(text: str) -> str:
-    """Return the first word in `text` that mixes Latin letters with letters that look like them."""
+    """Return the first word in `text` that mixes Latin letters with look-alike letters."""
     for word in _words.findall(text) if not text.isascii() else ():
         if any(c.isascii() for c in word) and any(_alike.match(c) for c in word):
             numbers = ", ".join(dict.fromkeys(f"U+{ord(c):04X}" for c in word if not c.isascii()))

@@ -17,6 +17,9 @@ def cost_text(total: UsageTotal) -> str:
 
 
 def rounded_dollars(cost: int) -> str:
-    """Format micro-cents in dollars, rounded to cents; below a dollar, to hundredths of a cent."""
+    """Format micro-cents in dollars, rounded to cents.
+
+    A cost below one dollar is rounded to hundredths of a cent.
+    """
     step = MICROCENTS_PER_DOLLAR // (100 if cost >= MICROCENTS_PER_DOLLAR else 10_000)
     return in_dollars((cost + step // 2) // step * step)

@@ -45,7 +45,7 @@ def heat_map(found: Sequence[ActivityTotal], width: int, style: Style) -> Iterat
 
 
 def _shade(count: int, known: Sequence[int], shades: str) -> str:
-    """Return the shade for `count`: the first of `shades` for 0.
+    """Return the shade for `count`; the shade for 0 is the first of `shades`.
 
     For any other count, the rank of `count` among `known` determines the shade.
     """

@@ -104,7 +104,7 @@ class LineEditor:
             return
 
     def drop_typed(self) -> None:
-        """Drop typed text that was not read yet: the user did not type it as an answer."""
+        """Drop text that was typed before the question was visible, because it is not an answer."""
         if self._reading is not None and self._reading.done():
             self._reading = None
         termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)

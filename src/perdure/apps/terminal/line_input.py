@@ -31,7 +31,7 @@ def piped_text(most_bytes: int) -> str | None:
     """Return the text that is piped into this process, cut at slightly more than `most_bytes`.
 
     Returns "" if stdin is a terminal, or if the input is empty. Returns None if nothing arrives for
-    a second, because some programs start others with a pipe that they never close.
+    a second, because some programs start this process with a pipe that they never close.
     """
     descriptor = sys.stdin.fileno()
     if os.isatty(descriptor):
@@ -57,9 +57,9 @@ def is_gone(descriptor: int) -> bool:
 def typed_ahead(descriptor: int) -> str:
     """Return the text that was typed before the program reads keys, with its line ends.
 
-    Waits until no more text arrives for `PASTE_S`, so that a paste is returned as a whole; waits a
-    second at most, because a key may be held down. Returns "" at once if nothing was typed, if
-    `descriptor` is no terminal, or if the process is a background job.
+    Waits until no more text arrives for `PASTE_S`, so that a paste is returned as a whole. Waits at
+    most one second, because a key that is held down sends text all the time. Returns "" at once if
+    nothing was typed, if `descriptor` is no terminal, or if the process is a background job.
     """
     if not os.isatty(descriptor) or _is_in_background(descriptor):
         return ""

@@ -1,9 +1,9 @@
 """Rows of a session's tree in drawing order; in large trees, runs of rows are folded.
 
-The current branch is in the first column. Every other branch is drawn further right, above the
-entry with which the current branch continues. This drawing order puts the leaf into the last row,
-and indentation shows how deeply branches are nested, not how long they are. The functions are pure
-and do not recurse, so branches can have any length.
+The current branch is in the first column. A side branch is drawn further right, above the row that
+continues the current branch. This drawing order puts the leaf into the last row, and indentation
+shows how deeply branches are nested, not how long they are. The functions are pure and do not
+recurse, so branches can have any length.
 
 Shape: a run consists of consecutive rows that need not stay visible (`_is_kept`). Rows outside of
 runs are folded only in branches that are nested too deeply.
@@ -50,8 +50,8 @@ class Row(msgspec.Struct, frozen=True):
 class Fold(msgspec.Struct, frozen=True):
     """A run of folded rows: their entries, and the number of rows of each role or kind.
 
-    `is_branch` is True if the folded rows are all branches of the row above; otherwise, they are
-    the run between the rows above and below.
+    If `is_branch` is True, the folded rows are the rest of the branch that begins with the row
+    above. Otherwise, they are the run between the rows above and below.
     """
 
     depth: int
@@ -98,7 +98,11 @@ def lines_of(
 
 
 def _selections(lines: Sequence[Line], limit: int) -> Iterator[frozenset[EntryId]]:
-    """Yield smaller and smaller sets of rows to show inside runs: all turns, some turns, none."""
+    """Yield smaller and smaller sets of rows that stay visible inside runs.
+
+    The first set contains the ends of all turns. A second set may contain some user messages. The
+    last set is empty.
+    """
     inside = [line for line in lines if isinstance(line, Row) and not line.is_kept]
     yield frozenset(_turn_ends(inside))
     asked = [row.entry.id for row in inside if role_of(row.entry) == "user"]
@@ -122,7 +126,10 @@ def _turn_ends(rows: Sequence[Row]) -> Iterator[EntryId]:
 
 
 def rows_of(roots: Sequence[TreeNode], leaf: EntryId | None) -> Iterator[Row]:
-    """Return every entry once; side branches come before the rows that continue their branch."""
+    """Return every entry once.
+
+    Among entries with the same parent, side branches come first, and the current branch comes last.
+    """
     to_leaf = _path_to(roots, leaf)
     stack: list[tuple[TreeNode, int, bool]] = _siblings(roots, to_leaf, 0, is_root=True)
     while stack:
@@ -273,7 +280,10 @@ def draw(lines: Sequence[Line], own: StreamId, width: int, style: Style) -> Iter
 
 
 class _Pen(msgspec.Struct, frozen=True):
-    """Draws single lines. The indentation does not grow beyond that of the depth `deepest`."""
+    """Draws single lines.
+
+    Branches that are nested deeper than `deepest` are not indented further.
+    """
 
     own: StreamId
     width: int

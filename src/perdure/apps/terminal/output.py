@@ -1,8 +1,9 @@
 """The output of every command: lines and JSON to stdout, errors and remarks to stderr.
 
 All text passes through `printable`, so text of a model, a tool or a file cannot control the
-terminal, even if a command does not call `safe`. JSON does not pass through `printable`: it is
-escaped. If the reader closes stdout (``| head``), the command ends quietly with `OutputClosed`.
+terminal, even if a command does not call `safe`. JSON does not pass through `printable`, because
+its control characters are escaped already. If the reader closes stdout (``| head``), the command
+ends quietly with `OutputClosed`.
 """
 
 from __future__ import annotations
@@ -174,7 +175,7 @@ def _write_bytes(content: bytes, *, is_flushed: bool = False) -> None:
 
 
 def show_error(error: PerdureError, *, as_json: bool) -> None:
-    """Write `error` to stderr: as one sentence, or, if `as_json`, its code, message and facts.
+    """Write `error` to stderr, as one sentence or as JSON with its code, message and facts.
 
     Secrets in the message are masked.
     """

@@ -192,7 +192,10 @@ def message_line(message: Message, width: int) -> str:
 
 
 def call_line(call: ToolCallPart) -> str:
-    """Format a tool call: its name, then its first text argument, or else all arguments as JSON."""
+    """Format a tool call: its name and its first text argument.
+
+    If no argument is a text, all arguments follow as JSON.
+    """
     for value in call.args.values():
         if isinstance(value, str) and value.strip():
             return f"{call.name} {value}"

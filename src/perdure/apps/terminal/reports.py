@@ -148,7 +148,7 @@ async def report_of(
 async def _context_of(
     session: Session, store: SessionStore, window: ContextWindow
 ) -> tuple[Context, bool]:
-    """Return the context of `session`, and whether the context is larger than `tokens` states.
+    """Return the context of `session`, and whether it really has more tokens than `Context.tokens`.
 
     If `window` leaves out earlier entries, `tokens` is exact only if a message in the window
     reports its usage.
@@ -165,8 +165,8 @@ async def _context_of(
 async def cut_answer(session: Session, store: SessionStore, last: Entry | None) -> str | None:
     """Return the text of the partial answer after `last`, or None; `last` is the end of the branch.
 
-    The partial answer may belong to the open turn: the turn's process was killed, or is still
-    receiving the answer. For a damaged turn, the result is None.
+    If a turn is open, the partial answer belongs to this turn, whose process was killed or still
+    receives the answer. For a damaged turn, the result is None.
     """
     try:
         turn = await open_turn(store, session.id)

@@ -161,7 +161,10 @@ def _widths(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[in
 def table(
     columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int, style: Style
 ) -> Iterator[str]:
-    """Return a heading and `rows`, at most `width` cells wide if the fixed columns fit."""
+    """Return a heading and `rows`, at most `width` cells wide.
+
+    Only columns with `gives_way` are cut, so lines are wider if the other columns do not fit.
+    """
     widths = _widths(columns, rows)
     excess = sum(widths) + _GAP * (len(columns) - 1) - width
     giving = [n for n, column in enumerate(columns) if column.gives_way]

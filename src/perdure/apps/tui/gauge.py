@@ -152,8 +152,8 @@ class Gauge(Static):
 class KeyFooter(Footer):
     """A footer that replaces its keys only if they change.
 
-    Textual itself replaces the keys after each change of the focus, which took a third of the time
-    in which the chat starts.
+    Textual's own footer replaces its keys after each change of the focus, and this took a third of
+    the start time of the chat.
     """
 
     def __init__(self) -> None:

@@ -110,7 +110,7 @@ class ChatProgram(App[int]):
     # ------------------------------------------------------------ start and end
 
     async def on_load(self) -> None:
-        """Read the keys typed before the start; an Enter among them is a line feed (Ctrl-J)."""
+        """Read the keys that were typed before the start; an Enter is read as a line break."""
         if self._terminal is not None:
             self._typed_ahead = await asyncio.to_thread(typed_ahead, self._terminal)
 
@@ -123,7 +123,7 @@ class ChatProgram(App[int]):
             self.set_interval(_LOST_LOOK_S, self._leave_lost_terminal)
 
     def _leave_lost_terminal(self) -> None:
-        """Exit if the terminal is gone; without a signal, Textual would read EOF forever."""
+        """Exit if the terminal is gone, because Textual itself would read EOF forever."""
         if self._terminal is not None and is_gone(self._terminal):
             self._keep_draft()
             self.exit(INTERRUPTED)
@@ -177,7 +177,7 @@ class ChatProgram(App[int]):
         self.exit(DONE)
 
     async def action_interrupt(self) -> None:
-        """Copy a selection, or else stop work, or clear the text. Pressing the key again exits."""
+        """Copy a selection, or else clear the text and stop work; exit at a second key press."""
         if selected := self.screen.get_selected_text():
             self.copy_to_clipboard(selected)
             self.screen.clear_selection()

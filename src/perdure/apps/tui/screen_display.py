@@ -92,7 +92,10 @@ class ScreenDisplay:
                 self.input.composer.focus()
 
     def _rows_for_questions(self) -> int:
-        """Return the terminal's height in rows, plus 2 in inline mode (its panel has no border)."""
+        """Return the number of rows for a question: the height of the terminal.
+
+        In inline mode, 2 rows are added, because the panel has no border.
+        """
         return self._program.size.height + 2 * self._program.is_inline
 
     async def show_tree(self, chat: Chat) -> None:
@@ -124,7 +127,7 @@ class ScreenDisplay:
         return await self._program.push_screen_wait(screen)
 
     async def show_session(self, chat: Chat | None) -> None:
-        """Show the newest messages of the session, and recall the inputs of its folder."""
+        """Show the newest messages of the session, and load the input history of its folder."""
         await self.teller.queue.join()
         session, is_running = (None, False) if chat is None else (chat.session, chat.is_running)
         await self.transcript.open(session, is_running=is_running)
@@ -179,7 +182,7 @@ class ScreenDisplay:
 
     @contextlib.contextmanager
     def working(self, text: str) -> Generator[None]:
-        """Show that the typed `text` is being processed: loading a library can take seconds."""
+        """Show that `text` is being processed, because loading a library can take seconds."""
         word = text.partition(" ")[0]
         is_local = is_command(word) or text.startswith("!")
         shown = one_line(word if is_local else f"“{text}”", _WORK_CELLS)

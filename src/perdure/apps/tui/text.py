@@ -52,7 +52,10 @@ _DIFF_STYLES = {"+": "$text-success", "-": "$text-error", "@": "dim"}
 
 
 def diff_content(diff: str, indent: str, room: int) -> Content:
-    """Return a unified diff in rows of at most `room` cells; colours repeat the diff's signs."""
+    """Return a unified diff in rows of at most `room` cells.
+
+    The colours only repeat the meaning of the signs + and -.
+    """
     lines = diff.split("\n")
     return Content("\n").join(
         hanging(indent + line, room, _DIFF_STYLES.get(line[:1], "")) for line in lines

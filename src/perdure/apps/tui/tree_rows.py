@@ -22,7 +22,11 @@ _SEARCHED_CELLS = 2_000
 
 
 class TreeState(msgspec.Struct, frozen=True):
-    """All rows of a tree. `shown` rows are never in a run; `closed` are folded branches."""
+    """All rows of a tree.
+
+    `shown` contains the entries that stay visible inside runs of rows. `closed` contains the first
+    entries of folded branches.
+    """
 
     rows: tuple[Row, ...]
     shown: frozenset[EntryId] = frozenset()
