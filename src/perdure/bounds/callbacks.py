@@ -28,9 +28,9 @@ async def run_guarded(work: Awaitable[T]) -> T:
     """Await `work`, which is a call of a callback.
 
     In the main thread, KeyboardInterrupt is raised unchanged, and so is a SystemExit from a signal
-    handler. Any other SystemExit becomes an error of the callback, because `argparse` raises
-    SystemExit for rejected arguments. The GeneratorExit of a coroutine that Python closes, because
-    its event loop was closed, is raised unchanged.
+    handler. Any other SystemExit becomes an error of the callback; for example, `argparse` raises
+    SystemExit if it rejects arguments. If Python closes a coroutine because its event loop was
+    closed, GeneratorExit is raised unchanged.
     Raises: CancelledError if the calling task is cancelled; CallbackFailed if the callback raises
     an error that is not an `Exception`; any error of `work`.
     """

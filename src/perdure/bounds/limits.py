@@ -21,8 +21,8 @@ _Count = Annotated[int, Meta(ge=1, le=2**40)]
 class InputLimits(ShortRepr, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Limits on sizes and counts.
 
-    Units: a limit whose name ends in ``_bytes``, ``_characters`` or ``_s`` (seconds) has this unit.
-    All other limits are counts.
+    Units: a limit whose name ends in ``_bytes``, ``_characters`` or ``_s`` is a number of bytes,
+    characters or seconds. All other limits are counts.
     """
 
     document_bytes: Annotated[

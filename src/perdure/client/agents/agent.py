@@ -259,10 +259,10 @@ class Agent(AgentSettings, Generic[OutputT], frozen=True, metaclass=NamedParamet
 
     @takes_declared
     def system_prompt(self, workspace: Workspace) -> str | None:
-        """Return the instructions; each ``{{ctx.name}}`` is replaced once by its `workspace` value.
+        """Return the instructions with each ``{{ctx.name}}`` replaced by its value in `workspace`.
 
-        Returns None if the instructions are blank. A reference to a secret is not replaced, and a
-        warning is logged.
+        A placeholder inside a value stays plain text. Returns None if the instructions are blank. A
+        reference to a secret is not replaced, and a warning is logged.
         Raises: ConfigError for a name that the workspace does not have.
         """
         place = f"the instructions of agent {self.id!r}"

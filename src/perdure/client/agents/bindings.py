@@ -177,13 +177,14 @@ class Bindings:
                     await self._bind(session, given, place, state, narrowing=snapshot)
 
     async def _connected(self, session: StreamId, bound: Binding, given: Agent | None) -> Binding:
-        """Return `bound`, with the tools of those MCP servers that are connected only now.
+        """Return `bound` with the tools of those MCP servers that were not connected before.
 
-        If `bound` names MCP servers that are not connected yet, the tools of these servers are
-        added and recorded.
+        If `bound` names MCP servers that are not connected yet, this method connects these servers,
+        adds their tools, and records the new binding.
 
-        The added tools come from the agent that the runtime has now. If `given` is a different
-        agent, nothing is recorded, because `given` only restricts its own chat.
+        The servers are those of the agent that the runtime has now, not those of the stored agent.
+        If `given` is a different agent, nothing is recorded, because `given` only restricts its own
+        chat.
         Raises: AgentNotFound if the runtime lacks the session's agent; McpUnavailable if a server
         does not start; TurnOpen if a turn is open; HeadConflict if another writer appended first.
         """
@@ -211,8 +212,9 @@ class Bindings:
         """Return `bound` in `workspace`; record the workspace if it changed.
 
         Raises: TurnOpen if a turn is open; HeadConflict if another writer appended first;
-        SecretPasted if a variable contains a credential. Also raises ConfigError if `workspace` has
-        a wider scope than the session's agent, or no value for a name that the instructions use.
+        SecretPasted if a variable contains a credential. Also raises ConfigError if the scope of
+        `workspace` is wider than the scope of the session's agent, or if `workspace` lacks a value
+        that the instructions use.
         """
         agent_of(bound.agent or {}, ToolRegistry(())).restrict(scope=workspace.scope)
         place = merge_workspace(kept_workspace(bound.workspace), workspace)
@@ -228,8 +230,8 @@ class Bindings:
     async def _list_in(self, session: StreamId, place: Workspace) -> None:
         """Record the folder in which the session works, so that lists show the session there.
 
-        If an import was resumed without a folder, it works in the program's folder, but lists show
-        it in the import's own folder.
+        If an imported session was resumed without a folder, its turns run in the program's folder,
+        but lists show the session in the folder of the import.
         """
         state = await self._store.state(session)
         cwd = _cwd_after(state, place)

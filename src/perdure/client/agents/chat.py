@@ -121,24 +121,24 @@ class Chat(Generic[OutputT]):
     ) -> Turn[OutputT]:
         """Send a message and start the turn that answers it.
 
-        The turn runs in the folder of the session, even if another handle changed it. From this
-        message on, `active_file`, `selection` and `variables` change the workspace, and with it
-        ``{{ctx.name}}`` in the instructions and tool descriptions. A file without a selection
-        clears the selection; the file "" clears the file. A selection alone makes its file active.
-        With `at` (time or Unix milliseconds), the message waits in the log until then;
-        `Turn.stored` returns when it cannot be lost. Among turns that wait for workers, those with
-        a higher `priority` begin first; turns of one session stay in order. With `while_waiting`
-        "raise", awaiting or iterating the turn raises Waiting when the turn waits for a person. The
-        turn stays open: answer its question and await it again. With `idempotency_key`, the message
-        waits in the log while the session has another turn. A repeated call, even by another
-        process, follows the first call's turn. Raises: InvalidTransition while a turn of this
-        handle runs (use `steer` or `follow_up`), or if the handle is closed; LeaseHeld while `turn`
-        runs in another process (`Turn.held`). The turn raises LeaseHeld if another process has
-        begun a turn; TurnOpen if a turn was interrupted (`Runtime.resume` continues it);
-        TurnFailed; and, before any write, QueueFull if too many turns wait for workers. The call
-        raises SecretPasted for a credential in a variable or, if the agent refuses credentials, in
-        the message (if over 64 kB, the turn raises it). The call raises WrongArgument for an empty
-        message, a selection outside `active_file`, or the variable ``working_dir``.
+        The turn runs in the session's folder, even if another handle changed it. From this message
+        on, `active_file`, `selection` and `variables` change the workspace. ``{{ctx.name}}`` in the
+        instructions and tool descriptions gets the new values. A file without a selection clears
+        the old selection. The file "" clears the active file. If only a selection is given, its
+        file becomes active. With `at` (time or Unix milliseconds), the message waits in the log
+        until then. `Turn.stored` returns when the message is stored. Among turns that wait for
+        workers, those with a higher `priority` begin first; turns of one session stay in order.
+        With `while_waiting` "raise", awaiting or iterating the turn raises Waiting when the turn
+        waits for a person. Answer its question, and await the turn again. With `idempotency_key`,
+        the message waits in the log while the session has another turn. A repeated call, even by
+        another process, follows the first call's turn. Raises: InvalidTransition if the handle is
+        closed, or runs a turn (use `steer` or `follow_up`); LeaseHeld if `turn` runs in another
+        process (`Turn.held`). The turn raises LeaseHeld if another process has begun a turn;
+        TurnOpen if a turn was interrupted (`Runtime.resume` continues it); QueueFull, before any
+        write, if too many turns wait for workers; TurnFailed. The call raises WrongArgument for an
+        empty message, a selection outside `active_file`, or the variable ``working_dir``;
+        SecretPasted if a variable contains a credential, or if the agent refuses a credential in
+        the message. For a message over 64 kB, the turn raises SecretPasted.
         """
         due_at = None if at is None else due_at_of(at)
         is_later = due_at is not None or idempotency_key is not None
@@ -159,10 +159,10 @@ class Chat(Generic[OutputT]):
         return self._turn(work, while_waiting, is_later=is_later, is_due=due_at is None)
 
     def recover(self, turn: int | None = None) -> Turn[OutputT]:
-        """Resume the interrupted turn; if another process runs it, follow it (`Turn.held`).
+        """Resume the interrupted turn.
 
-        If `turn` (the seq of the turn) is given, its reply is returned even if the turn has ended
-        meanwhile.
+        If another process runs the turn, the returned turn follows that process (see `Turn.held`).
+        If `turn` (a seq) is given, its reply is returned even if the turn has ended meanwhile.
         Raises: the errors of `send`; the turn raises InvalidTransition if no turn is open.
         """
         _require_idle(self, self._host, "recover")
@@ -173,9 +173,9 @@ class Chat(Generic[OutputT]):
     ) -> Entry:
         """Add a message to the running turn; the model gets the message with the next call.
 
-        If the turn has just ended, the message becomes an ordinary message, unless `expected_head`
-        no longer matches. Messages are stored in the order of the calls, even if `send` has not
-        stored its message yet. Raises: HeadConflict; WrongArgument for an empty message.
+        If the turn has just ended, the message becomes an ordinary message. Messages are stored in
+        the order of the calls, even if `send` has not stored its message yet. Raises: HeadConflict
+        if the head is no longer `expected_head`; WrongArgument for an empty message.
         """
         async with _screened(self._order, said, self.agent.on_pasted) as (message, contents):
             appended = await self.session.append_many(
@@ -207,8 +207,8 @@ class Chat(Generic[OutputT]):
     async def cancel(self) -> None:
         """End the running turn and close this handle; the session can be resumed.
 
-        Durable: observers get the event ``session:cancelled`` and no later event. A second call
-        does nothing.
+        Durable: observers get the stored event ``session:cancelled``, and no event after it. A
+        second call does nothing.
         """
         if self._is_closed:
             return
@@ -287,7 +287,7 @@ class Chat(Generic[OutputT]):
         focus: str | None = None,
         expected_leaf: ExpectedLeaf = msgspec.UNSET,
     ) -> Entry | None:
-        """Continue from `entry` (None: before the root); see `Session.branch`.
+        """Continue from `entry` (None: from the beginning); see `Session.branch`.
 
         With `with_summary`, the model summarises abandoned messages; for `focus`, see `compact`.
         Shape: None if `entry` is the leaf. Raises: the errors of `compact` and `Session.branch`.
@@ -446,7 +446,7 @@ async def _id_of(session: Session, entry: EntryRef | None) -> EntryId | None:
 async def _screened(
     order: CallOrder, said: Said | InFlightMessage, policy: PastePolicy
 ) -> AsyncGenerator[tuple[Message, tuple[bytes, ...]]]:
-    """Yield the message and its media after the earlier calls have stored theirs, or failed.
+    """Yield the message and its media after the earlier calls have stored their messages or failed.
 
     Raises: SecretPasted if the message contains a credential and `policy` refuses credentials.
     """

@@ -1155,40 +1155,40 @@ class Chat(Handle[AsyncChat[OutputT]], Generic[OutputT]):
     ) -> Turn[OutputT]:
         """Send a message and start the turn that answers it.
 
-        The turn runs in the folder of the session, even if another handle changed it. From this
-        message on, `active_file`, `selection` and `variables` change the workspace, and with it
-        ``{{ctx.name}}`` in the instructions and tool descriptions. A file without a selection
-        clears the selection; the file "" clears the file. A selection alone makes its file active.
-        With `at` (time or Unix milliseconds), the message waits in the log until then;
-        `Turn.stored` returns when it cannot be lost. Among turns that wait for workers, those with
-        a higher `priority` begin first; turns of one session stay in order. With `while_waiting`
-        "raise", awaiting or iterating the turn raises Waiting when the turn waits for a person. The
-        turn stays open: answer its question and await it again. With `idempotency_key`, the message
-        waits in the log while the session has another turn. A repeated call, even by another
-        process, follows the first call's turn. Raises: InvalidTransition while a turn of this
-        handle runs (use `steer` or `follow_up`), or if the handle is closed; LeaseHeld while `turn`
-        runs in another process (`Turn.held`). The turn raises LeaseHeld if another process has
-        begun a turn; TurnOpen if a turn was interrupted (`Runtime.resume` continues it);
-        TurnFailed; and, before any write, QueueFull if too many turns wait for workers. The call
-        raises SecretPasted for a credential in a variable or, if the agent refuses credentials, in
-        the message (if over 64 kB, the turn raises it). The call raises WrongArgument for an empty
-        message, a selection outside `active_file`, or the variable ``working_dir``.
+        The turn runs in the session's folder, even if another handle changed it. From this message
+        on, `active_file`, `selection` and `variables` change the workspace. ``{{ctx.name}}`` in the
+        instructions and tool descriptions gets the new values. A file without a selection clears
+        the old selection. The file "" clears the active file. If only a selection is given, its
+        file becomes active. With `at` (time or Unix milliseconds), the message waits in the log
+        until then. `Turn.stored` returns when the message is stored. Among turns that wait for
+        workers, those with a higher `priority` begin first; turns of one session stay in order.
+        With `while_waiting` "raise", awaiting or iterating the turn raises Waiting when the turn
+        waits for a person. Answer its question, and await the turn again. With `idempotency_key`,
+        the message waits in the log while the session has another turn. A repeated call, even by
+        another process, follows the first call's turn. Raises: InvalidTransition if the handle is
+        closed, or runs a turn (use `steer` or `follow_up`); LeaseHeld if `turn` runs in another
+        process (`Turn.held`). The turn raises LeaseHeld if another process has begun a turn;
+        TurnOpen if a turn was interrupted (`Runtime.resume` continues it); QueueFull, before any
+        write, if too many turns wait for workers; TurnFailed. The call raises WrongArgument for an
+        empty message, a selection outside `active_file`, or the variable ``working_dir``;
+        SecretPasted if a variable contains a credential, or if the agent refuses a credential in
+        the message. For a message over 64 kB, the turn raises SecretPasted.
         """
 
     def recover(self, turn: int | None = None) -> Turn[OutputT]:
-        """Resume the interrupted turn; if another process runs it, follow it (`Turn.held`).
+        """Resume the interrupted turn.
 
-        If `turn` (the seq of the turn) is given, its reply is returned even if the turn has ended
-        meanwhile.
+        If another process runs the turn, the returned turn follows that process (see `Turn.held`).
+        If `turn` (a seq) is given, its reply is returned even if the turn has ended meanwhile.
         Raises: the errors of `send`; the turn raises InvalidTransition if no turn is open.
         """
 
     def steer(self, said: Said | InFlightMessage, *, expected_head: int | None = None) -> Entry:
         """Add a message to the running turn; the model gets the message with the next call.
 
-        If the turn has just ended, the message becomes an ordinary message, unless `expected_head`
-        no longer matches. Messages are stored in the order of the calls, even if `send` has not
-        stored its message yet. Raises: HeadConflict; WrongArgument for an empty message.
+        If the turn has just ended, the message becomes an ordinary message. Messages are stored in
+        the order of the calls, even if `send` has not stored its message yet. Raises: HeadConflict
+        if the head is no longer `expected_head`; WrongArgument for an empty message.
         """
 
     def follow_up(self, said: Said | InFlightMessage) -> Entry:
@@ -1208,8 +1208,8 @@ class Chat(Handle[AsyncChat[OutputT]], Generic[OutputT]):
     def cancel(self) -> None:
         """End the running turn and close this handle; the session can be resumed.
 
-        Durable: observers get the event ``session:cancelled`` and no later event. A second call
-        does nothing.
+        Durable: observers get the stored event ``session:cancelled``, and no event after it. A
+        second call does nothing.
         """
 
     def suspend(self) -> None:
@@ -1254,7 +1254,7 @@ class Chat(Handle[AsyncChat[OutputT]], Generic[OutputT]):
         focus: str | None = None,
         expected_leaf: ExpectedLeaf = msgspec.UNSET,
     ) -> Entry | None:
-        """Continue from `entry` (None: before the root); see `Session.branch`.
+        """Continue from `entry` (None: from the beginning); see `Session.branch`.
 
         With `with_summary`, the model summarises abandoned messages; for `focus`, see `compact`.
         Shape: None if `entry` is the leaf. Raises: the errors of `compact` and `Session.branch`.
