@@ -26,10 +26,10 @@ def write_templates(
 ) -> tuple[Made, ...]:
     """Write the files that are missing in `folder`; create folders that are missing.
 
-    If a folder cannot be created, no file is written.
-    `paths` contains pairs of a template of `kind` and its path in `folder`. In the templates,
-    ``{namespace}`` is replaced by `namespace`. Each file is written atomically: with partial
-    settings, a concurrent command would use another namespace.
+    If a folder cannot be created, no file is written. Each of `paths` is a pair: the name of a
+    template of `kind`, and the path of the new file in `folder`. In the templates, ``{namespace}``
+    is replaced by `namespace`. Each file is written atomically, because a command that reads half
+    of the settings file would use another namespace.
     Raises: OSError.
     """
     templates = files("perdure") / "data" / kind

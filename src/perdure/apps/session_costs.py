@@ -56,12 +56,12 @@ def sum_of(found: Sequence[UsageTotal]) -> UsageTotal:
 
 
 async def uncounted_spending(store: Store, chat: Chat, prices: Mapping[str, Price]) -> Spending:
-    """Return the part of the cost reported by `cost_lines` that `Chat.spent` does not include.
+    """Return the cost that `cost_lines` reports minus the cost in `Chat.spent`.
 
     `Chat.spent` omits the cost of imported messages, and of calls whose price was unknown when they
-    were made. In the result, `unpriced_calls` can be negative: a call that had no price when it was
-    made, but has one in `prices`, counts as -1. The first call of this function reads the log.
-    `prices` has the same meaning as in `Store.usage`.
+    were made. In the result, `unpriced_calls` can be negative. A call counts as -1 if it had no
+    price when it was made, but has a price in `prices`. The first call of this function reads the
+    whole log; later calls read only new entries. `prices` has the same meaning as in `Store.usage`.
     """
     while True:
         counted = await chat.spent()

@@ -173,8 +173,8 @@ async def _row(
 async def agents_of(store: Store, infos: Sequence[SessionInfo]) -> dict[StreamId, str | None]:
     """Return the result of `agent_of` for each of `infos`, by session id, with one read.
 
-    If the log of a fork names no agent, the result contains the agent of the fork's origin, which
-    takes another read.
+    If the log of a fork names no agent, the result contains the agent of the fork's origin. Each
+    such fork needs another read.
     """
     if not infos:
         return {}
@@ -266,14 +266,18 @@ _SHORTEST_ID = 8
 
 
 def is_fork(info: SessionInfo) -> bool:
-    """Whether `info` is a fork of its parent; subagents and roles of flows have parents, too."""
+    """Whether `info` is a fork of its parent.
+
+    Subagents and roles of flows also have parents, but are not forks.
+    """
     return info.parent is not None and info.origin != "subagent" and not info.is_role
 
 
 async def with_all_forks(store: Store, chosen: Iterable[StreamId]) -> list[StreamId]:
     """Return the `chosen` sessions and all their forks, including forks of forks.
 
-    If a fork is a copy (in session files, every fork is), only its field `parent` names its origin.
+    If a fork is a copy, only the field `parent` of the fork names its origin. In session files,
+    every fork is a copy.
     Shape: each origin comes before its forks.
     """
     infos = await store.backend.sessions(limit=None, scope="all")

@@ -67,9 +67,10 @@ def is_store_file(path: Path) -> bool:
 def copy_command(file: Path, target: str, namespace: str) -> str:
     """Return the command that copies the plain store in `file` to `namespace` of `target`.
 
-    The command unsets the variables of the key, because the store in `file` has no key. If such a
-    variable is set and `target` is SQLite, the command names the key file. If $PERDURE_KEY is set,
-    this file is `KEYFILE`, which the user must create.
+    The command unsets $PERDURE_KEY and $PERDURE_KEY_FILE, because the store in `file` has no key.
+    If one of these variables is set and `target` is SQLite, the command names the key file of the
+    target. If $PERDURE_KEY is set, the name of this key file is `KEYFILE`, and the user must create
+    the file.
     """
     is_local = database_file(target) is not None or bool(own_folders(target))
     words = ["perdure", "store", "copy", target if is_local else "ADDRESS"]
@@ -183,7 +184,7 @@ def _interruptible() -> Generator[None]:
 
 
 def _kept_key(address: str) -> StoreKey | None:
-    """Return the store's key from the keyring, adding one if missing.
+    """Return the store's key from the keyring; if there is none, create a key in the keyring.
 
     Returns None if the key cannot be added, or if the store's folder cannot be created.
     """

@@ -71,8 +71,8 @@ async def show_flow(
 ) -> None:
     """Show the state of a flow, or the feed of a role.
 
-    --json prints the state of the flow; with --role, the session of the role; with --role and
-    --feed, the feed of the role.
+    --json prints the state of the flow. --json with --role prints the session of the role. --json
+    with --role and --feed prints the feed of the role.
 
     Examples:
         perdure flow show 20260527T14
@@ -207,7 +207,8 @@ async def graph(
 async def graph_faults(state: FlowState) -> tuple[str, ...]:
     """Return the errors in the changed workflow file if the flow does not use this file yet.
 
-    The result is empty if the flow already uses the file, or can no longer use it.
+    If the flow can no longer use a changed file, for example because the flow is completed, the
+    result is empty.
     """
     run = state.run
     is_fixed = state.document is not None or run.status != "running"

@@ -74,9 +74,9 @@ async def back_up(
     """Back up the store at `address` to the new `folder`; other processes can write meanwhile.
 
     For an SQLite store, the backup contains all namespaces and is encrypted with the store's own
-    key. For any other store, only `namespace` is copied, into an SQLite store, which is encrypted
-    with `key` if that is given. Every hash of the backup is checked. The store records the location
-    of the backup, so that certificates of erasures can list it.
+    key. For any other store, only `namespace` is copied, into a new SQLite store. If `key` is given
+    or a key is configured, this key encrypts the new store. Every hash of the backup is checked.
+    The store records the location of the backup, so that certificates of erasures can list it.
     Durable: `folder` appears only when it is complete and on disk; if the process is killed, no
     folder appears.
     Raises: StoreExists if `folder` is not empty; StoreCorrupt if the store is damaged; StoreFull if
@@ -101,7 +101,7 @@ async def back_up(
 
 
 async def _remember(address: str, namespace: str, key: StoreKey | None, backup: Backup) -> None:
-    """Record the backup in the store; skip this if the store cannot do it, is full or read-only."""
+    """Record the backup in the store, unless it is full, read-only or cannot record backups."""
     with suppress(StoreReadOnly, StoreFull, Unsupported):
         async with open_store(address, namespace=namespace, key=key) as store:
             await store.backend.retention.remember_backup(backup)

@@ -38,12 +38,14 @@ async def copy_sessions(
     """Copy the sessions and flows in `source`, or only `sessions`, to the namespace of `target`.
 
     The copy contains the entries that existed at its start; other processes can write to both
-    stores meanwhile. Repeating a copy continues it and adds entries that are new in the source.
-    Entries keep their ids, salts, digests and hashes; forks stay references, and their origins are
-    copied, too. If the target cannot store a session with the same hashes, the copy computes new
-    hashes, and the report says so. Leases and idempotency keys are not copied.
+    stores meanwhile. A repeated call continues an interrupted copy, and adds entries that are new
+    in the source. Entries keep their ids, salts, digests and hashes. A fork still refers to the
+    entries of its origin, so the origin is copied, too. If the target cannot store a session with
+    the same hashes, the copy computes new hashes, and the report says so. Leases and idempotency
+    keys are not copied.
     Shape: each of `sessions` is a complete id.
-    Durable: each part of the copy is stored after its commit, and all parts when this call returns.
+    Durable: the whole copy is stored when this call returns. If the call is interrupted, the parts
+    that were committed remain.
     Raises: SessionNotFound if one of `sessions` does not exist; Unsupported if a store lacks an
     operation that the copy needs; the errors of reading and writing. The report lists sessions that
     are damaged, and sessions that differ between source and target.
@@ -102,7 +104,8 @@ async def copy(
     """Copy all sessions to another store of any kind, and verify their hashes.
 
     Other processes can write during the copy. Run the command again to continue after a kill, or to
-    add new entries. A store that the last unreleased version of perdure created can be copied too.
+    add new entries. You can also copy a store of the last version of perdure before its first
+    release.
 
     Examples:
         perdure store copy postgresql://me@host/agents --store sqlite:///agents.db

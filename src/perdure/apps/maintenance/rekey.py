@@ -170,7 +170,7 @@ def _generate_key(address: str, file: Path | None) -> Change:
 
 
 def _settle(address: str, change: Change) -> None:
-    """Store the new key if its place is the keyring; otherwise, remove the keyring's old keys."""
+    """If the new key belongs in the keyring, store it; otherwise, delete the old keys there."""
     if change.place == "keyring" and change.key is not None:
         keep_key(address, change.key)
     else:

@@ -75,8 +75,8 @@ async def repair_store(
     the hashes of the chain are recomputed from this entry on. The search index is rebuilt. If `to`
     is given, the damaged store stays unchanged; otherwise, it is moved to another folder. A store
     without damage is not changed. For an SQLite file, all namespaces are repaired. For any other
-    store, only `namespace` is repaired, and always into an empty store at `to`. `on_progress`
-    receives the progress of each step: the check of the store, the copy, and the check of the copy.
+    store, only `namespace` is repaired, and `to` must be an empty store. `on_progress` receives the
+    progress of each step: the check of the store, the copy, and the check of the copy.
     Durable: the repaired store is on disk when this call returns; after a kill, the store is
     unchanged.
     Raises: StoreInUse if another process has the store open; StoreExists if `to` is not empty;
@@ -186,9 +186,9 @@ async def _write_repaired(
 
 
 class _Contents:
-    """Reads the contents of a damaged store, such as images; reads each content only once.
+    """Reads the blobs of a damaged store, such as images; reads each blob only once.
 
-    `lost` lists the contents that are damaged.
+    `lost` lists the names of damaged blobs.
     """
 
     def __init__(self, source: SessionStore) -> None:
@@ -197,7 +197,10 @@ class _Contents:
         self.lost: list[str] = []
 
     async def of(self, sealed: StreamSegment) -> AsyncIterator[bytes]:
-        """Yield the contents that entries in `sealed` refer to and that were not read before."""
+        """Yield the contents of the blobs that entries of `sealed` refer to.
+
+        Blobs that were read before are skipped.
+        """
         names = names_in(row.entry.body for row in sealed.entries())
         for name in sorted(names - self._passed):
             self._passed.add(name)

@@ -231,7 +231,7 @@ def _counted(file: Path, key: StoreKey | None) -> tuple[int, int]:
 
 
 def _moments(fetched: _Fetched, bound: _Bound) -> list[tuple[str, list[SegmentState]]]:
-    """Return the namespaces of the backup, each with the state of its streams at `bound`."""
+    """Return each namespace of the backup, with the state of the namespace's streams at `bound`."""
     with closing(upkeep_of_sqlite("backup").Content(fetched.path, fetched.key)) as content:
         if isinstance(bound.until, str):
             moment = content.moment_of(bound.namespace, bound.until)
@@ -268,7 +268,8 @@ async def restore(
 ) -> None:
     """Create a store from a backup, and verify it. An existing store is replaced only with --force.
 
-    Permissions and open turns that your perdure wrote stay in force.
+    Permissions and open turns in the backup are in force only if your own perdure wrote them, or if
+    you give --trust.
 
     Examples:
         perdure store restore backups/2026-11-21 --store sqlite:///again.db

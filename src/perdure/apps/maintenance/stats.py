@@ -35,7 +35,7 @@ async def figures(store: Store, *, days: int = DAYS) -> StoreFigures:
     """Return sizes, the largest sessions, and the growth over the last `days` days.
 
     The figures cover the open namespace; file sizes cover all namespaces. A database computes the
-    figures with queries; of a store in memory or in session files, this function reads all data.
+    figures with queries. For a store in memory or in session files, this function reads all data.
     """
     since = store.outside.clock.now_ms() - days * DAY_MS
     with suppress(Unsupported):
@@ -94,7 +94,7 @@ async def stats(
 ) -> None:
     """Show the size of the namespace, its largest sessions, its growth, and the use of space.
 
-    The sizes of an SQLite file count all its namespaces together.
+    For an SQLite store, the file sizes cover all namespaces in the file.
 
     Examples:
         perdure store stats --json

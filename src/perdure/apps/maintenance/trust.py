@@ -41,10 +41,11 @@ async def trust(
 ) -> None:
     """List the stores you trusted, or trust a store as it is now.
 
-    perdure recognizes the sessions that it wrote for you. Sessions and flows from elsewhere run
-    with your permissions: their own permissions are ignored, and an open turn ends as interrupted.
-    Trusting a store applies the permissions in it. Entries that are added later are not trusted.
-    Imported sessions are never trusted.
+    perdure recognizes the sessions that it wrote for you, and applies the permissions in them. It
+    ignores the permissions in sessions and flows from elsewhere, which run with your permissions.
+    An open turn from elsewhere ends as interrupted. If you trust a store, perdure also applies the
+    permissions in this store. Entries that are added later are not trusted. Imported sessions are
+    never trusted.
 
     Examples:
         perdure store trust                       # list trusted stores

@@ -54,9 +54,10 @@ async def present_keys(
 async def likely_keys(
     address: str, key: bytes | str | StoreKey | None, encrypted: str
 ) -> tuple[StoreKey | None, ...]:
-    """Return the configured key of the store at `address`, or else the keys in the keyring for it.
+    """Return the configured key of the store at `address`.
 
-    Raises: KeyMissing if there is no key; the error's text calls the store `encrypted`.
+    If no key is configured, return the store's keys in the keyring.
+    Raises: KeyMissing if there is no key; its text uses `encrypted` as the name of the store.
     """
     configured = configured_key(key, os.environ, address)
     if configured is not None:
@@ -84,7 +85,8 @@ async def with_key(
 def place_of(address: str | None, capability: str) -> tuple[str, Path]:
     """Return the address of an SQLite store, and its file.
 
-    Raises: Unsupported, which names `capability`, for another kind of store.
+    Raises: Unsupported if the store is of another kind; `capability` is the operation that the
+    error names.
     """
     address = address_or_default(address, os.environ, sys.platform)
     if not address.startswith(SQLITE):

@@ -90,8 +90,8 @@ class History:
     async def recall(self, question: str, limit: int = 8) -> str:
         """Search the memory for a question, in the words that a person would use.
 
-        Finds messages that are about the question, even if they share few words with it, summaries
-        of sessions, and facts. Each result names its session and entry, or its fact; read_session
+        Finds messages, summaries of sessions, and facts. A text is found even if it shares few
+        words with the question. Each result names its session and entry, or its fact; read_session
         and read_entry return more text.
         """
         scope, wanted = self._scope, _within(limit, MOST_HITS)
@@ -297,7 +297,11 @@ class Notebook:
 
 
 def _recalled(hit: MemoryHit, whole: str) -> str:
-    """Return `hit` as text. Secrets are masked in `whole`: a passage may contain half a secret."""
+    """Return `hit` as text.
+
+    Secrets are masked in the text `whole`, because the passage of the hit may contain only half of
+    a secret.
+    """
     head = f"{minute(hit.at)}  session {hit.session_id}  entry {hit.entry_id}  "
     head += hit.author or hit.role
     if hit.kind == "fact":

@@ -142,8 +142,8 @@ async def search(
     """Search the memory for a question, the best hits first.
 
     Finds messages of earlier sessions, summaries of sessions, and facts. Also finds texts without
-    words of the question: texts next to a match, and texts of the time or the person that the
-    question names. `perdure sessions search` finds exact words.
+    any word of the question if they are next to a matching text, or if the question names their
+    date or their speaker. `perdure sessions search` finds exact words.
 
     Examples:
         perdure memory search 'When did we choose the hotel?'
@@ -236,7 +236,8 @@ async def remember(
 ) -> None:
     """Store a fact about a person.
 
-    Without --subject the fact is about the person of its sources, or about no person.
+    Without --subject, the fact is about the person whose session contains the --source entries. If
+    there is no such person, the fact is about no person.
 
     Examples:
         perdure memory remember "Ana is allergic to nuts" --subject ana
@@ -429,9 +430,9 @@ async def index(
 ) -> None:
     """Record the missing episodes of imported sessions and of sessions that ended.
 
-    An imported session gets an episode up to its newest entry, and another episode after new
-    entries. With an embedder, every text without a vector gets one, so that recalls compare
-    meanings.
+    The episode of an imported session covers the entries that the session has now. If the session
+    gets new entries, the next run records another episode. With an embedder, every text without a
+    vector gets one, so that recalls compare meanings.
 
     Examples:
         perdure memory index
@@ -485,7 +486,10 @@ async def _matching(opened: Store, named: str) -> tuple[str, ...]:
 
 
 def _is_named(fact: str, named: str) -> bool:
-    """Return whether `named` is the start of the id `fact`, its number or both: ``memory-1f/3``."""
+    """Return whether `named` matches the id `fact`.
+
+    `named` is the beginning of the id, the number at its end, or both, such as ``memory-1f/3``.
+    """
     stream, _, number = fact.rpartition("/")
     begin, slash, end = named.rpartition("/")
     if slash:

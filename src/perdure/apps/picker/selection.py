@@ -252,8 +252,9 @@ def fuzzy_score(text: str, word: str) -> int | None:
     """Return a score if `text` contains the letters of `word` in order; otherwise None.
 
     If `text` contains the whole word, the score uses the best occurrence of the word. Otherwise,
-    the leftmost match decides: the score uses the letters that are closest to the end of this
-    match. The running time is linear in the length of the text, without backtracking.
+    the score uses the match that ends first. If a letter can have several positions in this match,
+    the last position is used. The running time is linear in the length of the text, without
+    backtracking.
     """
     whole = phrase_score(text, word)
     if whole is not None:
@@ -273,7 +274,10 @@ def fuzzy_score(text: str, word: str) -> int | None:
 
 
 def _nearest(text: str, word: str) -> list[int] | None:
-    """Return the positions of the letters that are closest to the end of the leftmost match."""
+    """Return the positions of the letters of `word` in the match that ends first in `text`.
+
+    If a letter can have several positions in this match, the last position is used.
+    """
     end = -1
     for letter in word:
         end = text.find(letter, end + 1)

@@ -81,7 +81,8 @@ async def serve(  # noqa: PLR0913 - each is an option of its own
     token create`). Without MODULE:FACTORY the server offers the agents of your settings and agent
     files. The server listens on this machine only, unless --tls-certificate or --behind-proxy is
     given. Ctrl-C and SIGTERM suspend running turns; the next start continues them. Recalls in the
-    console, the API and at /mcp use --embedder, or else the embedder of an agent.
+    console, the API and at /mcp use --embedder. Without --embedder, they use the embedder of an
+    agent.
 
     Examples:
         perdure serve
@@ -159,7 +160,7 @@ async def serve_store(
 async def _runtime_of(
     factory: str, store: Store, idle_s: float | None
 ) -> AsyncGenerator[tuple[Runtime, str]]:
-    """Yield the runtime of `factory` or the settings, and a text about the end of idle sessions."""
+    """Yield the runtime of `factory` or the settings, and a text on when idle sessions end."""
     made = await made_by(factory, store) if factory else configured(store, idle_s)
     told = "sessions never end as idle (--idle-minutes 0)."
     if factory and isinstance(made, Runtime):

@@ -67,7 +67,7 @@ class Wanted(msgspec.Struct, frozen=True):
         return self.names if self.host in LOOPBACK else (*self.names, self.host)
 
     def address(self, port: int) -> str:
-        """Return the URL for browsers: the proxy's if its name is known, else this server's."""
+        """Return the URL of the proxy if its name is known; otherwise, the URL of this server."""
         if self.is_proxied and self.names:
             return f"https://{self.names[0]}"
         scheme = "http" if self.certificate is None else "https"

@@ -43,7 +43,7 @@ class DrainingServer(Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Handle a signal.
 
-        Python calls this method in the main thread, between two instructions.
+        Python can call this method at any point of the code that the main thread runs.
         """
         is_first = sig == signal.SIGTERM and not self._is_draining
         self._is_draining = True

@@ -16,8 +16,7 @@ def advice_to_set(words: Sequence[str]) -> str | None:
     """Return the TOML line and the file to edit in place of ``perdure config set KEY VALUE``.
 
     `words` are the arguments of the command line. Returns None if the key is unknown or the value
-    is missing. The command ``config set`` does not exist, because the settings file is edited by
-    hand and may contain comments.
+    is missing. There is no command ``config set``, because people edit the settings file by hand.
     """
     key, *values = words[2:] or [""]
     section, _, name = key.partition(".")

@@ -2,7 +2,8 @@
 
 A project's agent comes with a repository that was cloned from elsewhere. If a project's agent is
 chosen by its id, it gets only the user's permissions, starts no program and has none of the user's
-MCP servers. A user who names the agent's file trusts the content of the file.
+MCP servers. If the user names the agent's file instead, these limits do not apply, because the user
+trusts the content of the file.
 """
 
 from __future__ import annotations

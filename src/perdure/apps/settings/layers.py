@@ -133,7 +133,7 @@ class Configuration:
 
     @property
     def budget(self) -> dict[str, Any]:
-        """The budget of a session and the action when it is used up, by field name of `Agent`."""
+        """The fields of `Agent` for the budget of a session, and their values."""
         names = ("max_cost_microcents", "on_exceed")
         return {name: self.value(f"chat.{name}") for name in names}
 

@@ -1,7 +1,7 @@
 """Finds the line of each key in a TOML file, because the TOML reader does not report lines.
 
-The text must be valid TOML. Statements are split at quotes and brackets; the TOML reader then
-parses each key by itself.
+The text must be valid TOML. Statements are split at quotes and brackets. The TOML reader then
+parses each key separately.
 """
 
 from __future__ import annotations

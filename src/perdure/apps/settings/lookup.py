@@ -74,7 +74,7 @@ def person_file(environment: Mapping[str, str]) -> Path:
 def project_file(start: Path) -> Path | None:
     """Return the settings file of the project that contains `start`; None outside of a project.
 
-    The home folder is not a project: files in it do not apply to the folders below it.
+    The home folder is never a project, so its files do not apply to the folders below it.
     """
     files = (each / FILE for each in _folders_around(start))
     return next((file for file in files if file.is_file()), None)
@@ -83,8 +83,7 @@ def project_file(start: Path) -> Path | None:
 def agent_folders(start: Path, environment: Mapping[str, str]) -> dict[str, Path]:
     """Return the folders of agent files: ``project`` if `start` is in a project, then ``user``.
 
-    A project needs no settings file to have a folder of agents: the nearest folder with agents or
-    settings is the project.
+    The project is the nearest folder that contains a folder of agents or a settings file.
     """
     around = _folders_around(start)
     found = (

@@ -20,9 +20,9 @@ def faults_in(
 ) -> tuple[str, ...]:
     """Return the errors of `data`.
 
-    If there are none and `is_project` is True, report each key that a project may not set. `data`
-    was read from the TOML `text`. `person_file` is the user's settings file, which may set all
-    keys.
+    If `data` has no errors and `is_project` is True, report each key that a project may not set.
+    `data` was read from the TOML `text`. `person_file` is the user's settings file, which may set
+    all keys.
     """
     nodes = YamlReader()
     root = nodes_of(data, text)
