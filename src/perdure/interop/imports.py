@@ -98,8 +98,8 @@ async def import_source(  # noqa: PLR0913 - each says how it is imported, most h
     source's session has an open turn. Other errors are those of ``SessionStore.commit``.
     """
     with _open_source(source, name) as content:
-        known = await asyncio.to_thread(_format_of, content, format)
-        if known == native.FORMAT:
+        read = await asyncio.to_thread(_read_foreign, content, format, progress, bounds)
+        if read is None:
             header, _ = await asyncio.to_thread(native.open_file, content)
             if header.kind == "memory":
                 return await import_facts(store, content, subject=subject, clock=clock)
@@ -116,11 +116,24 @@ async def import_source(  # noqa: PLR0913 - each says how it is imported, most h
                 )
             except (InvalidEntry, InvalidParent) as error:
                 raise FormatError(content.name, f"it is not a log: {error}") from error
-        read = await asyncio.to_thread(source_of_format, content, known, progress, bounds)
-        if not read.parsed.items and not read.parsed.header_lines:
-            raise FormatError(content.name, f"no line of it is a record of {known}")
-        work = _Work(content.name, read, subject, bounds.piece_bytes, Added(), again)
+        work = _Work(content.name, *read, subject, bounds.piece_bytes, Added(), again)
         return await _import_read(store, work, clock)
+
+
+def _read_foreign(
+    content: Content, format: FormatName, progress: Progress | None, bounds: Bounds
+) -> tuple[Source, bytes] | None:
+    """Read `content`, and return it with its first line; None if its format is perdure's own.
+
+    Raises: FormatError or LimitExceeded.
+    """
+    known = _format_of(content, format)
+    if known == native.FORMAT:
+        return None
+    source = source_of_format(content, known, progress, bounds)
+    if not source.parsed.items and not source.parsed.header_lines:
+        raise FormatError(content.name, f"no line of it is a record of {known}")
+    return source, first_line(source.content)
 
 
 def _format_of(content: Content, format: FormatName) -> Format:
@@ -193,6 +206,7 @@ class _Work(msgspec.Struct, frozen=True):
 
     name: str
     source: Source
+    first_line: bytes
     subject: str | None
     piece_bytes: int
     added: Added
@@ -207,10 +221,9 @@ async def _import_read(store: SessionStore, work: _Work, clock: Clock) -> Import
 
 async def _import_once(store: SessionStore, work: _Work, clock: Clock) -> ImportReport:
     parsed = work.source.parsed
-    first = await asyncio.to_thread(first_line, work.source.content)
     other: StreamId | None = None  # the first session that has an id of the file, and is not it
     erased: reports.Lost | None = None
-    for stream in session_ids(parsed.format, parsed.header.session, first):
+    for stream in session_ids(parsed.format, parsed.header.session, work.first_line):
         try:
             state = await state_unless_erased(store, stream)
         except SessionNotFound:

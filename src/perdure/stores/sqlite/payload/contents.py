@@ -47,9 +47,12 @@ def pack_contents(contents: Sequence[bytes]) -> list[PackedContent]:
 def pack_content(content: bytes) -> PackedContent:
     """Return `content` in its stored form."""
     digest, size = blob_hash(content), len(content)
-    sample = content[:SAMPLE_BYTES]
-    if size >= LEAST_BYTES and len(zlib.compress(sample, LEVEL)) < WORTH_IT * len(sample):
-        return PackedContent(digest, size, BY_ZLIB, zlib.compress(content, LEVEL))
+    if size >= LEAST_BYTES:
+        sample = content[:SAMPLE_BYTES]
+        packed = zlib.compress(sample, LEVEL)
+        if len(packed) < WORTH_IT * len(sample):
+            whole = packed if size == len(sample) else zlib.compress(content, LEVEL)
+            return PackedContent(digest, size, BY_ZLIB, whole)
     return PackedContent(digest, size, AS_IT_IS, content)
 
 
