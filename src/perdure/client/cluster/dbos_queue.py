@@ -119,6 +119,7 @@ class DbosQueue:
         self._has_launched = False
         self._is_closing = threading.Event()
         self._gate = PollGate(self._listened, self._with_work, POLL_S)
+        self._polling: sqlalchemy.Connection | None = None
         self._engine = sqlalchemy.create_engine(
             "postgresql+psycopg://",
             creator=lambda: self._connected(conninfo, has_pooler=has_pooler),
@@ -219,6 +220,7 @@ class DbosQueue:
         """Stop. Work that has not ended stays assigned to this worker until others take it over."""
         self._is_closing.set()
         self._gate.stop()
+        self._end_polling()
         DBOS.destroy()
         self._engine.dispose()
 
@@ -262,11 +264,25 @@ class DbosQueue:
         record.info[_LIMITED] = limit
 
     def _with_work(self, queues: Collection[str]) -> list[str]:
-        with self._engine.connect() as db:
-            of_flows = [queue for queue in queues if queue.startswith(FLOW_QUEUE)]
-            flows = [flow for queue in of_flows for flow in self.flows.get(queue, ())]
-            values = (list(queues), of_flows, flows)
-            return [row[0] for row in db.exec_driver_sql(_WITH_WORK, values)]
+        """Return the queues with work. The thread that polls keeps one connection for this.
+
+        Without a transaction, a poll is one message. A connection of the pool would need four.
+        """
+        of_flows = [queue for queue in queues if queue.startswith(FLOW_QUEUE)]
+        flows = [flow for queue in of_flows for flow in self.flows.get(queue, ())]
+        if self._polling is None:
+            self._polling = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+        try:
+            found = self._polling.exec_driver_sql(_WITH_WORK, (list(queues), of_flows, flows))
+            return [row[0] for row in found]
+        except BaseException:
+            self._end_polling()
+            raise
+
+    def _end_polling(self) -> None:
+        polling, self._polling = self._polling, None
+        if polling is not None:
+            polling.close()
 
     def _only(self, queue: str) -> list[str] | None:
         """Return the sessions whose work this worker may take from `queue`; None: all."""

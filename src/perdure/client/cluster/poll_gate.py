@@ -93,4 +93,5 @@ class PollGate:
             with self._news:
                 self._with_work = found
                 self._round += 1
-                self._news.notify_all()
+                if found is None or found:
+                    self._news.notify_all()
