@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from perdure.errors import SessionNotFound, ToolDenied, ToolError, UnknownTool
 from perdure.secrets.vault import Taint, Vault
+from perdure.session.media.inline import InlineMedia
 from perdure.tools import execution
 from perdure.tools.decorator import tool
 from perdure.tools.execution import ToolRun, failed_run, run_tool, shorten_text
@@ -250,12 +251,15 @@ async def test_long_error_is_shortened_for_the_log_and_for_the_model() -> None:
     assert 1900 < len(run.output.text) <= 2000
 
 
-async def test_shortened_output_keeps_the_request_to_end_the_session() -> None:
+async def test_shortened_output_keeps_its_other_fields() -> None:
+    picture = InlineMedia("image/png", b"\x89PNG")
+
     async def body() -> ToolOutput:
-        return ToolOutput("x" * 5000, ends_session=True)
+        return ToolOutput("x" * 5000, media=[picture], ends_session=True)
 
     run = await run_of(body, max_output_bytes=100)
     assert run.output.ends_session
+    assert run.output.media == (picture,)
     assert len(run.output.text) <= 100
 
 
