@@ -54,8 +54,9 @@ async def pinned_window(
 async def near_pins(
     log: LogReader, stream: StreamId, window: ContextWindow, pins: frozenset[EntryId]
 ) -> tuple[Placed, ...] | None:
-    """Return pinned entries before `window` on its branch, and the calls and results of `pins`.
+    """Return the entries before `window` that the context contains because of `pins`.
 
+    These are the pinned entries, and the tool calls and results that belong to pinned entries.
     Shape: the entries are in order; other entries may be between them. The result is None if the
     whole branch must be read to find all pinned entries.
     """

@@ -1,9 +1,9 @@
 """Run a turn: append the machine's decision, perform the effect that it waits for, and repeat.
 
-The runner itself decides nothing. Each step is one commit at the head for which it was computed. If
-other writers appended entries in between, the runner folds these entries into its state and
-computes the step again. The runner stops when its lease is lost. An outcome that arrives after the
-loss of the lease is logged as a ``late_outcome``.
+The runner itself decides nothing. Each step is one commit, which fails if the head has moved since
+the step was computed. If other writers appended entries in between, the runner folds these entries
+into its state and computes the step again. The runner stops when its lease is lost. An outcome that
+arrives after the loss of the lease is logged as a ``late_outcome``.
 """
 
 from __future__ import annotations
@@ -95,7 +95,10 @@ class StopRequest:
         self._cuts = 0
 
     def ask(self, *, is_cancel: bool = False) -> None:
-        """End the turn as soon as its effect can be cancelled; with `is_cancel`, as cancelled."""
+        """End the turn as soon as its effect can be cancelled.
+
+        If `is_cancel` is True, the turn ends as cancelled.
+        """
         self.is_asked = True
         self.is_cancel = self.is_cancel or is_cancel
         if self._performing is not None and self._performing.cancel():
@@ -127,7 +130,7 @@ class StopRequest:
         return None if self.has_cut else happened
 
     async def _uncancel(self, task: asyncio.Task[Any]) -> None:
-        """Undo the cancellation that stopped the effect, in the turn's task."""
+        """Undo those cancellations of the turn's task `task` that stopped the effect."""
         while self._cuts:
             self._cuts -= 1
             task.uncancel()
@@ -139,9 +142,9 @@ class StopRequest:
 class TurnRunner:
     """Runs one turn to its end under a lease held by the caller.
 
-    After a stop request to `stopping`, no new effect begins. The turn ends as soon as the open
-    effect can be cancelled. If the effect already has an outcome when the turn stops, this outcome
-    is logged, unless it is a failure. `branch` receives every entry of the turn; `companion` adds
+    After a call of `stopping.ask`, no new effect begins. The turn ends as soon as the open effect
+    can be cancelled. If the effect already has an outcome when the turn stops, this outcome is
+    logged, unless it is a failure. `branch` receives every entry of the turn; `companion` adds
     entries to the commits of the turn.
     """
 
@@ -446,7 +449,7 @@ def _is_long(message: Message) -> bool:
 
 
 def _contents(happened: Input) -> tuple[bytes, ...]:
-    """Return the contents that are stored with the entries of an outcome."""
+    """Return the bytes of the blobs that the entries of `happened` refer to."""
     if isinstance(happened, Aborted):
         return tuple(content for each in happened.returned.values() for content in each.contents)
     return happened.contents if isinstance(happened, Begin | Answered | ToolReturned) else ()

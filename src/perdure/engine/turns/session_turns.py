@@ -37,10 +37,10 @@ class Signals:
 
     `begun` resolves when the turn has the lease; its value is the seq after which the turn's events
     begin. `stored` resolves when the turn cannot be lost any more, because it began or the request
-    for it is in the log. `stopping` requests the end of the turn. `companion` takes part in the
-    commits of the turn. If the caller only follows a turn, `held` names the other process that runs
-    it, or `leader` is the lease holder in this process that runs it. `cause` is the error with
-    which the turn failed in this process.
+    for it is in the log. `stopping` requests the end of the turn. `companion` adds entries to the
+    commits of the turn. If the caller only follows the turn, `held` or `leader` is set: `held`
+    names another process that runs the turn, and `leader` is a lease holder in this process that
+    runs the turn. `cause` is the error with which the turn failed in this process.
     """
 
     def __init__(self, companion: CommitParticipant | None = None) -> None:
@@ -148,8 +148,9 @@ class SessionTurns:
     ) -> TurnState:
         """Run a turn that begins with `message`; `contents` are the media in the message.
 
-        If another writer may have appended, `follow` is called with the head before the turn
-        begins. `request` is the seq of the ``turn_requested`` that the turn answers.
+        If another writer may have appended entries, `follow` is awaited before the turn begins; its
+        argument is the head of the log. `request` is the seq of the ``turn_requested`` that the
+        turn answers.
         Raises: LeaseHeld if another process runs a turn; TurnOpen if an interrupted turn must be
         resumed first; LeaseLost if another process takes over the session; RequestAnswered if
         `request` is answered, erased or stopped.

@@ -169,9 +169,10 @@ def answer_usage(
 def summary_counted(
     outcome: SummaryOutcome, model: str, tokens: int | None, config: TurnConfig
 ) -> SummaryOutcome:
-    """Return the outcome of a summary call; add the price to its usage, or an estimated usage.
+    """Return `outcome`, with the price of the summary call added to its usage.
 
-    `tokens` is the estimated size of the request.
+    If the provider reported no usage, the usage is estimated. `tokens` is the estimated size of the
+    request.
     """
     if isinstance(outcome, inputs.NothingToSummarise):
         return outcome

@@ -1,4 +1,4 @@
-"""Rules of the turn machine for the beginning of a turn, and for outcomes of its effects."""
+"""Rules of the turn machine for the start of a turn, and for the outcomes of the turn's effects."""
 
 from __future__ import annotations
 
@@ -166,7 +166,10 @@ def _record_result(scribe: Scribe, happened: inputs.ToolReturned) -> None:
 
 
 def call_failed(scribe: Scribe, happened: inputs.CallFailed, config: TurnConfig) -> None:
-    """Compact after an overflow, retry, or call another model; otherwise end the turn."""
+    """Record the failure; then compact, retry, call another model, or end the turn.
+
+    The context is compacted if it was too large for the model.
+    """
     call = open_call(scribe)
     error = happened.error
     _note_partial(scribe, call, happened.partial)
@@ -199,7 +202,10 @@ def call_failed(scribe: Scribe, happened: inputs.CallFailed, config: TurnConfig)
 def _end_or_go_without(
     scribe: Scribe, call: OpenCall, error: ModelError, config: TurnConfig
 ) -> None:
-    """End the turn after the last attempt; if only a summary failed, continue without one."""
+    """End the turn, because the last attempt failed.
+
+    If the call was for a summary, the turn continues without a summary.
+    """
     if call.purpose == "summary":
         call_model(scribe, config)  # the context is trimmed instead
         return
@@ -234,7 +240,7 @@ def on_summary(scribe: Scribe, happened: inputs.Summarised, config: TurnConfig) 
 def nothing_to_summarise(
     scribe: Scribe, happened: inputs.NothingToSummarise, config: TurnConfig
 ) -> None:
-    """Call the model with the whole context, because no message can leave it."""
+    """Call the model with the whole context, because no message can be replaced by a summary."""
     reason = "nothing can leave the context"
     nothing = ModelFinished(error=reason, error_code="nothing_to_compact")
     scribe.side(nothing, open_call(scribe).seq)
@@ -266,7 +272,7 @@ def on_abort(scribe: Scribe, happened: inputs.Aborted, config: TurnConfig) -> No
 
 
 def _abort_tools(scribe: Scribe, happened: inputs.Aborted) -> None:
-    """Answer the open tool calls; calls that had already ended are answered with their results."""
+    """Answer each open tool call: with its result if the tool had ended, otherwise as aborted."""
     ran = "The turn was aborted while the tool ran; it may have taken effect in part."
     below = happened.delegated
     while (run := scribe.state.open_tool) is not None:

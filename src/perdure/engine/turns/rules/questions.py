@@ -24,7 +24,7 @@ def args_hash(args: dict[str, object]) -> str:
 
 
 def ask_how_to_go_on(scribe: Scribe, call_seq: int) -> None:
-    """Ask how to continue an answer that was interrupted because its process died."""
+    """Ask how the turn continues, because the process died during an answer."""
     question = Question(
         topic="interrupted",
         text="perdure was stopped in the middle of an answer. How shall the turn go on?",
@@ -55,7 +55,7 @@ def ask_about_tool(scribe: Scribe, seq: int, started: ToolStarted) -> None:
 
 
 def _short_argument(shown: dict[str, object]) -> str:
-    """Return one short line: the first text in the arguments, and the words of all lists."""
+    """Return one short line: the first text argument, then all texts in list arguments."""
     first = next((text for text in shown.values() if isinstance(text, str)), "")
     lists = (cast("list[object]", each) for each in shown.values() if isinstance(each, list))
     words = (word for each in lists for word in each if isinstance(word, str))

@@ -78,7 +78,8 @@ class Scribe:
     def ruling(self, config: TurnConfig, granted: frozenset[str], index: int = 0) -> Ruling:
         """Return the policy's decision about a pending call, with the grants in `granted`.
 
-        Raises: Unexamined if the facts to which an approval is bound must be read first.
+        Raises: Unexamined if a person must approve the call, and the facts to approve were not read
+        yet.
         """
         call, place = self.state.pending[index], len(self.state.pending) - index
         ruling = config.judge(call, granted, self._bounds.get(place))
@@ -124,7 +125,10 @@ class Scribe:
 
 
 def _sign(body: SideBody, state: TurnState) -> SideBody:
-    """Add agent, model or attempt to `body`, because a reader may see only this entry."""
+    """Return `body` with its agent, model or attempt filled in.
+
+    A reader then understands the entry without reading earlier entries.
+    """
     replace = msgspec.structs.replace
     match body:
         case ModelCalled() | Question(topic="approval"):

@@ -1,8 +1,9 @@
 """Rules for taking over the turn of another process, and for a person's answers.
 
-An intent without an outcome is never just repeated. For a model call, the turn's ``on_interrupt``
-decides what happens; for a tool run, the tool's ``on_unknown`` decides. A tool run whose connection
-broke is also an intent without an outcome, although no process died.
+An effect is lost if its intent has no outcome in the log. A lost effect may already have happened,
+so a rule decides what happens now: for a model call the turn's ``on_interrupt``, and for a tool run
+the tool's ``on_unknown``. A tool run is also lost if its connection broke, although no process
+died.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ MAX_LOST_ATTEMPTS = 3
 
 
 def nothing_lost(scribe: Scribe, happened: inputs.Lost, config: TurnConfig) -> None:
-    """Do nothing: the dead process was performing no effect."""
+    """Do nothing, because the dead process was performing no effect."""
 
 
 def lost_ready(scribe: Scribe, happened: inputs.Lost | inputs.Woken, config: TurnConfig) -> None:
@@ -148,7 +149,7 @@ def _ask_again(
 
 
 def lost_tool(scribe: Scribe, happened: inputs.Lost, config: TurnConfig) -> None:
-    """Apply ``on_unknown`` to a tool that ran when the process died: its outcome is unknown."""
+    """Apply ``on_unknown`` to the tool that ran when the process died."""
     _record_lost(scribe, running_tool(scribe))
     settle(scribe, happened, config)
 
@@ -169,7 +170,7 @@ def _record_lost(scribe: Scribe, run: OpenTool) -> None:
 def _end_run(
     scribe: Scribe, run: OpenTool, outcome: ToolOutcome, returned: inputs.ToolReturned
 ) -> None:
-    """Record the end of `run` without a result for the model."""
+    """Record that `run` ended, without adding a tool result for the model."""
     ended = ToolFinished(
         id=run.started.id,
         tool=run.started.tool,
@@ -248,7 +249,10 @@ def on_wake(
 
 
 def _spend_as_told(scribe: Scribe, answer: Answer, config: TurnConfig) -> None:
-    """Make the delayed model call, or end the turn; the state already has the new cost limit."""
+    """If the person allows it, make the delayed model call; otherwise end the turn.
+
+    The new cost limit is already part of the state.
+    """
     if answer.choice != "continue":
         reason = f"{answer.by} would not spend more"
         finish(scribe, "error", failure="budget_exceeded", error=reason)

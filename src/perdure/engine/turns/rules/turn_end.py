@@ -77,7 +77,10 @@ def settle_open(scribe: Scribe, text: str) -> None:
 
 
 def interrupted_by(partial: Message) -> Interrupted:
-    """Return `partial` without tool calls that contain bytes; such calls never ran."""
+    """Return the body for `partial`, without the tool calls that contain bytes.
+
+    The omitted calls never ran.
+    """
     parts = tuple(
         part
         for part in partial.parts
@@ -88,7 +91,10 @@ def interrupted_by(partial: Message) -> Interrupted:
 
 
 def duration_ms(scribe: Scribe, open_tool: OpenTool) -> int:
-    """Return the time from the start of a tool until now, because its end is unknown."""
+    """Return the time from the start of `open_tool` until now.
+
+    If the end of the tool run is unknown, this time is recorded as its duration.
+    """
     return max(0, scribe.at - open_tool.started.called_at)
 
 
