@@ -11,7 +11,7 @@ from perdure.errors.usage import WrongArgument
 
 
 def is_utf8(text: str) -> bool:
-    """Return True if UTF-8 can encode `text`, so it has no half of a surrogate pair."""
+    """Return whether UTF-8 can encode `text`; it cannot encode half of a surrogate pair."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -31,8 +31,8 @@ class FlowExists(SessionExists):
 class FlowRefusal(EngineError):
     """The flow cannot do the operation in its current state; nothing was changed.
 
-    `role` is the affected role and `session` its session, or None. If `is_waiting` is True, the
-    message also names `Flow.waiting`, which says what the flow waits for.
+    `role` is the affected role, and `session` is the session of this role; both can be None. If
+    `is_waiting` is True, the message also names `Flow.waiting`, which says what the flow waits for.
     """
 
     code = "flow_refusal"

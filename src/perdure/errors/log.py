@@ -45,7 +45,7 @@ class FactNotFound(EntryNotFound):
 class AmbiguousId(SessionError):
     """A prefix matches several ids, or a label matches several entries.
 
-    `told` replaces the error message if a longer prefix would not help.
+    If a longer prefix would not help, `told` is the complete error message.
     """
 
     code = "ambiguous_id"
@@ -126,7 +126,7 @@ class QuestionNotFound(SessionError):
 
 
 class QuestionClosed(SessionError):
-    """The question can no longer be answered: it expired, was withdrawn, or has no effect here.
+    """The question cannot be answered: it expired, was withdrawn, or is an untrusted import.
 
     `told` replaces the end of the error message, for a question that did not come from a turn.
     """

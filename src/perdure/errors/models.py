@@ -6,7 +6,7 @@ from perdure.errors.root import PerdureError
 
 
 class ModelError(PerdureError):
-    """A model call failed; its class shows whether a retry can help."""
+    """A model call failed; the class of the error shows whether a retry can help."""
 
     code = "model_error"
 

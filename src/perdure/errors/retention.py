@@ -21,8 +21,8 @@ class Erased(SessionError):
 class SessionHasForks(StoreError):
     """Forks share entries of the session; nothing was erased.
 
-    If `is_all_shared` is True, the caller asked to keep the shared entries. Nothing is left to
-    erase, because forks share every entry of the session that is not erased yet.
+    If `is_all_shared` is True, forks share every entry of the session that is not erased yet. In
+    this case nothing is left to erase, because the caller asked to keep shared entries.
     """
 
     code = "session_has_forks"

@@ -9,8 +9,8 @@ from perdure.errors.root import PerdureError
 class WrongArgument(PerdureError, TypeError, ValueError):
     """A function received an argument of the wrong type or value; nothing was done.
 
-    The error is also a ``TypeError`` and a ``ValueError``. `argument` is the argument's name,
-    `takes` the accepted values.
+    The error is also a ``TypeError`` and a ``ValueError``. `argument` is the name of the argument,
+    and `takes` describes the accepted values.
     """
 
     code = "wrong_argument"
@@ -38,7 +38,7 @@ class NotAsyncio(PerdureError, RuntimeError):
 class LimitExceeded(ConfigError):
     """Input exceeds a limit; the input beyond the limit was not read.
 
-    `limit` is the name of the limit, `most` the highest allowed value.
+    `limit` is the name of the limit, and `most` is the highest allowed value.
     """
 
     code = "limit_exceeded"
