@@ -70,14 +70,18 @@ class Relay(Protocol):
         ...
 
     def call_elsewhere(self, stream: StreamId, of: int | None) -> None:
-        """Fetch the events of another process's call `of`; None: all open calls in `stream`."""
+        """Fetch the events of another process's call `of`.
+
+        If `of` is None, fetch the events of all open calls in `stream`.
+        """
         ...
 
     async def catch_up(self, calls: Sequence[tuple[StreamId, int]], *, is_last: bool) -> None:
-        """Give the bus the events of other processes' `calls`; the log has the ends of these calls.
+        """Give the bus the events of other processes' `calls`.
 
-        `is_last` is False if the log has newer entries. If `is_last` is False, the bus receives
-        only the events of calls that the bus knows as open.
+        According to the log, these calls have ended. `is_last` is False if the log has newer
+        entries. If `is_last` is False, the bus receives only the events of calls that the bus knows
+        as open.
         """
         ...
 

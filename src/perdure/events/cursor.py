@@ -11,8 +11,8 @@ class Cursor(ShortRepr, frozen=True):
     """The position of an observer that has seen everything up to and including `after`.
 
     `after` is a seq if one session is watched, or a position of the namespace if all sessions are
-    watched. A cursor never points into the middle of an entry's events: an interrupted entry is
-    sent again, complete.
+    watched. A cursor never points between two events of one entry. If the connection breaks between
+    them, all events of the entry are sent again.
     """
 
     after: int

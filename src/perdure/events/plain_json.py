@@ -17,7 +17,8 @@ from perdure.session.messages import UnknownPart
 def plain(value: object) -> object:
     """Return `value` as JSON data.
 
-    Shape: a struct becomes an object; fields that are None or unset by default are omitted.
+    Shape: a struct becomes an object. Unset fields are omitted; optional fields are also omitted if
+    they are None.
     """
     if isinstance(value, UnknownPart):
         return plain(value.raw)

@@ -1,8 +1,8 @@
 """The durable events of an entry, and the wire form of every event.
 
 Each entry has one or more events, and the same entry always gives the same events. An unknown kind
-gives ``log:entry``. Events that the program Relavium has, too, get the same name and payload as in
-Relavium; ``docs/events.md`` lists all events.
+gives ``log:entry``. If the program Relavium has the same event, the event gets the same name and
+payload as in Relavium. ``docs/events.md`` lists all events.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ OTHER = "log:entry"
 def events_of(entry: Entry) -> tuple[Event, ...]:
     """Return the events of `entry`: at least one.
 
-    Shape: every payload has ``entryId``, and ``parentId`` or ``about`` if the entry has one.
+    Shape: every payload has ``entryId``. If the entry has a parent, the payload has ``parentId``.
+    If the entry is about another entry, the payload has ``about``.
     """
     place = _place_of(entry)
     told = _told_by(entry)
@@ -69,8 +70,8 @@ def wire(event: AnyEvent, kind: StreamKind = "session") -> dict[str, object]:
 
     Shape: every event has ``sessionId`` or ``flowId``, ``type``, ``timestamp`` and the fields of
     its payload. A durable event also has ``sequenceNumber``. A durable event has ``index`` unless
-    it is the first event of its entry, and ``more`` if another event of the entry follows. A live
-    event also has ``of`` and ``n``.
+    it is the first event of its entry. A durable event has ``more`` if another event of its entry
+    follows. A live event also has ``of`` and ``n``.
     """
     if isinstance(event, Event):
         head = head_of(event.stream, kind, event.type, event.at) | {"sequenceNumber": event.seq}

@@ -28,15 +28,15 @@ def wire(value: AnyEvent | Entry, kind: StreamKind = "session") -> dict[str, obj
 def wire(value: object, kind: StreamKind = "session") -> object: ...
 @takes_declared
 def wire(value: object, kind: StreamKind = "session") -> object:
-    """Return `value` as JSON data; `value` is an event or another return value.
+    """Return `value`, which is an event or another value that perdure returned, as JSON data.
 
     Shape: an event has ``type``, ``timestamp``, ``sessionId`` and the fields of its payload. If the
     stream of the event has the kind "flow" (`kind`), the event has ``flowId`` and no ``sessionId``.
     A durable event also has ``sequenceNumber``. A durable event has ``index`` unless it is the
-    first event of its entry, and ``more`` if another event of the entry follows. A live event also
-    has ``of`` and ``n``. Any other value becomes an object of its fields. The ``body`` of an entry
-    becomes JSON too, or None if it was erased. Paths and times become text; an error becomes its
-    ``code``, ``message`` and facts.
+    first event of its entry. A durable event has ``more`` if another event of its entry follows. A
+    live event also has ``of`` and ``n``. Any other value becomes an object of its fields. The
+    ``body`` of an entry becomes JSON too, or None if it was erased. Paths and times become text; an
+    error becomes its ``code``, ``message`` and facts.
     Raises: WrongArgument for handles and other values without a JSON form.
     """
     if isinstance(value, Event | LiveEvent | Snapshot):
