@@ -3,10 +3,9 @@
 For each entry, only its id, its place in the file and a digest stay in memory, so the session can
 be larger than memory. If the source begins with a file version that was imported before, an entry
 from that version is matched by its place in the file. An opaque entry (a line that perdure could
-not read) has no recorded place in the file. Opaque entries are matched by their bytes, because this
-version of perdure may be able to read their line. All other entries are matched by id: they come
-from an older version of a rewritten file, or were exported by perdure. Entries without an id are
-matched by content and time.
+not read) has no recorded place in the file. Opaque entries are therefore matched by their bytes.
+All other entries are matched by id. These entries come from an older version of a rewritten file,
+or were exported by perdure. Entries without an id are matched by content and time.
 """
 
 from __future__ import annotations
@@ -56,14 +55,14 @@ class Traces:
     """Facts about the entries of a session, recorded in log order.
 
     If the beginning of the source was imported before, `parts` are the sequence numbers of the
-    entries that store it. `mover` is the last entry that moved the leaf (the current end of the
-    conversation). `is_mover_imported` is True if an import wrote the entry `mover`. `with_usage`
-    are the messages with usage; `streams` are the streams of the entries. `opaque` are the entries
-    of lines that perdure could not read, by the digest of the line. If `has_written_ids` is True,
-    the ids that the entries have in exported pi files are recorded too. The session may also have
-    been continued in files of other formats. `others` are the sequence numbers of the entries that
-    store files of other formats. Entries from files of other formats count as added by perdure
-    itself.
+    entries that store this beginning. `mover` is the last entry that moved the leaf (the current
+    end of the conversation). `is_mover_imported` is True if an import wrote the entry `mover`.
+    `with_usage` are the messages with usage; `streams` are the streams of the entries. `opaque`
+    maps the digest of each line that perdure could not read to the entries of the line. If
+    `has_written_ids` is True, the ids that the entries have in exported pi files are recorded too.
+    The session may also have been continued in files of other formats. `others` are the sequence
+    numbers of the entries that store files of other formats. Entries from files of other formats
+    count as added by perdure itself.
     """
 
     def __init__(
@@ -133,7 +132,7 @@ class Traces:
             self.is_mover_imported = is_imported
 
     def find_known(self, items: Sequence[Item], ids: Mapping[str, EntryId]) -> dict[int, EntryId]:
-        """Map the position of each item to its entry in the session, if the session has one.
+        """Map the position of each item that the session already contains to the item's entry.
 
         Matches that need the body of the item are left out. `ids` maps foreign ids to entries.
         """
@@ -181,7 +180,7 @@ class Traces:
         result is True only if the matched items come first, in the order of their entries. Each
         matched item must have the same content as its entry. The matched items must include
         everything that was imported before. The newest messages that perdure itself added may be
-        missing from the file. Titles are ignored: a session may be renamed.
+        missing from the file. Titles are ignored, because a session may be renamed.
         """
         known = {place: entry for place, entry in known.items() if entry not in self._titles}
         if not known:

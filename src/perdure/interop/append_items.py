@@ -43,8 +43,8 @@ _ATTEMPTS = 10
 async def after_conflicts(work: Callable[[], Awaitable[T]], pieces: int = 0) -> T:
     """Return the result of `work`; repeat `work` if another writer committed in between.
 
-    `work` makes about `pieces` commits. Each of them may conflict, so more `pieces` allow more
-    attempts.
+    `work` makes about `pieces` commits. Each commit can conflict with another writer, so the number
+    of attempts grows with `pieces`.
     """
     for _ in range(_ATTEMPTS + pieces - 1):
         try:
@@ -58,13 +58,13 @@ class Base(msgspec.Struct, frozen=True):
     """The state of a session before an import: which part of the source it already contains.
 
     Shape: `known` maps the position of an item to its entry in the session. `begin` is the offset
-    in the file at which the new part begins. `parts` lists the offset and the entry's sequence
-    number of each stored piece before `begin`. `with_usage` are the messages that have a usage.
-    `has_own_leaf` means that perdure moved the leaf (the end of the conversation), so the import
-    does not move it. `is_cut_off` means that the import of the part before `begin` was not
-    completed. `opaque` are the entries of unreadable lines, by the digest of the line. The first
-    `copied_lines` lines are copies of the parent's entries. The items in `left_out` are not added,
-    because the header of the session has their content.
+    in the file at which the new part begins. `parts` lists, for each stored piece before `begin`,
+    the offset of the piece and the sequence number of its entry. `with_usage` are the messages that
+    have a usage. `has_own_leaf` means that perdure moved the leaf (the end of the conversation), so
+    the import does not move it. `is_cut_off` means that the import of the part before `begin` was
+    not completed. `opaque` maps the digest of each unreadable line to the entries of the line. The
+    first `copied_lines` lines are copies of the parent's entries. The items in `left_out` are not
+    added, because the header of the session has their content.
     """
 
     stream: StreamId
@@ -302,7 +302,10 @@ class _Step(msgspec.Struct, frozen=True):
 
 
 class _Places:
-    """Maps each item of a source to its entry, stored or not; uses eight bytes per item."""
+    """Maps each item of a source to its entry, which may not be stored yet.
+
+    The map uses eight bytes per item.
+    """
 
     def __init__(self, base: Base, count: int) -> None:
         self._stream = base.stream
@@ -329,7 +332,7 @@ class _Places:
         self._seqs[position] = seq
 
     def leave_out(self, position: int, parent: int | None, entry: EntryId | None) -> None:
-        """For the item at `position`, use `entry`, or by default the entry of the item `parent`."""
+        """Use `entry` for the item at `position`; if `entry` is None, use the entry of `parent`."""
         if entry is not None:
             self._put_known(position, entry)
             return
@@ -344,9 +347,9 @@ class _Places:
         return self._others[position] if seq == _ELSEWHERE else entry_id(self._stream, seq)
 
     def reference(self, position: int | None, first: int) -> Ref | None:
-        """Return a reference to the entry of the item at `position`, even one in the same write.
+        """Return a reference to the entry of the item at `position`.
 
-        `first` is the seq of the write's first entry.
+        The entry can also be part of the same write. `first` is the seq of the write's first entry.
         """
         if position is None:
             return None

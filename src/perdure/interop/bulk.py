@@ -1,8 +1,8 @@
 """Import many files, several at a time. An error in one file does not stop the others.
 
-Each file has its own commits. Files are read and parsed while other files are committed, so that a
-store can group commits. `BYTES_AT_ONCE` limits the bytes of files that are in memory at the same
-time.
+Each file has its own commits. While some files are committed, other files are read and parsed, so
+that a store can write several commits together. `BYTES_AT_ONCE` limits the bytes of files that are
+in memory at the same time.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ async def bundle_of(store: SessionStore, stream: StreamId) -> Bundle:
 
 
 async def blobs_of(store: SessionStore, entries: Sequence[Entry]) -> dict[str, bytes]:
-    """Return the blobs that `entries` name, by their names and in order."""
+    """Return the blobs that `entries` refer to, in order; the keys are the blobs' names."""
     found: dict[str, bytes] = {}
     for name in blob_names(entries):
         with suppress(EntryNotFound):  # a text that only looks like the name of a blob
@@ -154,7 +154,10 @@ def _leaf(header: StreamHeader, leaf: EntryId | None) -> Entry:
 
 
 def _with_part(entry: Entry, ids: Mapping[EntryId, EntryId]) -> bytes:
-    """Return the body of `entry` with the new number of its ``import_source`` entry."""
+    """Return the body of `entry` with the new seq of the ``import_source`` entry in ``source``.
+
+    If `ids` does not contain this entry, ``source`` is removed.
+    """
     source = source_of(entry.body)
     if source is None:
         return entry.body

@@ -3,7 +3,7 @@
 A folder with one file per event is recognized by a file that such a folder always contains. A
 database is read in one transaction, and each of its sessions becomes lines of JSON. A text file
 with several sessions is split. A session that cannot be read does not stop the import of other
-sessions. Modules that import one session do not depend on this module.
+sessions. The modules that read a single session do not depend on this module.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Export sessions of a store as files: perdure's own complete format, and others.
 
-A session that is exported whole and unchanged is written from the store, so the export of an
-unchanged import equals the imported file. For a single branch, another leaf or a redacted session,
-perdure first builds the selected content in memory and then writes it, so no content bypasses the
-selection.
+If a whole session is exported without changes, perdure writes the stored content directly.
+Therefore the export of an unchanged import equals the imported file. For a single branch, another
+leaf or a redacted session, perdure first builds the selected content in memory and then writes it,
+so no content bypasses the selection.
 """
 
 from __future__ import annotations
@@ -65,8 +65,9 @@ class ExportSelection(msgspec.Struct, frozen=True):
     `leaf` alone selects the branch that ends at `leaf`. With `has_all_branches`, everything is
     exported. If `leaf` and `has_all_branches` are given, the branch that ends at `leaf` becomes the
     current branch. If neither is given, everything is exported, except that Markdown and workflows
-    contain only the current branch. `dialect` is the program that reads the workflow. Markdown can
-    omit tool calls with their results, and the instructions.
+    contain only the current branch. `dialect` is the program that reads the workflow. If
+    `has_tools` is False, Markdown omits tool calls and their results. If `has_instructions` is
+    False, Markdown omits the instructions.
     """
 
     leaf: EntryId | None = None
@@ -119,7 +120,10 @@ def _without_erased(exported: Exported, entries: Iterable[Entry]) -> Exported:
 
 
 def _export(bundle: Bundle, format: ExportFormat, selection: ExportSelection) -> Exported:
-    """Return the exported file of `bundle`. A long session takes seconds: call this in a thread."""
+    """Return the exported file of `bundle`.
+
+    The export of a long session takes seconds, so call this function in a thread.
+    """
     if not selection.redact:
         return _write_format(bundle, format, selection, {})
     clean = redaction.redact(bundle, selection.redact)

@@ -126,9 +126,10 @@ async def _append(
 
 
 def _new_in(bundle: Bundle, here: Sequence[Entry]) -> tuple[tuple[NewEntry, ...], int]:
-    """Return the new entries for facts of `bundle` that the store lacks; `here` are its entries.
+    """Return the entries to append for the facts of `bundle` that the store lacks.
 
-    The second value is the number of facts in `bundle` that were forgotten in this store.
+    `here` are the entries in the store. The second value is the number of facts in `bundle` that
+    were forgotten in this store.
     """
     known: dict[object, EntryId] = {}
     for fact in stored_facts((entry, readable(entry)) for entry in here).values():
@@ -164,7 +165,10 @@ def _new_in(bundle: Bundle, here: Sequence[Entry]) -> tuple[tuple[NewEntry, ...]
 
 
 def _known_versions(fact: StoredFact, known: dict[object, EntryId]) -> int:
-    """Return how many of the first versions of `fact` are among the store's versions, `known`."""
+    """Return how many versions of `fact`, counted from the first, are already in the store.
+
+    The keys of `known` describe the versions in the store.
+    """
     counts = range(len(fact.versions), 0, -1)
     return next((count for count in counts if _said(fact.versions[:count]) in known), 0)
 

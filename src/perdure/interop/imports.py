@@ -1,12 +1,13 @@
 """Import files of other programs, and of perdure itself, into a store.
 
-A source becomes one session: its bytes as blobs, ``import_source`` entries that name them, and
-entries for all its lines. A small source becomes one commit, a larger one several
-(``interop.append_items``); the session is ``importing`` until the last commit. Importing the same
-file again adds nothing. If the file grew, or its import was interrupted, the new items are added
-below the parents that they name. If perdure moved the leaf (the end of the conversation), an import
-does not move the leaf. A file that perdure wrote for another program is imported again by the same
-rules. A file that does not begin with the content imported earlier becomes a separate session.
+A source becomes one session. The session contains the bytes of the source as blobs,
+``import_source`` entries that refer to the blobs, and entries for all lines of the source. A small
+source becomes one commit; a larger source becomes several commits (``interop.append_items``). The
+session is ``importing`` until the last commit. Importing the same file again adds nothing. If the
+file grew, or its import was interrupted, the new items are added below the parents that they name.
+If perdure moved the leaf (the end of the conversation), an import does not move the leaf. A file
+that perdure wrote for another program is imported again by the same rules. A file that does not
+begin with the content imported earlier becomes a separate session.
 """
 
 from __future__ import annotations
@@ -90,10 +91,11 @@ async def import_source(  # noqa: PLR0913 - each says how it is imported, most h
     that a new session is about; an existing session keeps its own subject. `progress` is called in
     another thread with the bytes read and the total bytes. `bounds` limit the memory of the import.
     An erased session stays erased; if `again` is True, the import creates another session.
-    Durable: everything is stored when the call returns. A small source is one commit. After a
-    crash, a larger source is marked as ``importing``, and the same import continues it. A session
-    from a file of perdure's own format is incomplete after a crash. If the source has turns, a
-    separate commit creates the session.
+    Durable: everything is stored when the call returns. A small source is one commit. If the import
+    of a larger source is interrupted by a crash, the session is marked as ``importing``. Importing
+    the same source again then adds the missing entries. A session from a file of perdure's own
+    format is incomplete after a crash. If the source has turns, a separate commit creates the
+    session.
     Raises: FormatError if the source cannot be read or has no known format. Raises TurnOpen if the
     source's session has an open turn. Other errors are those of ``SessionStore.commit``.
     """
@@ -380,7 +382,7 @@ def _may_be_rewritten(state: StreamState, parsed: ParsedSource) -> bool:
 async def _relation(
     store: SessionStore, content: Content, originals: list[Original]
 ) -> tuple[FileRelation, Original | None]:
-    """Return how `content` relates to one of the stored versions `originals`, and that version.
+    """Return how `content` relates to the stored versions `originals`, and the matching version.
 
     Shape: the relation is also GROWN if only the end of an interrupted import is missing. A session
     may have been continued in several files of pi or Operator. In all other formats, a file can
@@ -402,7 +404,10 @@ async def _relation(
 
 
 async def _is_beginning(store: SessionStore, content: Content, original: Original) -> bool:
-    """Return whether the stored part in which `content` ends has the same bytes up to that end."""
+    """Return whether `content` is the beginning of the stored version `original`.
+
+    Only the stored part in which `content` ends is compared.
+    """
     end = content.length
     last = next(p.source for p in original.parts if p.source.offset + p.source.length > end)
     kept = await store.blob(last.blob)
@@ -416,10 +421,11 @@ async def _base(
     grown: Original | None,
     others: Collection[int],
 ) -> Base | None:
-    """Return what the session at `state` already has of the file; None for a different session.
+    """Return which part of the file the session at `state` already contains.
 
-    `grown` is the version of the file that the current file extends; `others` are the seqs of the
-    parts of files of other formats.
+    The result is None if the file belongs to a different session. `grown` is the stored version of
+    the file that the current file extends. `others` are the seqs of the entries that store files of
+    other formats.
     """
     parsed, stream = work.source.parsed, state.header.id
     traces = await traces_of(

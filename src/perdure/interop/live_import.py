@@ -3,8 +3,8 @@
 Each scan of the folders compares size and time of each file, and reads the changed files. A
 half-written line at the end of a file is read only when the line is complete, or when the file has
 not changed for a while. A file that takes long to read is read less often, so that following files
-needs only a small share of a CPU core. If a file is removed, its session remains in the store. The
-clock is an argument. This module polls; it does not use file notifications of the operating system.
+needs only a small share of a CPU core. If a file is removed, its session remains in the store. This
+module polls; it does not use file notifications of the operating system.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ State = tuple[FileId, int, int]
 
 
 class Change(msgspec.Struct, frozen=True):
-    """A change of a file: one of its sessions was imported or grew, or it failed or was removed."""
+    """A change of a file: a session was imported, the import failed, or the file is gone."""
 
     path: Path
     what: Literal["imported", "failed", "gone"]

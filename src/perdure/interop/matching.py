@@ -65,9 +65,9 @@ def session_ids(format: str, foreign: str | None, first_line: bytes) -> Iterator
     """Yield the possible ids of the session for a source of `format`, in an endless series.
 
     `foreign` is the session id in the source; `first_line` distinguishes sources without an id.
-    Shape: the first id is the foreign id if that is valid, otherwise an id made from the digest of
-    the foreign id or of the first line. The following ids are the first id with ``.2``, ``.3`` and
-    so on, in case another session has the first id.
+    Shape: if the foreign id is valid, it is the first id. Otherwise, the first id is made from a
+    digest of the foreign id or, if there is no foreign id, of the first line. The following ids are
+    the first id with ``.2``, ``.3`` and so on, in case another session has the first id.
     """
     base = _valid(foreign) or f"{format}-{_digest(foreign, first_line)}"
     yield StreamId(base)
@@ -97,8 +97,8 @@ Origin = tuple[StreamId | None, ImportReport | None]
 async def origin_of(store: SessionStore, source: Source, *, again: bool) -> Origin:
     """Return the session of `store` that `source` continues.
 
-    The second value is a report if nothing is imported: `source` adds no message to that session,
-    or the session was erased and `again` is False.
+    The second value is a report if nothing is imported. Nothing is imported if `source` adds no
+    message to that session, or if the session was erased and `again` is False.
     """
     mark, format = source.parsed.header.handover, source.parsed.format
     session = None if mark is None else _valid(mark.session)
@@ -140,8 +140,9 @@ class OwnFile(msgspec.Struct, frozen=True):
 class _Said(NamedTuple):
     """The content of an item; the items that it references are given by their record ids.
 
-    Shape: `parent` is the parent of a tree entry. Titles and labels are compared without a parent,
-    because their parent in a file depends on the leaf when the file was written.
+    Shape: `parent` is the record id of the parent; None for a root or a side entry. Titles and
+    labels are compared without a parent, because their parent in a file is only the leaf at the
+    time when perdure wrote the file.
     """
 
     lane: Lane
@@ -151,8 +152,9 @@ class _Said(NamedTuple):
 
 
 async def own_file_of(store: SessionStore, state: StreamState, source: Source) -> OwnFile | None:
-    """Return what the session has of `source`; None if perdure did not write it from this session.
+    """Return which part of `source` the session already contains.
 
+    The result is None if perdure did not write `source` as an export of this session.
     Raises: SessionNotFound if the session does not exist.
     """
     bundle = await bundle_of(store, state.header.id)
@@ -225,7 +227,7 @@ def _said(items: Iterable[Item]) -> Iterator[tuple[str, _Said]]:
 
 
 def _unplaced(body: bytes) -> bytes:
-    """Return `body` without the ``source`` of the other entry's body that its ``data`` contains."""
+    """Return `body` without the field ``data.body.source``, if `body` has this field."""
     if b'"source":' not in body:
         return body
     try:

@@ -271,7 +271,7 @@ class _Writer:
         return written_id(self._session.stored_ids.get(entry, entry), ordinal, attempt)
 
     def _original_line(self, entry: Entry) -> bytes | None:
-        """Return the line of the pi file from which `entry` was read; None if there is none."""
+        """Return the line of the pi file from which `entry` was read; None if it is not stored."""
         source = source_of(entry.body)
         if source is None:
             return None

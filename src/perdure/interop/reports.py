@@ -167,7 +167,7 @@ def still_erased(lost: Lost, format: str) -> ImportReport:
 
 
 def only_copies(session: StreamId, format: str) -> ImportReport:
-    """Return a report which states that nothing was imported: the file is a copy of `session`."""
+    """Return a report that nothing was imported, because the file is a copy of `session`."""
     warning = f"perdure wrote this file of session {session}, and it has nothing new"
     return ImportReport(session, format, 0, 0, 0, (), (warning,), is_new=False)
 

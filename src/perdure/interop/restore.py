@@ -1,6 +1,6 @@
 """Import a session of perdure's own format into a store.
 
-The session keeps its id if no other session has this id, so its entries are identical to those in
+The session keeps its id if no other session has this id. Its entries are then identical to those in
 the file, byte for byte. A file with fewer entries than the session adds nothing; a file with more
 entries adds those that the session lacks. An interrupted import leaves a valid session with fewer
 entries, because the beginning of a log is a valid log.
@@ -51,7 +51,7 @@ async def restore(
     Units: each commit contains approximately `piece_bytes` bytes of the file.
     Durable: the whole file is stored when the call returns. A session with turns is created by a
     separate commit, because turns need the lease of the session. After a crash between two commits,
-    the same import continues.
+    importing the same file again adds the missing entries.
     Raises: LeaseHeld if another import of the session is running. Raises FormatError if the entries
     to append do not form a valid log, or if the file was changed meanwhile. Other errors are those
     of ``SessionStore.commit``.
@@ -65,7 +65,7 @@ async def restore(
 class _SessionRestore:
     """The import of one session.
 
-    A conflict starts a new attempt; the counts include all attempts.
+    A conflict starts a new attempt; `entries` and `messages` count the additions of all attempts.
     """
 
     store: SessionStore

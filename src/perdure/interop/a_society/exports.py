@@ -71,7 +71,8 @@ async def _record(
 ) -> RecordFiles:
     """Return the files of the record folder, and artifacts that are no longer in the folder.
 
-    The record folder of a flow received from others is read only if the user named that folder.
+    If the flow was received from others, its record folder is read only if the user named this
+    folder.
     """
     handed = dict(_handed_over(log))
     folder = Path(state.run.record_folder_path)

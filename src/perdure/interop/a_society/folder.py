@@ -76,10 +76,10 @@ class FlowFolder(msgspec.Struct, frozen=True):
 
 
 class Readable(msgspec.Struct, frozen=True):
-    """The folders that an import is allowed to read. Paths in a flow's files add none.
+    """The folders that an import is allowed to read.
 
-    `given` is the folder that the user named; it contains the flow's folder. `workspace` is the
-    flow's workspace, if the user named it.
+    Paths in a flow's files do not add to these folders. `given` is the folder that the user named;
+    it contains the flow's folder. `workspace` is the flow's workspace, if the user named it.
     """
 
     given: Path
@@ -201,7 +201,7 @@ def _run(path: Path) -> Data:
 
 
 def _consent(found: object) -> Data:
-    """Return the consent settings without malformed parts, so they allow only what was granted."""
+    """Return the consent settings in `found`; malformed parts of the settings grant nothing."""
     given = _data(found)
     mode = given.get("mode")
     return {

@@ -36,9 +36,10 @@ async def import_flow(
 ) -> StreamId:
     """Append the flow in `folder`, whose workflow is `graph`, and return its id.
 
-    `improvement` is the order in which the roles review the flow, if the review had already begun.
-    If an erased stream had the id of a new stream, `above` maps this id to the epoch of the erased
-    stream. The leases of the new stream get higher epochs than the erased stream had.
+    If the review of the flow had already begun, `improvement` is the order in which the roles
+    review the flow. If an erased stream had the id of a new stream, `above` maps this id to the
+    epoch of the erased stream. The leases of the new stream get higher epochs than the erased
+    stream had.
 
     Durable: the flow is stored when the call returns. Units: `at` is Unix milliseconds. Raises:
     SessionExists if the flow is already in the store.

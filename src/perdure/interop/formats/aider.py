@@ -1,11 +1,11 @@
 """Read Aider's history ``.aider.chat.history.md``: one text with all runs of Aider in a folder.
 
 Each run begins with a heading that states its time; each run becomes a session. Lines of questions
-begin with ``####``, lines of Aider's output with ``>``; all other lines are answers. Lines of code
-in an answer belong to the answer even if they begin with ``####`` or ``>``. Commands are excluded
-from the context, and output is stored outside the conversation. Consecutive lines of one kind form
-a block, and each block becomes one item. If Aider extends a block after an import, the added lines
-are only in the stored copy of the file. Aider writes each answer in one piece.
+begin with ``####``, and lines of Aider's output begin with ``>``. All other lines are answers.
+Lines of code in an answer belong to the answer even if they begin with ``####`` or ``>``. Commands
+are excluded from the context, and output is stored outside the conversation. Consecutive lines of
+one kind form a block, and each block becomes one item. If Aider extends a block after an import,
+the added lines are only in the stored copy of the file. Aider writes each answer in one piece.
 Source: ``io.py`` and ``utils.py`` of Aider-AI/aider 0.86.
 """
 

@@ -44,10 +44,10 @@ ItemBody = Message | TreeBody | SideBody | bytes
 class Item(msgspec.Struct, gc=False):
     """A future entry, read from line `number` of the source; the line begins at byte `offset`.
 
-    `parent` and `about` are positions of items. `references` maps each field of the body that names
-    an entry to the position of that entry's item. Items of the same line have different values of
-    `ordinal`. `group` marks the parts of one answer; only one of these parts has the usage of the
-    answer. `meta` is the metadata that the source has about a message.
+    `parent` and `about` are positions of items. Some fields of the body name an entry. `references`
+    maps each of these fields to the position of that entry's item. Items of the same line have
+    different values of `ordinal`. `group` marks the parts of one answer; only one of these parts
+    has the usage of the answer. `meta` is the metadata that the source has about a message.
     """
 
     body: ItemBody

@@ -111,7 +111,10 @@ class LogFile:
         return self._last_turn >= first
 
     def has_authority(self, first: int) -> bool:
-        """Return whether an entry from `first` on could grant permissions if the user wrote it."""
+        """Return whether an entry from seq `first` on has a kind that can grant permissions.
+
+        Such an entry grants permissions only if the user wrote it.
+        """
         return self._last_authority >= first
 
     def alias(self, seq: int) -> str | None:
@@ -161,7 +164,7 @@ class LogFile:
         return content
 
     def some(self, first: int, piece_bytes: int) -> int:
-        """Return how many entries from seq `first` on have roughly `piece_bytes`; at least one."""
+        """Return how many entries from seq `first` on together have about `piece_bytes`."""
         size = count = 0
         while first + count < len(self) and (not count or size < piece_bytes):
             size += self._lengths[first + count]
@@ -169,7 +172,10 @@ class LogFile:
         return count
 
     def in_common(self, entries: Sequence[Entry], first: int, stream: StreamId) -> int:
-        """Return how many of the first `entries` equal the file's entries from seq `first` on."""
+        """Return how many of `entries` equal the entries of the file from seq `first` on.
+
+        The count ends at the first difference.
+        """
         for number, entry in enumerate(entries):
             seq = first + number
             if seq >= len(self) or entry != self.entry(seq, stream):

@@ -2,8 +2,8 @@
 
 A message's text cannot change the structure: it cannot end its message, start another one, or be
 read as HTML. No renderer loads an image from a text or finds an unsafe link in it, and control
-characters are made visible. User text becomes a block quote. Model text is plain, with lowered
-headings. Tool input and output are foldable code blocks.
+characters are made visible. User text becomes a block quote. Text of the model is not quoted; its
+headings are lowered. Tool input and output are foldable code blocks.
 """
 
 from __future__ import annotations
@@ -285,9 +285,9 @@ def quote(text: str) -> str:
 def inert(text: str) -> str:
     """Return `text` as Markdown that ends every construct it opens, without HTML.
 
-    Headings of `text` are lowered below the levels that perdure uses. Code stays code only if every
-    renderer reads it as code: a block whose fence starts a line, or a span that ends on the line
-    where it began.
+    Headings of `text` are lowered below the levels that perdure uses. Code in `text` stays code
+    only if every renderer reads it as code. This is certain for a block whose fence starts a line,
+    and for a span that ends on the line where it began.
     """
     lines = _LINE_END.split(text)
     out: list[str] = []
@@ -315,7 +315,7 @@ def _code_length(lines: Sequence[str], at: int) -> int:
 
     Code whose fence is not indented extends to its closing fence, or to the end of the text.
     Indented code may belong to a list item, and the end of the item can end the code earlier.
-    Indented code counts only if it ends at the same line with and without the list.
+    Indented code counts only if it ends at the same line, whether it belongs to a list item or not.
     """
     opened = _FENCE.match(lines[at])
     if opened is None or "`" in lines[at][opened.end() :]:

@@ -102,8 +102,9 @@ NativeRecord = Entry | Named | Kept
 
 
 def parse(content: bytes, name: str) -> Bundle:
-    """Parse the session in the file `content` completely in memory; errors call the file `name`.
+    """Parse the session in the file `content` completely in memory.
 
+    Errors use `name` as the name of the file.
     Raises: the errors of `open_file`.
     """
     header, records = open_file(Held(content, name))

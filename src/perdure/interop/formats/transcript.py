@@ -136,11 +136,12 @@ Piece = Said | Thought | Medium | Called | Result | Strange
 class TranscriptLine(msgspec.Struct, frozen=True, omit_defaults=True):
     """One entry of the tree.
 
-    Shape: `id` is the id in the store, which names another session if a fork shares the entry.
-    `role` is the role of the message, `STATE`, or else the kind of the entry. `first_kept` is the
-    number of the first entry that a compaction keeps, or None if it keeps no earlier entries.
-    `is_outside` means that the line is never sent to a model.
-    Units: `at` is Unix milliseconds, `cost_microcents` 1e-8 US dollars.
+    Shape: `id` is the id in the store, which names another session if a fork shares the entry. For
+    a message, `role` is the role of the message. For a stored state of another program, `role` is
+    `STATE`. For any other entry, `role` is the kind of the entry. `first_kept` is the number of the
+    first entry that a compaction keeps, or None if it keeps no earlier entries. `is_outside` means
+    that the line is never sent to a model.
+    Units: `at` is Unix milliseconds; `cost_microcents` is in units of 1e-8 US dollars.
     """
 
     number: int
@@ -165,7 +166,7 @@ class TranscriptLine(msgspec.Struct, frozen=True, omit_defaults=True):
 class Facts(msgspec.Struct, frozen=True, omit_defaults=True):
     """Facts about the whole session; sums are over all branches.
 
-    `redacted` counts the distinct values replaced, by kind.
+    `redacted` maps each kind of redacted value to the number of distinct values.
     """
 
     id: str

@@ -1,9 +1,10 @@
 """Replace secrets and identifying paths with placeholders; equal values get equal placeholders.
 
-This module is pure and works in two passes: first, `Redactor.learn` gets every text. A value that
-is recognized in one place (``password=…``) is replaced in all places. The placeholders are numbered
-in the order in which values occur in the session. The number in a placeholder reveals nothing about
-the value, whereas the hash of a short value could be used to guess the value.
+This module is pure and works in two passes. First, `Redactor.learn` collects the values in every
+text; then, `Redactor.replace` replaces them. A value that is recognized in one place
+(``password=…``) is replaced in all places. The placeholders are numbered in the order in which
+values occur in the session. The number in a placeholder reveals nothing about the value, whereas
+the hash of a short value could be used to guess the value.
 """
 
 from __future__ import annotations
@@ -81,7 +82,10 @@ class Redactor:
             self._people = KnownValues(self._users, paths.SHORTEST_NAME)
 
     def replace(self, text: str) -> str:
-        """Return `text` with placeholders for all values; the same object if it contains none."""
+        """Return `text` with placeholders for all values.
+
+        If `text` contains no value, the result is the same object.
+        """
         found = _without_overlap(self._find(text))
         if not found:
             return text
@@ -179,8 +183,9 @@ def _matches(shape: re.Pattern[str] | None, text: str, kind: str) -> Iterable[Fi
 def _without_overlap(found: Iterable[Find]) -> list[Find]:
     """Return `found` in order and without overlaps.
 
-    Overlapping spans are joined, so that everything found is replaced. The joined span has the kind
-    of the span that starts first; of several with the same start, the kind of the longest.
+    Overlapping spans are joined, so that everything found is replaced. A joined span has the kind
+    of the span that starts first. If several spans start first, it has the kind of the longest of
+    them.
     """
     joined: list[Find] = []
     for find in sorted(found, key=lambda each: (each.start, -each.end)):

@@ -171,7 +171,10 @@ def _group(snapshot: Mapping[str, object], names: tuple[str, ...], key: str) -> 
 
 
 def _model(named: object) -> tuple[str, str]:
-    """Split `named` into the provider's name in documents and the model; both can be empty."""
+    """Split the model name `named` into provider and model; both can be empty.
+
+    The provider gets the name that it has in documents.
+    """
     provider, _, model = str(named or "").partition(":")
     return _PROVIDERS.get(provider, provider), model or provider
 
@@ -212,7 +215,7 @@ def _tools(described: object) -> list[str] | None:
 
 
 def _plain(value: object) -> object:
-    """Return `value` if a file can contain it as one line, or as one line per key."""
+    """Return `value` if a file can contain it as one line, or as one line per key; else None."""
     if _is_plain(value):
         return value
     fields = _mapping(value)

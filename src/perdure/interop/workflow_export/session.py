@@ -1,8 +1,8 @@
 """Convert a session to a workflow. The code is pure: a session always gives the same document.
 
 Each completed turn of the branch becomes an agent node; the nodes form a line from ``input`` to
-``output``. The metadata contains the whole transcript. Sessions have no conditions or loops: the
-author adds them to the workflow.
+``output``. The metadata contains the whole transcript. Sessions have no conditions or loops, so the
+author adds conditions and loops to the workflow.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _ENDINGS: Mapping[Dialect, str] = {"perdure": "workflow.yaml", "relavium": "rela
 
 
 class SessionWorkflow(msgspec.Struct, frozen=True):
-    """The workflow document, and counts of the session's content that it lacks.
+    """The workflow document, and counts of the session's content that the document lacks.
 
     Shape: `left_out` counts the entries of other branches, `omitted` counts the turns of this
     branch without an answer, and `unknown` counts the unreadable parts of messages. `agent`
@@ -120,7 +120,7 @@ def _nodes(turns: list[BranchTurn], agent: str) -> list[AgentNode]:
 
 
 def _last_binding(bundle: Bundle) -> SessionStarted | AgentBound | None:
-    """Return the last body that gave the session an agent, changed to the newest workspace.
+    """Return the last body that gave the session an agent, with the newest workspace.
 
     Return None if no entry gave the session an agent.
     """

@@ -2,7 +2,7 @@
 
 Both kinds of slugs use fixed tables and rules, so a title gives the same id in every release. A
 character that is not in the tables is replaced by its Unicode name, which never changes, or by its
-number.
+code point.
 """
 
 from __future__ import annotations
@@ -87,10 +87,10 @@ def _syllable(number: int) -> str:
 
 
 def _by_name(letter: str) -> str:
-    """Return the romanization in the Unicode name of `letter`, or else its number.
+    """Return the romanization in the Unicode name of `letter`, or else the letter's code point.
 
     For example, ``HIRAGANA LETTER KA`` gives ``ka``. A letter without a romanization in its Unicode
-    name becomes its number, with spaces around it.
+    name becomes its code point, with spaces around it.
     """
     found = _NAMED.fullmatch(unicodedata.name(letter, ""))
     if found is None:

@@ -1,10 +1,11 @@
 """Group the parts of one answer, and find the last item of an answer and its tool results.
 
 Claude Code writes each block of an answer as a separate line. In a transcript, the parent of a
-tool's result is the block with the call, so with two parallel calls the second call and the first
-result are siblings. If the import kept these parents, the branch to the next answer would omit a
-result. To keep all results, the import makes the newest part of the answer the parent of each block
-and result. The blocks come first, then the results, in the order in which they were written.
+tool's result is the block with the call. If an answer has two parallel calls, the second call and
+the first result are therefore siblings. If the import kept these parents, the branch to the next
+answer would omit a result. To keep all results, the import makes one chain of the blocks and
+results of an answer. In this chain, the blocks come first, then the results, in the order in which
+they were written.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Answers:
         """Return the item that becomes the parent of the children of `node`.
 
         The result is the newest part of the answer that contains `node`, or `node` if no answer
-        contains it. If `replace` was called for this result, it is the item given there.
+        contains it. If `replace` was called for this item, the result is the item that replaces it.
         """
         if node is None:
             return None

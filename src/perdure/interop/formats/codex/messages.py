@@ -62,7 +62,7 @@ def body_of(item: Fields, media: Media, model: str | None) -> Body | None:
 
 
 def retained_of(items: Iterable[object], summary: str, media: Media) -> tuple[Message, ...]:
-    """Return the messages with which a compaction replaced the history, without its summary."""
+    """Return the messages, other than the summary, with which a compaction replaced the history."""
     kept: list[Message] = []
     for item in items:
         fields = fields_of(item)

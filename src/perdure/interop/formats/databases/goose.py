@@ -3,8 +3,8 @@
 A session is one chain of messages. After a compaction, Goose hides the older messages from the
 model and adds the summary as a message that only the model sees. perdure imports this message as a
 compaction. Notifications and requests to confirm a call are stored outside the conversation. The
-row of the session becomes the last line, because the row changes with every message and an import
-compares all earlier lines.
+row of the session changes with every message, but an import expects that earlier lines do not
+change. Therefore this row becomes the last line.
 Source: ``session_manager.rs``, ``legacy.rs`` and ``message.rs`` of block/goose, as of 2026.
 """
 
@@ -193,7 +193,11 @@ class Reader(LineReader):
         return bodies
 
     def _summary(self, said: list[Part]) -> ItemBody:
-        """Convert a message that only the model sees: a compaction summary, or another message."""
+        """Convert a message that only the model sees.
+
+        If Goose has hidden older messages since the last summary, the message is their summary and
+        becomes a compaction.
+        """
         text = "\n\n".join(part.text for part in said if isinstance(part, TextPart))
         if self._has_hidden and text:
             self._has_hidden = False

@@ -1,9 +1,9 @@
 """Write a transcript as one HTML file that loads no other file: it embeds script, style and data.
 
-All content of a transcript is data: JSON in the file without a single ``<``, shown as text nodes or
-as Markdown that a sanitizer cleaned. A content security policy in the page forbids every script,
-style, image, frame, form and connection that is not part of the page. Only this sanitizer of
-Markdown may convert strings to markup.
+The page contains the transcript only as data, in JSON without a single ``<``. The page shows this
+data as text nodes, or as Markdown that a sanitizer cleaned. A content security policy in the page
+forbids every script, style, image, frame, form and connection that is not part of the page. Only
+this sanitizer of Markdown may convert strings to markup.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ def fill(template: str, texts: Mapping[str, str]) -> bytes:
 def embed_json(value: object) -> str:
     """Return `value` as JSON that is safe inside a ``script`` element.
 
-    Shape: the text has no ``<``, ``>`` or ``&``: JSON has these characters only inside strings,
-    where they are escaped.
+    Shape: the text has no ``<``, ``>`` or ``&``. JSON has these characters only inside strings, and
+    there they are escaped.
     """
     return _UNSAFE.sub(lambda found: _ESCAPES[found[0]], encode(value).decode())
 
@@ -77,7 +77,7 @@ def embed_json(value: object) -> str:
 def policy_of(script: str, style: str, media: Sequence[str] = (), types: Sequence[str] = ()) -> str:
     """Return a security policy that forbids everything but `script`, `style` and `media`.
 
-    `types` limit what the script may convert to markup.
+    `types` are the directives that limit which code can convert text to markup.
     """
     return "; ".join(
         (
@@ -99,7 +99,7 @@ def _digest(text: str) -> str:
 
 @cache
 def _script() -> str:
-    """Return the page's script: libraries, then its own files as one function without globals."""
+    """Return the page's script: the libraries, then the page's own files inside one function."""
     vendored = "".join(f"{_without_map(asset(name))};\n" for name in _VENDOR)
     parts = "\n".join(asset(name) for name in _SCRIPTS)
     return f'{vendored}(() => {{\n"use strict";\n{parts}}})();\n'

@@ -2,7 +2,8 @@
 
 Each event names its predecessor. Events of subagents, and all events other than messages and tool
 results, are stored outside the conversation. Reasoning in a separate event belongs to the next
-answer. A line without a type is an unknown event, or a message if it has a role and content.
+answer. A line without a type is a message if it has a role and content; otherwise it is an unknown
+event.
 Source: ``session-events.ts`` of github/copilot-sdk, as of 2026.
 """
 

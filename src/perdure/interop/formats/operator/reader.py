@@ -1,4 +1,4 @@
-"""Read Operator session files: version 3, the form in its documentation, and the legacy form.
+"""Read Operator session files in three forms: version 3, the documented form, the legacy form.
 
 As in pi, all records of an Operator file form one tree; its labels and names become side entries in
 perdure. A ``leaf`` record moves the leaf (the end of the conversation) and has no children. The

@@ -26,7 +26,7 @@ def needs_migration(content: bytes) -> bool:
 
 
 def version_of(content: bytes) -> float:
-    """Return the version in the header of the file `content`; 1 if it states none."""
+    """Return the version in the header of the file `content`; 1 if the header has no version."""
     for line in lines_of(content):
         fields = fields_of(read_line(line.content).value)
         if fields is not None and fields.get("type") == "session":
@@ -70,7 +70,10 @@ def _rename_role(fields: dict[str, msgspec.Raw]) -> None:
 
 
 def _splice(line: bytes, changes: Mapping[str, object]) -> bytes:
-    """Insert `changes` before the last brace of `line`, a line that only lenient parsers accept."""
+    """Insert `changes` before the last brace of `line`.
+
+    This works for lines that only lenient parsers accept.
+    """
     end = line.rfind(b"}")
     return line[:end] + b"," + encode(dict(changes))[1:-1] + line[end:]
 

@@ -2,8 +2,8 @@
 
 pi stores everything in one tree. In perdure, labels and names are side entries. If a label or name
 has children, its nearest ancestor in the conversation becomes the parent of these children. The
-tree of messages is the same as in pi. A version 1 file has no ids: each record is the child of the
-record before it. Fields unknown to perdure remain only in the stored copy of the imported file.
+tree of messages is the same as in pi. A version 1 file has no ids, so each record is the child of
+the record before it. Fields unknown to perdure remain only in the stored copy of the imported file.
 """
 
 from __future__ import annotations
@@ -161,7 +161,10 @@ def _time_of(fields: Fields, message: Fields) -> int | None:
 
 
 def is_record(fields: Fields) -> bool:
-    """Return whether `fields` is a pi record; Operator's have snake-case keys and numeric times."""
+    """Return whether `fields` is a pi record.
+
+    Operator's records look similar, but have snake-case keys and numeric times.
+    """
     kind = name_in(fields, "type")
     if text_in(fields, "timestamp") is None or "parent_id" in fields:
         return False

@@ -64,7 +64,10 @@ class Leaf:
 
 
 class Linker:
-    """Adds records to the tree below their parents, in file order if parents come first."""
+    """Adds records to the tree below their parents.
+
+    If every parent comes before its children in the file, the records are added in file order.
+    """
 
     def __init__(self, draft: SourceDraft, place: Place) -> None:
         self.nodes: dict[str, int | None] = {}

@@ -34,8 +34,8 @@ _SHED: Fields = {}
 class Record(msgspec.Struct, gc=False):
     """A record of a source that can be added to the tree.
 
-    `id` and `parent` are foreign ids. A record whose `parent` is None is a root. `fallback` is the
-    position of the record's parent item if the file has no record with the id `parent`.
+    `id` and `parent` are foreign ids. A record whose `parent` is None is a root. If the file has no
+    record with the id `parent`, the item at the position `fallback` becomes the parent.
     `shed_bytes` is the length of the record's line if the line was dropped from memory; else None.
     """
 

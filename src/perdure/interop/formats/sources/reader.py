@@ -1,5 +1,6 @@
-"""Read a source with the reader of its format: a small one at once, a larger one in two passes.
+"""Read a source with the reader of its format.
 
+A small source is read in one pass, and a larger source in two passes.
 Invariant: for a source longer than `Bounds.whole_bytes`, only its outline, the current line, and
 the next items to return are in memory.
 """
@@ -23,8 +24,8 @@ from perdure.interop.formats.sources.parse_state import Progress, Record, Source
 class Bounds(msgspec.Struct, frozen=True):
     """Limits of how much of a source is in memory at the same time.
 
-    Units: bytes of the source. A source of up to `whole_bytes` is read at once and becomes one
-    commit; for a longer source, each commit contains approximately `piece_bytes`.
+    Units: bytes of the source. A source of up to `whole_bytes` is read completely into memory and
+    becomes one commit. For a longer source, each commit contains approximately `piece_bytes`.
     """
 
     whole_bytes: int = 2 * 1024 * 1024
@@ -38,8 +39,8 @@ class LineReader:
     """The reader of a format: it gets the lines of a source and adds items to its draft.
 
     A subclass that sets no `linker` reads the records as one chain. `leaf` is the end of the
-    conversation so far, and `header` describes the session once its line was read. `foreign` is the
-    reason for rejecting JSON that is no record of the format.
+    conversation so far. `header` describes the session; it is None until the line with this data
+    was read. `foreign` is the reason for rejecting JSON that is no record of the format.
     """
 
     linker: Linker | None = None
@@ -82,7 +83,10 @@ class LineReader:
         self.report_gap(line, problem)
 
     def report_gap(self, line: Line, reason: str) -> None:
-        """Report that `line` is no record, so the parent of the next record may be missing."""
+        """Report that `line` is no record.
+
+        `line` may have been the parent of the next record.
+        """
         self.draft.report_malformed(line, reason)
         if self.linker is not None:
             self.linker.has_gap = True
@@ -94,7 +98,7 @@ class LineReader:
         return True
 
     def take_record(self, record: Record) -> None:
-        """Read one record. It has its line and fields, but no ids and no time yet."""
+        """Read one record. `record` has its line and fields, but no ids and no time yet."""
         raise NotImplementedError
 
     def finish(self) -> ParsedSource:
@@ -112,7 +116,7 @@ Make = Callable[[SourceDraft], LineReader]
 
 
 class Stretch(msgspec.Struct, frozen=True):
-    """The result of reading one piece of a source, which ends at the byte offset `end`.
+    """The result of reading one piece of a source; the piece ends at the byte offset `end`.
 
     Each piece begins where the previous piece ended.
     Shape: `items` follow the items of the previous piece, but their lines may be in an earlier
