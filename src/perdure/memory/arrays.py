@@ -148,7 +148,7 @@ class ArraySums:
         return score, main
 
     def _cues(self) -> Floats:
-        """Return, for each text, the score of its cues, and of a question in the text before it."""
+        """Return each text's score for its cues, plus a score if the text before asks something."""
         weights, corpus = self._weights, self._corpus
         kinds = np.arange(256)
         time = weights.time if self._question.asks_when else 0.0

@@ -46,8 +46,8 @@ class Episode(ShortRepr, frozen=True, kw_only=True):
     Shape: `id` is the id of the episode's last entry; for a closed session, this is the
     ``session_ended`` entry. The history of the episode consists of the entries `first` to `last` in
     the log of `session`; the counts cover these entries. `extraction` is the state of the
-    extraction of facts by the agent's extractor; None without an extractor. `extraction_problem` is
-    the reason why the extraction failed.
+    extraction of facts by the agent's extractor. It is None if the agent has no extractor.
+    `extraction_problem` is the reason why the extraction failed.
     Units: Unix milliseconds.
     """
 

@@ -47,14 +47,15 @@ RecallKind = Literal["text", "episode", "fact"]
 class MemoryHit(ShortRepr, frozen=True):
     """A recalled text, the summary of an episode, or a fact.
 
-    `text` is the whole text of the entry. For a long entry, `text` is the best passage, which
+    `text` is the text of the entry. If the entry is long, `text` is only the best passage, which
     begins at the character `start`. `source` is the file of a passage of a knowledge folder.
-    `sources` are the entries that a fact comes from; for an episode, the last entry, whose id is
-    also the id of the episode. For a fact, `entry_id` is the id of the fact, and `session_id` is
-    the log that contains all facts about the same subject.
-    Units: `at` is in Unix milliseconds. For a text, `at` is the time when the text was said or, if
-    that is unknown, stored. For a fact, `at` is the time from which the fact is true. Shape: a
-    higher `score` is better; scores are comparable within one recall only.
+    `sources` are the entries that a fact comes from. For an episode, `sources` contains only the
+    last entry of the episode, whose id is also the id of the episode. For a fact, `entry_id` is the
+    id of the fact, and `session_id` is the log that contains all facts about the same subject.
+    Units: `at` is in Unix milliseconds. For a text, `at` is the time when the text was said. If
+    this time is unknown, `at` is the time when the text was stored. For a fact, `at` is the time
+    from which the fact is true. Shape: a higher `score` is better; scores are comparable within one
+    recall only.
     """
 
     session_id: StreamId
