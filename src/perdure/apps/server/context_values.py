@@ -22,7 +22,8 @@ class SentTool(Value, frozen=True, kw_only=True):
 
     `is_loaded` is False if the server does not have this tool with the recorded schema, for example
     because an MCP server is not connected, or because the program changed after the request. The
-    log contains no descriptions of tools: they come from the program that is loaded now.
+    log contains no descriptions of tools, so the descriptions come from the program that is loaded
+    now.
     """
 
     name: str
@@ -40,7 +41,7 @@ class SentOptions(Value, frozen=True, kw_only=True):
 
 
 class OverflowView(Value, frozen=True, kw_only=True):
-    """A context with more `tokens` than the `budget`: its required messages do not fit.
+    """A context whose required messages have more `tokens` than the `budget` allows.
 
     `code` is the stable error code of a request that does not fit the budget.
     """

@@ -224,7 +224,7 @@ class TurnView(Value, frozen=True, kw_only=True):
 
 
 class HitView(Value, frozen=True, kw_only=True):
-    """A match of a search, in the session `name`; `marks` are the matched ranges in `snippet`."""
+    """A match of a search in the session called `name`; `marks` are the matches in `snippet`."""
 
     session: str
     name: str

@@ -330,8 +330,8 @@ class _Snapshot(AgentSettings, frozen=True, kw_only=True):
 def agent_of(snapshot: Mapping[str, object], tools: ToolRegistry) -> Agent:
     """Return the agent in `snapshot`, with those of its tools that `tools` contains.
 
-    A tool whose name or schema changed is not bound: calls of the tool are answered like calls of
-    an unknown tool.
+    A tool whose name or schema changed is not bound, so calls of the tool are answered like calls
+    of an unknown tool.
     Raises: ConfigError if the snapshot cannot be read.
     """
     try:

@@ -261,7 +261,7 @@ class Caller:
         return await at_head(self.store, session, guarded.head)
 
     async def claim(self, session: Session, *, is_repeatable: bool = False) -> None:
-        """Record the key of the request in `session`.
+        """Record the idempotency key of the request in `session`.
 
         Raises: the errors of `KeyedRequest.claim`.
         """

@@ -20,7 +20,7 @@ _SHOWN_BYTES = 512 * 1024
 async def staged_files(store: SessionStore, state: FlowState, node: str) -> list[HandedFile]:
     """Return the files of the handoff of `node` that waits for approval, with their stored content.
 
-    The earlier version of a file is the newest different content that was staged under its path.
+    A diff compares a file with the newest different content that was staged under its path.
     """
     found: dict[str, HandedFile] = {}
     staged = state.run.pending_handoff_approvals.get(node, ())

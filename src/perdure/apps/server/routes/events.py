@@ -66,8 +66,8 @@ async def watch_all(
     """Stream the events of all sessions and flows after a position, by default new events only.
 
     The id of an event is its position. A position after the newest event (for example, after an
-    erasure, or because a backup was restored) means the position of the newest event. A token of
-    one person or agent gets only the events of their sessions.
+    erasure, or because a backup was restored) means the position of the newest event. With a token
+    of one person or agent, the stream contains only the events of sessions of this person or agent.
     """
     return _stream(request, rates, caller, await _of_all(caller, _cursor(request, after)))
 

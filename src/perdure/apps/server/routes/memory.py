@@ -88,9 +88,9 @@ async def list_facts(
     limit: Annotated[int | None, QueryParameter(ge=1, le=500)] = None,
     after: FromQuery[str | None] = None,
 ) -> Page[FactView]:
-    """List the facts that the caller may see, newest first; with `subject`, about that person only.
+    """List the facts that the caller may see, newest first.
 
-    Without `limit`, lists all facts.
+    With `subject`, lists only facts about this person. Without `limit`, lists all facts.
     """
     within = _within(caller, subject, whose)
     found = await caller.store.memory.facts(
@@ -128,7 +128,7 @@ async def remember(caller: TheCaller, data: JSONBody[NewFact]) -> FactView:
 async def correct(
     caller: TheCaller, stream: FromPath[str], seq: FromPath[int], data: JSONBody[Correction]
 ) -> FactView:
-    """Replace the text of a fact; the earlier text stays in its history."""
+    """Replace the text of a fact; the history of the fact contains the earlier text."""
     fact = await _own(caller, f"{stream}/{seq}")
     return _fact(await caller.store.memory.correct(fact.id, data.text, idempotency_key=caller.key))
 
@@ -150,7 +150,10 @@ async def list_episodes(
     limit: Limit = 50,
     after: FromQuery[str | None] = None,
 ) -> Page[EpisodeView]:
-    """List the sessions that ended, newest first; with `subject`, those about that person."""
+    """List the sessions that ended, newest first.
+
+    With `subject`, lists only sessions about this person.
+    """
     if session is not None:
         await caller.session(session)
     within = _within(caller, subject, whose)

@@ -56,8 +56,8 @@ async def search(  # noqa: PLR0913 - each is a filter of its own
 ) -> Page[HitView]:
     """Search every branch of every session for words; the best hits first.
 
-    Finds only entries in the range from `since` to before `until`. The filters that are shared with
-    lists of sessions work in the same way as in these lists.
+    Finds only entries in the range from `since` to before `until`. The filters of lists of sessions
+    work in the same way in a search.
     """
     for each in session or ():
         await caller.session(each)

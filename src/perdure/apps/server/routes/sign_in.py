@@ -39,7 +39,7 @@ async def sign_in(
 async def sign_out(
     request: Request[Any, Any, State], signing_in: NamedDependency[SignIn]
 ) -> Response[SignedIn]:
-    """Sign out: the token that the sign-in made is revoked."""
+    """Sign out, and revoke the token if the sign-in created it."""
     signing_in.out(request.cookies.get(COOKIE, ""))
     return Response(SignedIn(is_signed_in=False), cookies=[_cookie(request, "", 0)])
 

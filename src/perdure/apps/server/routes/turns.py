@@ -45,7 +45,7 @@ async def steer_turn(
 ) -> EntryView:
     """Add a message to the running turn; the model gets it with its next call.
 
-    Answers 409 without a running turn: `POST /v1/messages` starts a turn.
+    If no turn runs, the answer is 409; `POST /v1/messages` starts a turn.
     """
     await caller.session(session_id, "write")
     return entry_view(await conversations.steer(session_id, data.text))
