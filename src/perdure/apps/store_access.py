@@ -1,6 +1,6 @@
 """Finds and opens the store of a command, and creates it if requested.
 
-Commands that only read never create a store: they require an existing store
+Commands that only read never create a store, so they require an existing store
 (`cli/store_options.py`). For `init` and completion, a missing store counts as an empty store in
 memory.
 """
@@ -175,7 +175,7 @@ def offered_key(address: str, ask: Callable[[], bool] = ask_consent) -> StoreKey
 
 @contextmanager
 def _interruptible() -> Generator[None]:
-    """Let Ctrl-C end a blocking call; the event loop's handler would only cancel the task."""
+    """Let Ctrl-C end a blocking call, because the event loop's handler only cancels the task."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield

@@ -60,7 +60,7 @@ def models(scenario: Scenario | None = None) -> ModelRouter:
 
 
 def require_providers(names: Iterable[str | None]) -> None:
-    """Raises: ConfigError if a name in `names` has an unknown provider. No key is needed."""
+    """Raises: ConfigError if a name in `names` has an unknown provider; keys are not checked."""
     router = models()
     for name in names:
         if name is not None:

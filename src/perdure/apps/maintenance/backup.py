@@ -76,7 +76,8 @@ async def back_up(
     For an SQLite store, the backup contains all namespaces and is encrypted with the store's own
     key. For any other store, only `namespace` is copied, into a new SQLite store. If `key` is given
     or a key is configured, this key encrypts the new store. Every hash of the backup is checked.
-    The store records the location of the backup, so that certificates of erasures can list it.
+    The store records where the backup is, so that the certificate of a later erasure can name the
+    backup.
     Durable: `folder` appears only when it is complete and on disk; if the process is killed, no
     folder appears.
     Raises: StoreExists if `folder` is not empty; StoreCorrupt if the store is damaged; StoreFull if

@@ -37,9 +37,9 @@ async def copy_sessions(
 ) -> CopyReport:
     """Copy the sessions and flows in `source`, or only `sessions`, to the namespace of `target`.
 
-    The copy contains the entries that existed at its start; other processes can write to both
-    stores meanwhile. A repeated call continues an interrupted copy, and adds entries that are new
-    in the source. Entries keep their ids, salts, digests and hashes. A fork still refers to the
+    The copy contains the entries that existed when the call began; other processes can write to
+    both stores meanwhile. A repeated call continues an interrupted copy, and adds entries that are
+    new in the source. Entries keep their ids, salts, digests and hashes. A fork still refers to the
     entries of its origin, so the origin is copied, too. If the target cannot store a session with
     the same hashes, the copy computes new hashes, and the report says so. Leases and idempotency
     keys are not copied.

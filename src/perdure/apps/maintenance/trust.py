@@ -41,8 +41,8 @@ async def trust(
 ) -> None:
     """List the stores you trusted, or trust a store as it is now.
 
-    perdure recognizes the sessions that it wrote for you, and applies the permissions in them. It
-    ignores the permissions in sessions and flows from elsewhere, which run with your permissions.
+    perdure recognizes the sessions that it wrote for you, and applies the permissions in them.
+    Sessions and flows from elsewhere run with your permissions, because perdure ignores their own.
     An open turn from elsewhere ends as interrupted. If you trust a store, perdure also applies the
     permissions in this store. Entries that are added later are not trusted. Imported sessions are
     never trusted.

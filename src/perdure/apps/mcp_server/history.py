@@ -203,7 +203,7 @@ class History:
         return shown[:limit]
 
     async def _whole(self, hit: MemoryHit) -> str:
-        """Return the whole text of a hit's passage; "" if it was erased in the meantime."""
+        """Return the whole text that the passage of `hit` is from; "" if the text was erased."""
         if hit.kind != "fact":
             return await self._said(hit.entry_id)
         with suppress(FactNotFound):
@@ -274,7 +274,7 @@ class Notebook:
         return f"Remembered as {fact.id}."
 
     async def correct(self, fact: str, text: str) -> str:
-        """Replace a fact by a newer one; the old text stays in its history."""
+        """Replace a fact by a newer one; the history of the fact contains the old text."""
         newer = await self._store.memory.correct(await self._own(fact), text, said_by="tool")
         return f"Corrected as {newer.id}."
 

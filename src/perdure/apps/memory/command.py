@@ -372,8 +372,8 @@ async def import_(
 ) -> int:
     """Index a folder of Markdown and text files, or remember the facts of a file.
 
-    Recall then finds the passages of the files, with path and heading. Import the folder again to
-    follow its changes: the passages of deleted files are erased. Each line of a file of facts is
+    Recall then finds the passages of the files, with path and heading. Import the folder again
+    after changes; this also erases the passages of deleted files. Each line of a file of facts is
     JSON: {"text": "Ana likes tea", "subject": "ana", "from": "2026-11-23"}; subject, agent, from
     and to are optional.
 

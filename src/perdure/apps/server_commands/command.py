@@ -77,12 +77,12 @@ async def serve(  # noqa: PLR0913 - each is an option of its own
 ) -> None:
     """Serve the API and the console over a store.
 
-    Prints an address that signs you in once (--json: `url`); other callers need a token (`perdure
-    token create`). Without MODULE:FACTORY the server offers the agents of your settings and agent
-    files. The server listens on this machine only, unless --tls-certificate or --behind-proxy is
-    given. Ctrl-C and SIGTERM suspend running turns; the next start continues them. Recalls in the
-    console, the API and at /mcp use --embedder. Without --embedder, they use the embedder of an
-    agent.
+    Prints an address that signs you in once; with --json, the address is in the field `url`. Other
+    callers need a token (`perdure token create`). Without MODULE:FACTORY the server offers the
+    agents of your settings and agent files. The server listens on this machine only, unless
+    --tls-certificate or --behind-proxy is given. Ctrl-C and SIGTERM suspend running turns; the next
+    start continues them. Recalls in the console, the API and at /mcp use --embedder. Without
+    --embedder, they use the embedder of an agent.
 
     Examples:
         perdure serve

@@ -124,7 +124,7 @@ class Configuration:
 
     @property
     def timeouts(self) -> dict[str, Any]:
-        """The timeouts for a model's provider, by field name of `Agent`.
+        """The fields of `Agent` for the timeouts of a model's provider, and their values.
 
         Units: each timeout is in seconds, or None.
         """

@@ -1,4 +1,4 @@
-"""Formats a question for approval: all arguments, other facts, and what "always" would allow.
+"""Formats a question for approval: all arguments, facts about the call, and what "always" allows.
 
 Each line of model text begins with a bar, so that the text cannot imitate a line of perdure.
 Invisible characters are shown as numbers, and words that contain look-alike letters are reported.

@@ -58,7 +58,7 @@ class QuietTeller:
 class TextTeller:
     """Prints events for people.
 
-    Errors are not printed here: the code that awaits the turn reports them.
+    Errors are not printed here, because the code that awaits the turn reports them.
     """
 
     def __init__(self, style: Style, width: int) -> None:

@@ -87,7 +87,7 @@ def out_style() -> Style:
 
 
 def printable(text: str) -> str:
-    """Return `text` for a terminal: codes of `Style` stay, other controls become U+FFFD."""
+    """Return `text` for a terminal; control characters become U+FFFD, except codes of `Style`."""
     if "\x1b" not in text:
         return safe(text)
     pieces = _STYLED.split(text)
@@ -156,7 +156,7 @@ def show_encoded(document: bytes, *, is_flushed: bool = False) -> None:
 
 
 def show_file(content: bytes) -> None:
-    """Write a file's content to stdout: unchanged, or, on a terminal, as `printable` text.
+    """Write a file's content to stdout; if stdout is a terminal, write it as `printable` text.
 
     Raises: OutputClosed.
     """
@@ -185,7 +185,7 @@ def show_error(error: PerdureError, *, as_json: bool) -> None:
 def show_failure(
     code: str, message: str, facts: dict[str, object] | None = None, *, as_json: bool
 ) -> None:
-    """Write a failure to stderr; as JSON: ``{"error": {"code", "message", ...facts}}``."""
+    """Write a failure to stderr; its JSON form is ``{"error": {"code", "message", ...facts}}``."""
     if as_json:
         failure = msgspec.to_builtins({**(facts or {}), "code": code, "message": message})
         # msgspec rejects surrogates, which arguments that are not UTF-8 contain.

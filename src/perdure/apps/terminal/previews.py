@@ -1,7 +1,7 @@
 """Formats an entry on one line: the entry's role, and the beginning of the entry's content.
 
-Shape: a preview is plain text without control characters. An unreadable entry has a preview, too:
-no entry of a log makes this module raise an error.
+Shape: a preview is plain text without control characters. An unreadable entry has a preview, too,
+so this module raises no error for any entry of a log.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def who_of(entry: Entry) -> tuple[str, Meaning]:
 
 
 def entry_name(entry: EntryId, session: StreamId) -> str:
-    """Return the number of an entry of `session`, or the whole id of an entry that is shared."""
+    """Return the number of `entry` if it is in the log of `session`; otherwise, its whole id."""
     stream, _, number = entry.rpartition("/")
     return number if stream == session else entry
 

@@ -149,7 +149,7 @@ class SessionScreen(ModalScreen[str | None]):
             sessions.highlighted = min(max(sessions.highlighted + step, 0), last)
 
     def action_everywhere(self) -> None:
-        """List the sessions of this folder, or of all folders."""
+        """Switch between the sessions of this folder and the sessions of all folders."""
         self._change("everywhere")
 
     def action_choose(self) -> None:
