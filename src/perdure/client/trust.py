@@ -59,8 +59,9 @@ class TrustFolder:
     def marks(self, *, is_trusted: bool, makes_key: bool = True) -> Marks:
         """Return the `Marks` of a store; if no key exists, marking the first entry creates a key.
 
-        If the key cannot be created, only this process recognizes the entries that it has written.
-        With `makes_key` False, no key is created; while there is no key, no entry is recognized.
+        If the key cannot be created, a random key is used, so that only this process recognizes the
+        entries that it has marked. With `makes_key` False, no key is created. While there is no
+        key, no mark is recognized.
         """
         key = self._any_key if makes_key else self._key_or_random
         return Marks(key, is_trusted=is_trusted, endorsed=self._read_endorsed)

@@ -121,8 +121,8 @@ def watch_session(
 def watch_namespace(store: NamespaceReader, bus: LiveBus, after: int | None) -> Watch:
     """Watch the events of all streams after position `after`; None: events after this call.
 
-    If `after` is greater than the newest position, a warning is logged and the watch waits, because
-    the entry may have been removed.
+    If `after` is greater than the newest position, a warning is logged, and the watch waits for
+    newer entries. This is not an error, because the entry at `after` may have been removed.
     """
 
     async def page(place: int) -> _Page:
@@ -166,7 +166,7 @@ _ASKED: WeakKeyDictionary[object, _Asked] = WeakKeyDictionary()
 
 
 async def _together(log: object, stream: StreamId | None, place: int, page: Read) -> _Page:
-    """Return the page after `place`; watchers that the same commit wakes share one read."""
+    """Return the page after `place`; watches that request the same page together share one read."""
     asked, key = _ASKED.setdefault(log, {}), (stream, place)
 
     async def read() -> _Page:
@@ -220,11 +220,9 @@ async def _feed(
 class _Elsewhere:
     """Requests, for one watch, the live events of model calls that other processes run.
 
-    The log of a flow contains no model calls.
-
-    When a watch starts, and after it has read the opening of a call, the events of the open calls
-    of other processes are requested. The events of this process's own calls reach the watch without
-    a request.
+    A watch requests the events of a call after it has read the entry that opens the call. The watch
+    of a session also requests the events of a call that was open before the watch began. The events
+    of this process's own calls reach the watch without a request.
     """
 
     def __init__(self, relay: Relay | None, store: object, stream: StreamId | None) -> None:
@@ -249,7 +247,11 @@ class _Elsewhere:
             await self._relay.catch_up(_calls_in(page, _MODEL_ENDS), is_last=is_last)
 
     def take(self, page: _Page, *, is_last: bool) -> None:
-        """Process `page` after its events were emitted; `is_last` marks the newest page."""
+        """Report the calls that ended, and the erasures, in `page` to the relay.
+
+        If `is_last`, also request the live events of the open calls that other processes run. This
+        method is called after the events of `page` were emitted.
+        """
         relay = self._relay
         if relay is None:
             return
@@ -310,10 +312,7 @@ class _Wakes:
 
     @property
     def have_come(self) -> bool:
-        """Whether there was a change or an end that `take` or `have_ended` has not reported yet.
-
-        A change or end that was not reported yet also ends the wait for live events.
-        """
+        """Whether `take` would report a change, or `have_ended` would report an end."""
         return self._is_due or self._task.done()
 
     def take(self) -> bool:
@@ -337,11 +336,12 @@ class _Wakes:
 class _Order:
     """Buffers live events until they can be merged with the durable events.
 
-    The opening of a call is committed before its first live event, and the last live event is
-    published before the end of the call is committed. Because of this order, a read of the log
-    contains the opening of every call whose live events were buffered before the read (`_ready`).
-    If a live event was buffered after the read, the read may lack the opening of its call
-    (`_late`). An event in `_late` may still belong before the end of a call that the read contains.
+    The entry that opens a call is committed before the first live event of the call is published.
+    The entry that closes the call is committed after the last live event was published. Live events
+    that were buffered before a read of the log are in `_ready`; the read contains the entries that
+    open their calls. Live events that arrived during the read are in `_late`; the read may not
+    contain the entries that open their calls. If the read contains the entry that closes a call,
+    the events of this call in `_late` still belong before this entry.
     """
 
     def __init__(self, watch: Watch) -> None:

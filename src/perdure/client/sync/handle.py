@@ -36,7 +36,8 @@ class Handle(Generic[H]):
     def __init_subclass__(cls, *, of: type | None = None, made_from: str | None = None) -> None:
         """Wrap the async class `of`.
 
-        `made_from` is the name of the argument of `__init__` that is a handle.
+        If programs can construct the handle, `made_from` is the name of the argument that must be
+        another handle, for example ``store``.
         """
         if of is not None:
             _HANDLES[of] = cls

@@ -542,17 +542,16 @@ class Store(Handle[AsyncStore]):
         """Return the session with the complete id `id`; create it if there is none.
 
         All arguments except `id` apply only to a new session. Two processes that call this at the
-        same time get the same session. Raises: Erased if the session was erased; the errors of
-        `create`.
+        same time get the same session. Raises: Erased; the errors of `create`.
         """
 
     def open(self, session: str | Path) -> Session:
         """Return the session with the complete id `session`, or the session of a session file.
 
-        A string is always an id; a `pathlib.Path` is always a file. The file belongs to a `jsonl:`
-        store or was imported into this store. In the second case, the session has the imported
-        entries. A link to a session file opens its session, unless the link is in the folder of the
-        store.
+        A string is always an id; a `pathlib.Path` is always a file. The file must be a session file
+        of this `jsonl:` store, or a file that was imported into this store. The session of an
+        imported file lacks entries that were added to the file later. A link to a session file
+        opens the file's session; a link in the folder of a `jsonl:` store raises FormatError.
         Raises: SessionNotFound (or its subclass NotImported) if the session or file does not exist;
         Erased if it was erased; FormatError if the file cannot be read.
         """
@@ -632,10 +631,10 @@ class Store(Handle[AsyncStore]):
         `id_prefix` and `source` (imports of one program, such as "claude-code", or "perdure" for
         its own sessions). `after` (a session of an earlier list, or its `cursor`) continues that
         list. The status "interrupted" selects sessions with an open turn that no process runs,
-        because the turn's process died or the turn was suspended. With "interrupted", only sessions
-        with an open turn are read. `subject`, `metadata` and `source` have no index: the call reads
-        sessions, newest first, until `limit` of them match. Raises: ValueError when `limit` is
-        negative or too large for a store; WrongArgument for an invalid `after`.
+        because the turn's process died or the turn was suspended. `subject`, `metadata` and
+        `source` have no index: the call reads sessions, newest first, until `limit` of them match.
+        Raises: ValueError when `limit` is negative or too large for a store; WrongArgument for an
+        invalid `after`.
         """
 
     def search(
@@ -700,9 +699,10 @@ class Store(Handle[AsyncStore]):
         """
 
     def questions(self) -> list[OpenQuestion]:
-        """List the open questions of all sessions and flows, oldest first; `id` is the entry's id.
+        """List the open questions of all sessions and flows, oldest first.
 
-        Questions from an import or unknown store are not listed: no turn waits for their answers.
+        The `id` of a question is the id of the entry that asked it. Questions of imported sessions
+        and untrusted stores are not listed, because no turn waits for their answers.
         """
 
     def answer(self, question: str, answer: str, *, by: str, note: str | None = None) -> Entry:
@@ -727,9 +727,8 @@ class Store(Handle[AsyncStore]):
 
         `tool` is the name of the tool. `failed` True selects failed calls, False successful calls,
         None all calls, including calls without an outcome. Imported sessions are included. For a
-        fork, only the calls in its own log are returned. The call reads sessions, newest activity
-        first, until it has found `last` calls. Raises: SessionNotFound if `session` does not exist;
-        ValueError if `last` is negative.
+        fork, only the calls in its own log are returned. Raises: SessionNotFound if `session` does
+        not exist; ValueError if `last` is negative.
         """
 
     def usage(
@@ -748,14 +747,15 @@ class Store(Handle[AsyncStore]):
 
         A project is the folder of a session. A source is the program that an import came from. A
         subject is the person that a session is about. Days are in `zone`, oldest first; other
-        groups are sorted by tokens, most first. With `daily`, each group has a total per day. Calls
-        before `since` and from `until` on are excluded, with a precision of 15 minutes. The first
-        call reads the sessions active since `since`; later calls with the same `prices` read only
-        new entries. With `prices`, which maps a model (``provider:name``, ``provider:*``) to its
-        price, a call without a cost in the log gets a cost from `prices`, or else from the public
-        list of the extra ``models``. With `session`, only its own log counts; with `cwd`, only
-        sessions of that folder. Raises: WrongArgument for an invalid model in `prices`;
-        SessionNotFound if `session` does not exist.
+        groups are sorted by tokens, most first. With `daily`, each group has a total per day. Model
+        calls before `since`, and from `until` on, are not counted. `since` is rounded down to a
+        quarter of an hour, and `until` is rounded up. The first call of this method reads all
+        sessions that were active since `since`; a later call with the same `prices` reads only new
+        entries. With `prices`, which maps a model (``provider:name``, ``provider:*``) to its price,
+        a call without a cost in the log gets a cost from `prices`, or else from the public list of
+        the extra ``models``. If `session` is given, only calls in its log are counted. If `cwd` is
+        given, only sessions of this folder are counted. Raises: WrongArgument for an invalid model
+        in `prices`; SessionNotFound if `session` does not exist.
         """
 
     def activity(
@@ -769,7 +769,7 @@ class Store(Handle[AsyncStore]):
     ) -> list[ActivityTotal]:
         """Count messages, turns, tool calls and tokens by day or hour, oldest first.
 
-        Periods without activity are omitted. The call reads the same sessions as `usage`.
+        Periods without activity are omitted. The filters and `zone` mean the same as in `usage`.
         """
 
     def edits(
@@ -814,10 +814,11 @@ class Store(Handle[AsyncStore]):
         "keep" retains the entries that the forks share, "erase" erases the forks, too. With
         `subject` or `everything`, forks are always erased. `by` names the requester in the
         certificate; docs/guides/erasure.md lists the removed data. With `expected_head`, a session
-        is erased only if its head is unchanged. Durable: the erasure is stored when this returns;
-        after a crash, the next open of the store completes it. Raises: SessionNotFound;
-        SessionHasForks; HeadConflict; Unsupported if the store cannot erase; ValueError unless
-        exactly one of `session`, `subject` and `everything` is given.
+        is erased only if its head is unchanged. Durable: the erasure is stored when this returns.
+        If the process is killed during the call, either nothing is erased, or the next open of the
+        store finishes the erasure. Raises: SessionNotFound; SessionHasForks; HeadConflict;
+        Unsupported if the store cannot erase; ValueError unless exactly one of `session`, `subject`
+        and `everything` is given.
         """
 
     def erasures(self) -> list[Certificate]:

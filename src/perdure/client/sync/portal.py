@@ -76,7 +76,7 @@ class Portal:
     def closes(self, close: Close) -> None:
         """Register `close`, which is awaited before the loop ends.
 
-        `close` must end the tasks that run now.
+        The tasks that run now are not cancelled when the loop ends, so `close` must end them.
         """
         self._thread.closers.append(close)
         self._thread.kept |= self.run(_others)
