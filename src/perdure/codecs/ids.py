@@ -1,4 +1,7 @@
-"""Compute the ids of perdure's entries in other programs' files; every export gives the same."""
+"""Compute the ids of perdure's entries in other programs' files.
+
+Every export of an entry gives the same ids.
+"""
 
 from __future__ import annotations
 

@@ -45,7 +45,10 @@ class Media:
         return taken
 
     def holds(self, part: MediaPart) -> bool:
-        """Whether the content of `part` was added since `take`; always True if none are kept."""
+        """Whether the bytes of `part` were added after the last `take`.
+
+        The result is always True if `is_kept` is false.
+        """
         return not self._is_kept or part.handle.removeprefix(SCHEME) in self._contents
 
     def part(self, data: str | None, mime_type: str | None) -> MediaPart | None:

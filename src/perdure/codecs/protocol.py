@@ -45,12 +45,12 @@ class Said(msgspec.Struct, frozen=True):
 class WriteContext(msgspec.Struct, frozen=True):
     """The data and functions that a codec needs to make the records of an entry.
 
-    `own` is the id of the first record of the entry. `first` returns the id of another entry's
-    first record, and `last` the id of the record that is the parent for the entry's children.
+    `own` is the id of the first record of the entry. `first` returns the id of the first record of
+    another entry. `last` returns the id of the record that is the parent of that entry's children.
     `blob` returns the bytes for a media handle. `model` returns the model that the branch uses at
     an entry. `first`, `last`, `blob` and `model` return None if there is no result. `undone` are
-    compactions that were undone; `kept_over` are compactions in the part of a branch that a later
-    compaction keeps.
+    the ids of the compactions that were undone. `kept_over` are the ids of the compactions that a
+    later compaction keeps in the context.
     """
 
     own: str
@@ -142,7 +142,10 @@ def carried_body(line: bytes) -> bytes:
 
 
 def custom_body(format: str, custom_type: str, data: object) -> Custom | ImportedRecord:
-    """Return the body of a ``custom`` record; perdure's own records are side entries by default."""
+    """Return the body of a ``custom`` record.
+
+    A record that perdure wrote becomes a side entry, unless its data has the lane ``tree``.
+    """
     lane = (fields_of(data) or {}).get("lane")
     if custom_type.startswith(OURS) and lane != "tree":
         return ImportedRecord(format, custom_type)
@@ -180,7 +183,7 @@ def reference(name: str, fields: Fields, key: str) -> tuple[tuple[str, str], ...
 
 
 def unknown_record(format: str, fields: Fields, envelope: Collection[str]) -> Said:
-    """Return an unknown record as an entry of its branch; fields in `envelope` are omitted."""
+    """Return an unknown record as a custom entry, without the fields in `envelope`."""
     kind = text_in(fields, "type") or "record"
     data = {key: value for key, value in fields.items() if key not in envelope}
     return Said(Custom(f"{format}:{kind}", data), unknown=f"{kind!r} is stored without effect")

@@ -51,7 +51,7 @@ def model_name(provider: str | None, model: str | None) -> str | None:
 
 
 def provider_and_model(name: str | None) -> tuple[str, str]:
-    """Return the provider and the name of the model `name`, as both formats write them."""
+    """Return the provider and the name of the model `name`, as pi and Operator write them."""
     provider, colon, model = (name or "").partition(":")
     return (provider, model) if colon else (NO_MODEL, provider or NO_MODEL)
 

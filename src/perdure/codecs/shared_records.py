@@ -55,8 +55,9 @@ class Keys(msgspec.Struct, frozen=True):
 class SharedRecords(msgspec.Struct, frozen=True):
     """Reads records in the format `format`, if pi and Operator share the type of the record.
 
-    `usage_of` reads the usage in a record. `shown` maps the type of a ``custom_message`` record to
-    the role of its message; the program itself does not have this role.
+    `usage_of` reads the usage in a record. If a message has a role that the program does not have,
+    perdure writes it as a ``custom_message`` record. `shown` maps the types of these records to the
+    roles.
     """
 
     format: str
@@ -65,7 +66,7 @@ class SharedRecords(msgspec.Struct, frozen=True):
     shown: Mapping[str, Role]
 
     def said_by(self, readers: Mapping[str, Reader], fields: Fields, media: Media) -> Said:
-        """Return the content of the record `fields`; an unknown record is stored without effect."""
+        """Return the content of the record `fields`; an unknown record becomes a custom entry."""
         read = readers.get(text_in(fields, "type") or "")
         said = None if read is None else read(fields, media)
         return unknown_record(self.format, fields, self.keys.envelope) if said is None else said

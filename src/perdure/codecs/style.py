@@ -1,7 +1,8 @@
-"""Write JSON with another program's number format, so that its rewritten files do not change.
+"""Write JSON with another program's number format.
 
-Except for numbers, msgspec writes the same JSON as all supported programs. A `Style` describes how
-a format spells numbers; this module does not depend on any format.
+If the program rewrites a file of perdure, the numbers stay the same. Except for numbers, msgspec
+writes the same JSON as all supported programs. A `Style` describes how a format spells numbers;
+this module does not depend on any format.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ class Style(msgspec.Struct, frozen=True):
     """How floats are written.
 
     Shape: a number with 10^`smallest` ≤ |x| < 10^`largest` is written in decimal notation. Other
-    numbers get an exponent with a sign and without leading zeros. Whole numbers end in the text
-    `whole`. `zero` and `minus_zero` are written literally.
+    numbers get an exponent with a sign and without leading zeros. Whole numbers end in `whole`, for
+    example ``.0``. `zero` and `minus_zero` are the texts of 0.0 and -0.0.
     """
 
     smallest: int

@@ -143,7 +143,7 @@ def _message_record(message: Message, entry: Entry, ordinal: int, writing: Write
 
 
 def _usage(usage: Usage) -> Fields:
-    """Return `usage` as Operator writes it; of the costs, only the known total is set."""
+    """Return `usage` as Operator writes it; all costs are 0, except the total if it is known."""
     counts = {name: getattr(usage, name) for name in TOKENS}
     return {**counts, "cost": {**dict.fromkeys(_COSTS, 0.0), "total": dollars(usage)}}
 

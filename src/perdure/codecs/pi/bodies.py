@@ -41,7 +41,7 @@ _SHARED = SharedRecords(
 
 
 def said_by(fields: Fields, media: Media) -> Said:
-    """Return the content of the record `fields`; an unknown record is stored without effect."""
+    """Return the content of the record `fields`; an unknown record becomes a custom entry."""
     return _SHARED.said_by(_READERS, fields, media)
 
 

@@ -201,7 +201,7 @@ def is_written(part: Part, role: str) -> bool:
 
 
 def usage(usage: Usage) -> Fields:
-    """Return `usage` as pi writes it; of the costs, only the known total is set."""
+    """Return `usage` as pi writes it; all costs are 0, except the total if it is known."""
     counts = (
         usage.input_tokens,
         usage.output_tokens,
