@@ -1,8 +1,8 @@
 """Summarize an abandoned branch: make the request for the summary, and its text.
 
-The summarized entries are those after the common ancestor, up to the abandoned leaf, in path order.
-A compaction among the summarized entries does not end the range: the summary of the compaction is
-summarized, too.
+The summarized entries begin after the last entry that both branches share, and end with the
+abandoned leaf. A compaction among the summarized entries does not end the range: the summary of the
+compaction is summarized, too.
 """
 
 from __future__ import annotations

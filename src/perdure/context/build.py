@@ -34,10 +34,11 @@ from perdure.session.messages import Message
 class Context(ShortRepr, frozen=True):
     """The content of a model request.
 
-    `thinking_level` None means "off". `dropped` counts the entries before the oldest exchange that
-    is sent, if older exchanges were omitted because of the budget or `max_messages`. `dropped` does
-    not count pinned entries or the compaction whose summary is sent. `skipped` counts the
-    unreadable entries and message parts after the start of the oldest exchange that is sent.
+    `thinking_level` None means "off". If older exchanges were omitted because of the budget or
+    `max_messages`, `dropped` counts the entries before the oldest exchange that is sent; otherwise,
+    `dropped` is 0. `dropped` does not count pinned entries or the compaction whose summary is sent.
+    `skipped` counts the unreadable entries and message parts after the start of the oldest exchange
+    that is sent.
     Units: `tokens` is the expected size of a call: the newest reported usage, plus estimates for
     later messages. If the expected size exceeds the budget, `tokens` is the estimate of the
     messages alone.
@@ -55,8 +56,8 @@ class Context(ShortRepr, frozen=True):
 class Trim(msgspec.Struct, frozen=True):
     """The result of trimming a context: the remaining messages, their tokens, and what was omitted.
 
-    `first` is the first message of the oldest remaining exchange, if older exchanges were omitted;
-    `spared` counts the entries of the pinned messages that remain from omitted exchanges.
+    If older exchanges were omitted, `first` is the first message of the oldest remaining exchange.
+    `spared` counts the pinned entries that remain although their exchange was omitted.
     """
 
     messages: tuple[ContextMessage, ...]
@@ -132,7 +133,10 @@ def context_of(window: ContextWindow, said: Emitted, trim: Trim, model: str | No
 
 
 def _left_out(window: ContextWindow, said: Emitted, trim: Trim) -> tuple[int, int]:
-    """Return two numbers: entries omitted before `trim.first`, and pieces skipped after it."""
+    """Return how many entries were omitted before `trim.first`, and how many pieces were skipped.
+
+    A piece at or after `trim.first` is skipped if this version cannot read it.
+    """
     assert trim.first is not None
     places = {entry.id: place for place, entry in enumerate(window.entries)}
     place = places.get(trim.first.entry_id, 0) if trim.first.entry_id else 0
@@ -218,7 +222,8 @@ def trim_history(
     The first `pinned` messages always remain. Entries in `pins` remain even if their exchange is
     omitted. `max_messages` limits the messages after the first `pinned` ones, but the newest
     exchange always remains complete.
-    Units: `sizes` are the messages' estimates in tokens, `reported` the result of `context_tokens`.
+    Units: `sizes` are the estimated tokens of the messages; `reported` is the result of
+    `context_tokens`.
     """
     if not messages:
         return Trim(messages, 0, reported)
@@ -250,11 +255,11 @@ def _factor(
     pinned: int,
     max_messages: int | None,
 ) -> float:
-    """Return the factor for estimates, computed from the newest messages that fill the budget.
+    """Return the factor that corrects the estimates of the newest messages that fit the budget.
 
-    If all messages fit according to their estimates, the newest reported usage corrects the sum of
-    the estimates. If the messages do not all fit, the usage reported between two answers corrects
-    the estimates of the messages between them. Messages that are too old to be sent do not
+    If all messages fit according to their estimates, the factor corrects their sum to the newest
+    reported usage. Otherwise, the true size of the messages between two answers is the difference
+    of the usages that were reported with these answers. Messages that are too old to be sent do not
     influence the factor.
     """
     room, more, later, between = budget_tokens, 0, 0, 0
@@ -277,8 +282,8 @@ def _correction(reported: int, estimated: int) -> float:
     """Return the factor that makes the estimates match the reported usage.
 
     The factor is never less than 1, so that a provider that reports too little usage cannot disable
-    a budget. The factor is at most `SCALE_MAX`: any excess comes from instructions and tools, which
-    trimming cannot remove.
+    a budget. The factor is at most `SCALE_MAX`, because a larger difference comes from instructions
+    and tools, which trimming cannot remove.
     """
     return min(SCALE_MAX, max(1.0, reported / estimated)) if estimated else 1.0
 

@@ -37,9 +37,9 @@ class CompactionPlan(msgspec.Struct, frozen=True):
     `first_kept` is the start of the kept part; None if no message is kept. `history` is summarized
     together with `previous_summary`. If the cut is inside a turn, `turn_prefix` is the part of that
     turn before the cut, summarized separately. `unanswered` is the text of the user's newest
-    message, if it leaves the context without an answer.
+    message, if the compaction removes this message from the context before it is answered.
     Units: `tokens_before` is the size of a request before the compaction, in tokens.
-    Shape: files are sorted; a changed file is not also in the list of read files.
+    Shape: `read_files` and `modified_files` are sorted; no file is in both.
     """
 
     first_kept: EntryId | None
@@ -191,9 +191,9 @@ def _messages(shown: Sequence[Shown]) -> tuple[Message, ...]:
 class LeftContext(ShortRepr, frozen=True):
     """What a compaction removed from the context.
 
-    Shape: `entries` are the removed entries from root to leaf; `roles` counts the messages of these
-    entries by role, `tool_calls` the tool calls in these messages. `pinned` are the entries that
-    remain because they are pinned.
+    Shape: `entries` are the removed entries from root to leaf. `roles` counts the messages of these
+    entries by role; `tool_calls` counts the tool calls in these messages. `pinned` are the entries
+    that remain because they are pinned.
     Units: `tokens_before` and `tokens_after` are the size of the whole context, as the compaction
     stores it.
     """
@@ -210,9 +210,10 @@ class LeftContext(ShortRepr, frozen=True):
 def left_context(
     path: Sequence[Entry], undone: frozenset[EntryId], pins: frozenset[EntryId]
 ) -> LeftContext | None:
-    """Return the content removed by the compaction at the end of the branch `path`, even if undone.
+    """Return the content that the compaction at the end of the branch `path` removed.
 
-    Returns None if the last entry of `path` is not a compaction.
+    It does not matter whether this compaction was undone. Returns None if the last entry of `path`
+    is not a compaction.
     """
     body = readable(path[-1]) if path else None
     if not isinstance(body, Compaction):
@@ -261,7 +262,7 @@ def _cut(
 
 
 def _enough_from(shown: Sequence[Shown], keep_recent_tokens: int, scale: float) -> int | None:
-    """Return the last position from which on `keep_recent_tokens` remain; None if there is none."""
+    """Return the start of the shortest tail with `keep_recent_tokens`; None if there is none."""
     total = 0
     for position in range(len(shown) - 1, -1, -1):
         message = shown[position].message
@@ -301,7 +302,10 @@ def _calls(message: Message) -> tuple[ToolCallPart, ...]:
 
 
 def _with_settings_before(shown: Sequence[Shown], at: int) -> int:
-    """Return `at` moved back over entries without a message, which belong to the next message."""
+    """Return `at`, or the first position of the entries without a message directly before `at`.
+
+    Entries without a message, such as settings, belong to the next message.
+    """
     while at > 0 and shown[at - 1].entry.kind not in (MESSAGE, Compaction.kind):
         at -= 1
     return at

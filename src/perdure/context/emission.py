@@ -65,8 +65,8 @@ class Emitted(msgspec.Struct, frozen=True):
 def emit(window: ContextWindow) -> Emitted:
     """Return the messages of `window`, in the order for the model.
 
-    An answer keeps its reported usage only if its request had the current context. The reported
-    usage is removed from answers before the newest compaction, and from answers between a
+    The reported usage is removed from answers whose request had a different context than the
+    current one. These are the answers before the newest compaction, and the answers between a
     compaction and its undoing.
     """
     summary = _summary_of(window)
@@ -85,7 +85,7 @@ def emit(window: ContextWindow) -> Emitted:
 
 
 def stays_fresh(window: ContextWindow) -> bool:
-    """Return True if usage reported with the next answers will be valid for the current context."""
+    """Return True if the next answers keep their reported usage (see `emit`)."""
     at = position_of(window.state.compaction, window.entries)
     return _first_undone_after(window, at) == len(window.entries)
 
@@ -93,7 +93,8 @@ def stays_fresh(window: ContextWindow) -> bool:
 def shown_entries(window: ContextWindow) -> tuple[Shown, ...]:
     """Return the entries of `window` that can still be in the context, each with its message.
 
-    Shape: all entries, except those before a compaction that retains messages instead of entries.
+    Shape: if the newest compaction retains messages instead of entries, the result begins with this
+    compaction; otherwise, it contains all entries.
     """
     at = position_of(window.state.compaction, window.entries)
     fresh_until = _first_undone_after(window, at)
@@ -166,7 +167,11 @@ def _without_usage(message: Message) -> Message:
 
 
 def _first_undone_after(window: ContextWindow, at: int) -> int:
-    """Return the position from which on answers may have been given with less context than now."""
+    """Return the position from which answers may have had less context than the current one.
+
+    This is the position of the first undone compaction after `at`; 0 if a compaction before the
+    window was undone; the end of the window if no compaction was undone.
+    """
     if not window.undone:
         return len(window.entries)
     if window.earlier and window.undone - {entry.id for entry in window.entries}:

@@ -19,7 +19,7 @@ from perdure.session.notes import Pin
 
 
 def pins_of(notes: Iterable[Entry]) -> frozenset[EntryId]:
-    """Return the pinned entries; for each entry, the last of its `notes` in log order decides."""
+    """Return the entries that `notes` pin; the last note about an entry decides if it is pinned."""
     pinned: set[EntryId] = set()
     for note in notes:
         if note.kind != Pin.kind or note.about is None or note.is_erased:
@@ -85,9 +85,9 @@ def results_without_call(entries: Sequence[Entry], pins: frozenset[EntryId]) -> 
 def has_partners(near: Sequence[Placed], pins: frozenset[EntryId], end: int) -> bool:
     """Return True if `near` contains all calls and results that belong to the entries `pins`.
 
-    `near` are entries of a branch before the depth `end`; from `end` on, all entries are known. The
-    results of a call come after the call and before the next answer; the search ends when every
-    call has a result.
+    `near` contains entries of a branch that come before the depth `end`. The caller knows all
+    entries from `end` on. All results of a call come before the next answer. So no result is
+    missing if every call has a result, or if the next answer follows.
     """
     pieces: list[list[Placed]] = []
     for each in near:

@@ -80,9 +80,9 @@ def _byte_length(text: str) -> int:
 def context_tokens(messages: Sequence[Message], scale: float = 1.0) -> int:
     """Return the tokens of a call with `messages`: newest reported usage, plus estimates after it.
 
-    Reported usage counts only if the answer was complete and the usage is not zero. It includes
-    cached tokens. Usage reported before the newest compaction describes another context:
-    `build_context` removes it from the messages that it returns.
+    Reported usage counts only if the answer was complete and the usage is not zero. Reported usage
+    includes cached tokens. Usage reported before the newest compaction belongs to another context,
+    so `build_context` removes it from the messages that it returns.
     """
     for position in range(len(messages) - 1, -1, -1):
         reported = reported_tokens(messages[position])

@@ -2,8 +2,8 @@
 
 After `repair_pairs`, each assistant message with calls is directly followed by one tool message
 that answers every call once, in order. Every result has a call, and no part is empty. Ids and names
-have the form that all providers accept. Each function documents its repair. This module does not
-merge or add messages to make the roles alternate; ``validity`` does.
+have the form that all providers accept. This module does not merge or add messages to make the
+roles alternate; ``validity`` does.
 """
 
 from __future__ import annotations
@@ -156,9 +156,9 @@ def repair_pairs(messages: Sequence[ContextMessage]) -> tuple[ContextMessage, ..
     """Return `messages` with calls and results paired, without content that cannot be sent.
 
     Reasoning is removed, because it must not be sent to another provider. Logs do not contain the
-    signature of reasoning. Without its signature, Anthropic rejects reasoning and Google ignores
-    it; OpenAI's chat format has no place for reasoning. Roles ``system`` and ``context`` become
-    user messages.
+    signature of reasoning. Anthropic rejects reasoning without a signature, and Google ignores it.
+    OpenAI's chat format has no place for reasoning. Roles ``system`` and ``context`` become user
+    messages.
     Shape: the roles are user, assistant and tool; adjacent messages may have the same role.
     """
     whole = pair_after(messages)
@@ -266,9 +266,9 @@ def _pieces_of_answer(message: Message, source: EntryId | None) -> Iterator[_Pie
 class _Answers(msgspec.Struct, frozen=True):
     """The tool results in a list of messages, each assigned to the call that it answers.
 
-    `results` maps the position of an answer, and then the index of a call in it, to the result.
-    `taken` are the positions of results that answer a call, or that repeat the result of a call.
-    For `answered` and `owed`, see `Calls`.
+    `results` maps the position of an answer to the results of the answer's calls, which are keyed
+    by the index of the call in the answer. `taken` are the positions of results that answer a call,
+    or that repeat the result of a call. For `answered` and `owed`, see `Calls`.
     """
 
     results: dict[int, dict[int, _Result]]

@@ -23,7 +23,10 @@ _OPENING = user(prompts.CONVERSATION_BEGINS)
 
 
 def alternating(messages: Sequence[ContextMessage]) -> tuple[ContextMessage, ...]:
-    """Return the paired `messages`, the user's first, with adjacent messages of one role merged."""
+    """Return the paired `messages` with adjacent messages of one role merged.
+
+    If the first message is not the user's, an opening message of the user is inserted before it.
+    """
     merged = merge_neighbours(messages)
     if merged and merged[0].message.role != "user":
         merged.insert(0, ContextMessage(_OPENING, None))
@@ -43,7 +46,10 @@ def merge_neighbours(messages: Sequence[ContextMessage]) -> list[ContextMessage]
 
 
 def with_valid_ends(messages: Sequence[Message]) -> Sequence[Message]:
-    """Return merged `messages` with the user first, and without white space at the end."""
+    """Return the merged `messages` without white space at the end.
+
+    If the first message is not the user's, an opening message of the user is inserted before it.
+    """
     if messages and messages[0].role != "user":
         messages = (_OPENING, *messages)
     if messages and messages[-1].role == "assistant":

@@ -1,9 +1,9 @@
 """Build a context within a budget from the end of a window.
 
 `build_context` of the whole window defines the correct result. The end of the window gives the same
-context if this end contains more messages than the limits allow, the call of each result, and all
-pinned entries. The result can differ only in the ids of tool calls: if an id occurs twice, it is
-changed only if both messages were read.
+context under three conditions: it contains more messages than the limits allow, it contains the
+call of each of its tool results, and all pinned entries are known. Only the ids of tool calls can
+differ, because a repeated id is changed only if both of its calls were read.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ def _with_pins(
 ) -> ContextWindow:
     """Return `end` with the pinned entries in `near`.
 
-    Entries that a compaction hides are added to `pinned`, before the window; the other entries
-    become the first entries of the window.
+    If a compaction hides a pinned entry, this entry is stored in the field `pinned`; otherwise, it
+    becomes one of the first entries of the window.
     """
     path = [*(each.entry for each in near), *end.entries]
     pinned = with_pins(end, path, pins)
@@ -108,9 +108,11 @@ def _with_pins(
 def _has_hidden_ties(joined: ContextWindow, known: frozenset[EntryId]) -> bool:
     """Return True if the context before the entries `known` depends on unread entries.
 
-    The context depends on unread entries in two cases. In the first case, a compaction retains
-    messages instead of entries, and the compaction is in `known`, or an earlier entry that it does
-    not hide is pinned. In the second case, a pinned answer failed, and the next answer replaces it.
+    There are two cases. In the first case, the newest compaction retains messages instead of
+    entries. The context then depends on unread entries if the compaction is in `known`, or if a
+    pinned entry that the compaction does not hide comes before `known`. In the second case, a
+    pinned answer before `known` failed. The context then depends on the next answer, which may be
+    unread and replaces the failed answer.
     """
     compaction = joined.state.compaction
     is_inside = compaction is not None and compaction.id in known

@@ -2,8 +2,8 @@
 
 A `Conversation` is an immutable value; `extend` returns a new one. Changes other than added entries
 (a moved leaf, a compaction, an undone compaction, a pin) need a new conversation. `build_context`
-defines the result: for any sequence of entries, the prompt of a conversation equals the context of
-its window.
+defines the correct result: the prompt of a conversation always equals the context that
+`build_context` builds from the same window.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ Each request processes all open messages again.
 class Conversation(msgspec.Struct, frozen=True):
     """The messages of a window: `settled` ones no longer change, `open` ones still can.
 
-    `tail` contains the `open` messages after their tool calls were paired with results; `sizes`
-    contains the sizes of the messages in `tail`. `leaf` is the end of the branch, `state` its
-    inherited state. `is_fresh` is true if usage that is reported from now on is valid for the
+    `tail` contains the `open` messages in the form that `repair_pairs` returns; `sizes` contains
+    the sizes of the messages in `tail`. `leaf` is the end of the branch; `state` is the branch
+    state at the leaf. `is_fresh` is true if usage that is reported from now on is valid for the
     context. `pins` and `pinned` are copied from the window. `pinned_calls` are the ids of pinned
     tool calls; a later result of a pinned call is pinned, too.
     """
@@ -55,9 +55,10 @@ class Conversation(msgspec.Struct, frozen=True):
     sizes: tuple[float, ...] = ()
 
     def extend(self, entries: Sequence[Entry]) -> Conversation | None:
-        """Return this conversation with `entries`, which follow its leaf and only add messages.
+        """Return this conversation extended by `entries`, which directly follow the leaf.
 
-        Returns None if one of the entries contains a result of a pinned tool call.
+        `entries` must not change earlier messages, as a compaction does. Returns None if one of the
+        entries contains a result of a pinned tool call.
         """
         added: list[ContextMessage] = []
         pinned_calls = self.pinned_calls

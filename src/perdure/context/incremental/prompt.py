@@ -29,9 +29,9 @@ class Prompt(msgspec.Struct, frozen=True):
     """The messages of a request.
 
     Shape: for `messages` and `tokens`, see `Context`; `dropped` counts the entries of the omitted
-    messages. `call_ids` contains the ids of all calls in the messages, `handles` the handles of all
-    media. `is_counted` is True if `tokens` includes usage that a provider reported for the whole
-    request.
+    messages. `call_ids` contains the ids of all tool calls in the messages; `handles` contains the
+    handles of all media. `is_counted` is True if `tokens` includes usage that a provider reported
+    for the whole request.
     Units: `size` is the messages' size in tokens, unscaled.
     """
 
@@ -53,8 +53,8 @@ def prompt_of(
 ) -> Prompt:
     """Return the part of `conversation` to send; the cost depends mostly on its open messages.
 
-    A conversation over the budget, or with more messages than `max_messages`, is trimmed by the
-    rules of `build_context`; `max_messages` does not count the summary and pinned messages.
+    If the conversation exceeds the budget or `max_messages`, it is trimmed by the rules of
+    `build_context`. `max_messages` does not count the summary and pinned messages.
     Units: `budget_tokens` is in tokens, as estimated with `scale`.
     """
     settled, tail, sizes = conversation.settled, conversation.tail.messages, conversation.sizes

@@ -1,9 +1,9 @@
 """Store the part of a conversation that later messages cannot change, in the form of a request.
 
-A new entry may still change the messages at the end of a branch. For example, a result completes
-its round, a retry replaces a failed answer, and adjacent messages of one role are merged. This
-module stores the settled messages, which no later message can change, and never processes them
-again.
+A new entry may still change the messages at the end of a branch. For example, a tool result is
+paired with its call, a retry replaces a failed answer, and adjacent messages of one role are
+merged. This module stores the settled messages, which no later message can change, and never
+processes them again.
 """
 
 from __future__ import annotations
