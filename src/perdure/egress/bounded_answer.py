@@ -1,6 +1,7 @@
 """Limit the size of an answer as it is read, and reject a compressed answer.
 
-A limit on bytes from the network does not limit the size of decompressed data.
+The limit counts the bytes from the network. Decompressed data could be much larger, so a compressed
+answer is rejected.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ async def bound_answer(
 ) -> None:
     """Let `answer` raise `too_long` after `most` bytes.
 
-    Raises: the error that `refuse` makes of a text, if `answer` is compressed.
+    `refuse` makes an error from a reason. Raises: this error, if `answer` is compressed.
     """
     coding = answer.headers.get("content-encoding", "identity").strip().lower()
     if coding != "identity":

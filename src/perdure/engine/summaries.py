@@ -185,8 +185,10 @@ async def _record_intent(
 async def _append(
     environment: Environment, lease: Lease, *entries: NewEntry, expected_head: int | None = None
 ) -> tuple[Entry, ...]:
-    """Append at the current head: only a write that expects a head counts as this user's own write.
+    """Append at the current head, or at `expected_head` if it is given.
 
+    The write always expects a head, because the store marks all entries of a write as this user's
+    own only if the write expects a head.
     Raises: HeadConflict if `expected_head` is given and is not the head.
     """
     while True:

@@ -1,10 +1,10 @@
 """Find the switches of the model and of the thinking level that are in force on a branch.
 
-A switch from an imported file is history only: the agent that is bound to the session in this
-store has its own model. Some file formats record switches of the model, and others only the model
-of each answer. If imported switches counted, the model with which a session continues would depend
-on the file format. An imported file may also continue a session that was first written in this
-store.
+A switch from an imported file is not in force, because the agent that is bound to the session in
+this store has its own model. Some file formats record switches of the model, and others only the
+model of each answer. If imported switches were in force, the model with which a session continues
+would depend on the file format. Imported switches can also follow entries that were first written
+in this store, if another program has continued an exported session.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class Switches:
 async def _newest_own(log: LogReader, switch: Entry) -> Entry | None:
     """Return the newest switch that was not imported, on the branch that ends with `switch`.
 
-    If another program has continued the file, the branch also contains that program's later
-    switches.
+    Imported switches after that one are skipped. A branch has such switches if another program has
+    continued the session's file.
     """
     found: Entry | None = switch
     while found is not None and not await _is_before_agent(log, found):

@@ -1,7 +1,8 @@
 """The last answer of a turn, joined from its parts if it was interrupted. Pure.
 
 A process that dies during an answer leaves a partial answer. The process that takes over lets the
-model continue the partial answer, so an agent's signal may span both parts.
+model continue the partial answer. So the signal at the end of the answer can begin in one part and
+end in the other.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from perdure.session.notes import SideBody
 
 
 def can_continue(state: FlowState) -> bool:
-    """Return whether, without a person, a role can work or the flow can do its own next step."""
+    """Return whether a role can work, or the flow can do its own next step, without a person."""
     return bool(running_parts(state) or ready_work(state) or next_bodies(state))
 
 

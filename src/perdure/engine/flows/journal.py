@@ -2,8 +2,8 @@
 
 The journal reads only new entries that other processes have appended, so the cost does not depend
 on the length of the log. Each decision is based on a state of the flow, and is appended only if the
-flow is still in this state. If another process appended first, the decision is made again, so the
-first attempt can use the cached state.
+flow is still in this state. If another process appended first, the decision is made again for the
+new state. So the first attempt can use the cached state without reading the log.
 """
 
 from __future__ import annotations
@@ -98,7 +98,8 @@ class Journal:
         """Update the state with `entries`, which were appended to the flow.
 
         Entries that are already known are skipped, because another task may have read further.
-        Entries that follow a gap in the sequence are skipped, too.
+        Entries that follow a gap in the sequence are skipped, too, because the next read of the log
+        returns them together with the missing entries.
         """
         if self._state is not None:
             told = ((entry, body_of(entry)) for entry in _following(self._state.head, entries))

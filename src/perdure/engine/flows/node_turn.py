@@ -129,8 +129,8 @@ class NodeTurn:
         """Return the state of the flow on which the next commit is based, usually the cached state.
 
         The store rejects a commit that is based on an outdated state. The state is read again after
-        a rejection. It is also read again for a repair: the first commit of a repair writes nothing
-        to the flow, so it cannot be rejected.
+        a rejection. The state is also read before the first commit of a repair. This commit writes
+        nothing to the flow, so the store would not reject it.
         """
         is_doubtful = self._is_unheard or (is_begun and self._repair is not None)
         journal = self._ground.journal
@@ -169,10 +169,7 @@ class NodeTurn:
         return (claim,)
 
     def _entry_markers(self, state: FlowState, entries: Sequence[NewEntry]) -> tuple[NewEntry, ...]:
-        """Return the marker for the session if the role enters another node, else ().
-
-        A role can enter a node several times.
-        """
+        """Return a ``node_entered`` entry if the role works at a new node; else ()."""
         part = self._part
         if not isinstance(part, NodePart) or state.at_node.get(part.role) == part.node:
             return ()

@@ -1,8 +1,8 @@
 """The scheduler of one flow: each pass starts all work that can run, then it waits for changes.
 
-Between passes, the scheduler remembers only running tasks. All other state is in the log, such as a
-claim of a dead process or a reply from another process, and the next pass finds it there. If a node
-fails, only this node is parked until a person decides.
+Between passes, the scheduler remembers only running tasks. All other state is in the log, for
+example a claim of a dead process or a reply from another process. The next pass finds it there. If
+a node fails, only this node is parked until a person decides.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class Undecided(msgspec.Struct, frozen=True):
 
     @property
     def together(self) -> Offers:
-        """All choices, for a person who also makes the choices of the selector."""
+        """The choices of the selector and of the person, for a person who makes all of them."""
         return Offers(
             self.by_selector.models or self.by_person.models,
             self.by_selector.skills or self.by_person.skills,

@@ -80,8 +80,8 @@ class SessionShutdown(HookPoint, frozen=True):
 class BeforeModelCall(HookPoint, frozen=True):
     """A model is about to be called; its intent is in the log.
 
-    If a hook answers with a `ModelRequest`, this request is sent instead (to the same model); a
-    `Message` becomes the answer, and the model is not called.
+    If a hook answers with a `ModelRequest`, this request is sent to the same model instead. If a
+    hook answers with a `Message`, the message becomes the answer, and the model is not called.
     """
 
     name: ClassVar[HookName] = "before_model_call"
@@ -93,7 +93,10 @@ class BeforeModelCall(HookPoint, frozen=True):
 
 
 class AfterModelCall(HookPoint, frozen=True):
-    """A model has answered. Text that was already shown cannot be changed."""
+    """A model has answered.
+
+    A hook cannot change the answer, because its text may already have been shown.
+    """
 
     name: ClassVar[HookName] = "after_model_call"
 

@@ -45,7 +45,10 @@ def chosen_cluster_report() -> ClusterReport | None:
 
 
 def told_models(models: ModelClient, observer: Observer) -> ModelClient:
-    """Return a client that reports requests to `observer`; or `models`, without OpenTelemetry."""
+    """Return a client that reports requests to `observer`.
+
+    Without OpenTelemetry, return `models`.
+    """
     if _SPANS not in sys.modules:
         return models
     listener = cast("Any", observer.observer if isinstance(observer, Isolated) else observer)

@@ -1,7 +1,7 @@
 """Commit entries of a turn atomically, together with entries of other streams.
 
-A turn can be part of a larger unit, such as a node of a flow. Then the same commits begin and end
-both, so no crash can separate them.
+A turn can be part of a larger unit, such as a node of a flow. In this case, the same commits begin
+and end the turn and the unit, so no crash can separate them.
 """
 
 from __future__ import annotations

@@ -46,9 +46,10 @@ class SilenceLimits(ShortRepr, frozen=True):
 class Limits(ShortRepr, frozen=True, metaclass=NamedParameters):
     """Limits that end a turn with an error. For each limit, zero or less means the default.
 
-    `max_turns` counts the turns that a session ran under its own agent. `max_tool_rounds` counts
-    the answers of one turn that call tools. `max_correctable_rounds` counts the answers with faulty
-    tool calls that the model can correct (an unknown tool, invalid arguments).
+    `max_turns` limits the turns of a session in which the session's own agent called a model.
+    `max_tool_rounds` limits the answers of one turn that call tools. `max_correctable_rounds`
+    limits the answers with faulty tool calls that the model can correct (an unknown tool, invalid
+    arguments).
     """
 
     max_turns: int = MAX_TURNS
@@ -85,8 +86,8 @@ class CompactionSettings(ShortRepr, frozen=True, metaclass=NamedParameters):
     the maximum size of a summary. With `reserve_tokens`, compaction starts when only this many
     tokens of the window are left; otherwise, it starts when the share `trigger` of the window is
     used. `max_messages` limits the messages sent to a model, not counting the summary and pinned
-    entries: the oldest exchanges are omitted as a whole, and the event ``session:trimmed`` reports
-    them.
+    entries. If there are more messages, the oldest exchanges are omitted as a whole, and the event
+    ``session:trimmed`` reports this.
     """
 
     is_enabled: bool = True
@@ -109,12 +110,13 @@ class MemoryConfig(ShortRepr, frozen=True, metaclass=NamedParameters):
     instructions, tools, recalled texts (at most a quarter), history (its newest exchanges) and the
     new message. If `max_working_tokens` is None, the model's window is the limit. `extractor` finds
     facts in each session that ended. The value of `extractor` is "model" (the agent's own model),
-    or an object or async function of the program (`perdure.types.Extractor`). For an extractor that
-    is an object or function, a stored snapshot contains "program". `knowledge` are folders of
-    Markdown and text files; turns recall their passages. A relative folder is resolved in the
-    session's working folder. With `embedder`, turns also recall by meaning: ``static:FOLDER``,
-    ``minilm:FOLDER``, PROVIDER:MODEL, or an object of the program (`perdure.types.Embedder`), for
-    which a stored snapshot contains "program".
+    or an object or async function of the program (`perdure.types.Extractor`). If the extractor is
+    an object or function, stored settings contain "program" instead of it. `knowledge` are folders
+    of Markdown and text files; turns recall their passages. A relative folder is resolved in the
+    session's working folder. If `embedder` is given, turns also recall texts by meaning. The value
+    is ``static:FOLDER``, ``minilm:FOLDER``, PROVIDER:MODEL, or an object of the program
+    (`perdure.types.Embedder`). If the embedder is an object, stored settings contain "program"
+    instead of it.
     """
 
     max_working_tokens: Annotated[int, Meta(ge=1)] | None = None
@@ -227,8 +229,8 @@ class TurnConfig(msgspec.Struct, frozen=True):
     call.
     Units: `window_tokens` is the model's context window in tokens. If `window_tokens` is None
     (unknown), the context is compacted only after the provider rejects a request as too large.
-    `working` limits the size of the turn's requests, as set in the agent's memory. `output_problem`
-    returns what is wrong with the text of an answer, or None.
+    `working` contains the limits for the size of the turn's requests; they come from the agent's
+    `MemoryConfig`. `output_problem` returns what is wrong with the text of an answer, or None.
     """
 
     agent: str
@@ -257,6 +259,9 @@ class TurnConfig(msgspec.Struct, frozen=True):
         return (Link(self.model, self.retry, self.window_tokens), *self.fallbacks)
 
     def link(self, number: int) -> Link:
-        """Return the link at the index `number`; the first link if the chain is shorter now."""
+        """Return the link at the index `number`.
+
+        If the chain has no such link, return the first link.
+        """
         chain = self.chain
         return chain[number] if number < len(chain) else chain[0]

@@ -27,7 +27,8 @@ class Wait(msgspec.Struct, frozen=True):
 class RunTool(msgspec.Struct, frozen=True):
     """Run `tool` and the tools in `beside`.
 
-    The intents of these tools are in the log. The effect ends with the outcome of `tool`.
+    The intents of these tools are in the log. The effect ends when `tool` has an outcome, even if
+    the tools in `beside` still run.
     """
 
     tool: OpenTool

@@ -20,10 +20,10 @@ class Begin(msgspec.Struct, frozen=True):
     `number` is the number of the new turn; `base` is the leaf at which the turn begins.
 
     `ran` is the number of the session's turns that have called a model so far. `spent`,
-    `granted_microcents`, `parked` and `grants` are carried over from the log so far. `contents` are
-    the media to which the message refers. `is_reopening` is True if the session had ended, so that
-    the turn reopens it. `recalled` contains the texts that the turn recalled from earlier sessions.
-    `request` is the seq of the ``turn_requested`` that the turn answers.
+    `granted_microcents`, `parked` and `grants` come from the session's log before this turn.
+    `contents` are the media to which the message refers. `is_reopening` is True if the session had
+    ended, so that the turn reopens it. `recalled` contains the texts that the turn recalled from
+    earlier sessions. `request` is the seq of the ``turn_requested`` that the turn answers.
     Units: `context_tokens` is the estimated size, in tokens, of the context before `message`.
     """
 
@@ -123,11 +123,11 @@ class Expired(msgspec.Struct, frozen=True):
 class Aborted(msgspec.Struct, frozen=True):
     """The turn was ended by a person or by the program.
 
-    `partial` is the received part of the answer, `usage` the usage of the call. `is_cancel` is True
-    if the turn ends because its chat is being closed. `is_interrupted` is True if this process is
-    not allowed to run the turn. `delegated` is the session that the tool has opened for another
-    agent. `returned` maps the seq of the intent of each tool run that had already ended to its
-    outcome.
+    `partial` is the received part of the answer; `usage` is the usage of the call. `is_cancel` is
+    True if the turn ends because its chat is being closed. `is_interrupted` is True if the turn is
+    closed as interrupted, because this process is not allowed to continue it. `delegated` is the
+    session that the tool has opened for another agent. `returned` contains the outcome of each tool
+    run that had already ended, keyed by the seq of the run's intent.
     """
 
     partial: Message | None = None

@@ -1,7 +1,7 @@
 """The lease of a session during a turn: acquire it, renew it in time, release it.
 
-If the store supports this, the first commit of a turn acquires the lease and the last commit
-releases it, so that the lease needs no extra commits.
+If the store can change the lease in a commit, the first commit of a turn acquires the lease, and
+the last commit releases it. The lease then needs no extra commits.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ async def led_elsewhere(claim: Claim) -> LeaseHeld | None:
 
 
 def led_by_other(claim: Claim, state: StreamState) -> LeaseHeld | None:
-    """Return an error that names the other process with the lease in `state`; None without one."""
+    """Return an error that names the other process with the lease in `state`, if there is one."""
     lease = state.lease
     if lease is None or lease.owner == claim.owner or claim.is_gone(lease.owner):
         return None
@@ -80,7 +80,7 @@ def _lease_held(
 
 
 def led_here(claim: Claim) -> LeaseHolder | None:
-    """Return the holder in this process with the session's lease for the same owner, if any.
+    """Return the holder in this process that has the claimed lease for the claim's owner, if any.
 
     The holder may belong to another store that has a session with the same id: see
     `LeaseHolder.can_stop`.
@@ -224,9 +224,9 @@ class LeaseHolder:
     ) -> T:
         """Return the result of `taken`, which acquires the lease if no holder needs it any more.
 
-        `taken` receives the name of the former holder (a dead process, or this process if it runs
-        no turn of the session), or None. A cancelled caller still waits for the result, because a
-        lease that was acquired must be released.
+        `taken` receives the name of the former holder, or None if there was none. The former holder
+        is a dead process, or this process if it runs no turn of the session. A cancelled caller
+        still waits for the result, because a lease that was acquired must be released.
         """
         self._is_taking = True
         try:

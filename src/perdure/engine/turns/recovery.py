@@ -74,8 +74,8 @@ async def idle_state(store: LogReader, stream: StreamId) -> StreamState:
 class IdleState(msgspec.Struct, frozen=True):
     """State of a session without an open turn; if `has_ended`, a turn must reopen the session.
 
-    `page` contains the newest entries up to `head`, and `pins` the side entries of kind ``pin``, if
-    these entries were read together with the state.
+    `page` contains the newest entries up to `head`; `pins` contains the side entries of kind
+    ``pin``. They are set only if they were read together with the state.
     """
 
     head: int

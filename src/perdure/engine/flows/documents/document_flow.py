@@ -1,9 +1,10 @@
 """Convert a workflow document to a flow: its graph, its conversations, and its entry in the log.
 
-Consecutive nodes of the same agent share one conversation in one session. A node continues the
-conversation of the previous agent node under three conditions: there is only one such node, both
-have the same agent, and no other agent node follows the previous one. An exported session becomes
-one conversation again, and the branches of a document run in parallel.
+Consecutive nodes of the same agent share one conversation in one session. A node continues a
+conversation under three conditions: it has only one agent node as a predecessor, this predecessor
+has the same agent, and the predecessor has no other agent node as a successor. So the nodes of an
+exported session become one conversation again. Branches of a document run in parallel, in separate
+conversations.
 """
 
 from __future__ import annotations

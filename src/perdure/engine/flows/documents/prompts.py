@@ -36,7 +36,7 @@ def task_message(
 ) -> str:
     """Return the first message of `node`.
 
-    `answers` maps agent nodes in the result of `nodes_named` to their answers.
+    `answers` maps the agent nodes that `nodes_named` returns to their answers.
     Raises: ConfigError if a placeholder in the prompt has no value.
     """
     template = _template(node)

@@ -61,7 +61,10 @@ def is_done(state: FlowState, node: str) -> bool:
 
 
 def last_bodies(state: FlowState) -> tuple[SideBody, ...]:
-    """Return the entries that pass the output nodes and complete the flow; () if work is left."""
+    """Return the entries that complete the flow; () if work is left.
+
+    The entries are one ``node_passed`` for each output node, and ``flow_completed``.
+    """
     document = state.document
     if document is None or state.run.status != "running":
         return ()

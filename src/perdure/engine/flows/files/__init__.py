@@ -1,1 +1,1 @@
-"""The files that define a flow, parsed strictly. File contents are passed as arguments."""
+"""The files that define a flow, parsed strictly."""

@@ -1,8 +1,8 @@
 """Read the artifacts of roles from the record folder of a flow, and nothing outside of it.
 
-An agent gives a path relative to the record folder, or relative to the workspace if the file is in
-the record folder. In an imported flow, a path may begin with the former path of the record folder.
-The resolved path is checked, so a link that leads out of the folder is rejected.
+An agent names files in the record folder. A path is relative to the record folder or to the
+workspace. In an imported flow, a path may begin with the former path of the record folder. The
+resolved path is checked, so a link that leads out of the folder is rejected.
 """
 
 from __future__ import annotations

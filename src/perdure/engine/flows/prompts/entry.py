@@ -45,7 +45,7 @@ class RequiredText(msgspec.Struct, frozen=True):
 class Skill(msgspec.Struct, frozen=True):
     """A skill of a role.
 
-    `path` is the path of the skill's file in the project, `text` the content of this file.
+    `path` is the path of the skill's file in the project; `text` is the content of this file.
     """
 
     name: str

@@ -1,8 +1,8 @@
 """Apply a person's answer to a question of a flow, for the inbox and for the flow commands.
 
 Both the inbox and the commands use this module and ``people``. An answer belongs to one wait, which
-is identified by the entry that began it. If an answer comes too late, the log already contains the
-entry that ended its wait.
+is identified by the entry that began it. If an answer comes too late, `settled_by` returns how the
+wait ended.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ _CHOICES = frozenset({"improvement-choice", "feedback-consent", "role-configurat
 
 
 class WaitEnd(msgspec.Struct, frozen=True):
-    """The entry that ended a wait; if a person ended it, also the answer and the person's name."""
+    """The entry that ended a wait.
+
+    If a person ended the wait, `choice` is the answer, and `by` is the name of the person.
+    """
 
     entry: Entry
     choice: str | None = None
@@ -105,15 +108,19 @@ def check_offered(choice: Choice, offers: kinds.Offers) -> None:
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """The chosen configuration of a role; None keeps the value from the role's agent and files."""
+    """The chosen configuration of a role.
+
+    If a field is None, the value from the role's agent and files applies.
+    """
 
     model: str | None = None
     skills: tuple[str, ...] | None = None
 
 
 def choice_in(words: str) -> Choice:
-    """Parse a choice: ``default``, or ``model=NAME`` and ``skills=A,B`` or ``none``.
+    """Parse a choice: ``default``, ``model=NAME``, ``skills=A,B``, or a model and skills.
 
+    ``skills=none`` chooses no skills.
     Raises: InvalidEntry if `words` have another form.
     """
     model: str | None = None
@@ -176,7 +183,7 @@ def settled_by(state: FlowState, question: EntryId, log: Iterable[tuple[Entry, o
 
 
 def _waits_begun(body: object) -> dict[str, str | None]:
-    """Return the nodes and roles whose wait begins with `body`, each with its role."""
+    """Map each target whose wait begins with `body` to its role, or to None for the flow itself."""
     match body:
         case kinds.NodeParked() | kinds.HandoffStaged() | kinds.HandoffDeclined():
             return {body.node: body.role}

@@ -47,9 +47,9 @@ def _unfinished_work(state: FlowState, node: str) -> Iterator[str]:
 def is_work_left(state: FlowState, node: str) -> bool:
     """Return whether nodes other than `node` run, can run, or have unread handoffs.
 
-    Shape: the result is False if `node` has successors, because only a node without successors
-    waits to close the work. While `node` waits for a handoff, its role can read the handoffs to the
-    role's other nodes.
+    Shape: if `node` has successors, the result is False, because such a node never waits for the
+    chance to close the work. While `node` waits, its role can work at the role's other nodes, so
+    these nodes count, too.
     """
     run = state.run
     if state.graph.successors(node):
@@ -63,9 +63,10 @@ def is_work_left(state: FlowState, node: str) -> bool:
 
 
 def stall(state: FlowState) -> str | None:
-    """Return why the flow cannot continue without a person; None if it can continue.
+    """Return why the flow is stalled; None if it is not stalled.
 
-    A flow that waits for a person is not stalled: the inbox shows its questions.
+    A flow is not stalled while it waits for a person, because a question in the inbox can continue
+    it.
     """
     run = state.run
     if run.status != "running" or run.improvement_phase is not None:

@@ -35,11 +35,11 @@ AS_GIVEN = "default"
 class FlowWait(ShortRepr, frozen=True, omit_defaults=True):
     """A wait for a person.
 
-    `target` is the node that waits. In the improvement phase, and if the session of a role asks,
-    `target` is the role instead of the node. `target` is None if the flow itself waits. If there
-    are no `choices`, the answer is free text. `question` is the id of the wait in the inbox;
-    `session` is the role's session, if the session asks instead of the flow. `offers` are the
-    values from which a role's configuration can be chosen.
+    `target` is the node that waits. If a role waits in the improvement phase, or if the session of
+    a role asks, `target` is the role. If the flow itself waits, `target` is None. If there are no
+    `choices`, the answer is free text. `question` is the id of the wait in the inbox; `session` is
+    the role's session, if the session asks instead of the flow. `offers` are the values from which
+    a role's configuration can be chosen.
     Units: `asked_at` is Unix milliseconds.
     """
 
@@ -57,7 +57,9 @@ class FlowWait(ShortRepr, frozen=True, omit_defaults=True):
 def waits_in(state: FlowState, lost: Collection[str] = ()) -> tuple[FlowWait, ...]:
     """Return all waits, except questions of the roles' own sessions.
 
-    A role in `lost` cannot continue, so it waits for no reply; but its handoff can be approved.
+    If the role of a wait is in `lost`, the wait is omitted, because the role could not continue
+    after a reply. The approval of a handoff is not omitted, because the handoff needs no further
+    work of the role.
     """
     return tuple(
         each for each in _waits(state) if each.role not in lost or each.topic == "handoff-approval"

@@ -21,8 +21,8 @@ from perdure.session.flows.run import FlowState
 class Artifact(msgspec.Struct, frozen=True):
     """A file that is handed over.
 
-    `path` is its canonical path, relative to the record folder; `digest` the hash of its content.
-    `problem` is the reason why the file cannot be handed over.
+    `path` is the canonical path of the file, relative to the record folder. `digest` is the hash of
+    the file's content. `problem` is the reason why the file cannot be handed over.
     """
 
     path: str
@@ -65,8 +65,8 @@ def decide_handoff(
 def restage(state: FlowState, node: str, artifacts: Mapping[str, Artifact]) -> HandoffStaged | None:
     """Return the staged handoff of `node` with the current files; None if they did not change.
 
-    `artifacts` describes the current file at each path. A file that cannot be read is ignored,
-    because the store has the staged content.
+    `artifacts` describes the current file at each path. If a file cannot be read, its staged
+    content stays, because the store has this content.
     """
     known = state.graph.node(node)
     staged = state.run.pending_handoff_approvals.get(node, ())

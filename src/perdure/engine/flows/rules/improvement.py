@@ -36,8 +36,8 @@ class RoleWork(msgspec.Struct, frozen=True):
 def order_by_graph(graph: Graph) -> Graph:
     """Return a review order in which each role follows all roles that it handed work to.
 
-    A role instance has the position of its node nearest to the start. Paths through the other nodes
-    of the instance stay connected.
+    A role instance has the position of its node nearest to the start. The other nodes of the
+    instance are left out, but the paths through them stay connected.
     """
     kept = _nearest(graph)
     edges = {(edge.source, edge.target) for edge in graph.edges}
@@ -60,7 +60,7 @@ def _order(graph: Graph, edges: list[FlowEdge]) -> Graph:
 
 
 def _nearest(graph: Graph) -> dict[str, str]:
-    """Map node ids to role instances; of each role, only the node nearest to the start is used."""
+    """Find the node of each role instance nearest to the start; map its id to the role instance."""
     depths: dict[str, int] = {}
     level, depth = list(sources_of(graph)), 0
     while level:
@@ -141,12 +141,15 @@ def next_step(state: FlowState) -> NextStep:
 
 
 def _has_feedback(state: FlowState) -> bool:
-    """Return whether the feedback is written; an imported flow may list it as a completed role."""
+    """Return whether the feedback is written.
+
+    An imported flow may record the feedback as a completed role.
+    """
     phase = state.run.improvement_phase
     is_listed = phase is not None and FEEDBACK_ROLE in phase.completed_roles
     return is_listed or state.is_feedback_written
 
 
 def writes_last(role: str) -> bool:
-    """Return whether the project's health is checked after the review of `role`."""
+    """Return whether `role` is the owner; the project's own checks run after the owner's review."""
     return base_role(role) == OWNER

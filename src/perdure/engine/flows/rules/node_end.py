@@ -41,7 +41,7 @@ SHORTER = Fault(
 class Ended(msgspec.Struct, frozen=True):
     """How a turn ended.
 
-    `text` is the last answer of the turn, `detail` the reason if the turn failed.
+    `text` is the last answer of the turn. `detail` is the reason why the turn failed, if it failed.
 
     `is_denied` is True if the turn ended because a person denied a tool call.
     """

@@ -137,7 +137,10 @@ class ReflectionPart(msgspec.Struct, frozen=True):
         return (assigned_path(state, self.role),)
 
     def is_closing(self, state: FlowState) -> bool:
-        """Return whether the role is the owner, which can have changed the project's files."""
+        """Return whether the project's own checks run after the review.
+
+        They run only for the owner, because the owner can have changed the project's files.
+        """
         return writes_last(self.role)
 
     def outcome(

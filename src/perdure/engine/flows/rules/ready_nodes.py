@@ -121,7 +121,7 @@ def _start_work(state: FlowState) -> Iterator[Work]:
 
 
 def _owing(state: FlowState) -> Iterator[Work]:
-    """Yield nodes that have worked but must still make a handoff, or repeat a returned handoff.
+    """Yield nodes that have worked and must still make a handoff, or repeat a returned handoff.
 
     A node that waits for a handoff is included if, after a change of the graph, it can no longer
     receive one.
@@ -175,8 +175,8 @@ def _is_joining(state: FlowState, node: FlowNode) -> bool:
 def deliverable(state: FlowState, id: str) -> tuple[str, ...]:
     """Return the keys of the handoffs that are ready for node `id` and may be delivered.
 
-    If this node handed work back to a predecessor that has not received this work yet, the handoffs
-    of the predecessor are excluded, because it will withdraw these handoffs.
+    If the node handed work back to a predecessor, the predecessor withdraws its own handoffs as
+    soon as it receives this work. Until then, these handoffs are excluded.
     """
     receiving = state.run.receiving_handoff
     keys: list[str] = []

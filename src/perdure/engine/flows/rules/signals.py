@@ -72,7 +72,10 @@ Signal = Handover | Plain | MetaAnalysisComplete | FeedbackComplete
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """Why the end of a turn is unusable. `summary` is for people, `message` for the agent."""
+    """Why the end of a turn is unusable.
+
+    `summary` is the text for people; `message` is the text for the agent.
+    """
 
     code: RepairCode
     summary: str
@@ -101,7 +104,8 @@ def signal_in(text: str) -> Signal | Fault:
 def _last_block(text: str) -> str | None:
     """Return the lines of the last block that is opened and closed; None if there is none.
 
-    The closing lines that follow each line are computed first, so each line is read only once.
+    The cost is proportional to the length of `text`, because `_longest_closings` finds in advance
+    which blocks are closed.
     """
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     longest = _longest_closings(lines)
@@ -118,7 +122,10 @@ def _last_block(text: str) -> str | None:
 
 
 def _longest_closings(lines: list[str]) -> list[dict[str, int]]:
-    """For each line, map each fence mark to the length of the longest closing line after it."""
+    """Return for each line, by fence character, the length of the longest closing line after it.
+
+    The fence characters are the backtick and the tilde.
+    """
     found: list[dict[str, int]] = []
     behind = {"`": 0, "~": 0}
     for line in reversed(lines):

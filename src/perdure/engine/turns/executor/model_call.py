@@ -169,8 +169,9 @@ class AnswerCall:
     def usage(self, arrived: Message | None) -> tuple[Usage | None, bool]:
         """Return the usage of the call with its price, and whether the usage is an estimate.
 
-        `arrived` is the answer, or the part of it that arrived. The provider's own count is used if
-        it exists, although it covers only a part of an interrupted answer.
+        `arrived` is the answer, or the part of it that arrived. If the provider has reported a
+        count, this count is used. If the answer was interrupted, the count may cover only a part of
+        the answer, so the output tokens are at least the estimated ones.
 
         Shape: the usage is None if no request was made.
         """
@@ -331,7 +332,10 @@ class _Limit(NamedTuple):
 
 
 def _budget(link: Link, settings: RequestSettings) -> int | None:
-    """Return the token limit of the messages: the window minus the answer; None if unknown."""
+    """Return the token limit of the messages; None if the model's window is unknown.
+
+    The rest of the window is reserved for the answer.
+    """
     if link.window_tokens is None:
         return None
     reserved = settings.max_output_tokens or link.window_tokens // 10

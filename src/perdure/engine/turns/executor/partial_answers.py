@@ -1,8 +1,9 @@
 """Store the received part of an answer in the background, without delaying the stream.
 
-Received text is stored after `EVERY_S`, or after `EVERY_BYTES`, even if no more text arrives. An
-answer that is complete before its first save is never stored in part. Only one save runs at a time.
-It writes everything that was received before it began, so a slow store saves less often.
+Received text is stored after `EVERY_S`, even if no more text arrives. After many bytes
+(`EVERY_BYTES` for a short answer), it is stored earlier. An answer that is complete before its
+first save is never stored in part. Only one save runs at a time. A save writes everything that was
+received before the save began. So if the store is slow, there are fewer saves.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class PartialStorage:
         """Save nothing more. Wait until no save is running.
 
         The error of a failed save is ignored, because the outcome of the answer is written to the
-        same store next.
+        same store next, and this write reports its own error.
         """
         saving = self._saving
         if saving is None:

@@ -49,8 +49,8 @@ async def summarise(
 ) -> Summarised | NothingToSummarise | CallFailed:
     """Let the model summarize the messages that can leave the context of the session's branch.
 
-    A summary that is too short counts as a failed call, which leaves the context unchanged.
-    `is_asked` is True if the hooks have already accepted the summary before an earlier attempt.
+    A summary that is too short counts as a failed call, which leaves the context unchanged. If
+    `is_asked`, an earlier attempt has asked the hooks, so they are not asked again.
     Units: `around` is the size of the session's instructions and tools in unscaled tokens;
     `left_microcents` is what the calls may cost together (`money_left`); None means no limit.
     """
@@ -224,7 +224,10 @@ async def _ask_hooks(
     reason: CompactionReason,
     frame: SummaryFrame | None,
 ) -> Summarised | NothingToSummarise | None:
-    """Return the summary of a hook, NothingToSummarise if a hook blocks, or None without either."""
+    """Return the summary of a hook; None if no hook answers with a usable summary.
+
+    Returns NothingToSummarise if a hook blocks the compaction.
+    """
     if environment.hooks is None:
         return None
     point = BeforeCompact(

@@ -44,7 +44,7 @@ async def tool_outcome(
 
 
 async def bound_now(environment: Environment, asked: ToolCallPart, agent: str) -> Bound:
-    """Return the facts, as they are now, to which an approval of the call `asked` is bound."""
+    """Return the current facts about the call `asked`; an approval of the call depends on them."""
     if (refused := malformed_arguments(asked)) is not None:
         return Bound(problem=refused)
     spec = environment.tools.get(asked.name)

@@ -73,9 +73,10 @@ def smaller_block(
 ) -> str | None:
     """Return the part of `block` (made of `texts`) that fits into `most` tokens beside `prompt`.
 
-    Pinned messages, a summary, and the tool calls of the newest turn are always in a prompt. If the
-    limit is the model's window, recalled texts are also shortened to leave room for the history,
-    which is compacted later.
+    The prompt can leave less room for `block` than planned, for two reasons. Pinned messages, a
+    summary, and the tool calls of the newest turn are in the prompt even if they exceed the budget.
+    If the limit is the model's window, the history can fill the whole window until it is compacted,
+    so the recalled texts are shortened instead of the history.
     """
     if block is None or most is None or prompt.tokens + tokens_of(block, scale) <= most:
         return block
