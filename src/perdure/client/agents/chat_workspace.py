@@ -36,7 +36,7 @@ class ChatWorkspace:
 
     Before each turn, the session's workspace is read again if another handle has appended to the
     session. Changes by messages that are sent during a turn are recorded before the next turn.
-    `kept` is the session's own workspace after the entry with seq `seen`.
+    `kept` is the workspace that the session has after the entry with seq `seen`.
     """
 
     def __init__(
@@ -56,8 +56,8 @@ class ChatWorkspace:
 
         Returns a function that records `shown`.
 
-        For a message with a `key`, the change is applied only by the returned function, because the
-        message may be a repetition.
+        If the message has a `key`, only the returned function applies the change, because a
+        repeated message must not change the workspace again.
         Raises: WrongArgument if the change belongs to a message that will be sent later.
         """
         if shown and is_later:

@@ -65,7 +65,7 @@ class Chats:
         )
 
     def _warn(self, session: str, text: str) -> None:
-        """Log each `text` only once: many sessions may have the same older version of an agent."""
+        """Log each `text` only once, because it may apply to many sessions."""
         if text and text not in self._told:
             self._told.add(text)
             _log.warning("session %s: %s", session, text)
@@ -124,7 +124,10 @@ def _folder_text(folder: str) -> str:
 
 
 def _as_of_today(agent: Agent, today: Agent) -> Agent:
-    """Return `agent` with the timeouts of its current version `today`; sessions store none."""
+    """Return `agent` with the timeouts of its current version `today`.
+
+    Sessions do not store timeouts.
+    """
     return msgspec.structs.replace(
         agent,
         first_byte_timeout_s=today.first_byte_timeout_s,

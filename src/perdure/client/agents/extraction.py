@@ -131,7 +131,7 @@ class Extraction:
                 log_failure(_log, error, "facts were not captured; they stay due")
 
     async def _extract_due(self, due: Entry) -> None:
-        """Run the extractor that `due` names, if `due` and the session's agent are in force."""
+        """Run the extractor of `due`, if the entry `due` and the session's agent are in force."""
         body, store = readable(due), self._store.backend
         agent = self._agents.get(body.agent) if isinstance(body, FactsDue) else None
         if agent is None or not await is_in_force(store, due):

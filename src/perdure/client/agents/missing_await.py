@@ -1,4 +1,7 @@
-"""Raises a clear error for a missing ``await``: coroutines also have a method `send`."""
+"""Raises a clear error if ``await`` is missing before a call that returns a chat.
+
+Without ``await``, ``chat.send(...)`` would call the method `send` of the coroutine.
+"""
 
 from __future__ import annotations
 
@@ -78,8 +81,9 @@ def _explained(
 def _mark_as_coroutine_function(function: Callable[..., Any]) -> None:
     """Let mocks and frameworks see that `function` has to be awaited.
 
-    On Python 3.11, only `asyncio.iscoroutinefunction`, which `unittest.mock` uses, returns True;
-    `inspect.iscoroutinefunction` supports no mark in that version.
+    On Python 3.11, only `asyncio.iscoroutinefunction` returns True, because
+    `inspect.iscoroutinefunction` supports no mark in that version. `unittest.mock` calls the
+    function of `asyncio`.
     """
     if sys.version_info >= (3, 12):
         inspect.markcoroutinefunction(function)

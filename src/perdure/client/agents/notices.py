@@ -51,7 +51,10 @@ class QuestionCalls:
         task.add_done_callback(self._running.discard)
 
     async def aclose(self) -> None:
-        """Cancel the calls that still run, except a call that closes its own runtime."""
+        """Cancel the calls that still run.
+
+        If one of the calls closes the runtime, this call itself is not cancelled.
+        """
         await cancel_all(self._running - {asyncio.current_task()})
 
     async def _called(self, session: StreamId, question: EntryId, on_question: OnQuestion) -> None:

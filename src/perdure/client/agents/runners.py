@@ -47,11 +47,12 @@ _QUEUED = "perdure.client.cluster.runner"
 class NewTurn:
     """A message that begins a turn; `contents` are the bytes of the media in the message.
 
-    `follow` applies the session's settings up to a given entry. `record` stores the workspace
-    changes of a message before the message is stored. For a message with a key, `record_keyed`
-    stores the workspace changes after the message is stored. The turn does not begin before the
-    time `due_at`. Among waiting turns, those with a higher `priority` begin first. A message with
-    the same `key` as an earlier message counts as the same message. Units: Unix milliseconds.
+    `follow` reads the session's entries up to a given seq, and applies their settings. `record`
+    stores the workspace changes of a message before the message is stored. For a message with a
+    key, `record_keyed` stores the workspace changes after the message is stored. The turn does not
+    begin before the time `due_at`. Among waiting turns, those with a higher `priority` begin first.
+    A message with the same `key` as an earlier message counts as the same message. Units: Unix
+    milliseconds.
     """
 
     message: Message
@@ -63,7 +64,7 @@ class NewTurn:
     key: str | None = None
 
     async def record_keyed(self, environment: Environment, request: int) -> None:
-        """Call `record` for a message with a key, unless its turn has begun (a repeated message).
+        """Call `record` for a message with a key, unless the turn of the message has begun before.
 
         Durable: all changes are stored when this returns.
         """
@@ -131,7 +132,10 @@ _ANSWERED: ContextVar[tuple[StreamId, int] | None] = ContextVar("answered", defa
 
 @contextmanager
 def answering(stream: StreamId, request: int) -> Generator[None]:
-    """Inside this ``with`` block, a turn sent to `stream` answers the request at seq `request`."""
+    """Inside this ``with`` block, a message to `stream` begins the turn that `request` requested.
+
+    Shape: `request` is the seq of the request.
+    """
     token = _ANSWERED.set((stream, request))
     try:
         yield

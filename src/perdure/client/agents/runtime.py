@@ -56,21 +56,21 @@ class Runtime:
 
     `agents` can be started by id, and resumed sessions get the tools of these agents. `models` is
     the client for all models (default: all providers, with keys from the environment or the
-    keyring). `prices`, by model name (or ``provider:*``), override every price list. `budget` and
-    each field of `limits` that is not the default override the agents' values. `renew_credentials`
-    is called for another key if a provider rejects the current key, at most one time per turn.
-    Agents may use `mcp_servers` by name; the servers stop with the runtime. Sessions without a
-    message for `idle_timeout_s` are closed by `end_idle` and when they are resumed.
-    `has_traced_content` adds message texts to traces (None: $PERDURE_OTEL_CONTENT). `on_question`
-    is called with each `OpenQuestion` that a turn here waits for, while the turn waits, and again
-    if the turn is resumed unanswered. The question stays open if `on_question` raises. With
-    `runner` "workers", processes of `perdure worker` run turns and flows; None: $PERDURE_RUNNER, or
-    "embedded". `Flows` uses the attribute `host`. A closed Runtime runs no turn. Leaving the
-    ``async with`` block of a Runtime waits for running turns, but never for people: a turn that
-    waits for a person is suspended. If the block raises, all running turns are suspended. Another
-    Runtime can resume suspended turns. Raises: ConfigError if two agents have the same id, or for
-    "workers" if the store is not on PostgreSQL. Raises WrongArgument for a bad name in prices or a
-    callback with a wrong signature.
+    keyring). `prices`, by model name (or ``provider:*``), override every price list. `budget`
+    replaces the budget of every agent. Each field of `limits` that differs from its default
+    replaces this limit of every agent. `renew_credentials` is called for another key if a provider
+    rejects the current key, at most one time per turn. Agents may use `mcp_servers` by name; the
+    servers stop with the runtime. Sessions without a message for `idle_timeout_s` are closed by
+    `end_idle` and when they are resumed. `has_traced_content` adds message texts to traces (None:
+    $PERDURE_OTEL_CONTENT). `on_question` is called with each `OpenQuestion` for which a turn here
+    waits, and again if the turn is resumed before the answer. The question stays open if
+    `on_question` raises. If `runner` is "workers", processes of `perdure worker` run turns and
+    flows. If `runner` is None, $PERDURE_RUNNER sets the runner (default: "embedded"). A closed
+    Runtime runs no turn. Leaving the ``async with`` block of a Runtime waits for running turns, but
+    never for people: a turn that waits for a person is suspended. If the block raises, all running
+    turns are suspended. Another Runtime can resume suspended turns. Raises: ConfigError if two
+    agents have the same id, or if `runner` is "workers" and the store is not on PostgreSQL. Raises
+    WrongArgument for a bad name in prices or a callback with a wrong signature.
     """
 
     def __init__(  # noqa: PLR0913 - each is an option of its own, and all are named
@@ -175,21 +175,23 @@ class Runtime:
     ) -> Chat[OutputT]:
         """Continue a session with the agent with which it was started.
 
-        The session's tools are bound again by name and schema. Limits come from the runtime, or
-        from the given agent, or from the runtime's agent with this id. The session never gets more
-        than this agent allows; `tools`, `allowed_commands` and `scope` restrict it further (see
+        The session's tools are bound again by name and schema. The current agent is `agent`, or
+        else the runtime's agent with the id of the session's agent. The limits of the current agent
+        apply, unless the runtime sets other limits. The session never gets more permissions than
+        the current agent; `tools`, `allowed_commands` and `scope` restrict the session further (see
         `start`). An interrupted turn continues now, as ``chat.turn``; if another process runs the
-        turn, it is followed (`Turn.held`). With a `workspace`, the session moves to it permanently:
-        folder, file tools and instructions. Variables, file and selection that `workspace` omits
-        stay unchanged; its scope can only restrict. A session without an agent in force needs the
-        argument `agent`, and the agent is recorded. No agent is in force in imports and, in an
-        untrusted store, in sessions that this user's perdure did not write. If no agent is in
-        force, the stored agent can only restrict the new agent, an open turn ends as interrupted,
-        and the session runs in `workspace` (default: the current folder). Durable: a move to
-        another workspace is stored when this returns. Raises: SessionNotFound; ConfigError if no
-        agent is given and none is in force, or if the call asks for more permissions than the agent
-        has. Raises McpUnavailable if a needed MCP server does not start; TurnOpen if the session
-        would move during a turn; FlowRefusal for a role's session until its flow is completed.
+        turn, it is followed (`Turn.held`). If `workspace` is given, the session permanently moves
+        to this workspace. The file tools and the instructions then use its folder. Each variable,
+        file or selection that `workspace` omits stays unchanged. The scope of `workspace` can only
+        restrict the agent's scope. A session without an agent in force needs the argument `agent`,
+        and the agent is recorded. Imported sessions have no agent in force; the same is true in an
+        untrusted store for sessions that this user's perdure did not write. In such a session, the
+        stored agent can only restrict `agent`, and an open turn ends as interrupted. The session
+        then runs in `workspace` (default: the current folder). Durable: a move to another workspace
+        is stored when this returns. Raises: SessionNotFound; ConfigError if no agent is given and
+        none is in force, or if the call asks for more permissions than the agent has. Raises
+        McpUnavailable if a needed MCP server does not start; TurnOpen for a move while a turn is
+        open; FlowRefusal for the session of a role until the flow is completed.
         """
         handle, found = await opened(self._store, StreamId(session))
         if found.header.origin == "role" or found.header.kind == "flow":
@@ -245,9 +247,8 @@ class Runtime:
     async def close(self) -> None:
         """Wait for running turns; suspend turns that wait for a person or are not due yet.
 
-        `resume` continues a suspended turn. For turns that workers run, `close` waits only until
-        the turns cannot be lost. `close` first extracts the facts that are due
-        (`MemoryConfig.extractor`).
+        `resume` continues a suspended turn. If workers run a turn, `close` waits only until the log
+        contains the turn's request. `close` also extracts due facts (`MemoryConfig.extractor`).
         """
         runs_here = isinstance(self.host.runner, EmbeddedRunner)
         while running := tuple(self._running):
@@ -268,8 +269,7 @@ class Runtime:
         """Close the sessions that were idle for more than `idle_timeout_s`; return their ids.
 
         A session with an open turn is not idle, even if the turn waits for an answer. Sessions that
-        were imported, or that had no turn, are not closed. Turns whose question has expired are
-        closed first.
+        were imported, or that had no turn, stay open. Turns with an expired question are closed.
         """
         ended: list[str] = []
         for session in await ending(self._store, self._idle_timeout_s):
@@ -328,7 +328,10 @@ async def _stop(turns: Iterable[Turn]) -> None:
 
 
 async def _stop_stored(turns: Iterable[Turn]) -> None:
-    """Wait until no turn can be lost, then stop `turns`, and wait until they have stopped."""
+    """Wait until the log contains each turn or its request, then stop `turns`.
+
+    Returns when all turns have stopped.
+    """
     for turn in turns:
         with suppress(PerdureError):  # awaiting the turn raises it
             await turn.stored()

@@ -160,7 +160,10 @@ class Host:
         return await asyncio.to_thread(unpriced_warning, agent, budget, self._cost)
 
     def call_order(self, session: str) -> CallOrder:
-        """Return the order of calls for `session`, shared by all its chats in this runtime."""
+        """Return the order of the messages to `session`.
+
+        All chats of the session in this runtime share this order.
+        """
         return self._call_orders.setdefault(session, CallOrder())
 
     def _observer(self) -> Observer:
@@ -184,7 +187,7 @@ class Host:
         budget: Budget | None = None,
         invoked_by: tuple[StreamId, ...] = (),
     ) -> SessionTurns:
-        """Return the object that runs turns, limited by `caps`; `flow` sets other permissions."""
+        """Return the object that runs the session's turns with the limits of `caps`."""
         caps, tools = caps or agent, with_agent_list(agent.tools_in(workspace), self.agents)
         clock, terms = self.store.outside.clock, flow or InFlow(judge_of(tools, agent.permissions))
         limits, budget = self._limits.over(caps.limits), budget or self.budget_of(caps)
@@ -260,9 +263,10 @@ _OFFERED = "perdure.tools.mcp.server_tools"
 
 
 class Servers:
-    """Connects a runtime to MCP servers: agents may name those in `known`; `vault` has secrets.
+    """Connects a runtime to MCP servers.
 
-    Raises: ConfigError if two servers have the same name.
+    Agents may use the servers in `known`. The servers get their secrets from `vault`. Raises:
+    ConfigError if two servers have the same name.
     """
 
     def __init__(self, known: Iterable[McpServer], vault: Vault) -> None:

@@ -90,8 +90,8 @@ async def end_if_idle(store: Store, state: StreamState, timeout_s: float | None)
     """Close the session if nothing happened in it for `timeout_s`; return whether it was closed.
 
     A session with an open turn (even one that waits for an answer) or with a scheduled turn is not
-    idle. A session that was imported, or that has had no turn of perdure here, is never closed as
-    idle.
+    idle. A session is closed as idle only after it has had a turn in this store. A session with the
+    origin "import" is never closed as idle.
     """
     info, at = state.info, store.outside.clock.now_ms()
     if state.open_turn is not None or timeout_s is None or not can_end_as_idle(info):
@@ -148,8 +148,9 @@ async def note_when(
     *,
     is_open: bool,
 ) -> Entry | None:
-    """Append `body` if the session has an open turn (`is_open`) or has none (not `is_open`).
+    """Append `body`, if the session is in the expected state.
 
+    If `is_open`, the session must have an open turn. Otherwise, the session must have no open turn.
     Shape: the new entry; None if nothing was appended.
     """
     store, stream = environment.store, environment.stream

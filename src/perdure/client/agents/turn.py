@@ -161,11 +161,11 @@ class Turn(Generic[OutputT]):
 
     @property
     def held(self) -> LeaseHeld | None:
-        """The error that names the process that runs the turn, if it is another one; else None.
+        """The error that names the other process that runs the turn.
 
-        This process follows the turn that the other process runs: you can await it and iterate over
-        its durable events, but you cannot abort it. If the process that runs the turn dies, the
-        turn continues in this process.
+        None if no other process runs the turn. This process follows the turn that the other process
+        runs: you can await it and iterate over its durable events, but you cannot abort it. If the
+        process that runs the turn dies, the turn continues in this process.
         """
         return self._signals.held if self.is_running else None
 
@@ -271,8 +271,8 @@ class Turn(Generic[OutputT]):
     ) -> None:
         """Wait until the turn has ended, or until `following` has the next event of `watch`.
 
-        Raises: Waiting, if the caller requested it, when the turn waits for a person and `watch`
-        has yielded all events.
+        Raises: Waiting if the turn waits for a person, `watch` has yielded all events, and the
+        caller requested this error.
         """
         ends = (self._task,) if following is None else (self._task, following)
         waits = self._waits if self._while_waiting == "raise" else None

@@ -50,7 +50,7 @@ class Caps:
 class InFlow:
     """Settings of a flow for a role's session: permissions, and the record folder.
 
-    `frame_of` returns the texts around summaries of the session.
+    `frame_of` returns the texts before and after a summary of the session.
     """
 
     judge: Judge

@@ -201,8 +201,8 @@ async def _performed(
 ) -> None:
     """Run the turn `work`.
 
-    Cancelling this call aborts the turn if `is_aborted` returns True; otherwise, the turn only
-    stops running here.
+    If this call is cancelled, `is_aborted` decides what happens to the turn. If `is_aborted`
+    returns True, the turn is aborted. If `is_aborted` returns False, the turn is suspended.
     """
     signals = Signals()
     task = asyncio.ensure_future(work(signals))

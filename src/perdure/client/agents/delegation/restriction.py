@@ -113,8 +113,9 @@ def resumed_agent(kept: Agent, today: Agent) -> Agent:
 def missing_version(snapshot: Mapping[str, object], today: Agent, tools: ToolRegistry) -> str:
     """Return a text on how a session with `snapshot` differs from its current agent `today`.
 
-    The text names the tools that the session cannot call any more, and, if the ids are equal, the
-    instructions and the model if they changed. `tools` contains the tools of `today`.
+    The text names the tools that the session cannot call any more. If both agents have the same id,
+    the text also states whether the instructions or the model have changed. `tools` contains the
+    tools of `today`.
     Shape: "" if the only difference is tools that were added later.
     """
     hashes = tool_hashes(snapshot)
@@ -134,9 +135,9 @@ def missing_version(snapshot: Mapping[str, object], today: Agent, tools: ToolReg
 
 
 def local_agent(today: Agent, snapshot: Mapping[str, object] | None) -> Agent:
-    """Restrict the current agent `today` by the snapshot of a session with no agent in force.
+    """Restrict the agent `today` by the stored agent in `snapshot`, which is not in force.
 
-    A snapshot that cannot be read, or was never valid here, restricts nothing.
+    If `snapshot` is invalid, the result is `today`.
     """
     if snapshot is None:
         return today
@@ -161,8 +162,8 @@ def child_budget(own: Budget, parent: Budget, limit: int, spent: Spending) -> Bu
     """Return an invoked agent's budget: the rest of its parent's budget, or its own if lower.
 
     `limit` is the current limit of the parent (0: no limit). The part of the budget that the child
-    does not spend stays with the parent. If nothing of the budget is left, the result is None,
-    unless the parent only warns.
+    does not spend stays with the parent. If nothing of the parent's budget is left, the result is
+    None. A budget that only warns always leaves something.
     Units: micro-cents.
     """
     if not parent.max_cost_microcents:

@@ -53,8 +53,9 @@ def agents_found(folders: Mapping[AgentPlace, Path]) -> tuple[FoundAgentFile, ..
 def agent_named(id: str, found: Sequence[FoundAgentFile]) -> FoundAgentFile:
     """Return the file in `found` whose agent has the id `id`.
 
-    Raises: AgentNotFound if no file has this id; the error of the file if it is invalid. Raises
-    ConfigError if two files have this id: a project's agent does not replace the user's.
+    Raises: AgentNotFound if no file has this id. If the file is invalid, the error with which it
+    was read is raised. Raises ConfigError if two files have this id, because a project's agent does
+    not replace the user's agent.
     """
     claimed = [filed for filed in found if filed.id == id]
     if not claimed:

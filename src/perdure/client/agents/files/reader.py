@@ -68,7 +68,7 @@ def agent_in(file: Path) -> Agent:
 
 @takes_declared
 def agent_of_text(text: str, name: str = "the agent file") -> Agent:
-    """Return the agent in the YAML `text`; errors call the text `name`.
+    """Return the agent in the YAML `text`; error messages use `name` as the name of the file.
 
     Raises: InvalidAgentFile, which lists every error with its line.
     """
