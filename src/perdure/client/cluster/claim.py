@@ -1,8 +1,9 @@
 """Claim work in the order of priority, and the work of each session in the order of requests.
 
 DBOS first selects the sessions whose work a worker takes, and applies the priority only within a
-session. For perdure, the requests of one session must stay in order. `claim_by_priority` makes DBOS
-claim work with a single SQL statement of perdure, in place of the statement of DBOS.
+session. perdure needs the opposite: the priority decides between sessions, and the requests of one
+session stay in order. `claim_by_priority` makes DBOS claim work with a single SQL statement of
+perdure, in place of the statement of DBOS.
 """
 
 from __future__ import annotations

@@ -174,7 +174,8 @@ class DbosQueue:
     def _alone(self) -> Generator[None]:
         """Inside the ``with`` block, other workers must wait before they launch.
 
-        The lock that DBOS takes does not work behind a connection pooler.
+        Behind a connection pooler, the lock of DBOS does not work. This method then takes a lock
+        over a direct connection.
         """
         if self._direct is None:
             yield
@@ -188,8 +189,8 @@ class DbosQueue:
     def listen(self, queues: Iterable[str]) -> None:
         """From the next second on, take work from exactly these queues.
 
-        DBOS continues to poll every queue that it has polled before, so `flows` decides which flows
-        this worker may run.
+        DBOS also continues to poll the queues of earlier calls. If such a queue contains flows,
+        `flows` prevents this worker from taking them.
         """
         wanted = sorted(queues)
         for queue in wanted:
@@ -251,7 +252,7 @@ class DbosQueue:
         db.exec_driver_sql(_LIMIT, (str(self._limit_ms), True))
 
     def _limit_connection(self, db: Any, record: ConnectionPoolEntry, _: object) -> None:
-        """Set the time limit of transactions at a connection's first use and after the launch."""
+        """Set the time limit for idle transactions of a connection, unless it is already set."""
         limit = self._limit_ms
         if record.info.get(_LIMITED) == limit:
             return
@@ -295,7 +296,10 @@ class DbosQueue:
 
 
 def cause_of(error: Exception) -> BaseException:
-    """Return the psycopg error in `error`, which is one of `SERVER_ERRORS`."""
+    """Return the error of psycopg that `error` is or contains.
+
+    Shape: `error` is one of `SERVER_ERRORS`.
+    """
     return error.orig if isinstance(error, DBAPIError) and error.orig else error
 
 

@@ -95,7 +95,7 @@ class FlowWork:
     async def give_up(self, work: Work, losses: int) -> str:
         """Give up the flow, because `losses` workers died while they ran it.
 
-        The running nodes, or else the next nodes, wait for a person.
+        The running nodes then wait for a person. If no node runs, the next nodes wait for a person.
         """
         reason = (
             f"{losses} workers died while they ran this flow, so this work is not tried again; "
@@ -256,8 +256,8 @@ async def requested_flows(store: SessionStore) -> dict[str, list[Entry]]:
 def with_folders(requests: Sequence[Entry]) -> list[StreamId]:
     """Return the flows of `requests` whose folders are on this machine. Blocks the thread.
 
-    The record folder must contain the mark of this flow: another machine can have a folder with the
-    same path.
+    The record folder must contain the mark of this flow, because another machine can have a folder
+    with the same path.
     """
     found: list[StreamId] = []
     for entry in requests:
@@ -272,5 +272,8 @@ def with_folders(requests: Sequence[Entry]) -> list[StreamId]:
 
 
 def _parked(state: FlowState, reason: str) -> list[SideBody]:
-    """Return the entries that make the running nodes (or else the next nodes) wait for a person."""
+    """Return the entries that make the flow's nodes wait for a person.
+
+    These are the running nodes. If no node runs, these are the next nodes.
+    """
     return [park_entry(work, reason) for work in running_parts(state) or ready_work(state)]

@@ -62,9 +62,9 @@ class Slots:
 
     While any limit of turns is set, every turn has a slot. A turn to which no limit applies gets
     its slot immediately. A worker that takes over turns knows from the stored slots which turns ran
-    and which only waited. Each pass compares all slots of the worker with the slots in the store,
-    and restores those that the store has lost. Turns that began before their limit was set also get
-    slots. `stop` ends all waits for slots.
+    and which only waited. Each update sends all slots of the worker to the store, and restores the
+    slots that the store has lost. Turns that began before their limit was set also get slots.
+    `stop` ends all waits for slots.
     """
 
     def __init__(self, limits: LimitService, worker: str) -> None:
@@ -79,13 +79,13 @@ class Slots:
     async def held(
         self, work: Work, store: SessionStore, is_over: Callable[[], Awaitable[bool]]
     ) -> AsyncGenerator[bool]:
-        """Wait until the limits permit the turn of `work`; inside the ``with`` block, it may run.
+        """Wait until the limits permit the turn of `work`.
 
-        If a limit is set, the turn has a slot inside the block, and the block gets True, because
-        the turn may have waited for its slot. The wait also ends, without a slot, when `is_over`
-        returns True, because no work is left then.
-        Raises: TurnSuspended if the worker stops; SessionNotFound if the session does not exist;
-        StoreError if the store fails; the errors of `is_over`.
+        The turn may run inside the ``with`` block. If a limit of turns is set, the turn has a slot
+        inside the block. The block then gets True, which means that the turn may have waited for
+        its slot. The wait also ends, without a slot, when `is_over` returns True, because no work
+        is left then. Raises: TurnSuspended if the worker stops; SessionNotFound if the session does
+        not exist; StoreError if the store fails; the errors of `is_over`.
         """
         turn, limited = _Turn(work, store), await self._limited()
         if limited:
@@ -204,8 +204,8 @@ async def _look_up(turn: _Turn) -> None:
 class Pace:
     """Delays the model requests of one worker until the limits permit them, in order of arrival.
 
-    If several requests have the same subjects (namespace, model, provider), only the first of them
-    asks the store.
+    If several requests with the same subjects (namespace, model, provider) wait, only the first of
+    them asks the store for permission.
     """
 
     def __init__(self, limits: LimitService) -> None:

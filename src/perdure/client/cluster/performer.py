@@ -159,7 +159,7 @@ class Performer:
             return await self._run(work, request)
 
     async def _is_over(self, work: Work) -> bool:
-        """Whether `work` has no open turn or request, or its stop was requested."""
+        """Whether `work` is finished, or a stop of its turn or request was requested."""
         turn = (await self._store.state(work.stream)).open_turn
         if turn is not None:
             return await stop_of_turn(self._store, work.stream, turn) is not None
@@ -268,7 +268,7 @@ class Performer:
         return bool(await awaited_sessions(self._store, work.stream, now))
 
     async def _obey_stops(self, work: Work, turn: Turn, request: int | None) -> None:
-        """Stop `turn` if another process requests a stop; `turn` answers `request` if given."""
+        """Stop `turn`, which answers `request`, if another process requests a stop."""
         changes, is_due = self._store.changes(work.stream), False
         while turn.is_running:
             await asyncio.sleep(STOP_LOOK_S)
@@ -284,7 +284,7 @@ class Performer:
                     turn.abort()
 
     async def _requested_stop(self, work: Work, request: int | None) -> TurnStopRequested | None:
-        """Return the newest stop request for the open turn; the turn answers `request` if given."""
+        """Return the newest request to stop the open turn, which answers `request`."""
         store, kind = self._store, TurnStopRequested.kind
         if request is not None and not await store.entries(work.stream, request, 1, kind=kind):
             return None
@@ -292,7 +292,7 @@ class Performer:
         return None if turn is None else await stop_of_turn(store, work.stream, turn)
 
     async def _open_request(self, work: Work, page: Sequence[Entry] = ()) -> OpenRequest | None:
-        """Return the open request of `work`; None if `work` has no request, or it is answered.
+        """Return the request of `work`; None if there is no request, or if it is answered.
 
         `page` are the newest entries of the session, if they were read.
         """
@@ -335,9 +335,11 @@ class Performer:
 
 
 async def end_tasks(*tasks: asyncio.Task[None]) -> None:
-    """Cancel `tasks` repeatedly: a read of the store can replace a cancellation by an error.
+    """Cancel `tasks` repeatedly until all have ended.
 
-    Raises: CancelledError if the caller was cancelled, but only after all tasks have ended.
+    One cancellation may not be enough, because a read of the store can replace the cancellation by
+    an error. Raises: CancelledError if the caller was cancelled, but only after all tasks have
+    ended.
     """
     cancelled: asyncio.CancelledError | None = None
     while left := [task for task in tasks if not task.done()]:

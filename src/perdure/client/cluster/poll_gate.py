@@ -2,8 +2,9 @@
 
 DBOS polls each queue on a thread of its own, and each poll takes 3 ms of CPU. With this module, one
 thread of perdure polls all queues in one statement, and the threads of DBOS wait for that thread.
-Each DBOS thread waits on the event that ends the thread; this module replaces the `wait` of that
-event. For a thread that this module does not recognise, the original `wait` is called.
+Between two polls, each DBOS thread calls `wait` of the event that ends the thread. This module
+replaces this method. For a thread that this module does not recognise, the original `wait` is
+called.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class PollGate:
         self._thread = threading.Thread(target=self._run, name="perdure-queues", daemon=True)
 
     def start(self, events: Iterable[threading.Event]) -> None:
-        """Make the threads that wait for `events` wait in this gate."""
+        """Start to poll, and let the threads of `events` wait until their queues have work."""
         for event in events:
             self._gate(event)
         self._thread.start()

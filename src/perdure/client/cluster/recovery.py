@@ -1,7 +1,7 @@
 """Queue requests and turns that are in the log and can continue, but are in no queue.
 
-If no worker runs the version of perdure for which work waits, the work is reassigned to the version
-of this worker.
+If work waits for a version of perdure that no worker runs, the work is reassigned to the version of
+this worker.
 
 Each worker repeats these two steps every few seconds. Queueing work twice is harmless, because the
 log shows which work is finished.

@@ -59,7 +59,8 @@ class FlowRequirement(msgspec.Struct, frozen=True):
 
     `agent` is a text that is the same for all flows with the same requirement.
 
-    The text in `agent` cannot be the id of an agent, so workers of earlier versions take no flows.
+    Workers of earlier versions read `agent` as the id of an agent. No agent has such an id, so
+    these workers take no flows.
     """
 
     agent: str
@@ -150,6 +151,6 @@ def queue_name(namespace: str, requirement: Requirement | FlowRequirement) -> st
 
 
 def own_queues(namespace: str, agents: Iterable[Agent]) -> dict[str, Requirement]:
-    """Return, by queue name, the queues for sessions with all tools of one of `agents`."""
+    """Return the requirement of each of `agents`, by the name of its queue."""
     required = [requirement_of(cast("Mapping[str, object]", each.snapshot())) for each in agents]
     return {queue_name(namespace, each): each for each in required}

@@ -130,7 +130,7 @@ def cluster_of(store: SessionStore) -> ClusterService:
 
 @asynccontextmanager
 async def _place(store: SessionStore, due_at: int | None) -> AsyncGenerator[str | None]:
-    """Yield the key of a place in the queue, for the commit of a request.
+    """Yield the key with which the commit of a request takes a place in the queue.
 
     For a scheduled message the key is None, because the message needs no worker yet.
     """
@@ -201,7 +201,10 @@ async def queue_open_turn(store: SessionStore, stream: StreamId) -> bool:
 
 
 async def priority_of(log: LogReader, work: Work) -> Priority:
-    """Return the priority of the request that `work` belongs to, or that its turn answers."""
+    """Return the priority of the request of `work`.
+
+    If `work` is an open turn, its request is the one that the turn answers.
+    """
     seq = work.request
     if seq is None:
         assert work.turn is not None

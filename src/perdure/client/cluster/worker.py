@@ -156,7 +156,7 @@ class Worker:
             raise
 
     def _session(self, work: Work) -> asyncio.Lock:
-        """Return the session's lock: work that runs here can be assigned to this worker again.
+        """Return the lock that prevents two runs in the session of `work` at the same time.
 
         Work is assigned a second time if other workers declare this worker dead although it is
         alive. If work is assigned twice, the first run completes the turn, and the second run finds
@@ -234,8 +234,8 @@ class Worker:
     async def _claims_without_run(self, before: set[Work]) -> set[Work]:
         """Return the work that is claimed for this worker and does not run here.
 
-        If work that does not run was already in the earlier list `before`, the reply to its claim
-        was lost, so the work is queued again.
+        `before` is the result of the previous call. If `before` already contained work that does
+        not run, the reply to its claim was lost. Such work is queued again and not returned.
         """
         begun = await self._cluster.begun(self.id)
         missing = {work for work in begun if work not in self._running}
@@ -248,8 +248,7 @@ class Worker:
         """End idle sessions, expire questions, and extract facts that are due.
 
         Every worker does this. If several workers end a session at the same time, only the first
-        commit at the checked head succeeds. The lease of the facts decides which worker extracts
-        the facts.
+        commit succeeds. The worker that has the lease of the memory stream extracts the facts.
         """
         while True:
             for runtime in self._runtimes.values():

@@ -36,8 +36,8 @@ async def store_request(
     """Append the request of a turn, and return its seq.
 
     Durable: all changes are stored when this returns. `key` is the idempotency key that the message
-    has in its session. `place` is the idempotency key of the commit, for a message without a key.
-    Raises: IdempotencyMismatch if another message used `key`.
+    has in its session. If `key` is None, `place` is the idempotency key of the commit. Raises:
+    IdempotencyMismatch if another message used `key`.
     """
     store, stream, at = environment.store, environment.stream, environment.clock.now_ms()
     stored = place if key is None else f"send:{stream}/{key}"
