@@ -60,7 +60,7 @@ def consent_judge(
 
 
 def _asking(ruling: Ruling, spec: ToolSpec, call: ToolCallPart, permissions: Permissions) -> Ruling:
-    """Return `ruling` with the grant that a person can choose, and the modes that do not ask."""
+    """Return `ruling` with the grant for the flow, and the consent modes that allow the call."""
     is_hidden = ruling.bound is not None and ruling.bound.is_hidden
     bound = Bound(is_hidden=is_hidden)
     would = {
@@ -94,7 +94,7 @@ def _is_of_server(spec: ToolSpec) -> bool:
 def _is_granted(
     spec: ToolSpec, call: ToolCallPart, permissions: Permissions, now: ConsentState
 ) -> bool:
-    """Whether the flow's consent grants the call, as an MCP tool or as exactly this command."""
+    """Whether the flow's consent grants the MCP tool or the exact command of `call`."""
     if now.mode != "partial-access":
         return False
     if _is_of_server(spec) and spec.name in now.mcp.allowed_tools:

@@ -40,10 +40,11 @@ class Feeds:
     async def read(
         self, role: str, after: FeedPoint | None = None, limit: int | None = None
     ) -> tuple[FeedPoint, tuple[FeedItem, ...]]:
-        """Return the next point, and the items of `role` changed since `after` (None: all).
+        """Return the next point, and the items of `role` that have changed since the point `after`.
 
-        With `limit`, a read returns approximately `limit` items, because related items stay
-        together. The next read continues from the returned point.
+        If `after` is None, all items are returned. With `limit`, a read returns approximately
+        `limit` items, because related items stay together. The next read continues from the
+        returned point.
         Shape: an item replaces an earlier item with the same id.
         """
         point = FeedPoint(role) if after is None else after
@@ -104,10 +105,10 @@ class RoleFeed:
 
     Each read begins where the previous read ended. `Flow.feed` returns a feed.
 
-    ``await feed.read()`` returns new and changed items; ``async for item in feed`` yields them and
-    waits for more until the flow is completed or the store closed. If a new item has the id of an
-    earlier item, it replaces the earlier item, because the new one has more text or now has an
-    outcome.
+    ``await feed.read()`` returns new and changed items. ``async for item in feed`` yields these
+    items, and waits for more until the flow is completed or the store is closed. If a new item has
+    the id of an earlier item, it replaces the earlier item, because the new one has more text or
+    now has an outcome.
     """
 
     def __init__(
@@ -128,9 +129,10 @@ class RoleFeed:
         return encode_point(self._point)
 
     async def read(self, limit: int | None = None) -> tuple[FeedItem, ...]:
-        """Return the items that are new or changed since the last read; roughly `limit` if given.
+        """Return the items that are new or changed since the last read.
 
-        Shape: the result is () if there are no new or changed items.
+        If `limit` is given, approximately `limit` items are returned. Shape: the result is () if
+        there are no new or changed items.
         Raises: WrongArgument when `limit` is less than 1.
         """
         if limit is not None and limit < 1:

@@ -1,7 +1,7 @@
 """The handle of one flow: read its state, record decisions, run it.
 
-A decision applies to the newest state of the flow. It is rejected if the flow does not wait for it,
-so several processes can record decisions at the same time. Any process can run the flow.
+A decision applies to the newest state of the flow. A flow rejects decisions for which it does not
+wait, so several processes can record decisions at the same time. Any process can run the flow.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class Flow:
     async def state(self) -> FlowState:
         """Return the current state, with the graph, the sessions and the settings of roles.
 
-        Shape: ``perdure flow show --json`` prints `state.run`; the method `waiting` lists the
-        waits.
+        Shape: ``perdure flow show --json`` prints `state.run`. The method `waiting` returns what
+        the flow waits for.
         """
         return await self._journal.state()
 
@@ -91,8 +91,8 @@ class Flow:
         """Summarise the work of a role instance at its node, to shorten its later contexts.
 
         The role, node, edges, contract and inputs remain in the context unchanged. `focus` names
-        details that the summary must contain. `model` (default: the role's model) is the model that
-        writes this summary; the role's turns do not change.
+        details that the summary must contain. `model` (default: the role's model) writes only this
+        summary; the role's turns keep their model.
         Shape: the entry of the compaction; None when there is nothing to summarise.
         Raises: FlowRefusal if the role has not begun, or has an open turn; LeaseHeld if another
         process runs the role; WrongArgument if `model` is not ``provider:name``. Also raises
@@ -110,7 +110,7 @@ class Flow:
         return await workers_of(self._store, await self.state())
 
     async def waiting(self) -> tuple[FlowWait, ...]:
-        """List the questions, approvals and choices that wait for a person, also those from tools.
+        """List what waits for a person in the flow, and the open questions of its roles.
 
         Shape: each item states how to answer it.
         """
@@ -163,10 +163,12 @@ class Flow:
         """Change the flow's consent: its `mode`, or its grants of exact commands and MCP tools.
 
         The call grants or revokes every `command`, or none of them if one is rejected.
-        Open questions that the new consent allows are answered, and their turns continue.
+        If the new consent allows the call of an open question, the question is answered and its
+        turn continues.
         Raises: ValueError if no change is given, or if there is no grant to revoke; FlowRefusal if
-        the flow is completed. Also raises ConfigError for a command or a tool that no role can use
-        or that the mode ignores (no-access), and for revoking a grant that does not exist.
+        the flow is completed. Also raises ConfigError if no role can use a command or tool, if a
+        grant to revoke does not exist, or if the mode is "no-access", in which grants have no
+        effect.
         """
         given = () if command is None else (command,) if isinstance(command, str) else command
         if not given and (mode is None or is_revoked):
@@ -203,7 +205,7 @@ class Flow:
     ) -> FlowState:
         """Set the model, skills and tools of a role instance for later turns.
 
-        None selects the setting of the role's agent.
+        If an argument is None, the setting of the role's agent applies.
 
         Raises: FlowRefusal if the workflow has no such role, or if skills are given after the role
         has begun; WrongArgument if `model` is not ``provider:name``. Also raises ConfigError for a
@@ -312,9 +314,10 @@ async def check_grant(
 
 
 def granted_name(tool: GrantedTool, name: str) -> str:
-    """Return `name` as a grant stores it: a command with canonical quotes, a tool unchanged.
+    """Return `name` in the form in which a grant stores it.
 
-    Raises: ConfigError for an empty name, and for a command that needs a shell.
+    A command gets canonical quotes. The name of a tool stays unchanged. Raises: ConfigError for an
+    empty name, and for a command that needs a shell.
     """
     if not name.strip():
         raise ConfigError(f"the {'command' if tool == 'bash' else 'tool'} to allow is empty")
@@ -358,7 +361,7 @@ def revoked_name(state: FlowState, tool: GrantedTool, name: str) -> str:
 async def _snapshot(
     store: SessionStore, equipment: Equipment, state: FlowState, role: str
 ) -> Mapping[str, object] | None:
-    """Return the agent of `role` as a snapshot; None if it is unknown, or its tools may change."""
+    """Return the agent of `role` as a snapshot; None if it is unknown or has MCP servers."""
     agent = agent_for(equipment.agents, role)
     if agent is not None and agent.mcp_servers:
         return None

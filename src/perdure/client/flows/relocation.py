@@ -75,7 +75,8 @@ async def _contents(store: SessionStore, state: FlowState) -> dict[str, bytes]:
 def _is_whole(state: FlowState, workspace: Path, record: Path) -> bool:
     """Whether the folder `record` belongs to this flow, by its mark or by its content.
 
-    Received data alone never turns a folder of the workspace into the record folder.
+    The path in an imported flow is not enough, because an import could then claim any folder of the
+    workspace.
     """
     flow = stream_id(state.run.flow_id)
     try:

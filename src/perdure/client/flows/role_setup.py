@@ -114,7 +114,10 @@ def no_tool(role: str, unknown: Iterable[str], known: Iterable[str]) -> str:
 
 
 def agent_for(agents: Mapping[str, Agent], role: str) -> Agent | None:
-    """Return the agent of a role instance or base role; the feedback role can use the owner's."""
+    """Return the agent of a role instance, or else the agent of its base role.
+
+    If the feedback role has no agent, the agent of the owner is returned.
+    """
     names = (role, base_role(role), *((OWNER,) if role == FEEDBACK_ROLE else ()))
     return next((agents[name] for name in names if name in agents), None)
 

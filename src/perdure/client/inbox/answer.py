@@ -74,7 +74,7 @@ async def answer_question(
 
 
 async def _is_acted_on(store: SessionStore, asking: Entry, question: Question) -> bool:
-    """Whether the question's turn or program has effect here: False if imported or untrusted."""
+    """Whether the turn or program that asks is in force, so that an answer has an effect."""
     if question.topic == PROGRAM:
         return await is_in_force(store, asking)
     return (await authority_of(store, asking.stream)).turn is None

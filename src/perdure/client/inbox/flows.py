@@ -105,7 +105,7 @@ async def answer_question(
 async def _settled(
     store: SessionStore, journal: Journal, question: EntryId, answer: str, by: str
 ) -> Entry:
-    """Return the entry of the earlier answer, if that answer is the same.
+    """Return the entry of the earlier answer, if `by` gave the same `answer`.
 
     Raises: the errors of `answer_question`.
     """

@@ -34,7 +34,7 @@ async def change_consent(
     clock: Clock,
     decide: Callable[[FlowState], Sequence[ConsentChanged]],
 ) -> FlowState:
-    """Append the changes from `decide`, and answers to the open questions whose calls they allow.
+    """Append the changes from `decide`, and answer the open questions whose calls are now allowed.
 
     Durable: all changes are stored when this returns. Raises: any error that `decide` raises; in
     this case, nothing is appended.

@@ -41,9 +41,10 @@ class RoleFeed(Handle[AsyncRoleFeed]):
         """The position of this feed; any process can pass it to `Flow.feed` to continue from it."""
 
     def read(self, limit: int | None = None) -> tuple[FeedItem, ...]:
-        """Return the items that are new or changed since the last read; roughly `limit` if given.
+        """Return the items that are new or changed since the last read.
 
-        Shape: the result is () if there are no new or changed items.
+        If `limit` is given, approximately `limit` items are returned. Shape: the result is () if
+        there are no new or changed items.
         Raises: WrongArgument when `limit` is less than 1.
         """
 
@@ -59,8 +60,8 @@ class Flow(Handle[AsyncFlow]):
     def state(self) -> FlowState:
         """Return the current state, with the graph, the sessions and the settings of roles.
 
-        Shape: ``perdure flow show --json`` prints `state.run`; the method `waiting` lists the
-        waits.
+        Shape: ``perdure flow show --json`` prints `state.run`. The method `waiting` returns what
+        the flow waits for.
         """
 
     def run(self, *, until_completed: bool = False) -> FlowRun:
@@ -80,8 +81,8 @@ class Flow(Handle[AsyncFlow]):
         """Summarise the work of a role instance at its node, to shorten its later contexts.
 
         The role, node, edges, contract and inputs remain in the context unchanged. `focus` names
-        details that the summary must contain. `model` (default: the role's model) is the model that
-        writes this summary; the role's turns do not change.
+        details that the summary must contain. `model` (default: the role's model) writes only this
+        summary; the role's turns keep their model.
         Shape: the entry of the compaction; None when there is nothing to summarise.
         Raises: FlowRefusal if the role has not begun, or has an open turn; LeaseHeld if another
         process runs the role; WrongArgument if `model` is not ``provider:name``. Also raises
@@ -96,7 +97,7 @@ class Flow(Handle[AsyncFlow]):
         """
 
     def waiting(self) -> tuple[FlowWait, ...]:
-        """List the questions, approvals and choices that wait for a person, also those from tools.
+        """List what waits for a person in the flow, and the open questions of its roles.
 
         Shape: each item states how to answer it.
         """
@@ -141,10 +142,12 @@ class Flow(Handle[AsyncFlow]):
         """Change the flow's consent: its `mode`, or its grants of exact commands and MCP tools.
 
         The call grants or revokes every `command`, or none of them if one is rejected.
-        Open questions that the new consent allows are answered, and their turns continue.
+        If the new consent allows the call of an open question, the question is answered and its
+        turn continues.
         Raises: ValueError if no change is given, or if there is no grant to revoke; FlowRefusal if
-        the flow is completed. Also raises ConfigError for a command or a tool that no role can use
-        or that the mode ignores (no-access), and for revoking a grant that does not exist.
+        the flow is completed. Also raises ConfigError if no role can use a command or tool, if a
+        grant to revoke does not exist, or if the mode is "no-access", in which grants have no
+        effect.
         """
 
     def configure(
@@ -158,7 +161,7 @@ class Flow(Handle[AsyncFlow]):
     ) -> FlowState:
         """Set the model, skills and tools of a role instance for later turns.
 
-        None selects the setting of the role's agent.
+        If an argument is None, the setting of the role's agent applies.
 
         Raises: FlowRefusal if the workflow has no such role, or if skills are given after the role
         has begun; WrongArgument if `model` is not ``provider:name``. Also raises ConfigError for a
@@ -230,18 +233,19 @@ class Flows(Handle[AsyncFlows]):
         No role runs before you call `Flow.run`. The call creates the record folder, by default
         ``.perdure/records/<flow>`` in `workspace`, with the workflow as ``workflow.yaml``; from
         then on the flow uses that file. `project` (default: the name of the workspace's folder) is
-        a folder in the workspace; the roles read its ``a-docs``. A document runs with `inputs`; its
-        agents are the agents of the runtime that its nodes name, or the agents that the document
-        defines. The document's file is copied; the version in the log is authoritative. `roles`
-        sets models, skills and tools of role instances. For role instances not in `roles`,
-        `configuring` "ask" waits for a person if there is a choice; "auto" lets a model choose, or
-        a person after three failures. `configuring` can differ for model and skills: ``{"model":
-        "auto", "skills": "ask"}``; an omitted key means "given". `settings` is stored in
-        `FlowState.settings`, for the program that runs the flow next. Durable: everything is stored
-        on return. Raises: ConfigError for missing or invalid readings and inputs, for unknown
-        values in `roles`, and for a record folder of another flow. Raises InvalidWorkflow;
-        WrongArgument; SecretPasted; FlowExists if `id` is used; Unsupported if the store cannot
-        write two logs in one commit.
+        a folder in the workspace; the roles read its ``a-docs``. A document runs with `inputs`.
+        Each agent that a node names is an agent of the runtime, or an agent that the document
+        defines. A document is also stored in the log. Later changes of the document's file have no
+        effect. `roles` sets models, skills and tools of role instances. `configuring` applies to
+        role instances that are not in `roles`. With "given", the settings come from the agent and
+        files of the role. With "ask", the role waits for a person if there is a choice. With
+        "auto", a model chooses; after three failures, the role waits for a person. `configuring`
+        can differ for model and skills: ``{"model": "auto", "skills": "ask"}``. An omitted key
+        means "given". `settings` is stored in `FlowState.settings`, for the program that runs the
+        flow next. Durable: everything is stored on return. Raises: ConfigError for missing or
+        invalid readings and inputs, for unknown values in `roles`, and for a record folder of
+        another flow. Raises InvalidWorkflow; WrongArgument; SecretPasted; FlowExists if `id` is
+        used; Unsupported if the store cannot write two logs in one commit.
         """
 
     def outputs(self, flow: str) -> dict[str, object]:
@@ -265,8 +269,8 @@ class Flows(Handle[AsyncFlows]):
         the workspace. If the record folder of an imported flow is missing, its record is written
         below ``.perdure/records``. `settings` replace the stored settings if they differ. Raises:
         FlowNotFound if there is no such flow. Raises FlowRefusal if the workspace or the record
-        folder of the flow is not on this machine, or came from a received file. In these cases,
-        pass a folder as `workspace`.
+        folder of the flow is not on this machine, or if its path came with an imported flow. In
+        these cases, pass a folder as `workspace`.
         """
 
     def state(self, flow: str) -> FlowState:

@@ -29,7 +29,8 @@ def bound_agents(
 ) -> tuple[dict[str, Agent], list[DocumentFault]]:
     """Return the agents of nodes by id, and the errors in the agents that the file defines.
 
-    Shape: an agent in `given` is used before an agent of the file; unknown agents are omitted.
+    Shape: if `given` and the file contain an agent with the same id, the agent in `given` is used.
+    Ids without an agent are omitted.
     """
     agents: dict[str, Agent] = {}
     faults: list[DocumentFault] = []

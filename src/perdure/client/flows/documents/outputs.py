@@ -10,7 +10,7 @@ from perdure.workflow.document import InputNode, OutputNode
 
 
 async def outputs_of(store: SessionStore, state: FlowState) -> dict[str, object]:
-    """Return the value of each output node by id; empty for a flow of roles.
+    """Return the value of each output node by id; {} if the flow does not run a document.
 
     Shape: each value is the answer of the previous node. If an output node has several previous
     nodes, the value is a mapping from node to answer. For an input node, the inputs of the flow
