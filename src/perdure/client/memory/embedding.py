@@ -175,8 +175,8 @@ class TextVectors:
         """Return the cosine between a question and each of `texts`, which are not in the index.
 
         The vectors of `texts` are kept only in the memory of this process. A call computes at most
-        `STATEMENTS` new vectors, beginning with the last of `texts`; for texts without a vector the
-        result is None.
+        `STATEMENTS` missing vectors, for the last of `texts`. The result is None for each text that
+        still has no vector.
         Raises: EmbedderUnavailable.
         """
         names = [_name(meaning.model, text) for text in texts]

@@ -176,8 +176,8 @@ def _repeated_fact(notes: Sequence[Entry], body: FactRemembered) -> StoredFact |
 def _is_repeated(known: StoredFact, body: FactRemembered) -> bool:
     """Return whether `body` has the same content as the newest version of `known`.
 
-    The result is False if only `known` has sources: erasing these sources would erase the fact, but
-    a fact that is remembered without sources must stay.
+    The result is False if only `known` has sources. Otherwise, an erasure of these sources would
+    also erase the fact that is remembered without sources.
     """
     newest = known.versions[-1]
     return (bool(body.sources) or not newest.sources) and _is_same(newest.body, body)
@@ -232,9 +232,9 @@ async def _commit_correction(
 ) -> None:
     """Commit `new` as the newest version of `known`. Raises: HeadConflict; IdempotencyMismatch.
 
-    A version without sources gets the sources of the newest version. If a call repeats an earlier
-    call with the same idempotency key `key`, the newest version can have other sources now. The
-    search for the earlier commit therefore also tries the sources of earlier versions.
+    A version without sources gets the sources of the newest version. A repeated call with the same
+    `key` must commit the same body as the first call, but the newest version may have other sources
+    by then. Therefore the sources of earlier versions are tried, too.
     """
     stream, head, versions = known.state.header.id, known.state.head, known.stored.versions
     newest, mismatch = versions[-1], None
@@ -332,7 +332,10 @@ async def _with_sources(
 async def _checked_fact(
     store: SessionStore, outside: Outside, new: FactRemembered, subject: str | None
 ) -> tuple[FactRemembered, StreamId]:
-    """Return the body that stores `new`, and the memory stream of `subject` (or of the sources)."""
+    """Return the body that stores `new`, and the memory stream of `subject`.
+
+    If `subject` is None, the subject of the sources is used.
+    """
     body, sources = await _with_sources(store, new)
     subject = subject if subject is not None else _subject_of(sources)
     return body, await require_stream(store, outside, subject)
@@ -358,7 +361,8 @@ async def require_alive(
 ) -> None:
     """Forget `fact`, and raise an error, if a source was erased while `fact` was being stored.
 
-    An erasure that begins after this check finds the fact in the store. Raises: EntryNotFound.
+    A later erasure of a source needs no check, because the erasure finds the stored fact. Raises:
+    EntryNotFound.
     """
     try:
         await _require_sources(store, sources)

@@ -72,9 +72,9 @@ RECALLED = 10
 class Memory:
     """The stored memory of a namespace. `Store.memory` makes it.
 
-    With a person as `subject`, a call covers this person's data; without `subject`, only data that
-    has no subject. With `agent`, a call covers only the data of this agent. ``scope="agent"``
-    covers one agent for every subject, and ``scope="namespace"`` covers everything.
+    If `subject` names a person, a call covers this person's data. If `subject` is None, a call
+    covers only data without a subject. With `agent`, a call covers only the data of this agent.
+    ``scope="agent"`` covers one agent for every subject; ``scope="namespace"`` covers everything.
     """
 
     def __init__(
@@ -103,16 +103,16 @@ class Memory:
         """Return the texts and facts that match `question`, best first (see docs/guides/memory.md).
 
         Finds messages of users, assistants and tools on all branches, summaries of episodes, and
-        facts that are true now; `kinds` selects among these. A text's score also counts the words
-        near it in the session and, with an embedder (`with_embedder`), its meaning. With
+        facts that are true now; `kinds` selects among these. The score of a text also depends on
+        the words near the text and, with an embedder (`with_embedder`), on the meaning. With
         `sessions`, only these sessions and the facts from them are searched; `without` excludes
-        sessions. With `agent`, only this agent's sessions and facts are searched; with the scope
-        "agent", for every subject. `scope` "namespace" searches all subjects. `knowledge_of` adds
-        the knowledge folders of an agent, and excludes facts of other agents. numpy (extra
-        ``memory``) makes recalls in a large store several times faster, with the same hits.
+        sessions. With `agent`, only this agent's sessions and facts are searched; the scope "agent"
+        covers every subject. `scope` "namespace" searches all subjects. `knowledge_of` adds the
+        knowledge folders of an agent, and excludes facts of other agents. numpy (extra ``memory``)
+        makes recalls in a large store several times faster, with the same hits.
         Raises: SearchIndexDamaged; Unsupported; EmbedderUnavailable; ConfigError if the embedder is
-        not set up; ValueError if `limit` is negative. Raises WrongArgument for an empty question, a
-        subject with a wider scope, or the scope "agent" without an agent.
+        not set up; ValueError if `limit` is negative. Raises WrongArgument for an empty question,
+        for a `subject` with another scope than "subject", or for the scope "agent" without `agent`.
         """
         amount("limit", limit)
         require_text("knowledge_of", knowledge_of)
@@ -226,8 +226,8 @@ class Memory:
     ) -> list[Fact]:
         """List the facts of a scope that are valid now, newest first.
 
-        `include_past` adds facts that were or will be valid. Forgotten facts are never listed. The
-        list begins after `after`, a fact of an earlier list or its `cursor`.
+        `include_past` adds facts that were or will be valid. Forgotten facts are never listed.
+        `after` is a fact or its `cursor`; the list begins after this fact.
         Raises: ValueError when `limit` is negative; WrongArgument for a scope without its agent.
         """
         amount("limit", limit)
@@ -257,7 +257,7 @@ class Memory:
     ) -> ImportedFolder:
         """Index the Markdown and text files below `folder`, so that `recall` finds their passages.
 
-        The passages belong to `subject`, or to `agent` in the sessions of every subject. A repeated
+        The passages belong to `subject`, or to the agent `agent` (for every subject). A repeated
         call indexes new and changed files, and erases the passages of deleted files. Links in the
         folder are not followed; `ImportedFolder.problems` lists unreadable files. Durable: every
         file is stored when this returns. Raises: WrongArgument for a folder that cannot be read,
@@ -307,9 +307,10 @@ class Memory:
     ) -> list[Episode]:
         """List the episodes of a scope; the episode that ended last comes first.
 
-        With `session`, only its episodes are listed, whatever its subject. `before` selects
-        episodes that ended earlier. The list begins after `after`, an episode or its `cursor`.
-        Raises: SessionNotFound; ValueError if `limit` is negative; WrongArgument for a bad scope.
+        If `session` is given, all its episodes are listed, whatever the subject of the session.
+        `before` selects episodes that ended earlier. `after` is an episode or its `cursor`; the
+        list begins after this episode. Raises: SessionNotFound; ValueError if `limit` is negative;
+        WrongArgument for a bad scope.
         """
         amount("limit", limit)
         within = _scope(subject, agent, scope)

@@ -78,7 +78,10 @@ def _asked(text: str, now: int) -> Question:
 
 
 async def _sessions_of(store: SessionStore, agent: str) -> frozenset[str]:
-    """Return the sessions whose newest agent is `agent`, and the sessions with its knowledge."""
+    """Return the sessions of `agent`, and the sessions with the knowledge of `agent`.
+
+    The agent of a session is its newest agent.
+    """
     notes = await store.notes_of_all((SessionStarted.kind, AgentBound.kind))
     by_session: dict[str, list[Entry]] = {}
     for note in notes:

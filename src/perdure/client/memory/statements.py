@@ -34,7 +34,7 @@ class Wanted(NamedTuple):
 
 
 class Statements:
-    """The facts and summaries that a recall may find. A call of `beside` ranks these statements."""
+    """The facts and summaries that a recall may find. The function `beside` ranks them."""
 
     def __init__(
         self, question: Question, found: Sequence[Fact | Summary], near: Sequence[float | None]
@@ -72,8 +72,8 @@ async def statements_in(
 ) -> Statements:
     """Return the statements that a recall at `now` may find; `vectors` help to rank them.
 
-    A summary has the same scope as its session; the ranking checks this scope. With `streams`, only
-    summaries of these sessions are read.
+    The statements include summaries of sessions outside the scope. The ranking omits these
+    summaries. With `streams`, only summaries of these sessions are read.
     Units: Unix milliseconds. Raises: EmbedderUnavailable.
     """
     found: list[Fact | Summary] = []

@@ -1,8 +1,8 @@
 """Convert requests and responses of the providers' APIs to messages, before they are stored.
 
 Three APIs are supported: OpenAI's chat completions and responses, and Anthropic's messages. Each
-request repeats the whole conversation. Two messages with the same content have the same
-`digest_of`. Pure.
+request repeats the whole conversation. Messages with the same content have the same `digest_of`, so
+repeated messages are recognised. Pure.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def api_of(path: str) -> Api | None:
 
 
 def request_of(api: Api, content: bytes) -> RecordedRequest | None:
-    """Return the request with the body `content`; None if it is not a JSON object."""
+    """Return the request with the body `content`; None if `content` is not a JSON object."""
     fields = fields_of(read_line(content).value)
     if fields is None:
         return None
@@ -95,7 +95,7 @@ def request_of(api: Api, content: bytes) -> RecordedRequest | None:
 
 
 def response_of(api: Api, content: bytes) -> RecordedResponse | None:
-    """Return the response with the body `content`; None if it is not a JSON object."""
+    """Return the response with the body `content`; None if `content` is not a JSON object."""
     fields = fields_of(read_line(content).value)
     return None if fields is None else read_response(api, fields)
 

@@ -1,4 +1,4 @@
-"""Append recorded calls to a session, which branches where a request differs from its messages.
+"""Append recorded calls to a session, which branches if a request changes an earlier message.
 
 Each request repeats the conversation. Digests identify the messages that the session already
 contains. Only new messages are appended, after the last known message.

@@ -125,7 +125,10 @@ async def newest_calls(
     failed: bool | None,
     last: int | None,
 ) -> list[ToolCallRecord]:
-    """Return the newest `last` matching calls, oldest first; without `session`, of all sessions."""
+    """Return the newest `last` matching calls, oldest first.
+
+    If `session` is None, the calls of all sessions are returned.
+    """
     found: list[ToolCallRecord] = []
 
     async def add(info: SessionInfo) -> None:

@@ -33,7 +33,7 @@ _MOST_KEPT = 10_000
 
 
 class _Cell(NamedTuple):
-    """Identifies the model calls of an agent and model in a quarter of an hour, to sum their usage.
+    """The key under which usage is summed: one agent, one model, one quarter of an hour.
 
     Units: `quarter` counts quarters of an hour since the Unix epoch.
     """
