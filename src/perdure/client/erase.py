@@ -25,8 +25,8 @@ async def free_id(backend: SessionStore, stream: StreamId, *, is_reused: bool) -
     """Free the id `stream` of an erased session if `is_reused`; otherwise the id remains taken.
 
     Returns the epoch of the erased session's leases, or 0 if no id was freed.
-    Raises: SessionExists if `is_reused` is False, the session was erased, and the store itself
-    cannot detect the erasure.
+    Raises: SessionExists if the session was erased, `is_reused` is False, and the store cannot
+    erase. A store that can erase rejects the id itself.
     """
     if is_reused:
         with suppress(SessionNotFound):
@@ -60,11 +60,11 @@ async def existing_or_created(
 async def free_flow_ids(
     backend: SessionStore, flow: StreamId, sessions: Iterable[StreamId], *, is_reused: bool
 ) -> dict[StreamId, int] | None:
-    """Free the ids of the erased flow `flow` and of its erased sessions if `is_reused`.
+    """If `is_reused`, free the ids of the erased flow `flow` and of its erased sessions.
 
     `sessions` are the ids that the new flow needs in addition to its own id.
-    Shape: a dict with the lease epoch of each erased stream; None if `is_reused` is False and one
-    of the ids belongs to an erased session or flow.
+    Shape: a dict with the lease epoch of each freed id. The result is None if an id belongs to an
+    erased session or flow and `is_reused` is False.
     Raises: SessionExists if one of the ids cannot be used. If SessionExists is raised, no id is
     freed.
     """

@@ -98,7 +98,7 @@ def canonical(address: str) -> str:
 
 
 def keyring_keys(address: str) -> tuple[StoreKey, ...]:
-    """Return the keys of the store from the keyring; an empty tuple without a usable keyring.
+    """Return the keys of the store from the keyring; () if there is no usable keyring.
 
     Shape: the store's own key, then the new key of an interrupted rekey. Blocks: the function may
     prompt the user to unlock the keyring.

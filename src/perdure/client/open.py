@@ -133,12 +133,12 @@ def open(
     Shape: an address is ``sqlite:///relative.db``, ``sqlite:////absolute.db``, ``jsonl:///folder``,
     ``postgresql://user@host/database``, ``routes:///file`` or ``memory:``. Without an address,
     perdure opens ``$PERDURE_STORE``, or a file in the user data directory. `key` is 32 bytes or 64
-    hexadecimal digits; without it `perdure.client.keys` searches for one. With `is_trusted` False,
-    the permissions and open turns of a session or flow apply only if this user's perdure wrote
-    their entries. docs/guides/trust.md explains how to trust a store (``perdure store trust``). A
-    call waits at most `lock_timeout_s` for a lock that another process has. After `lock_timeout_s`,
-    the call raises StoreLocked (a StoreUnavailable), which names the process that has the lock.
-    Units: seconds.
+    hexadecimal digits. If `key` is None, `perdure.client.keys` searches for a key. With
+    `is_trusted` False, the permissions and open turns of a session or flow apply only if this
+    user's perdure wrote their entries. docs/guides/trust.md explains how to trust a store
+    (``perdure store trust``). A call waits at most `lock_timeout_s` for a lock that another process
+    has. After `lock_timeout_s`, the call raises StoreLocked (a StoreUnavailable), which names the
+    process that has the lock. Units: seconds.
     Raises: NotAsyncio outside an asyncio event loop; ConfigError for an invalid address;
     WrongArgument for an invalid key; Unsupported for a `key` if the backend has no encryption. A
     store that cannot be opened is not changed; the error is NotAStore, StoreTooNew, StoreTooOld,
@@ -152,8 +152,8 @@ def open(
 def open_copied(address: str, *, namespace: str, lock_timeout_s: float) -> StoreOpening:
     """Open the store at `address` to copy its sessions.
 
-    A store with the last schema before the first release can also be opened; it is read-only. The
-    store is not trusted (see `open`). Raises: the errors of `open`.
+    The call can also open a store with the last schema that perdure used before its first release.
+    Such a store is read-only. The store is not trusted (see `open`). Raises: the errors of `open`.
     """
     outside = Outside(SystemClock(), system_random)
     opener = partial(connect_store, address, namespace, "full", outside, is_copied=True)
@@ -215,8 +215,8 @@ async def connect_store(
 ) -> Store:
     """Open the store at `address`; the caller must close it.
 
-    With `is_copied`, a store with the last schema before the first release can also be opened; it
-    is read-only.
+    If `is_copied`, the call can also open a store with the last schema that perdure used before its
+    first release. Such a store is read-only.
     Raises: the errors of `open`.
     """
     running_loop()
@@ -259,7 +259,7 @@ async def _record_open_ends(backend: SessionStore, outside: Outside) -> None:
 
 
 async def _open_copied(opener: _Opener, **key: Any) -> SessionStore:
-    """Call `opener`; a store with the last schema before the first release is opened read-only."""
+    """Call `opener`; open a store from before the first release read-only."""
     try:
         return await opener(**key)
     except StoreTooOld as error:

@@ -84,7 +84,7 @@ def _start_of(pid: int) -> str | None:
     """Return the start time of the process `pid` in kernel ticks; None if it is not in ``/proc``.
 
     The start time of a process that has ended and was not reaped is "".
-    Raises: OSError if the system does not say whether it exists.
+    Raises: OSError if the system does not say whether the process exists.
     """
     try:
         stat = (_PROC / str(pid) / "stat").read_bytes()

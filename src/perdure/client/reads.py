@@ -191,7 +191,7 @@ class SessionReader:
     async def _labelled(self, label: str) -> EntryId | None:
         """Return the entry with this label, or None.
 
-        Raises: AmbiguousId if several entries have it.
+        Raises: AmbiguousId if several entries have this label.
         """
         found = [entry for entry, text in (await self.labels()).items() if text == label]
         if len(found) > 1:
@@ -207,7 +207,7 @@ class SessionReader:
         return self.state
 
     async def newest(self, limit: int | None = None, kind: str | None = None) -> list[Entry]:
-        """Return the newest `limit` entries of `kind` on the branch; cache the state."""
+        """Return the newest `limit` entries of `kind` on the branch; update `self.state`."""
         log = self.log
         if _is_snapshot_reader(log):
             self.state, entries = await log.newest(self.id, limit=limit, kind=kind)
@@ -244,7 +244,10 @@ class SessionReader:
         return await self.log.resolve(self.id, reference)
 
     async def in_tree(self, reference: EntryRef) -> EntryId:
-        """Return the entry's id. Raises: InvalidEntry if it is not part of the conversation."""
+        """Return the entry's id.
+
+        Raises: InvalidEntry if `reference` is not part of the conversation.
+        """
         found = await self.entry(reference)
         if found.lane != "tree":
             reason = f"{found.id} is a note ({found.kind}), not part of the conversation"

@@ -71,9 +71,9 @@ else:
 class Session:
     """A session: append entries, branch, label, fork and end it.
 
-    A conversation entry appended during a turn is stored as a ``queued`` entry (`Entry.lane` is
-    then "side"). A queued message joins the conversation at the next step of the turn. Every method
-    that reads entries reads the current log, also for a draft.
+    If a conversation entry is appended during a turn, it is stored as a ``queued`` entry
+    (`Entry.lane` is then "side"). A queued message joins the conversation at the next step of the
+    turn. Every method that reads entries reads the current log, also for a draft.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Session:
 
     @property
     def head(self) -> int:
-        """The newest seq that this handle has read, or appended outside of turns; -1 if none."""
+        """The newest seq that this handle has read or itself appended; -1 for an empty log."""
         return self._reader.state.head
 
     @property
@@ -134,7 +134,7 @@ class Session:
 
     @property
     def entry_ids(self) -> Mapping[EntryId, EntryId]:
-        """A map from each entry of the origin to its copy, set if `fork` returned this handle.
+        """A map from each entry of the origin to its copy; empty unless `fork` made this handle.
 
         In a store whose forks share entries under the same ids, the mapping is empty.
         """
@@ -198,11 +198,11 @@ class Session:
         newest_first: bool = False,
         limit: int | None = None,
     ) -> AsyncIterator[Entry]:
-        """Iterate over the session's own log in order; with `newest_first`, from the head back.
+        """Iterate over the session's own log in order; `newest_first` reverses the order.
 
-        The first entry is the next one after seq `after`; with `newest_first`, the next older one.
-        `kind` selects one kind, also of side entries; `limit` is the maximum number of entries.
-        Raises: ValueError when `after` is less than -1, or `limit` negative.
+        The first entry is the next one after seq `after`. With `newest_first`, the first entry is
+        the newest one before seq `after`. `kind` selects entries of one kind, which may be a kind
+        of side entries. Raises: ValueError when `after` is less than -1, or `limit` negative.
         """
         return self._reader.entries(after, kind, newest_first=newest_first, limit=limit)
 
@@ -220,10 +220,10 @@ class Session:
         """Watch the events after seq `after` (default: after `head`), and continue with new ones.
 
         Shape: the watch yields the durable events of all processes, without gap or repetition. The
-        watch also yields live events and snapshots of open calls of this process; on PostgreSQL, of
-        all processes. The watch ends when the store closes. Raises: ValueError when `after` is less
-        than -1. The watch's first step raises WrongArgument (a ValueError) if `after` is past the
-        newest seq, because `after` then belongs to another log.
+        watch also yields live events and snapshots of open calls: on PostgreSQL from all processes,
+        in other stores only from this process. The watch ends when the store closes. Raises:
+        ValueError when `after` is less than -1. The watch's first step raises WrongArgument (a
+        ValueError) if `after` is past the newest seq, because `after` then belongs to another log.
         """
         amount("after", after, least=EMPTY)
         head = self.head
@@ -245,7 +245,7 @@ class Session:
     async def questions(self) -> list[OpenQuestion]:
         """List the session's open questions, oldest first. A fork does not inherit questions.
 
-        Questions from an import or unknown store are not listed: no turn waits for their answers.
+        Questions from an import or unknown store are omitted, because no turn waits for an answer.
         """
         unclosed, writer = await self._reader.log.open_questions(self.id), self._writer
         now = writer.outside.clock.now_ms()
@@ -254,9 +254,9 @@ class Session:
     async def context(self, budget_tokens: int | None = None) -> build.Context:
         """Return the context that a model would get now, with the entry of each message.
 
-        For an agent's session, the context uses the agent's `history` and `max_messages`.
-        `Context.model` is the model last set on the branch, or else the agent's model; without an
-        agent, the model that was last set or that gave the last answer.
+        For an agent's session, the context uses the agent's `history` and `max_messages`. In a
+        session with an agent, `Context.model` is the model last set on the branch, or else the
+        agent's model. In other sessions, it is the model of the newest model change or answer.
 
         Raises: ValueError when `budget_tokens` is less than 1.
         """
@@ -359,7 +359,7 @@ class Session:
         return await self._writer.note(Pin(), await self._reader.in_tree(entry))
 
     async def unpin(self, entry: EntryRef) -> Entry:
-        """Remove the pin of `entry`: a compaction can hide it again.
+        """Remove the pin of `entry`, so that a compaction can hide the entry again.
 
         Raises: the errors of `pin`.
         """
@@ -413,8 +413,8 @@ class Session:
     async def answer_to(self, question: EntryRef) -> Answer | None:
         """Return the answer to a question of `ask`.
 
-        Shape: None while the question is open, after `withdraw`, and if the answer comes from an
-        import or an unknown store. Raises: EntryNotFound; InvalidEntry if not a question of `ask`.
+        Shape: None if the question is open or withdrawn, or for an answer from an import or unknown
+        store. Raises: EntryNotFound; InvalidEntry if the entry is not a question of `ask`.
         """
         return await program_questions.answer_to(self._writer, question)
 
@@ -429,8 +429,8 @@ class Session:
     async def is_in_force(self, entry: EntryRef) -> bool:
         """Return whether programs on this machine may act on `entry` and not only display it.
 
-        Returns False for imported entries and, with ``is_trusted=False``, for all entries without a
-        mark of this user's perdure, such as notes and messages. Raises: EntryNotFound.
+        Returns False for imported entries and, if the store is not trusted, for entries without a
+        mark of this user's perdure. Notes and messages have no mark. Raises: EntryNotFound.
         """
         found = await self._reader.entry(entry)
         return await authority.is_in_force(self._writer.store, found)
@@ -483,12 +483,12 @@ class Session:
         metadata: Mapping[str, object] | None = None,
         subject: str | None = None,
     ) -> Session:
-        """Create a session that shares this session's tree, or with `at` only the path to `at`.
+        """Create a session that shares the tree of this session.
 
-        Nothing is copied, unless the store cannot share entries (`entry_ids` then contains the
-        copies). A fork inherits the current labels, but not an open turn. With `cwd`, the agent of
-        the fork works in that folder: its file tools, instructions and ``{{ctx.working_dir}}`` use
-        it. `metadata` is the fork's own; `subject` defaults to the subject of this session. Raises:
+        With `at`, the fork shares only the path to `at`. If the store cannot share entries, it
+        copies them (see `entry_ids`). A fork inherits the current labels, but not an open turn.
+        With `cwd`, the file tools, instructions and ``{{ctx.working_dir}}`` of the fork use that
+        folder. `subject` defaults to this session's subject; the metadata is not inherited. Raises:
         EntryNotFound; InvalidEntry; SessionExists; HookBlocked; LimitExceeded for a long title;
         ConfigError if `cwd` is not a folder; WrongArgument (see `Store.create`); FlowRefusal.
         """
@@ -559,13 +559,13 @@ class Session:
         """Export the session, to the file `path` if `path` is given.
 
         The format "perdure" contains everything, and `Store.import_files` restores it. Markdown and
-        workflows contain one branch, the other formats all branches; `leaf` selects one branch by
-        its end, and `all_branches` selects every branch. `redact` replaces "secrets", "paths" or
-        both in the exported text. `dialect` selects the workflow's dialect. `Exported.warnings`
-        lists the data that the format cannot represent. A draft is stored first. Durable: the file
-        is complete when this returns. Only the owner of the file can read it. Raises: PathExists,
-        unless `replace` is given; FormatError if the path cannot be written; WrongArgument for a
-        folder or a file of the store; EntryNotFound if `leaf` does not exist; Erased.
+        workflows contain one branch; the other formats contain all branches. `leaf` selects one
+        branch by its end, and `all_branches` selects every branch. `redact` replaces "secrets",
+        "paths" or both in the exported text. `Exported.warnings` lists the data that the format
+        cannot represent. A draft is stored first. Durable: the file is complete when this returns.
+        Only the owner of the file can read it. Raises: PathExists, unless `replace` is given;
+        FormatError if the path cannot be written; WrongArgument for a folder or a file of the
+        store; EntryNotFound if `leaf` does not exist; Erased.
         """
         await self.flush()
         at = None if leaf is None else await self._reader.resolve(leaf)
@@ -624,7 +624,7 @@ class Session:
         return done
 
     def asking(self, hooks: Hooks) -> Session:
-        """Return a handle of the same session that runs `hooks` after the hooks of this handle."""
+        """Return another handle of the session; it runs `hooks` after the hooks of this handle."""
         reader, writer = self._reader, self._writer
         both, bus = Hooks(writer.hooks, hooks), self._bus
         return Session(reader.backing, reader.state, writer.outside, bus, both, order=writer.order)

@@ -61,7 +61,7 @@ async def model_of(log: LogReader, stream: StreamId, window: ContextWindow) -> s
 
     If the session has an agent, the result is the model that was last set on the branch, or else
     the agent's model. Models set in an imported file do not count. In a session without an agent,
-    the result is the model that was last set or that gave the last answer, as in pi.
+    the result is the model of the newest model change or answer.
     """
     agents = context_settings_in(await log.notes(stream, BINDING_KINDS)).model
     if agents is None:
@@ -87,7 +87,10 @@ async def _followed(log: LogReader, stream: StreamId, window: ContextWindow) -> 
 
 
 def _newest(entries: Sequence[Entry], switched: str | None) -> str | None:
-    """Return the model of the newest answer or model change; `switched` if this names no model."""
+    """Return the model of the newest answer or model change.
+
+    If an entry names no model, `switched` is used.
+    """
     for entry in reversed(entries):
         if entry.kind == ModelChange.kind or role_of(entry) == "assistant":
             model = _said_by(entry) or switched
@@ -112,7 +115,7 @@ def context_settings_in(notes: Sequence[Entry]) -> ContextSettings:
 
 
 def tool_names(snapshot: Mapping[str, object]) -> tuple[str, ...]:
-    """Return the names of the tools of the agent in `snapshot`; the snapshot may be imported."""
+    """Return the names of the tools of the agent in `snapshot`."""
     return tuple(tool_hashes(snapshot))
 
 

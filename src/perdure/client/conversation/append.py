@@ -148,7 +148,7 @@ class SessionWriter:
             raise
 
     async def check_parent(self, options: AppendOptions) -> None:
-        """Read the parent that a commit rejected, to raise the exact error.
+        """Read the parent after a failed commit, to raise the exact error.
 
         Raises: EntryNotFound, InvalidEntry.
         """

@@ -61,9 +61,10 @@ class Authority(msgspec.Struct, frozen=True):
 
     `bound` is the newest agent in the log of the session, whether it is in force or not.
 
-    `agent` and `turn` are the reasons why the agent, or the newest turn with its grants, is not in
-    force; None if it is in force. `workspace` is set if the session was forked to a folder and has
-    no agent in force. If `workspace` is set, an agent of this machine works in that folder.
+    `agent` states why the agent is not in force; None if the agent is in force. `turn` states the
+    same for the newest turn and its grants. `workspace` is set if the session was forked to a
+    folder and has no agent in force. If `workspace` is set, an agent of this machine works in that
+    folder.
     """
 
     bound: Binding | None
@@ -121,9 +122,10 @@ async def carried_in_force(store: LogReader, session: StreamId) -> tuple[TurnSta
 
 
 async def is_in_force(store: LogReader, entry: Entry) -> bool:
-    """Whether `entry`, which must be of a kind with marks, is in force on this machine.
+    """Return whether `entry` is in force on this machine.
 
-    Raises: SessionNotFound.
+    In an untrusted store, the result is False for entries without a mark, such as messages. Raises:
+    SessionNotFound.
     """
     notes = await store.notes(entry.stream, (SessionReceived.kind,))
     if entry.seq < await _received(store, entry.stream, notes):
@@ -139,7 +141,8 @@ async def questions_in_force(
     """Return the questions in `asking` that are open at `at` and in force on this machine.
 
     A turn that was imported, or that is not trusted here, is not in force: an answer to its
-    question has no effect. The cost is proportional to the newest turn of each asking session.
+    question has no effect. The cost is proportional to the length of the newest turn of each asking
+    session.
     """
     asking = tuple(asking)
     asked = open_questions(asking, at)
@@ -173,8 +176,8 @@ async def _turn_withheld(
     """Return why the newest turn is not in force; None if it is in force or there is no turn.
 
     `page` are the newest entries of the session. The cost is proportional to the length of the
-    turn. If the session has no turn, the index of notes is read as well, because an imported file
-    can state a wrong number of turns.
+    turn. If the session's state counts no turns, the notes are read as well, because the count of
+    an imported file can be wrong.
     """
     if received == 0 and marks_of(store).is_trusted:
         return None
@@ -199,7 +202,7 @@ async def _turn_withheld(
 
 
 def _are_own(store: LogReader, told: Sequence[Entry], entries: Sequence[Entry]) -> bool:
-    """Whether this user's perdure wrote all entries in `told`; `entries` contains them, too."""
+    """Whether this user's perdure wrote all entries in `told`, which are among `entries`."""
     own = marks_of(store).own_among(entries)
     return all(entry.seq in own for entry in told)
 
@@ -213,13 +216,13 @@ def _gives_authority(entry: Entry, open_from: int) -> bool:
 async def agent_of_fork(
     store: SessionStore, session: StreamId, folder: str | None
 ) -> tuple[NewEntry, ...]:
-    """Return the first entries of a new fork of `session` that make its agent work in `folder`.
+    """Return the first entries of a fork of `session`, so that its agent works in `folder`.
 
     If `folder` is None, the workspace does not change.
-    If forks are copies in this store, the entries contain the whole agent.
+    If the store copies the entries of forks, the result contains the whole agent.
     If the agent is not in force, only the folder is recorded, and the fork is resumed with another
     agent.
-    Raises: ConfigError if the folder has no value for a name that the agent's instructions use.
+    Raises: ConfigError if the agent's instructions use a name that has no value in `folder`.
     """
     is_copied = not store.capabilities.pointer_fork
     if folder is None and not is_copied:

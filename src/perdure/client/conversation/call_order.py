@@ -36,8 +36,8 @@ class CallOrder:
     def is_free(self) -> bool:
         """Whether a call can skip the order because all earlier calls have finished.
 
-        A store can write many calls together if they skip the order. The first call of a session
-        never skips the order, because it may have to wait until the store can write.
+        A store can write many calls together if they skip the order. The first call never skips the
+        order, because it may have to wait for the store, and later calls must not overtake it.
         """
         return self._last is not None and self._last.done()
 

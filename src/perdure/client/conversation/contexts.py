@@ -83,7 +83,7 @@ async def _context_of_end(
     shaping: agent_binding.ContextSettings,
     budget_tokens: int | None,
 ) -> build.Context | None:
-    """Build the context from the end of the branch at `leaf`; None if it needs the whole branch."""
+    """Build the context from the end of the branch at `leaf`; None if this end is not enough."""
     log, id, limit = writer.reader.log, writer.reader.id, _FIRST_READ
     pinned = await pins_of(writer.reader)
     while True:
@@ -108,7 +108,11 @@ async def _context_of_end(
 
 
 async def _model(writer: SessionWriter, window: ContextWindow) -> str | None:
-    """Return the model of the branch that ends with `window`, or the flow's choice for a role."""
+    """Return the model of the branch that ends with `window`.
+
+    If the session belongs to a role and the branch sets no model, the model that the flow sets is
+    returned.
+    """
     reader = writer.reader
     header = reader.state.header
     if header.origin == "role" and window.state.model_change is None:

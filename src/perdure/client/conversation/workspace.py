@@ -61,8 +61,8 @@ class Workspace(msgspec.Struct, frozen=True, omit_defaults=True, metaclass=Named
     repository. `active_file` and `selection` come from an editor; the file of a selection becomes
     the active file. `scope` limits the paths of file tools (None: the agent's scope). In the
     agent's instructions and in the descriptions of its tools, ``{{ctx.name}}`` is replaced by the
-    variable `name`, or by the field `name` (not `scope`). A placeholder of `working_dir`,
-    `git_ref`, `active_file` or `selection` without a value is replaced by empty text. All values
+    variable `name`, or by the field `name` (not `scope`). If `working_dir`, `git_ref`,
+    `active_file` or `selection` has no value, its placeholder is replaced by empty text. All values
     are stored in plain text and must not contain secrets.
     """
 

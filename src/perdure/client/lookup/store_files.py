@@ -61,8 +61,8 @@ def intended_address(typed: str) -> str | None:
 def near_address(address: str) -> str | None:
     """Return the address of an existing store that is probably meant by the wrong `address`.
 
-    ``sqlite:///tmp/x.db`` is a relative path, ``sqlite:////tmp/x.db`` an absolute one. Returns None
-    if no store exists at the probable address.
+    For example, ``sqlite:///tmp/x.db`` (a relative path) may mean ``sqlite:////tmp/x.db`` (an
+    absolute path). Returns None if no store exists at the probable address.
     """
     if address.startswith(FOLDER_ADDRESS):
         name = _folder_name(address)
@@ -95,8 +95,8 @@ def environment_address(environment: Mapping[str, str]) -> str | None:
 
     Raises: ConfigError if ``$PERDURE_STORE`` is empty.
 
-    An empty variable does not select the default store, because the value was probably meant to
-    come from another variable, which is missing.
+    An empty variable does not select the default store, because it was probably set from another
+    variable that does not exist.
     """
     named = environment.get("PERDURE_STORE")
     if named == "":

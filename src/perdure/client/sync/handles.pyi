@@ -109,7 +109,7 @@ class Session(Handle[AsyncSession]):
 
     @property
     def head(self) -> int:
-        """The newest seq that this handle has read, or appended outside of turns; -1 if none."""
+        """The newest seq that this handle has read or itself appended; -1 for an empty log."""
 
     @property
     def leaf(self) -> EntryId | None:
@@ -133,7 +133,7 @@ class Session(Handle[AsyncSession]):
 
     @property
     def entry_ids(self) -> Mapping[EntryId, EntryId]:
-        """A map from each entry of the origin to its copy, set if `fork` returned this handle.
+        """A map from each entry of the origin to its copy; empty unless `fork` made this handle.
 
         In a store whose forks share entries under the same ids, the mapping is empty.
         """
@@ -183,11 +183,11 @@ class Session(Handle[AsyncSession]):
         newest_first: bool = False,
         limit: int | None = None,
     ) -> Iterator[Entry]:
-        """Iterate over the session's own log in order; with `newest_first`, from the head back.
+        """Iterate over the session's own log in order; `newest_first` reverses the order.
 
-        The first entry is the next one after seq `after`; with `newest_first`, the next older one.
-        `kind` selects one kind, also of side entries; `limit` is the maximum number of entries.
-        Raises: ValueError when `after` is less than -1, or `limit` negative.
+        The first entry is the next one after seq `after`. With `newest_first`, the first entry is
+        the newest one before seq `after`. `kind` selects entries of one kind, which may be a kind
+        of side entries. Raises: ValueError when `after` is less than -1, or `limit` negative.
         """
 
     def notes(
@@ -203,10 +203,10 @@ class Session(Handle[AsyncSession]):
         """Watch the events after seq `after` (default: after `head`), and continue with new ones.
 
         Shape: the watch yields the durable events of all processes, without gap or repetition. The
-        watch also yields live events and snapshots of open calls of this process; on PostgreSQL, of
-        all processes. The watch ends when the store closes. Raises: ValueError when `after` is less
-        than -1. The watch's first step raises WrongArgument (a ValueError) if `after` is past the
-        newest seq, because `after` then belongs to another log.
+        watch also yields live events and snapshots of open calls: on PostgreSQL from all processes,
+        in other stores only from this process. The watch ends when the store closes. Raises:
+        ValueError when `after` is less than -1. The watch's first step raises WrongArgument (a
+        ValueError) if `after` is past the newest seq, because `after` then belongs to another log.
         """
 
     def labels(self) -> dict[EntryId, str]:
@@ -222,15 +222,15 @@ class Session(Handle[AsyncSession]):
     def questions(self) -> list[OpenQuestion]:
         """List the session's open questions, oldest first. A fork does not inherit questions.
 
-        Questions from an import or unknown store are not listed: no turn waits for their answers.
+        Questions from an import or unknown store are omitted, because no turn waits for an answer.
         """
 
     def context(self, budget_tokens: int | None = None) -> build.Context:
         """Return the context that a model would get now, with the entry of each message.
 
-        For an agent's session, the context uses the agent's `history` and `max_messages`.
-        `Context.model` is the model last set on the branch, or else the agent's model; without an
-        agent, the model that was last set or that gave the last answer.
+        For an agent's session, the context uses the agent's `history` and `max_messages`. In a
+        session with an agent, `Context.model` is the model last set on the branch, or else the
+        agent's model. In other sessions, it is the model of the newest model change or answer.
 
         Raises: ValueError when `budget_tokens` is less than 1.
         """
@@ -309,7 +309,7 @@ class Session(Handle[AsyncSession]):
         """
 
     def unpin(self, entry: EntryRef) -> Entry:
-        """Remove the pin of `entry`: a compaction can hide it again.
+        """Remove the pin of `entry`, so that a compaction can hide the entry again.
 
         Raises: the errors of `pin`.
         """
@@ -355,8 +355,8 @@ class Session(Handle[AsyncSession]):
     def answer_to(self, question: EntryRef) -> Answer | None:
         """Return the answer to a question of `ask`.
 
-        Shape: None while the question is open, after `withdraw`, and if the answer comes from an
-        import or an unknown store. Raises: EntryNotFound; InvalidEntry if not a question of `ask`.
+        Shape: None if the question is open or withdrawn, or for an answer from an import or unknown
+        store. Raises: EntryNotFound; InvalidEntry if the entry is not a question of `ask`.
         """
 
     def withdraw(self, question: EntryRef) -> Entry | None:
@@ -369,8 +369,8 @@ class Session(Handle[AsyncSession]):
     def is_in_force(self, entry: EntryRef) -> bool:
         """Return whether programs on this machine may act on `entry` and not only display it.
 
-        Returns False for imported entries and, with ``is_trusted=False``, for all entries without a
-        mark of this user's perdure, such as notes and messages. Raises: EntryNotFound.
+        Returns False for imported entries and, if the store is not trusted, for entries without a
+        mark of this user's perdure. Notes and messages have no mark. Raises: EntryNotFound.
         """
 
     def branch(
@@ -414,12 +414,12 @@ class Session(Handle[AsyncSession]):
         metadata: Mapping[str, object] | None = None,
         subject: str | None = None,
     ) -> Session:
-        """Create a session that shares this session's tree, or with `at` only the path to `at`.
+        """Create a session that shares the tree of this session.
 
-        Nothing is copied, unless the store cannot share entries (`entry_ids` then contains the
-        copies). A fork inherits the current labels, but not an open turn. With `cwd`, the agent of
-        the fork works in that folder: its file tools, instructions and ``{{ctx.working_dir}}`` use
-        it. `metadata` is the fork's own; `subject` defaults to the subject of this session. Raises:
+        With `at`, the fork shares only the path to `at`. If the store cannot share entries, it
+        copies them (see `entry_ids`). A fork inherits the current labels, but not an open turn.
+        With `cwd`, the file tools, instructions and ``{{ctx.working_dir}}`` of the fork use that
+        folder. `subject` defaults to this session's subject; the metadata is not inherited. Raises:
         EntryNotFound; InvalidEntry; SessionExists; HookBlocked; LimitExceeded for a long title;
         ConfigError if `cwd` is not a folder; WrongArgument (see `Store.create`); FlowRefusal.
         """
@@ -464,13 +464,13 @@ class Session(Handle[AsyncSession]):
         """Export the session, to the file `path` if `path` is given.
 
         The format "perdure" contains everything, and `Store.import_files` restores it. Markdown and
-        workflows contain one branch, the other formats all branches; `leaf` selects one branch by
-        its end, and `all_branches` selects every branch. `redact` replaces "secrets", "paths" or
-        both in the exported text. `dialect` selects the workflow's dialect. `Exported.warnings`
-        lists the data that the format cannot represent. A draft is stored first. Durable: the file
-        is complete when this returns. Only the owner of the file can read it. Raises: PathExists,
-        unless `replace` is given; FormatError if the path cannot be written; WrongArgument for a
-        folder or a file of the store; EntryNotFound if `leaf` does not exist; Erased.
+        workflows contain one branch; the other formats contain all branches. `leaf` selects one
+        branch by its end, and `all_branches` selects every branch. `redact` replaces "secrets",
+        "paths" or both in the exported text. `Exported.warnings` lists the data that the format
+        cannot represent. A draft is stored first. Durable: the file is complete when this returns.
+        Only the owner of the file can read it. Raises: PathExists, unless `replace` is given;
+        FormatError if the path cannot be written; WrongArgument for a folder or a file of the
+        store; EntryNotFound if `leaf` does not exist; Erased.
         """
 
     def erase(
@@ -501,7 +501,7 @@ class Session(Handle[AsyncSession]):
         """
 
     def asking(self, hooks: Hooks) -> Session:
-        """Return a handle of the same session that runs `hooks` after the hooks of this handle."""
+        """Return another handle of the session; it runs `hooks` after the hooks of this handle."""
 
 class Store(Handle[AsyncStore]):
     """`perdure.client.store.Store` without async."""
@@ -865,16 +865,16 @@ class Memory(Handle[AsyncMemory]):
         """Return the texts and facts that match `question`, best first (see docs/guides/memory.md).
 
         Finds messages of users, assistants and tools on all branches, summaries of episodes, and
-        facts that are true now; `kinds` selects among these. A text's score also counts the words
-        near it in the session and, with an embedder (`with_embedder`), its meaning. With
+        facts that are true now; `kinds` selects among these. The score of a text also depends on
+        the words near the text and, with an embedder (`with_embedder`), on the meaning. With
         `sessions`, only these sessions and the facts from them are searched; `without` excludes
-        sessions. With `agent`, only this agent's sessions and facts are searched; with the scope
-        "agent", for every subject. `scope` "namespace" searches all subjects. `knowledge_of` adds
-        the knowledge folders of an agent, and excludes facts of other agents. numpy (extra
-        ``memory``) makes recalls in a large store several times faster, with the same hits.
+        sessions. With `agent`, only this agent's sessions and facts are searched; the scope "agent"
+        covers every subject. `scope` "namespace" searches all subjects. `knowledge_of` adds the
+        knowledge folders of an agent, and excludes facts of other agents. numpy (extra ``memory``)
+        makes recalls in a large store several times faster, with the same hits.
         Raises: SearchIndexDamaged; Unsupported; EmbedderUnavailable; ConfigError if the embedder is
-        not set up; ValueError if `limit` is negative. Raises WrongArgument for an empty question, a
-        subject with a wider scope, or the scope "agent" without an agent.
+        not set up; ValueError if `limit` is negative. Raises WrongArgument for an empty question,
+        for a `subject` with another scope than "subject", or for the scope "agent" without `agent`.
         """
 
     def with_embedder(self, embedder: Embedder | EmbedderName | None) -> Memory:
@@ -956,8 +956,8 @@ class Memory(Handle[AsyncMemory]):
     ) -> list[Fact]:
         """List the facts of a scope that are valid now, newest first.
 
-        `include_past` adds facts that were or will be valid. Forgotten facts are never listed. The
-        list begins after `after`, a fact of an earlier list or its `cursor`.
+        `include_past` adds facts that were or will be valid. Forgotten facts are never listed.
+        `after` is a fact or its `cursor`; the list begins after this fact.
         Raises: ValueError when `limit` is negative; WrongArgument for a scope without its agent.
         """
 
@@ -980,7 +980,7 @@ class Memory(Handle[AsyncMemory]):
     ) -> ImportedFolder:
         """Index the Markdown and text files below `folder`, so that `recall` finds their passages.
 
-        The passages belong to `subject`, or to `agent` in the sessions of every subject. A repeated
+        The passages belong to `subject`, or to the agent `agent` (for every subject). A repeated
         call indexes new and changed files, and erases the passages of deleted files. Links in the
         folder are not followed; `ImportedFolder.problems` lists unreadable files. Durable: every
         file is stored when this returns. Raises: WrongArgument for a folder that cannot be read,
@@ -1018,9 +1018,10 @@ class Memory(Handle[AsyncMemory]):
     ) -> list[Episode]:
         """List the episodes of a scope; the episode that ended last comes first.
 
-        With `session`, only its episodes are listed, whatever its subject. `before` selects
-        episodes that ended earlier. The list begins after `after`, an episode or its `cursor`.
-        Raises: SessionNotFound; ValueError if `limit` is negative; WrongArgument for a bad scope.
+        If `session` is given, all its episodes are listed, whatever the subject of the session.
+        `before` selects episodes that ended earlier. `after` is an episode or its `cursor`; the
+        list begins after this episode. Raises: SessionNotFound; ValueError if `limit` is negative;
+        WrongArgument for a bad scope.
         """
 
 class Schedule(Handle[AsyncSchedule]):
@@ -1069,11 +1070,11 @@ class Turn(Handle[AsyncTurn[OutputT]], Generic[OutputT]):
 
     @property
     def held(self) -> LeaseHeld | None:
-        """The error that names the process that runs the turn, if it is another one; else None.
+        """The error that names the other process that runs the turn.
 
-        This process follows the turn that the other process runs: you can await it and iterate over
-        its durable events, but you cannot abort it. If the process that runs the turn dies, the
-        turn continues in this process.
+        None if no other process runs the turn. This process follows the turn that the other process
+        runs: you can await it and iterate over its durable events, but you cannot abort it. If the
+        process that runs the turn dies, the turn continues in this process.
         """
 
     def result(self, timeout_s: float | None = None) -> Reply[OutputT]:
@@ -1322,21 +1323,23 @@ class Runtime(Handle[AsyncRuntime]):
     ) -> Chat[OutputT]:
         """Continue a session with the agent with which it was started.
 
-        The session's tools are bound again by name and schema. Limits come from the runtime, or
-        from the given agent, or from the runtime's agent with this id. The session never gets more
-        than this agent allows; `tools`, `allowed_commands` and `scope` restrict it further (see
+        The session's tools are bound again by name and schema. The current agent is `agent`, or
+        else the runtime's agent with the id of the session's agent. The limits of the current agent
+        apply, unless the runtime sets other limits. The session never gets more permissions than
+        the current agent; `tools`, `allowed_commands` and `scope` restrict the session further (see
         `start`). An interrupted turn continues now, as ``chat.turn``; if another process runs the
-        turn, it is followed (`Turn.held`). With a `workspace`, the session moves to it permanently:
-        folder, file tools and instructions. Variables, file and selection that `workspace` omits
-        stay unchanged; its scope can only restrict. A session without an agent in force needs the
-        argument `agent`, and the agent is recorded. No agent is in force in imports and, in an
-        untrusted store, in sessions that this user's perdure did not write. If no agent is in
-        force, the stored agent can only restrict the new agent, an open turn ends as interrupted,
-        and the session runs in `workspace` (default: the current folder). Durable: a move to
-        another workspace is stored when this returns. Raises: SessionNotFound; ConfigError if no
-        agent is given and none is in force, or if the call asks for more permissions than the agent
-        has. Raises McpUnavailable if a needed MCP server does not start; TurnOpen if the session
-        would move during a turn; FlowRefusal for a role's session until its flow is completed.
+        turn, it is followed (`Turn.held`). If `workspace` is given, the session permanently moves
+        to this workspace. The file tools and the instructions then use its folder. Each variable,
+        file or selection that `workspace` omits stays unchanged. The scope of `workspace` can only
+        restrict the agent's scope. A session without an agent in force needs the argument `agent`,
+        and the agent is recorded. Imported sessions have no agent in force; the same is true in an
+        untrusted store for sessions that this user's perdure did not write. In such a session, the
+        stored agent can only restrict `agent`, and an open turn ends as interrupted. The session
+        then runs in `workspace` (default: the current folder). Durable: a move to another workspace
+        is stored when this returns. Raises: SessionNotFound; ConfigError if no agent is given and
+        none is in force, or if the call asks for more permissions than the agent has. Raises
+        McpUnavailable if a needed MCP server does not start; TurnOpen for a move while a turn is
+        open; FlowRefusal for the session of a role until the flow is completed.
         """
 
     def resume_all(
@@ -1371,9 +1374,8 @@ class Runtime(Handle[AsyncRuntime]):
     def close(self) -> None:
         """Wait for running turns; suspend turns that wait for a person or are not due yet.
 
-        `resume` continues a suspended turn. For turns that workers run, `close` waits only until
-        the turns cannot be lost. `close` first extracts the facts that are due
-        (`MemoryConfig.extractor`).
+        `resume` continues a suspended turn. If workers run a turn, `close` waits only until the log
+        contains the turn's request. `close` also extracts due facts (`MemoryConfig.extractor`).
         """
 
     def suspend(self) -> None:
@@ -1383,8 +1385,7 @@ class Runtime(Handle[AsyncRuntime]):
         """Close the sessions that were idle for more than `idle_timeout_s`; return their ids.
 
         A session with an open turn is not idle, even if the turn waits for an answer. Sessions that
-        were imported, or that had no turn, are not closed. Turns whose question has expired are
-        closed first.
+        were imported, or that had no turn, stay open. Turns with an expired question are closed.
         """
 
     def __enter__(self) -> Self: ...
