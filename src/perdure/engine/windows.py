@@ -100,7 +100,10 @@ class FollowedWindow:
 
     @property
     def leaf(self) -> EntryId | None:
-        """The end of the branch after all followed entries; None if unknown or if there is none."""
+        """The last entry of the branch, including all followed entries.
+
+        The value is None if the branch is empty or has to be read first.
+        """
         return None if self._conversation is None else self._leaf
 
     async def settings(self) -> BranchState:

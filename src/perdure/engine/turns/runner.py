@@ -144,8 +144,8 @@ class TurnRunner:
 
     After a call of `stopping.ask`, no new effect begins. The turn ends as soon as the open effect
     can be cancelled. If the effect already has an outcome when the turn stops, this outcome is
-    logged, unless it is a failure. `branch` receives every entry of the turn; `companion` adds
-    entries to the commits of the turn.
+    logged. An outcome that is a failure is not logged. `branch` receives every entry of the turn;
+    `companion` adds entries to the commits of the turn.
     """
 
     def __init__(
@@ -174,7 +174,8 @@ class TurnRunner:
     async def begin(self, state: TurnState, begin: Begin) -> TurnState:
         """Begin the turn in a session with the state `state`; return the new state.
 
-        Raises: HeadConflict if another writer has appended since `state`; the same errors as `run`.
+        Raises: HeadConflict if another writer has appended entries after `state`. Other errors are
+        those of `run`.
         """
         with within(session=self._environment.stream, turn=begin.number):
             return await self._commit_step(state, begin)
@@ -423,8 +424,8 @@ class Failure:
     def after(self, happened: Input) -> Input:
         """Return `happened`; if a model call failed, store its error in `cause`.
 
-        If the provider is not set up, `cause` stays None: such an error has no HTTP status, and its
-        message already gives the complete reason.
+        If the error states that the provider is not set up, `cause` stays None, because the message
+        of this error already gives the complete reason.
         """
         self.cause = None
         if isinstance(happened, CallFailed):

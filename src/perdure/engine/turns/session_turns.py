@@ -77,9 +77,9 @@ class Signals:
 class Terms:
     """Configuration of the turns of one session, on any of its branches.
 
-    A branch uses the first of `models` and the thinking level of `settings`, unless the branch was
-    switched to another model or level. The `models` after the first are the fallbacks. `config_of`
-    returns the turn configuration for a given model.
+    By default, a branch uses the first of `models` and the thinking level of `settings`. If the
+    branch was switched to another model or level, it uses the new one. The `models` after the first
+    are the fallbacks. `config_of` returns the turn configuration for a given model.
     """
 
     models: tuple[str, ...]
@@ -88,7 +88,7 @@ class Terms:
     history: History = "full"
 
     def model_on(self, branch: BranchState) -> str:
-        """Return the model to which the branch was last switched, or else the session's model."""
+        """Return the last model that the branch was switched to; by default the session's model."""
         change = branch.model_change
         body = body_of(change) if change is not None else None
         return body.model if isinstance(body, ModelChange) else self.models[0]

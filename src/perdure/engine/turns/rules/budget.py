@@ -59,8 +59,9 @@ def overrun_of(
 def _summary_usage(called: ModelCalled, config: TurnConfig) -> Usage:
     """Return the maximum usage of the summary call `called`, even if it is written in parts.
 
-    Each part except the first also quotes the summary of the earlier parts. A summary can need more
-    if the provider's window is smaller than expected; `require_affordable` stops such a summary.
+    Each part except the first also quotes the summary of the earlier parts. If the provider's
+    window is smaller than expected, the summary can need more. Therefore `require_affordable` stops
+    a summary that becomes too expensive.
     """
     tokens, window, calls = called.tokens_estimated or 0, config.window_tokens, 1
     is_of_branch = called.call == 0 and called.reason is None  # always one request
@@ -142,7 +143,7 @@ def overrun_text(model: str, spent: Spending, overrun: Overrun) -> str:
 def estimated_usage(
     model: str, input_tokens: int | None, partial: Message | None, config: TurnConfig
 ) -> Usage | None:
-    """Estimate the usage of a call from its request and answer, if the provider gave no count.
+    """Estimate the usage of a call from the sizes of its request and its answer.
 
     Shape: the result is None if the sizes of both the request and the answer are unknown.
     """

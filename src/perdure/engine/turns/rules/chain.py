@@ -38,7 +38,7 @@ Course = Again | Advance | GiveUp
 
 
 def next_link(state: TurnState, config: TurnConfig, at: int, after: int = -1) -> int | None:
-    """Return the index of the first model after index `after` that can be called now, if any.
+    """Return the index of the first model after index `after` that can be called now, or None.
 
     If an agent has only one model, the model is always called, because there is no alternative.
     """

@@ -1,4 +1,4 @@
-"""The questions that a turn asks people, each bound to the exact subject of the question."""
+"""The questions that a turn asks people; each question is bound to its exact subject."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def approval_digest(question: Question) -> str:
 
 
 def ask_for_approval(scribe: Scribe, call: ToolCallPart, ruling: Ruling) -> None:
-    """Ask a person to decide about a call before it begins, because a policy requires this."""
+    """Ask a person whether `call` may begin, because a policy requires this approval."""
     bound = ruling.bound
     usual = ("allow", "always", "deny") if ruling.grant else ("allow", "deny")
     question = Question(

@@ -43,7 +43,7 @@ def is_user_message(queued: Queued) -> bool:
 
 
 class Unexamined(Exception):
-    """Raised if a step lacks the facts to which an approval of `call` is bound."""
+    """Raised if the facts that a person must approve for `call` were not read before the step."""
 
     def __init__(self, call: ToolCallPart, place: int) -> None:
         super().__init__(call.id)
@@ -58,8 +58,9 @@ class Scribe:
     """Collects the entries of one step.
 
     Units: `at` is Unix milliseconds; a question expires `question_expires_s` seconds after `at`.
-    `bounds` maps pending calls to the facts to which their approvals are bound, if these facts were
-    read. A key of `bounds` is the index of the call in `state.pending`, counted from the end.
+    `bounds` contains the facts to which the approval of a pending call is bound. A call is missing
+    in `bounds` if its facts were not read. A key of `bounds` is the index of the call in
+    `state.pending`, counted from the end.
     """
 
     def __init__(
@@ -88,7 +89,10 @@ class Scribe:
         return ruling
 
     def side(self, body: SideBody, about: EntryId | int | None = None) -> EntryId:
-        """Write a side entry about another entry (an id, or a seq of this stream)."""
+        """Write a side entry about the entry `about`.
+
+        `about` is an id, or the seq of an entry of this stream.
+        """
         about_id = entry_id(self.state.stream, about) if isinstance(about, int) else about
         body = _sign(body, self.state)
         if isinstance(body, Question) and self._question_expires_s is not None:
