@@ -76,8 +76,8 @@ class InvalidTransition(EngineError):
 class TurnFailed(EngineError):
     """The turn ended without an answer; the log has the reason and the session can continue.
 
-    ``__cause__`` is the error of the model's client, of a hook or of perdure, if that error ended
-    the turn in this process.
+    If an error of the model's client, of a hook or of perdure ended the turn in this process,
+    ``__cause__`` is this error.
     """
 
     code = "turn_failed"
@@ -230,8 +230,8 @@ class UnknownFormat(FormatError):
 class ConfigError(PerdureError):
     """The configuration or the arguments contradict each other or name something unknown.
 
-    `argument` is the invalid setting, if the error is about a setting. `item` is the invalid item
-    of the setting, or the key of that item.
+    If the error is about a setting, `argument` is the name of the setting. `item` is the invalid
+    item of the setting, or the key of that item.
     """
 
     code = "config_error"

@@ -25,7 +25,7 @@ class EntryNotFound(SessionError):
 
 
 class ContentNotFound(EntryNotFound):
-    """No content has this name in the namespace: it was erased, or was never stored."""
+    """No content has this name in the namespace, because it was erased or was never stored."""
 
     def __init__(self, name: str, namespace: str) -> None:
         super().__init__(name, None)

@@ -7,7 +7,7 @@ from perdure.errors.stores import StoreError
 
 
 class Erased(SessionError):
-    """The session was erased: it cannot be read, and nothing can be appended."""
+    """The session was erased, so it cannot be read, and nothing can be appended."""
 
     code = "erased"
 

@@ -16,7 +16,7 @@ class PerdureError(Exception):
     retryable: ClassVar[bool] = False
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle the message and the facts, since constructors do not take the message."""
+        """Pickle the message and the facts, because the constructors do not take the message."""
         return _restored, (type(self), self.args), dict(vars(self))
 
     def facts(self) -> dict[str, object]:

@@ -30,7 +30,7 @@ class SessionNotFound(StoreError):
 class NotImported(SessionNotFound):
     """The store has no session that belongs to the given session file.
 
-    With `is_missing`, the file itself does not exist.
+    If `is_missing` is True, the file itself does not exist.
     """
 
     code = "not_imported"
@@ -95,8 +95,8 @@ class LeafConflict(StoreError):
 class LeaseHeld(StoreError):
     """Another process runs a turn in this session.
 
-    With `is_here`, another handle of this process runs the turn. With `is_beside`, the turn runs in
-    another chat of the same runtime.
+    If `is_here` is True, another handle of this process runs the turn. If `is_beside` is True, the
+    turn runs in another chat of the same runtime.
     """
 
     code = "lease_held"
@@ -185,8 +185,8 @@ class StoreTooNew(StoreError):
 class StoreTooOld(StoreError):
     """A version of perdure before the first release wrote the store. The store was not changed.
 
-    With `can_be_copied`, ``perdure store copy`` copies the sessions of the old store into a new
-    store.
+    If `can_be_copied` is True, ``perdure store copy`` can copy the sessions of the old store into a
+    new store.
     """
 
     code = "store_too_old"

@@ -43,6 +43,6 @@ class InvalidSettings(ConfigError):
 
 
 def _located(name: str, faults: tuple[str, ...]) -> str:
-    """Return the faults, each after its file and line: `config.toml:3: unknown key 'modle'`."""
+    """Return the faults with file and line, for example `config.toml:3: unknown key 'modle'`."""
     placed = (_LINE.subn(r":\1: ", fault, count=1) for fault in faults)
     return "; ".join(f"{name}{text}" if found else f"{name}: {text}" for text, found in placed)
