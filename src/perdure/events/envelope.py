@@ -1,7 +1,7 @@
 """The first fields of all events on the wire, and live events that have no number yet.
 
-An event belongs to exactly one session or one flow. A draft event that names both a session and a
-flow, or neither, is rejected before it gets a number, so no gap appears in the numbers.
+An event belongs to exactly one session or one flow. A draft event must name either a session or a
+flow. Any other draft event is rejected before it gets a number, so the numbers have no gaps.
 """
 
 from __future__ import annotations

@@ -35,8 +35,8 @@ def wire(value: object, kind: StreamKind = "session") -> object:
     A durable event also has ``sequenceNumber``. A durable event has ``index`` unless it is the
     first event of its entry. A durable event has ``more`` if another event of its entry follows. A
     live event also has ``of`` and ``n``. Any other value becomes an object of its fields. The
-    ``body`` of an entry becomes JSON too, or None if it was erased. Paths and times become text; an
-    error becomes its ``code``, ``message`` and facts.
+    ``body`` of an entry also becomes JSON; an erased body becomes None. Paths and times become
+    text; an error becomes its ``code``, ``message`` and facts.
     Raises: WrongArgument for handles and other values without a JSON form.
     """
     if isinstance(value, Event | LiveEvent | Snapshot):
