@@ -1,1 +1,1 @@
-"""Imports and exports of sessions, in perdure's own format and in those of other programs."""
+"""Imports and exports of sessions, in perdure's own format and in formats of other programs."""

@@ -3,8 +3,9 @@
 Each commit contains a piece of the file as a blob, the ``import_source`` entry of the piece, and
 the entries made from the piece. All commits except the last are marked as incomplete, so the
 session is ``importing`` until the last commit. After a crash, a new import of the file finds the
-stored pieces by their offsets and adds the missing pieces. Every commit states the head that it
-expects, so even two concurrent imports add each entry only once.
+stored pieces by their offsets and adds the missing pieces. Every commit names the head that it
+expects, and fails if the head has moved. Therefore, even two concurrent imports add each entry only
+once.
 """
 
 from __future__ import annotations

@@ -203,7 +203,7 @@ def _log_in(content: Content, bounds: Bounds) -> tuple[LogFile, int]:
 class _Work(msgspec.Struct, frozen=True):
     """The import of one source into a store. `added` counts the additions of all attempts.
 
-    `origin` is the session that the source continues, if perdure wrote the beginning of the source.
+    If perdure wrote the beginning of the source, `origin` is the session that the source continues.
     """
 
     name: str
@@ -486,8 +486,8 @@ def _nothing_new(work: _Work, stream: StreamId, relation: FileRelation) -> Impor
 def _may_advance(traces: Traces, parsed: ParsedSource, known: Mapping[int, EntryId]) -> bool:
     """Return whether the import may move the leaf; False if perdure itself has moved the leaf.
 
-    The import may move the leaf if an earlier import set the leaf. The import may also move a leaf
-    that perdure added and exported, if the file continues from it.
+    The import may move the leaf if an earlier import set the leaf. If the file continues from a
+    leaf that perdure added and exported, the import may also move this leaf.
     """
     if traces.mover is None or traces.is_mover_imported:
         return True

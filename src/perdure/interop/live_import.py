@@ -2,9 +2,9 @@
 
 Each scan of the folders compares size and time of each file, and reads the changed files. A
 half-written line at the end of a file is read only when the line is complete, or when the file has
-not changed for a while. A file that takes long to read is read less often, so that following files
-needs only a small share of a CPU core. If a file is removed, its session remains in the store. This
-module polls; it does not use file notifications of the operating system.
+not changed for a while. A file that takes long to read is read less often, to use only a small
+share of a CPU core. If a file is removed, its session remains in the store. This module polls; it
+does not use file notifications of the operating system.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ class _Seen(msgspec.Struct):
 class FolderFollower:
     """Imports session files below `folders` into `store` while they grow.
 
-    `excluded` are files and folders to skip, such as perdure's own. `open` are the ids of files
-    that this process itself writes; they are skipped under any name.
+    `excluded` are files and folders to skip, such as perdure's own. `open` are the ids of the files
+    that this process itself writes. These files are skipped, whatever their names are.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Find the session of a source: by its possible ids, or by records that perdure wrote.
 
-The possible ids are computed only from the source, so the session of the source is found again
-whatever other sessions exist.
+The possible ids are computed from the source alone. Therefore the session of the source is found
+again, whatever other sessions exist.
 
 A file that perdure wrote for pi or Operator has the id of its session, and the ids of its records
 are derived from perdure's entry ids. Equal ids do not prove that perdure wrote a record. A record

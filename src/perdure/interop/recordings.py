@@ -36,7 +36,7 @@ class Recorded(msgspec.Struct, frozen=True):
 
 
 async def imported_as(store: SessionStore, file: Path) -> Recorded | None:
-    """Return the session of `store` that was imported from `file`; None if there is none.
+    """Return the session of `store` that was imported from `file`, or None.
 
     Raises: Erased if that session was erased. Raises FormatError if `file` is not a readable
     session.

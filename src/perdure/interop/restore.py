@@ -47,7 +47,7 @@ async def restore(
     """Import the session of `log` into `store`.
 
     `subject`, if given, becomes the subject of the session. If the session was erased, nothing is
-    imported unless `again` is set; with `again`, the session gets another id.
+    imported. If `again` is True, an erased session is imported with another id.
     Units: each commit contains approximately `piece_bytes` bytes of the file.
     Durable: the whole file is stored when the call returns. A session with turns is created by a
     separate commit, because turns need the lease of the session. After a crash between two commits,

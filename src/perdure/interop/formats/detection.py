@@ -57,7 +57,7 @@ _PACKED = (
 
 
 def packed_as(content: Content) -> str | None:
-    """Return a text on how to unpack `content`; None if it is not a known kind of packed file."""
+    """If `content` is a known kind of packed file, return how to unpack it; else return None."""
     start = content.read(0, 8)
     return next((advice for starts, advice in _PACKED if start.startswith(starts)), None)
 

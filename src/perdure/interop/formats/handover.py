@@ -1,8 +1,8 @@
 """The mark that perdure writes into a file for another program: it names the session and entry.
 
 An import uses the mark to detect that the first lines of a file are copies of a session. The
-session id in the other program is derived from the mark, so the mark is invalid in a file with any
-other session id.
+session id in the other program is derived from the mark. Therefore the mark is invalid in a file
+with another session id.
 """
 
 from __future__ import annotations

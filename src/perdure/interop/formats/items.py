@@ -1,6 +1,6 @@
 """Items are the parsed content of a source file, before they become entries of a stream.
 
-An `Item` references other items by position; ``interop.append_items`` makes entries of them.
+An `Item` references other items by position. ``interop.append_items`` converts items to entries.
 Invariant: every line of a source is in an item, a header, or the list of blank or malformed lines.
 """
 
@@ -133,8 +133,8 @@ class ParsedSource(msgspec.Struct, frozen=True):
 
     Shape: each of `items` comes after the items that it references. `leaf` is the position of the
     item after which the conversation continues. `blobs` are the media that the items reference. A
-    malformed line can still become an item, so that the item's children have a parent; such a line
-    is in both `malformed` and `items`.
+    malformed line can still become an item, because other items may need this item as their parent.
+    Such a line is in both `malformed` and `items`.
     """
 
     format: str

@@ -311,7 +311,7 @@ def inert(text: str) -> str:
 
 
 def _code_length(lines: Sequence[str], at: int) -> int:
-    """Return the number of lines of the fenced code that begins at line `at`, or 0.
+    """Return the number of lines of the fenced code that begins at line `at`; 0 if none begins.
 
     Code whose fence is not indented extends to its closing fence, or to the end of the text.
     Indented code may belong to a list item, and the end of the item can end the code earlier.

@@ -36,8 +36,9 @@ class Bundle(msgspec.Struct, frozen=True):
     """A self-contained session.
 
     Shape: `entries` have the seqs 0, 1, 2, … of the stream in `header`, which is never a fork.
-    `aliases` maps foreign ids to entries. `stored_ids` maps entry ids of the bundle to the ids in
-    the store, if these differ. The ids differ for a fork and for a single branch.
+    `aliases` maps foreign ids to entries. If the ids in the bundle and in the store differ,
+    `stored_ids` maps the entry ids of the bundle to the ids in the store. The ids differ for a fork
+    and for a single branch.
     """
 
     header: StreamHeader
@@ -214,7 +215,7 @@ def blob_of_line(line: bytes) -> bytes:
 
 
 def blob_names(entries: Sequence[Entry]) -> list[str]:
-    """Return the names of blobs in the bodies of `entries`, each once, in order.
+    """Return the names of blobs in the bodies of `entries`, in order and without duplicates.
 
     Shape: the result can include texts that only look like the name of a blob.
     """
@@ -250,7 +251,7 @@ def move_entry(
 ) -> Entry:
     """Return `entry` as the entry `seq` of `stream`; `ids` maps old to new ids of all entries.
 
-    `body` replaces the entry's body, if given.
+    If `body` is given, it replaces the body of the entry.
     """
     return Entry(
         stream=stream,

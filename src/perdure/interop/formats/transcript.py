@@ -248,7 +248,7 @@ def transcript_of(bundle: Bundle, redacted: Mapping[str, int] | None = None) -> 
 def losses_of(bundle: Bundle, *, is_branch: bool) -> list[str]:
     """Describe the content of `bundle` that a transcript omits.
 
-    With `is_branch`, the transcript omits the other branches too.
+    If `is_branch` is True, the transcript also omits the other branches.
     """
     states = sum(_is_state(entry) for entry in bundle.entries)
     left = Counter(e.kind for e in bundle.entries if e.lane == "side" and e.kind not in _TOLD)

@@ -83,7 +83,7 @@ def is_telling(folder: str) -> bool:
 
 
 def folder_pattern(folders: Iterable[str]) -> re.Pattern[str] | None:
-    """Return a pattern that matches any of `folders`, longest first, at the start of a path."""
+    """Return a pattern that matches any of `folders` at the start of a path, longer ones first."""
     known = sorted({folder.rstrip("/\\") for folder in folders}, key=len, reverse=True)
     if not known:
         return None

@@ -138,7 +138,7 @@ class Redactor:
         ]
 
     def _value_of(self, value: str) -> str:
-        """Return `value` without final punctuation if it also occurs without this punctuation.
+        """If `value` also occurs without its final punctuation, return it without this punctuation.
 
         If the value never occurs without the punctuation, the punctuation may belong to the secret
         and is replaced too.
@@ -152,7 +152,7 @@ class Redactor:
             yield Find(find.start, find.start + len(value), find.kind)
 
     def _finds(self, text: str) -> tuple[Find, ...]:
-        """Return the secrets in `text`; the result is cached, since there are two passes."""
+        """Return the secrets in `text`; the result is cached, because there are two passes."""
         if text not in self._seen:
             self._seen[text] = tuple(shapes.finds(text))
         return self._seen[text]

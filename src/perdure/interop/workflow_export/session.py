@@ -157,8 +157,8 @@ def _remarks(made: SessionWorkflow) -> list[str]:
 def context_of(bound: SessionStarted | AgentBound) -> tuple[ContextEntry, ...]:
     """Return the variables, and the workspace values that the instructions use, sorted by name.
 
-    The values are not templates, so a space is inserted into each ``{{`` in a value. The working
-    directory is left out, because every run has its own working directory.
+    A value must not be read as a template, so a space is inserted into each ``{{`` of a value. The
+    working directory is left out, because every run has its own working directory.
     """
     workspace = bound.workspace or {}
     variables = _texts(workspace.get("variables"))

@@ -321,7 +321,7 @@ _LINES: dict[str, Callable[[Reader, Record], None]] = {
 
 
 def is_record(fields: Fields) -> bool:
-    """Return whether `fields` is a record of Codex, also of the versions without envelopes."""
+    """Return whether `fields` is a record of Codex, with or without an envelope."""
     kind = name_in(fields, "type")
     if kind in ENVELOPES:
         return object_in(fields, "payload") is not None

@@ -41,7 +41,10 @@ The arguments are the record, the record's message, and the media.
 
 
 class Leaf:
-    """The item of the conversation's last line (the leaf); lines may be placed in any order."""
+    """The item of the last line of the conversation (the leaf).
+
+    Lines may be placed in any order.
+    """
 
     def __init__(self) -> None:
         self.node: int | None = None
@@ -171,7 +174,7 @@ class Linker:
             self._free += [(each, own) for each in reversed(waited) if not each.is_placed]
 
     def place_next(self) -> bool:
-        """Place one waiting record whose parent was placed; return False if there is none."""
+        """Place a waiting record whose parent was placed; return False if no such record waits."""
         while self._free:
             record, node = self._free.pop()
             if not record.is_placed:

@@ -35,8 +35,8 @@ class Record(msgspec.Struct, gc=False):
     """A record of a source that can be added to the tree.
 
     `id` and `parent` are foreign ids. A record whose `parent` is None is a root. If the file has no
-    record with the id `parent`, the item at the position `fallback` becomes the parent.
-    `shed_bytes` is the length of the record's line if the line was dropped from memory; else None.
+    record with the id `parent`, the item at the position `fallback` becomes the parent. If the
+    record's line was dropped from memory, `shed_bytes` is the length of the line.
     """
 
     line: Line
@@ -88,7 +88,10 @@ class SourceDraft:
             self._blank.append(number)
 
     def release_line(self, record: Record) -> None:
-        """Drop the line of `record` while it waits, unless the whole source is in memory."""
+        """Drop the line of `record` while `record` waits.
+
+        If the whole source is in memory, this method does nothing.
+        """
         if self._is_whole:
             return
         line = record.line
