@@ -134,7 +134,8 @@ def _calls_in(body: bytes, v: int) -> int:
 def next_first(episodes: Iterable[Entry], before: int) -> int:
     """Return the seq at which the episode that contains `before` begins.
 
-    The episode begins after the newest of `episodes` that ended before `before`, or else at seq 0.
+    The episode begins after the newest of `episodes` that ended before `before`. If there is no
+    such episode, it begins at seq 0.
     """
     ends = (_seq_of(entry) for entry in episodes)
     return max((end + 1 for end in ends if end is not None and end < before), default=0)
