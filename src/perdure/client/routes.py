@@ -33,7 +33,7 @@ class _Routes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def routed(address: str, namespace: str) -> str:
-    """Return the address of the database of `namespace`; `address` itself if it is not ``routes:``.
+    """Return the address of the database of `namespace`, or `address` if it has no routes.
 
     Raises: ConfigError if the file is missing or invalid, or contains no database for `namespace`.
     """

@@ -43,8 +43,8 @@ class Chats:
     ) -> Chat:
         """Return a chat of the session `handle` with its agent in `bound`.
 
-        The chat's agent is restricted by `given` (or else by the runtime's agent with the same id),
-        and by `narrowed`. Raises: ConfigError; McpUnavailable.
+        The chat's agent is restricted by `given` and by `narrowed`. If `given` is None, the
+        runtime's agent with the same id is used in its place. Raises: ConfigError; McpUnavailable.
         """
         snapshot = bound.agent or {}
         name = str(snapshot.get("id", ""))

@@ -120,7 +120,7 @@ class Host:
             self.extraction.know(agent)
 
     def agent(self, agent: Agent | str) -> Agent:
-        """Return `agent`; if it is an id, the agent with this id.
+        """Return `agent`, or the agent with the id `agent`.
 
         Raises: AgentNotFound, which lists the known agents.
         """

@@ -277,7 +277,7 @@ class Scheduler:
 
 
 async def missing_for(host: Host, session: StreamId) -> str:
-    """Return what the scheduled messages of `session` need and `host` does not have; "" if nothing.
+    """Return what `host` lacks to send the scheduled messages of `session`; "" if nothing.
 
     Raises: SessionNotFound.
     """

@@ -57,11 +57,11 @@ class Workspace(msgspec.Struct, frozen=True, omit_defaults=True, metaclass=Named
 
     `working_dir` is the folder of file tools; a relative path is resolved in the current folder.
     Without `working_dir`, a new session uses the current folder, and a resumed session keeps its
-    folder. `git_ref` is the branch or commit checked out in the folder; None: read it from the
-    repository. `active_file` and `selection` come from an editor; the file of a selection becomes
-    the active file. `scope` limits the paths of file tools (None: the agent's scope). In the
-    agent's instructions and in the descriptions of its tools, ``{{ctx.name}}`` is replaced by the
-    variable `name`, or by the field `name` (not `scope`). If `working_dir`, `git_ref`,
+    folder. `git_ref` is the branch or commit checked out in the folder. If `git_ref` is None, the
+    repository is read. `active_file` and `selection` come from an editor; the file of a selection
+    becomes the active file. `scope` limits the paths of file tools (None: the agent's scope). In
+    the agent's instructions and in the descriptions of its tools, ``{{ctx.name}}`` is replaced by
+    the variable `name`, or by the field `name` (not `scope`). If `working_dir`, `git_ref`,
     `active_file` or `selection` has no value, its placeholder is replaced by empty text. All values
     are stored in plain text and must not contain secrets.
     """

@@ -44,7 +44,7 @@ async def newest_sessions(
 async def chosen_sessions(
     store: SessionStore, session: StreamId | None, cwd: str | None = None, since: int | None = None
 ) -> AsyncIterator[SessionInfo]:
-    """Yield `session`; if it is None, the sessions of `newest_sessions`.
+    """Yield `session`, or the sessions of `newest_sessions` if `session` is None.
 
     With `cwd`, yield only sessions of this folder.
     Raises: SessionNotFound if `session` does not exist.

@@ -187,7 +187,7 @@ class Session(Handle[AsyncSession]):
 
         The first entry is the next one after seq `after`. With `newest_first`, the first entry is
         the newest one before seq `after`. `kind` selects entries of one kind, which may be a kind
-        of side entries. Raises: ValueError when `after` is less than -1, or `limit` negative.
+        of side entries. Raises: ValueError if `after` is less than -1, or if `limit` is negative.
         """
 
     def notes(

@@ -31,7 +31,7 @@ class FoundAgentFile(msgspec.Struct, frozen=True):
 
     @property
     def id(self) -> str:
-        """The agent's id; if the file is invalid, the id in the file name."""
+        """The agent's id, or the id in the file name if the file is invalid."""
         return self.file.name.removesuffix(SUFFIX) if self.agent is None else self.agent.id
 
 

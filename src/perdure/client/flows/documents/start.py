@@ -87,7 +87,7 @@ def document_in(
 
 
 def document_text(found: LocatedWorkflow) -> str:
-    """Return the text of the file of `found`; if there is no file, the workflow as YAML."""
+    """Return the text of the file of `found`, or the workflow as YAML if there is no file."""
     return serialize(found.workflow) if found.text is None else found.text
 
 
