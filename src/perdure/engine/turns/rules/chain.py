@@ -2,9 +2,9 @@
 
 The choice of the next model depends on the class of the error, never on its text. If a call
 fails after a part of the answer has arrived, the turn ends. If the agent sets ``restart_on_cut``,
-the answer is requested again instead. A provider that limits the rate is paused for a
-while. Models of paused providers, and models whose window is too small for the context, are skipped
-without an attempt.
+the answer is requested again instead. A provider that limits the rate is paused for a while. Models
+of paused providers, and models whose window is too small for the context, are skipped without an
+attempt.
 """
 
 from __future__ import annotations
