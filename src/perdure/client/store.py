@@ -196,8 +196,8 @@ class Store:
 
         A string is always an id; a `pathlib.Path` is always a file. The file must be a session file
         of this `jsonl:` store, or a file that was imported into this store. The session of an
-        imported file lacks entries that were added to the file later. A link to a session file
-        opens the file's session; a link in the folder of a `jsonl:` store raises FormatError.
+        imported file lacks entries that were added to the file later. A link to a session file is
+        followed, but a link inside the folder of a `jsonl:` store raises FormatError.
         Raises: SessionNotFound (or its subclass NotImported) if the session or file does not exist;
         Erased if it was erased; FormatError if the file cannot be read.
         """

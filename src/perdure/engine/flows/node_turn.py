@@ -169,7 +169,7 @@ class NodeTurn:
         return (claim,)
 
     def _entry_markers(self, state: FlowState, entries: Sequence[NewEntry]) -> tuple[NewEntry, ...]:
-        """Return a ``node_entered`` entry if the role works at a new node; else ()."""
+        """Return a ``node_entered`` entry if the role moves to another node; else ()."""
         part = self._part
         if not isinstance(part, NodePart) or state.at_node.get(part.role) == part.node:
             return ()

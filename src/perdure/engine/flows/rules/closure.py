@@ -65,8 +65,8 @@ def is_work_left(state: FlowState, node: str) -> bool:
 def stall(state: FlowState) -> str | None:
     """Return why the flow is stalled; None if it is not stalled.
 
-    A flow is not stalled while it waits for a person, because a question in the inbox can continue
-    it.
+    A flow is not stalled while it waits for a person, because an answer in the inbox can continue
+    the flow.
     """
     run = state.run
     if run.status != "running" or run.improvement_phase is not None:

@@ -65,8 +65,8 @@ def decide_handoff(
 def restage(state: FlowState, node: str, artifacts: Mapping[str, Artifact]) -> HandoffStaged | None:
     """Return the staged handoff of `node` with the current files; None if they did not change.
 
-    `artifacts` describes the current file at each path. If a file cannot be read, its staged
-    content stays, because the store has this content.
+    `artifacts` describes the current file at each path. If a file cannot be read, the handoff keeps
+    the file's staged content, which is in the store.
     """
     known = state.graph.node(node)
     staged = state.run.pending_handoff_approvals.get(node, ())
