@@ -132,7 +132,7 @@ async def test_answer_keys_of_an_edit_are_visible_in_a_small_terminal(
             assert "[y] allow once" in seen.screen
             assert "[n] deny" in seen.screen
             await seen.press(key)
-            await seen.pilot.pause()
+            await seen.pause()
         assert "[y] allow once" in seen.screen
         await seen.press("n")
         await seen.idle()

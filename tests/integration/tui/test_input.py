@@ -32,7 +32,7 @@ async def said(store: Store) -> list[str]:
 async def paste(seen: Seen, text: str) -> None:
     """Paste `text` into the focused widget."""
     seen.program.post_message(events.Paste(text))
-    await seen.pilot.pause()
+    await seen.pause()
 
 
 async def test_pasted_text_is_one_message_with_its_indentation(

@@ -174,7 +174,7 @@ async def test_selected_line_of_the_tree_is_readable(
         await seen.until(lambda: "here" in seen.screen)
         lines = seen.program.screen.query_one(TreeLines)
         await seen.until(lambda: lines.has_focus)
-        await seen.pilot.pause()
+        await seen.pause()
         row = lines.render_line(lines.highlighted or 0)
         grounds = {part.style.bgcolor for part in row if part.style is not None}
         (ground,) = [Color.from_rich_color(each) for each in grounds]
