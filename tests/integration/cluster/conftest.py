@@ -15,10 +15,10 @@ from tests.fakes.worker_program import HELD
 
 @pytest.fixture(scope="module")
 def address(postgres: PostgresServer) -> Iterator[str]:
-    """Return the address of a new database, for the tests of one module."""
-    made = postgres.new_database()
-    yield made
-    postgres.drop(made)
+    """Return the address of an empty database, for the tests of one module."""
+    taken = postgres.take()
+    yield taken
+    postgres.give_back_of_workers(taken)
 
 
 @pytest.fixture(scope="module")

@@ -30,9 +30,9 @@ pytestmark = pytest.mark.full_only
 @pytest.fixture(scope="module")
 def second(postgres: PostgresServer) -> Iterator[str]:
     """The address of another database."""
-    made = postgres.new_database()
-    yield made
-    postgres.drop(made)
+    taken = postgres.take()
+    yield taken
+    postgres.give_back_of_workers(taken)
 
 
 @pytest.fixture

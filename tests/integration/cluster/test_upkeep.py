@@ -27,9 +27,9 @@ HOURLY = {"index": 3600.0}
 
 @pytest.fixture
 def address(postgres: PostgresServer) -> Iterator[str]:
-    made = postgres.new_database()
-    yield made
-    postgres.drop(made)
+    taken = postgres.take()
+    yield taken
+    postgres.give_back_of_workers(taken)
 
 
 @pytest.fixture
