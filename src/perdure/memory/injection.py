@@ -21,8 +21,8 @@ def context_block(texts: Sequence[str], boundary: str, fits: Callable[[str], boo
     """Return one block with as many of `texts` as fit together.
 
     The texts are sorted, the most important first. Return None if the first text does not fit. A
-    text cannot end the block, whatever it contains: its markup is escaped, and `boundary` cannot be
-    guessed.
+    text cannot end the block early, because markup in the text is escaped, and nobody can guess
+    `boundary`.
     """
     lines = [f"- {one_item(escape(text, quote=False))}" for text in texts]
     while lines:
@@ -39,5 +39,5 @@ def items_in(block: str | None) -> int:
 
 
 def one_item(text: str) -> str:
-    """Return `text` with each line after the first indented, so that none looks like an item."""
+    """Indent all lines after the first, so that only the first line looks like a list item."""
     return "\n  ".join(text.splitlines())

@@ -65,7 +65,10 @@ def source_of(entry: Entry) -> Source | None:
 
 
 def agent_subject(agent: str) -> str:
-    """Return the subject under which knowledge of `agent` is stored; no person has this name."""
+    """Return the subject under which knowledge of `agent` is stored.
+
+    The subject contains a hash, so no person has the same subject.
+    """
     return f"knowledge-{hashlib.blake2b(agent.encode(), digest_size=16).hexdigest()}"
 
 
@@ -78,7 +81,10 @@ def passages_of(text: str, *, is_markdown: bool) -> list[Passage]:
 
 
 def _sections_of(text: str) -> Iterator[tuple[str | None, str]]:
-    """Yield, for each section, the headings above it, and its lines including its own heading."""
+    """Yield a pair for each section: the headings above the section, and the lines of the section.
+
+    The lines include the section's own heading.
+    """
     above: list[tuple[int, str]] = []
     lines: list[str] = []
     fence = ""

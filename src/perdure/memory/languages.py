@@ -1,10 +1,10 @@
 """Detect the language of a question by its function words, and find the stems of words.
 
 A question is in the language to which most of its function words belong. The words of the question
-and of texts are compared by their stems in the question's language (Snowball). For a word in
-another script, its characters determine the stemmer. If no stemmer fits, words with the same
-beginning count as equal. In scripts without spaces, each character counts as a word, and words are
-compared without stems.
+and of texts are compared by their stems in the question's language (Snowball). If a word is in
+another script than the question's language, the script of the word determines the stemmer. If no
+stemmer fits, words with the same beginning count as equal. In scripts without spaces, each
+character counts as a word, and words are compared without stems.
 """
 
 from __future__ import annotations

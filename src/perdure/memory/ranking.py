@@ -27,10 +27,11 @@ class Weights(NamedTuple):
     """The weight of each reason for which a text is recalled; a weight of 0 switches a reason off.
 
     If `neighbours` is False, only the text itself counts. In a session with more than `TALK`
-    speakers, the weight of a word that names one of them is multiplied by `names`. In a session
-    with more than `TALK` speakers, `exchange` is added to `speaker` if the text directly before or
-    after is from another speaker that the question names. `vector` is the weight of the meaning of
-    a text with its neighbours, `own_vector` the weight of the text's own meaning.
+    speakers, the weight of a word that names one of them is multiplied by `names`. `speaker` is the
+    weight of a text whose speaker the question names. In a session with more than `TALK` speakers,
+    `exchange` is added to this weight if a neighbouring text is from another named speaker.
+    `vector` is the weight of the meaning of a text with its neighbours. `own_vector` is the weight
+    of the meaning of the text alone.
     """
 
     context: float = 0.28
@@ -68,8 +69,9 @@ NEAREST = 0.05
 
 
 class Scope(NamedTuple):
-    """The sessions allowed in a recall: they are of `subjects`, in `only`, and not in `but`.
+    """The sessions that a recall searches.
 
+    A session must be about one of `subjects`, must be in `only`, and must not be in `but`.
     `subjects`, `only` and `but` contain keys of ``stores.search.index_keys``. `subjects` and `only`
     restrict nothing if they are None.
     """
@@ -146,10 +148,10 @@ class Sums(Protocol):
         ...
 
     def add(self, counts: Counts, named: Mapping[int, float]) -> Having:
-        """Add the counts of a class of words; return how many texts and sessions contain it.
+        """Add the counts of a question word; return how many texts and sessions contain this word.
 
-        `named` maps a session to the weight that the class has in this session; in sessions that
-        are not in `named`, the weight is 1.
+        `named` maps a session to the weight of this word in the session; the weight is 1 in all
+        other sessions.
         """
         ...
 
@@ -230,7 +232,7 @@ def saturated(form: Saturation, count: float, length: float) -> float:
 def _speakers(
     corpus: Corpus, question: Question, weight: float
 ) -> tuple[list[Spoken], dict[str, dict[int, float]]]:
-    """Return the texts of the named speakers, and the weight of each name in its sessions."""
+    """Return the texts of the named speakers, and for each name its weight in each session."""
     spoken: list[Spoken] = []
     named: dict[str, dict[int, float]] = {}
     known = [author for author in question.names if author in corpus.authors]

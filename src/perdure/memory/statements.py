@@ -33,9 +33,9 @@ from perdure.session.search.words import terms
 class Statement(NamedTuple):
     """A fact or a summary: a text that can be understood alone.
 
-    `session` is the key of the session that must be in scope. If `session` is None, the statement
-    is always in scope. `nearness` is the cosine between the statement's meaning and the question's
-    meaning; None if it is unknown.
+    The statement is in scope if the session with the key `session` is in scope. If `session` is
+    None, the statement is always in scope. `nearness` is the cosine between the statement's meaning
+    and the question's meaning; None if it is unknown.
     Units: `at` is Unix milliseconds.
     """
 

@@ -91,7 +91,7 @@ class PlainSums:
         return nlargest(limit, found, key=lambda each: (each.score, positions[each.text]))
 
     def _promising(self, said: Collection[int], least: float) -> Iterator[Iterator[int]]:
-        """Yield the texts of each session in which a text may reach the score `least`."""
+        """Yield the texts of each session that can have a text with at least the score `least`."""
         corpus, weights = self._corpus, self._weights
         spoken = {corpus.sessions[text] for text in said}
         for session, is_allowed in enumerate(self._allowed):
@@ -102,7 +102,7 @@ class PlainSums:
                 yield corpus.texts_of(session)
 
     def _smoothed(self, found: dict[int, float]) -> dict[int, float]:
-        """Return `found` with a weighted share of each frequency added to neighbouring texts."""
+        """Return `found`, with a share of the frequency in each text added to the texts near it."""
         corpus, smooth = self._corpus, dict[int, float](found)
         for columns, weights in ((corpus.after, BEFORE), (corpus.before, AFTER)):
             for column, weight in zip(columns, weights, strict=True):
