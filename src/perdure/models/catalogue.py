@@ -27,10 +27,11 @@ OPENROUTER_URL = "https://openrouter.ai/api/v1"
 class Provider(msgspec.Struct, frozen=True):
     """A provider of models; its name is the part before the colon of a model's name.
 
-    `package` is the module that the extra `extra` installs. The key comes from the first of
-    `key_variables` that is set, and the address from the first of `url_variables`. A key is
-    required only if `needs_key` is True and the address is `default_url`; a server at another
-    address may need no key. `key_name` is another provider whose key this provider uses, if any.
+    `package` is the module that the extra `extra` installs. The key comes from the first variable
+    in `key_variables` that is set. The address comes from the first variable in `url_variables`
+    that is set. A key is required only if `needs_key` is True and the address is `default_url`; a
+    server at another address may need no key. If `key_name` is set, this provider uses the key of
+    the provider `key_name`.
     """
 
     name: str

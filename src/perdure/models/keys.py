@@ -3,8 +3,9 @@
 In the keyring, the service is ``perdure`` and the user is the provider's name. A key file has the
 provider's name, is in the folder ``keys`` beside the user's settings, and is readable only by its
 owner.
-Invariant: the string representation of an `ApiKey` never contains the key. Code reads `value` only
-to send the key. Everything that is printed, logged or raised shows at most the source of the key.
+Invariant: the string representation of an `ApiKey` never contains the key. `ApiKey.value` is read
+only to send the key. Everything that is printed, logged or raised shows at most the source of the
+key.
 """
 
 from __future__ import annotations
@@ -74,9 +75,10 @@ def key_file(provider: Provider, environment: Mapping[str, str]) -> Path:
 
 
 def write_key_file(path: Path, value: str) -> None:
-    """Write the key `value` to the file at `path`, replacing it; only its owner can read it.
+    """Write the key `value` to the file at `path`, replacing an older file.
 
-    The content is synced, but the folder is not, so the file may be missing after a power loss.
+    Only the owner of the file can read the file. The content is synced, but the folder is not, so
+    the file may be missing after a power loss.
 
     Raises: OSError if the file cannot be written.
     """

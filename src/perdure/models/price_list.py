@@ -31,7 +31,10 @@ _PER_REQUEST = "requests_kcount"
 
 
 class PriceList:
-    """A `Pricing` that uses the price list; without the package, no model has a price."""
+    """A `Pricing` that uses the price list.
+
+    If the package of the list is missing, no model has a price.
+    """
 
     def cost_microcents(self, model: str, usage: Usage) -> int | None:
         """Return the cost of `usage` of `model`; None if the list does not have the model."""
@@ -68,7 +71,7 @@ _kept = _KeptPrices("", "")
 
 @contextmanager
 def kept_prices(file: Path, day: str) -> Generator[None]:
-    """Inside the block, use the prices that `file` caches for `day`; at its end, store new prices.
+    """Use the prices that `file` caches for `day` during the block; store new prices at the end.
 
     The cache is useful because loading the list takes longer than the rest of a command. A file
     that cannot be read or written is not an error.

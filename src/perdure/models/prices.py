@@ -1,8 +1,8 @@
 """Compute the cost of model calls from the first source of prices that knows the model.
 
 All money is whole micro-cents (1e-8 US dollars), so sums are exact. The cost of a model without a
-price is None, never 0. This module makes no network request: a `Pricing` client brings its own
-price list.
+price is None, never 0. This module makes no network request, because the prices come from the user,
+from the provider's answer, or from the local list of a `Pricing` client.
 """
 
 from __future__ import annotations

@@ -40,11 +40,11 @@ class ModelInfo(msgspec.Struct, frozen=True):
 class ModelRequest(ShortRepr, frozen=True):
     """One call of a model (``provider:name``).
 
-    Shape: `messages` are valid for every provider (see ``context.validity``): messages of user and
-    assistant alternate, and every tool call is answered. With thousands of messages, `messages` may
-    be a sequence other than a tuple. `media` maps the media handles in the messages to the bytes of
-    the media. `output_schema` is the JSON Schema of the answer, of type object. Because some models
-    do not accept a schema, `system` also describes this form.
+    Shape: `messages` are valid for every provider (see ``context.validity``). For example, messages
+    of user and assistant alternate, and every tool call is answered. With thousands of messages,
+    `messages` may be a sequence other than a tuple. `media` maps the media handles in the messages
+    to the bytes of the media. `output_schema` is the JSON Schema of the answer, of type object.
+    Some models do not accept a schema, so `system` also describes the form of the answer.
     Units: the timeouts are seconds. `first_byte_timeout_s` limits the wait for the first byte of
     the answer, headers included; `stream_idle_timeout_s` limits each later wait for bytes. A
     timeout of None means the client's default.

@@ -37,8 +37,8 @@ def next_wait(
     """Return the seconds to wait after `error` ended attempt `attempt` (from 1); None to give up.
 
     A wait is never shorter than the provider requested. If the provider requested a longer wait
-    than `cap_s`, the function returns None, because an earlier retry would fail again. `random01`
-    is a random number from 0 to 1.
+    than `cap_s`, the function returns None, because a retry after `cap_s` would fail again.
+    `random01` is a random number from 0 to 1.
     """
     if not error.retryable or attempt >= policy.max_attempts:
         return None

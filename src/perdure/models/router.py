@@ -45,7 +45,7 @@ class Preparable(Protocol):
 class ModelRouter:
     """A `ModelClient` that passes every call to the client of the model's provider.
 
-    `loading` returns a context manager; inside of it, `load` creates clients and prepares models.
+    `load` creates clients and prepares models inside the context manager that `loading` returns.
     """
 
     def __init__(
@@ -96,10 +96,11 @@ class ModelRouter:
         return client
 
     async def load(self, models: Iterable[str]) -> None:
-        """Create the clients that serve `models`, in a thread: loading a library takes seconds.
+        """Create the clients that serve `models`.
 
-        A provider that is not set up raises no error in this call, but in the model call that needs
-        the provider.
+        The clients are created in a thread, because loading a library takes seconds. If a provider
+        is not set up, this call raises no error. The error is raised by the first model call that
+        needs the provider.
         """
         for model in models:
             if model not in self._prepared:

@@ -136,9 +136,9 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     """The answers of the model ``scripted:<name>``.
 
-    The reply is the first of `rules` whose conditions are true. If no rule matches, and the request
-    does not ask for a summary, the reply is an item of `sequence`; the index of the item is the
-    number of assistant messages in the request.
+    The reply is the first of `rules` whose conditions are true. If no rule matches, the reply is
+    the item of `sequence` whose index is the number of assistant messages in the request. A request
+    for a summary never gets an item of `sequence`.
     """
 
     name: str
@@ -165,7 +165,11 @@ class Situation(msgspec.Struct, frozen=True):
 
 
 def situation_of(request: ModelRequest, answers: int | None = None) -> Situation:
-    """Return the facts about `request`; `answers` is the number of answers in it, if known."""
+    """Return the facts about `request`.
+
+    `answers` is the number of answers in the request; if `answers` is None, this function counts
+    them.
+    """
     messages = _newest_turn(request.messages)
     newest_user = _newest_user(messages)
     in_turn = messages[newest_user + 1 :]
@@ -182,7 +186,7 @@ def situation_of(request: ModelRequest, answers: int | None = None) -> Situation
 
 
 def asks_summary(request: ModelRequest) -> bool:
-    """Return whether `request` asks for a compaction, and so quotes a conversation as text."""
+    """Return whether `request` asks the model to summarize a conversation for a compaction."""
     last = request.messages[-1] if request.messages else None
     text = last.text if last is not None and last.role == "user" else ""
     return "<conversation>" in text and "</conversation>" in text
@@ -199,7 +203,10 @@ def uncut(messages: Sequence[Message]) -> tuple[Message, ...]:
 
 
 def said_already(messages: Sequence[Message]) -> str:
-    """Return the text of the answer that the request asks to continue; "" if it asks for none."""
+    """Return the text of the answer that the request asks to continue.
+
+    The result is "" if the request does not continue an answer.
+    """
     parts: list[str] = []
     last = len(messages) - 1
     while last > 0 and asks_to_go_on(messages[last]):

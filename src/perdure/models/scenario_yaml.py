@@ -73,8 +73,8 @@ def read_scenario(text: str, *, name: str) -> Scenario:
 def load_scenario(path: Path) -> Scenario:
     """Read the scenario in the file `path`; the default name of the scenario is the file name.
 
-    Raises: ConfigError if the file cannot be read or has faults; it lists every fault with its
-    line.
+    Raises: ConfigError if the file cannot be read or has faults; the error lists every fault with
+    its line.
     """
     try:
         text = read_named_text(path)
@@ -157,7 +157,8 @@ class _ScenarioReader:
     def _steps(self, node: YamlNode, fields: Mapping[str, YamlNode]) -> tuple[Step, ...]:
         """Return the steps under the key `steps`.
 
-        If this key is missing, each of `_SHORT_KEYS` in `fields` becomes a step, in their order.
+        If the key `steps` is missing, each key of `_SHORT_KEYS` in `fields` becomes a step. The
+        steps are in the order of `_SHORT_KEYS`.
         """
         delay = ()
         if "delay_ms" in fields:

@@ -4,10 +4,10 @@ It may also play scenario files: ``scripted:trip.yaml`` plays the scenario in ``
 is read at the first use of its scenario, and again after the file has changed.
 
 The reply to a request depends only on the request (``scenario``). The model remembers how often a
-step with a failure count has failed for each request. Every request repeats the beginning of its
-conversation, so the model counts these messages once and remembers the counts. An answer late in a
-conversation therefore takes no longer than an early one. A new process counts again and gives the
-same answer.
+step with a failure count has failed for each request. Every request repeats the earlier messages of
+its conversation, so the model counts each message once and remembers the counts. An answer late in
+a conversation therefore takes no longer than an early one. A new process counts the messages again
+and gets the same counts.
 """
 
 from __future__ import annotations

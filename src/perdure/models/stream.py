@@ -88,16 +88,16 @@ def repair_unicode(text: str) -> str:
 
 
 class WholePairs:
-    """Makes the pieces of texts that arrive interleaved valid Unicode; each text has a key.
+    """Converts pieces of text to valid Unicode, for several texts at the same time.
 
-    Half a surrogate pair at the end of a piece waits for the other half.
+    Each text has a key. Half a surrogate pair at the end of a piece waits for the other half.
     """
 
     def __init__(self) -> None:
         self._halves: dict[object, str] = {}
 
     def next(self, key: object, piece: str) -> str:
-        """Return the complete characters that `piece` adds to the text `key`, perhaps ""."""
+        """Return the characters of the text `key` that `piece` completes; "" if there are none."""
         text = self._halves.pop(key, "") + piece
         if text and "\ud800" <= text[-1] <= "\udbff":
             self._halves[key] = text[-1]

@@ -34,8 +34,8 @@ class _Answer(msgspec.Struct):
 class EmbeddingEndpoint:
     """An `Embedder` that sends requests to ``{address}/embeddings``.
 
-    `is_local_open` allows an address in the local network; it is for an address that the user set,
-    and for the default address of a local server.
+    If `is_local_open` is True, the address can be in the local network. Set `is_local_open` for an
+    address that the user configured, and for the default address of a local server.
 
     Raises: ConfigError if the address is not allowed.
     """

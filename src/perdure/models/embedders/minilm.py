@@ -60,7 +60,7 @@ class SentenceModel:
         return await asyncio.to_thread(self._vectors, list(texts))
 
     def _vectors(self, texts: list[str]) -> list[Floats]:
-        """Compute the vectors in batches of similar length, because short texts are padded."""
+        """Compute the vectors in batches of similar length, so that little padding is needed."""
         ids = [encoded.ids or [0] for encoded in self._tokenizer.encode_batch(texts)]
         order = sorted(range(len(ids)), key=lambda number: len(ids[number]))
         found: dict[int, Floats] = {}

@@ -84,6 +84,9 @@ def tokenizer_in(path: Path) -> Tokenizer:
 
 
 def digest_of(path: Path) -> str:
-    """Return a digest of a file; it distinguishes vectors of different weights."""
+    """Return a digest of a file with weights.
+
+    The digest is part of the model's name, so vectors of different weights are never compared.
+    """
     with path.open("rb") as file:
         return file_digest(file, lambda: blake2b(digest_size=6)).hexdigest()

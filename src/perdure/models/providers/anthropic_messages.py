@@ -2,9 +2,9 @@
 
 The module is imported at first use, because its SDK takes two seconds to load. Older models think
 within a token budget. For older models, the API requires that a request repeats the reasoning that
-preceded the open tool calls. If the reasoning is no longer in memory (in another process), the
-request is sent without thinking. Newer models decide themselves how much to think, and accept
-requests with or without the reasoning.
+preceded the open tool calls. If this process did not receive the reasoning, or no longer has it in
+memory, the request is sent without thinking. Newer models decide themselves how much to think, and
+accept requests with or without the reasoning.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The common part of the clients of all wire formats: one model call, from request to end.
 
 The library pydantic-ai makes the request, reads the stream and handles differences between models.
-perdure classifies failures and decides on retries, so the retries of the SDKs are disabled. The
-module of each wire format defines its SDK, settings and media types.
+perdure classifies failures and decides on retries, so the retries of the SDKs are disabled. Each
+wire format has its own module, which defines the SDK, the settings and the media types of this
+format.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ class Connection(NamedTuple):
 class WireClient(ABC):
     """A `ModelClient` for the models ``<provider>:<name>`` at one address.
 
-    If `base_url` is None, the provider's own address is used, which requires `api_key`; other
+    If `base_url` is None, the client uses the provider's own address and needs `api_key`. Other
     servers may need no key. The key is removed from all error texts. `context_window` is for a
     server whose models are not in the library's list.
     Units: `connect_timeout_s` and `stream_idle_timeout_s` are seconds. `stream_idle_timeout_s` is
@@ -358,9 +359,9 @@ def cost_microcents(usage: RequestUsage, model_name: str, base_url: str) -> int 
 
 
 def cost_of(usage: Usage, model_name: str, base_url: str) -> int | None:
-    """Return the cost of perdure's `Usage`, computed as in `cost_microcents`.
+    """Return the cost of `usage` at the service with the address `base_url`; None if unknown.
 
-    The price list counts cached tokens as input, too.
+    In the price list, cached tokens are part of the input tokens, so this function adds them.
     Units: the cost is in 1e-8 US dollars.
     """
     cached = usage.cache_read_tokens + usage.cache_write_tokens

@@ -100,9 +100,10 @@ def model_error(
 ) -> ModelError:
     """Convert `error`, raised while `model` was called at `address`, to a `ModelError`.
 
-    `has_begun` is True if part of an answer had arrived. A missing end means an interrupted answer
-    if `has_begun` is True, and no answer at all if `has_begun` is False. `silence` is the message
-    for a read that timed out. `secrets` are removed from all texts.
+    `has_begun` is True if part of an answer had arrived. If the stream had no end, the error says
+    that the answer was interrupted (`has_begun` is True) or that no answer arrived (`has_begun` is
+    False). `silence` is the message for a read that timed out. `secrets` are removed from all
+    texts.
     """
     if isinstance(error, ModelError):
         return error
@@ -173,7 +174,10 @@ def _of_status(error: ModelHTTPError, model: str, secrets: Collection[str]) -> M
 
 
 def _of_api_error(error: ModelAPIError, model: str, secrets: Collection[str]) -> ModelError:
-    """Return the error for an API error without an HTTP status, in a stream or in a bad body."""
+    """Return the error for an API error that has no HTTP status.
+
+    Such an error arrives within the stream, or it means that the body of the answer is not JSON.
+    """
     said = _provider_message(error) or str(error)
     reason = redact_text(said, secrets)
     if isinstance(error.__cause__, ValueError):  # of a decoder: each library has its own

@@ -1,9 +1,9 @@
 """A client for Google's Gemini API (``generateContent``).
 
 The module is imported at first use, because its SDK takes two seconds to load. The parts of an
-answer contain thought signatures, which later requests of the same turn must repeat with these
-parts. If the signatures are no longer in memory, the library sends a placeholder that Google
-documents.
+answer contain thought signatures. If a later request of the same turn contains these parts, it must
+also contain their signatures. If the signatures are no longer in memory, the library sends a
+placeholder that Google documents.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ async def _close(responses: list[httpx2.Response]) -> None:
 
 
 class _ConnectLimit:
-    """Restores the connect timeout, because the SDK also uses the silence limit for connecting."""
+    """Sets the connect timeout of each request again, because the SDK overwrites it."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds

@@ -89,7 +89,10 @@ def openai_sdk(connection: Connection) -> AsyncOpenAI:
 
 
 def without_sampling(settings: ModelSettings, profile: ModelProfile) -> ModelSettings:
-    """Return `settings` without temperature for reasoning models, which reject it."""
+    """Return `settings`, without the temperature if the model is a reasoning model.
+
+    Reasoning models reject a temperature.
+    """
     can_stop = profile.get("openai_supports_reasoning_effort_none", False)
     is_reasoning = settings.get("thinking") is not False or not can_stop
     if profile.get("openai_supports_reasoning", False) and is_reasoning:

@@ -125,10 +125,10 @@ class ClosableClient(ModelClient, Protocol):
 def rehearse(
     make: Callable[[httpx2.AsyncBaseTransport], ClosableClient], model: str, events: Sequence[Event]
 ) -> None:
-    """Warm up: let a client that `make` creates call `model`, with `events` as the answer.
+    """Warm up the library with a call of `model` that is answered from memory.
 
-    Do not call this in the thread of an event loop. If the rehearsal fails, later calls are not
-    affected.
+    `make` creates the client of the call, and `events` are the answer. Do not call this in the
+    thread of an event loop. If the rehearsal fails, later calls are not affected.
     """
     content = "".join(map(_written, events))
     headers = {"content-type": "text/event-stream"}

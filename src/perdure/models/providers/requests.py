@@ -43,7 +43,8 @@ def wire_messages(
 ) -> list[ModelMessage]:
     """Return the messages of `request` for a wire format that supports media of `media_types`.
 
-    The result omits reasoning, except the reasoning in `rounds` before the open tool calls.
+    The result contains no reasoning, except that the reasoning before the open tool calls is
+    restored from `rounds`.
     """
     names = {call.id: call.name for message in request.messages for call in message.tool_calls}
     under_way = len(request.messages) - len(open_rounds(request.messages))
@@ -88,7 +89,10 @@ def wire_parameters(request: ModelRequest, *, takes_schema: bool = False) -> Mod
 
 
 def wire_settings(request: ModelRequest) -> ModelSettings:
-    """Return those settings that `request` contains, for pydantic-ai."""
+    """Return the settings of `request` in pydantic-ai's form.
+
+    Settings that are None in `request` are omitted.
+    """
     level = request.thinking_level
     settings = ModelSettings(thinking=False if level == "off" else level)
     if request.max_output_tokens is not None:
@@ -108,8 +112,9 @@ class _Media:
     def content(self, part: ours.MediaPart) -> list[UserContent]:
         """Return the contents to send for `part`: its name as text, if it has one, and its bytes.
 
-        A text or JSON file becomes one text. For media that are missing or that the model does not
-        accept, one text states the reason.
+        If the model does not accept text or JSON files as media, one text contains the name and the
+        content of such a file. For media that are missing or that the model does not accept, one
+        text states the reason.
         """
         data = self._held.get(part.handle)
         name = _shown(part.name or "attachment")

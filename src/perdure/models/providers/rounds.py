@@ -1,9 +1,9 @@
 """Store answers with tool calls unchanged in memory while their turn may continue.
 
 Providers sign or encrypt the reasoning before a tool call. A provider requires that the request
-with the tool's result repeats this reasoning unchanged. The log stores no signatures
-(``docs/log-format.md``), so only this memory contains them: after a restart, the next request omits
-the round's reasoning.
+with the tool's result repeats this reasoning unchanged. The signatures are only in this memory,
+because the log stores none (``docs/log-format.md``). After a restart, the next request therefore
+contains no reasoning.
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ class RoundMemory:
         self._answers: OrderedDict[_Key, ModelResponse] = OrderedDict()
 
     def keep(self, model: str, answer: ModelResponse) -> None:
-        """Store `answer` of `model` if it has tool calls; an answer without calls ends its turn."""
+        """Store `answer` of `model` if it has tool calls.
+
+        An answer without calls is not stored, because it ends its turn.
+        """
         parts = [kept for part in answer.parts if (kept := _replayable_part(part)) is not None]
         ids = tuple(part.tool_call_id for part in parts if isinstance(part, ToolCallPart))
         if not ids:
@@ -56,7 +59,7 @@ class RoundMemory:
     def recall(self, message: Message) -> ModelResponse | None:
         """Return the stored answer that has the same calls as `message`; None if there is none.
 
-        The arguments of the calls are those in `message`.
+        In the result, the arguments of each call are replaced by the arguments in `message`.
         """
         ids = tuple(call.id for call in message.tool_calls)
         answer = self._answers.get((message.model or "", ids))
