@@ -31,9 +31,10 @@ def usable_keyring() -> ModuleType | None:
 
 
 def _is_without_backend(platform: str, environment: Mapping[str, str]) -> bool:
-    """Return whether no backend can work; on Linux, all built-in backends need a session bus.
+    """Return whether no backend can work on this machine.
 
-    The result is also False if the user configured a backend, or installed one as a package.
+    On Linux, none of the built-in backends works without a session bus. If the user configured a
+    backend, or installed a package with a backend, the result is False.
     """
     if platform != "linux" or "PYTHON_KEYRING_BACKEND" in environment:
         return False

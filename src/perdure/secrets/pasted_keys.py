@@ -34,8 +34,8 @@ def credentials_in(text: str) -> Iterator[tuple[int, str]]:
     """Yield the line number and the kind of each credential in a file's `text`, never its value.
 
     Shape: lines are counted from 1; a credential over several lines is reported at line 1. A
-    reference to a secret is not a credential, and the text around a reference in YAML braces is
-    checked separately.
+    reference to a secret is not a credential. In a line with a reference, the texts between braces
+    and commas are checked one by one.
     """
     is_found = False
     for number, line in enumerate(text.splitlines(), 1):

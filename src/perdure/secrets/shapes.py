@@ -78,7 +78,7 @@ BEGINS = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrtbf]))"
 def _begun(text: str) -> str:
     """Return a pattern for `text` at the start of a word.
 
-    For speed, the pattern searches `text` first.
+    For speed, the pattern matches `text` first, and then checks the character before `text`.
     """
     return rf"{text}(?:(?<![A-Za-z0-9]{text})|(?<=\\[nrtbf]{text}))"
 
@@ -452,7 +452,7 @@ def is_secret_field(name: str, value: str) -> bool:
 
 
 def is_unmistakable(value: str) -> bool:
-    """Return True if `value` is specific enough to be replaced anywhere, in any field."""
+    """Return True if `value` is so specific that the same text elsewhere is the same secret."""
     has_both = any(c.isalpha() for c in value) and any(not c.isalpha() for c in value)
     return len(value) >= 16 or (len(value) >= 6 and has_both)
 

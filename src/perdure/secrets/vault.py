@@ -66,7 +66,10 @@ def keep_in_keyring(account: str, value: str) -> bool:
 
 
 def drop_from_keyring(account: str) -> Drop:
-    """Remove `account` from the keyring, and return the outcome. Blocks."""
+    """Remove `account` from the keyring. Blocks.
+
+    The result states whether the account was removed, was absent, could not be read, or was kept.
+    """
     try:
         keyring = usable_keyring()
         if keyring is None or keyring.get_password(SERVICE, account) is None:
@@ -85,7 +88,8 @@ def drop_from_keyring(account: str) -> Drop:
 class Vault:
     """The named secrets of this machine, looked up in the environment, then in the keyring.
 
-    In the keyring the account is ``secret:NAME``, so that no name refers to a provider's key.
+    In the keyring, the account of a secret is ``secret:NAME``, so it never equals the account of a
+    provider's key.
     """
 
     def __init__(self, environment: Mapping[str, str], lookup: Lookup = in_keyring) -> None:
