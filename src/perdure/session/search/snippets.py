@@ -57,7 +57,7 @@ def snippet_of(text: str, phrases: Sequence[Phrase]) -> Snippet:
 
 
 def _best_start(spans: Sequence[tuple[int, int, int]]) -> int:
-    """Return the start of the match that has the most different phrases closely after it."""
+    """Return the start of the match from which a snippet contains the most different phrases."""
     best, most = 0, 0
     starts = [span[0] for span in spans]
     for number, start in enumerate(starts):
@@ -120,7 +120,10 @@ def _spans(text: str, phrases: Sequence[Phrase]) -> Iterator[tuple[int, int, int
 
 
 def _matches(text: str, pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:
-    """Yield the matches of `pattern`. No call of `re` reads much more than a slice."""
+    """Yield the matches of `pattern`.
+
+    Each call of `re` reads only a slice of `text`, so that other threads can run between the calls.
+    """
     at = 0
     while at < len(text):
         stop = min(len(text), at + _SLICE)
@@ -145,13 +148,16 @@ def _places(text: str, phrase: Phrase) -> Iterator[Span]:
 
 
 def _may_be_in(text: str, phrase: Phrase) -> bool:
-    """Return True if `phrase` has words so long that `_pattern` may have missed it in `text`."""
+    """Return True if a word of `phrase` has the maximum length.
+
+    Such a word can be a piece of a longer word in `text`, which `_pattern` does not find.
+    """
     return len(text) > 0 and any(len(term) >= 64 for term in phrase.terms)
 
 
 @lru_cache(maxsize=256)
 def _pattern(phrase: Phrase) -> re.Pattern[str]:
-    """Return a pattern for `phrase` in ASCII text; it is much faster than comparing words."""
+    """Return a pattern that finds `phrase` in ASCII text, faster than comparing words."""
     inside = "[^A-Za-z0-9]+".join(re.escape(term) for term in phrase.terms)
     end = "[A-Za-z0-9]*" if phrase.is_prefix else "(?![A-Za-z0-9])"
     return re.compile(f"(?<![A-Za-z0-9]){inside}{end}", re.IGNORECASE | re.ASCII)

@@ -28,10 +28,10 @@ class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
     """The query and filters of a search.
 
     `text` is the query (see ``query.sought_in``). A match must pass all filters that are set. The
-    author of a match is one of `roles`, and its log is the log of one of `sessions`. A match
-    contains a call or a result of one of `tools`. The time of a match is at or after `since` and
-    before `until`. If `is_on_branch` is True, only entries on the current branch of their session
-    match; if it is False, only the other entries match.
+    author of a match is one of `roles`. The log that contains the match is the log of one of
+    `sessions`. A match contains a call or a result of one of `tools`. The time of a match is at or
+    after `since` and before `until`. If `is_on_branch` is True, only entries on the current branch
+    of their session match; if it is False, only the other entries match.
     Units: `since` and `until` are Unix milliseconds.
     """
 

@@ -75,7 +75,10 @@ _HAS_ASCII = re.compile("[a-z0-9]")
 
 @cache
 def _piece() -> re.Pattern[str]:
-    """Return the pattern of a word, compiled at first use: compiling is slow."""
+    """Return the pattern of a word.
+
+    The pattern is compiled at first use, because compiling is slow.
+    """
     return re.compile(f"[{_SINGLE}][{_VOICED}{_DROPPED}]*|[^ {_SINGLE}]+")
 
 
@@ -234,9 +237,9 @@ def stands_for_ascii(character: str) -> bool:
 def folded_runs(text: str) -> str:
     """Return the words of `text` that have non-ASCII characters, folded but not split.
 
-    Shape: the words are in any order, each once. The result contains, as substrings, every word of
-    `terms` with non-ASCII characters, and the prefixes of these words. The result is also complete
-    if `text` is JSON, because each word is the same or longer in JSON.
+    Shape: the words are in any order, each once. Every word of `terms` that has non-ASCII
+    characters is a substring of the result. This is also true if `text` is JSON, because the
+    escapes of JSON can only make a word longer.
     """
     return " ".join(
         _folded_run(run) if len(run) <= LONGEST else _folded_pieces(run)

@@ -43,8 +43,8 @@ class Said(NamedTuple):
 class BlockRow(NamedTuple):
     """A block to store.
 
-    `first` is the number of the block's first text in the index part, and `position` the position
-    of this text.
+    `first` is the number of the block's first text in the index part. `position` is the position of
+    this first text.
     """
 
     first: int

@@ -83,9 +83,10 @@ def _numbers_by_key(keys: Sequence[Collection[str]]) -> dict[str, list[int]]:
 
 
 def _repeated(steps: Sequence[int]) -> list[tuple[int, int]]:
-    """Return each repeated number, as its index among the distinct numbers, and its frequency.
+    """Return the index and the frequency of each number that occurs more than once.
 
-    `steps` are the differences between consecutive numbers; 0 means that the number is repeated.
+    The index is the index among the distinct numbers. `steps` are the differences between
+    consecutive numbers. If a difference is 0, the previous number occurs again.
     """
     found: list[tuple[int, int]] = []
     zeros = compress(count(), map(not_, steps))

@@ -2,10 +2,10 @@
 
 A code is one byte below 192, followed by as many bytes of 192 or more as needed. The codes of a
 text therefore need no separators. A code that is followed by a byte of 192 or more is only the
-beginning of another code. The codes of the 192 most frequent words of a part have one byte, the
-next 12,288 codes two bytes, all other codes three or four. Codes of equal length have the same
-order as their words. Words with a common prefix therefore have a few ranges of codes (`Range`),
-which one pattern finds.
+beginning of another code. The 192 most frequent words of a part have codes of one byte. The next
+12,288 words have codes of two bytes. All other words have codes of three or four bytes. Codes of
+equal length have the same order as their words. The codes of words with a common prefix are
+therefore in a few ranges (`Range`), and one pattern can match all these ranges.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def counter(
 def _any_of(ranges: Sequence[Range]) -> bytes:
     """Return a pattern for the codes in `ranges`.
 
-    The pattern begins with the first bytes of all codes, so that `re` skips other bytes quickly.
+    The pattern begins with the set of all first bytes, so that `re` skips other bytes quickly.
     """
     spans = [each for first, last in ranges for each in _between(first, last)]
     firsts = b"".join([_span(*each[0]) for each in spans])
@@ -157,7 +157,10 @@ def _any_of(ranges: Sequence[Range]) -> bytes:
 
 
 def _between(first: bytes, last: bytes) -> Iterator[list[tuple[int, int]]]:
-    """Yield byte spans that together match the codes from `first` to `last` (of equal length)."""
+    """Yield lists of byte spans, with one span for each byte of a code.
+
+    Together, the lists match exactly the codes from `first` to `last`, which have equal length.
+    """
     low, high, more = first[0], last[0], len(first) - 1
     if not more:
         yield [(low, high)]

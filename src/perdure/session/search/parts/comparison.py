@@ -58,7 +58,10 @@ def _found_wrongly(part: Part, texts: Sequence[Text]) -> set[int]:
 
 
 def _content(part: Part) -> tuple[Sequence[Said], Sequence[tuple[str, Sequence[Kept]]]]:
-    """Return the decompressed content of `part`; compressed bytes depend on the version of zlib."""
+    """Return the decompressed content of `part`.
+
+    Compressed content cannot be compared, because it depends on the version of zlib.
+    """
     return part.said, [(page.first, everything(page.body)) for page in part.pages]
 
 

@@ -31,7 +31,8 @@ class Head(NamedTuple):
 class Read(NamedTuple):
     """Texts to read: their part, and their numbers in the part, ascending.
 
-    The reader needs only the block of the first text, and the blocks that contain `stretch`.
+    A store can skip each block that does not contain the bytes `stretch`, except the block of the
+    first text.
     """
 
     part: int
@@ -91,7 +92,7 @@ class PartLookup:
     ) -> None:
         """Process the index pages of `heads`.
 
-        `exact` are the pages for exact keys, `begun` the pages for prefixes.
+        `exact` are the pages for exact keys. `begun` are the pages for prefixes.
         """
         kept: dict[int, dict[str, Kept]] = {head.part: {} for head in heads}
         more: dict[int, dict[str, list[Kept]]] = {head.part: {} for head in heads}

@@ -2,9 +2,10 @@
 
 Ranking weighs a text by its neighbours in the session: it needs the frequency of a word in each
 text, and the order of the texts. Frequencies and positions are stored as bytes next to a posting
-(the set of texts that have a key). The numbers are in the order of the texts in the posting. For a
-word, only frequencies above one are stored; most words occur at most once in every text. For a
-session, each number is the distance of a text from the previous text, and takes one byte.
+(the set of texts that have a key). The frequencies and positions are in the order of the texts in
+the posting. For a word, only frequencies above one are stored; most words occur at most once in
+every text. For a session, the position of a text is stored as the distance from the position of the
+previous text, which mostly fits in one byte.
 """
 
 from __future__ import annotations

@@ -65,10 +65,11 @@ class Kept(NamedTuple):
 class _Body(msgspec.Struct, array_like=True, frozen=True):
     """The content of a page: keys, one per line, and the code, posting and values of each key.
 
-    `groups` contains the number of bytes of each word's code. In a part, codes of equal length are
-    consecutive. `firsts` are the numbers of the first codes of the page with 1, 2 and more bytes.
-    `lengths` contains the lengths of all postings, then the lengths of all values. Each length has
-    `width` bytes.
+    `groups` contains the group of each word's code: the length of the code, but at most 3. `firsts`
+    contains the number of the first code of each group in the page. Codes of equal length are
+    consecutive in a part, so the other codes of a group follow from the first code. `lengths`
+    contains the lengths of all postings, then the lengths of all values. Each length has `width`
+    bytes.
     """
 
     keys: str
