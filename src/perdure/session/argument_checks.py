@@ -43,8 +43,9 @@ Misfit = Callable[[str, Any], "tuple[str, Kind, object] | None"]
 class Kind(msgspec.Struct, frozen=True):
     """The values that an annotation accepts; `words` describe them in error messages.
 
-    If `fits` is None, every value is accepted. `misfit` finds the part of a value that does not
-    match: it returns the name of the part, the `Kind` that the part should have, and the part.
+    If `fits` is None, every value is accepted. `misfit` searches a value for the part that does not
+    match. It returns the name of this part, the `Kind` that the part should have, and the part
+    itself.
     """
 
     words: str

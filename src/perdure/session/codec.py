@@ -2,9 +2,9 @@
 
 The log stores the original bytes of a body. Bodies are decoded when they are read and never
 re-encoded, so unknown kinds and unknown fields are preserved everywhere. Decoding is lenient where
-a log must stay readable: an unknown kind gives an `Unknown`, an unknown part of a message an
-`UnknownPart`. Decoding is strict where a wrong guess could do harm: a newer version of a known kind
-raises an error.
+a log must stay readable: an unknown kind becomes an `Unknown`, and an unknown part of a message
+becomes an `UnknownPart`. Decoding is strict where a wrong guess could do harm: a newer version of a
+known kind raises an error.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def role_in(body: bytes | msgspec.Raw) -> str:
 
 
 def body_of(entry: Entry) -> Body:
-    """Return the body of `entry` as a value of its kind's class; `Unknown` for unknown kinds.
+    """Return the decoded body of `entry`; an `Unknown` if the kind of the entry is unknown.
 
     Raises: UnsupportedVersion for a newer version of a known kind. Raises CorruptLog if a body of a
     known kind is unreadable, or is a message with inline media, which no store accepts.

@@ -53,7 +53,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_erased(self) -> bool:
-        """Return True if the body was erased: an erased body is empty, an appended body never is.
+        """Return True if the body was erased; the body of an erased entry is empty.
 
         Exception: an opaque entry that was empty from the start looks like an erased entry.
         """

@@ -47,8 +47,9 @@ class ContextWindow(msgspec.Struct, frozen=True):
     among `entries`. `pins` are the entries of the branch that always stay in the context. `pinned`
     are the pins that are not in `entries`. Stores do not fill `pins` and `pinned`; the caller fills
     them. A window read with a limit contains only the newest `entries`. With a limit, `earlier`
-    counts the entries between the hidden entries and `entries`. With a limit, `undone` also
-    contains all compactions after the newest one that is neither undone nor erased.
+    counts the entries that the limit leaves out; they come after the hidden entries. With a limit,
+    `undone` also contains undone compactions that the limit leaves out, if they come after the
+    newest compaction that was not undone.
     """
 
     leaf: EntryId | None
@@ -64,8 +65,8 @@ class ContextWindow(msgspec.Struct, frozen=True):
 def window_of(path: Sequence[Entry], undone: frozenset[EntryId] = frozenset()) -> ContextWindow:
     """Return the context window of the branch `path` (its tree entries from root to leaf).
 
-    An erased compaction hides nothing. A compaction keeps nothing if its first kept entry is not on
-    the branch before the compaction; in this case, the window starts with the compaction itself.
+    An erased compaction hides nothing. If the first kept entry of a compaction is not on the branch
+    before the compaction, the window begins with the compaction.
     """
     state = BranchState()
     for entry in path:

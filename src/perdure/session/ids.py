@@ -100,7 +100,10 @@ def place_of(text: str) -> tuple[StreamId, int] | None:
 
 
 def is_number(reference: str) -> bool:
-    """Return True if `reference` has only digits; a number is a seq, never a prefix of an id."""
+    """Return True if `reference` has only digits, which means that it is a seq.
+
+    A number is never interpreted as a prefix of an id.
+    """
     return reference.isascii() and reference.isdigit()
 
 
@@ -121,7 +124,7 @@ def blob_hash(content: bytes) -> str:
 
 
 def blob_hash_of(pieces: Iterable[bytes]) -> str:
-    """Return the name of the content that consists of `pieces`."""
+    """Return the name under which a store stores the content that consists of `pieces`."""
     digest = hashlib.sha256()
     for piece in pieces:
         digest.update(piece)

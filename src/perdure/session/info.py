@@ -1,7 +1,7 @@
 """Session names, origins and counts for lists, updated with each appended entry.
 
 A store contains one `SessionInfo` per stream and replaces it with `info_after` inside each commit.
-Lists read `SessionInfo` and never entries, and every backend computes the same titles and counts.
+Lists never read entries. All backends use this module, so their titles and counts are the same.
 """
 
 from __future__ import annotations
@@ -93,9 +93,9 @@ class StreamHeader(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Units: `created_at` is Unix milliseconds. Shape: `metadata` is the client's own JSON object.
     `subject` names the person that the session is about, in the client's own words, so that all
-    data of one person can be erased together. `received` counts the entries that come from an
-    imported file: such entries grant no permissions. `subject` and `received` belong to the store
-    and are not exported.
+    data of one person can be erased together. `received` counts the first entries of the stream
+    that come from an imported file. Such entries grant no permissions. `received` is internal to
+    the store and is not exported.
     """
 
     id: StreamId
@@ -124,7 +124,7 @@ class SessionInfo(ShortRepr, frozen=True):
     from the session's header. `open_turn` is the seq of the ``turn_started`` of the open turn. An
     open turn runs in some process, waits for an answer, or was interrupted. `model` is the model to
     which the session's branch was switched, or else the model of its agent. Without an agent,
-    `model` is the model of the last switch or answer. In a list, `model` is None.
+    `model` is the model of the last switch or answer. In lists, `model` is not set.
     """
 
     id: StreamId
@@ -147,7 +147,7 @@ class SessionInfo(ShortRepr, frozen=True):
 
     @property
     def is_role(self) -> bool:
-        """Return True for the session of a role in the flow `parent`, but False for its forks."""
+        """Return True if the session is not a fork and belongs to a role in the flow `parent`."""
         return self.origin == "role" and self.id.startswith(f"{self.parent}__")
 
     @property
@@ -377,7 +377,7 @@ _AFTER: Mapping[str, Callable[[SessionInfo, Entry], SessionInfo]] = {
 
 
 def with_description(info: SessionInfo, header: StreamHeader) -> SessionInfo:
-    """Return the stored `info` with the fixed subject and metadata of `header`."""
+    """Return the stored `info`, with the subject and the metadata of `header` added."""
     if header.subject is None and header.metadata is None:
         return info
     return msgspec.structs.replace(info, subject=header.subject, metadata=header.metadata)
@@ -395,13 +395,13 @@ OWN_SOURCE = "perdure"
 
 
 def can_end_as_idle(info: SessionInfo) -> bool:
-    """Return True for an active session that was not imported and has had a turn of perdure."""
+    """Return True if the session is active, was not imported, and has had a turn of perdure."""
     is_session = info.kind == "session" and info.origin in IDLE_ORIGINS
     return is_session and info.status == "active" and info.turns > 0
 
 
 def newest_idle(infos: Iterable[SessionInfo], upto: int) -> list[StreamId]:
-    """Return the sessions that can end as idle, without activity after `upto`, newest first."""
+    """Return the sessions that can end as idle and had no activity after `upto`, newest first."""
     idle = [(i.updated_at, i.id) for i in infos if can_end_as_idle(i) and i.updated_at <= upto]
     return [stream for _, stream in sorted(idle, reverse=True)]
 
@@ -452,8 +452,8 @@ def is_found(info: SessionInfo, cwd: str | None, query: str | None) -> bool:
     """Return True if `info` belongs to `cwd` and its name or id contains `query`.
 
     The match is case-insensitive. A `cwd` or `query` of None matches all sessions. Erased sessions
-    never match. The query is compared with the stored name, so the query ``[redacted]`` does not
-    match a name that is masked only for display.
+    never match. The query is compared with the stored name. If a name is masked only for display,
+    the query ``[redacted]`` does not match this name.
     """
     if info.status == "erased" or (cwd is not None and info.cwd != cwd):
         return False
@@ -477,7 +477,7 @@ def newest_found(
 def trim_title(title: str | None) -> str | None:
     """Return `title` without surrounding white space; None if nothing is left. Line breaks stay.
 
-    White space is defined as in JavaScript, so that pi gives a session the same title.
+    White space is defined as in JavaScript, so that the program pi shows the same title.
     """
     return (title or "").strip(_SPACE) or None
 

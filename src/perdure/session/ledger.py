@@ -79,8 +79,8 @@ class TurnStarted(SideBody, frozen=True, omit_defaults=True):
     `base` is the leaf at the turn's start, to which `rollback` returns. `context_tokens` estimates
     the context before the turn. All further fields are carried over from turn to turn, so that a
     turn can be read without earlier turns. The turn limit uses `ran`, the number of turns that
-    called a model; `ran` is None in logs of earlier versions. `spent` is the session's spending,
-    and `granted_microcents` the cost limit that a person granted. `parked` maps a provider to the
+    called a model; `ran` is None in logs of earlier versions. `spent` is the session's spending.
+    `granted_microcents` is the cost limit that a person granted. `parked` maps a provider to the
     time (Unix milliseconds) until which the provider is not called. `grants` are the permissions of
     tools to act without approval.
     """
@@ -104,8 +104,8 @@ class TurnRequested(SideBody, frozen=True, omit_defaults=True):
 
     A ``turn_started`` entry about this request begins the turn. A ``turn_refused`` entry about this
     request states why no turn can begin. The turn does not begin before `due_at` (Unix
-    milliseconds). Requests of one session are answered in order. If several sessions wait, the
-    session with a waiting request of the highest `priority` is first.
+    milliseconds). Requests of one session are answered in order. If requests of several sessions
+    wait, the session of the request with the highest `priority` is first.
     """
 
     kind: ClassVar[str] = "turn_requested"
@@ -225,10 +225,10 @@ class OutputRefused(SideBody, frozen=True, omit_defaults=True):
 class ToolStarted(SideBody, frozen=True, omit_defaults=True):
     """A tool call starts. `idempotency_key` is the same on every attempt of the same call.
 
-    `agent` is the agent and `model` the model that requested the call. `approved` is a hash of the
-    arguments and of the facts to which the approval is bound (`Question.bound`); the tool runs only
-    if these arguments and facts are unchanged. `contents` are the handles in `input` that the tool
-    receives as base64.
+    `agent` and `model` are the agent and the model that requested the call. `approved` is a hash of
+    the arguments, and of the facts on which the approval depends (`Question.bound`). The tool runs
+    only if these arguments and facts are unchanged. `contents` are the handles in `input`; the tool
+    receives base64 instead of these handles.
     """
 
     kind: ClassVar[str] = "tool_started"
@@ -298,9 +298,8 @@ class Interrupted(SideBody, frozen=True, omit_defaults=True):
     """The received part of an interrupted answer.
 
     The entry is about the ``model_called`` entry of the call. A crash, an abort or the provider
-    interrupts an answer. A partial answer alone is never in a context. Under ``on_interrupt:
-    continue``, a message repeats the text of the partial answer. User interfaces show the partial
-    answer.
+    interrupts an answer. This entry is never in a context. Under ``on_interrupt: continue``, a
+    message repeats the text of the partial answer. User interfaces show the partial answer.
     """
 
     kind: ClassVar[str] = "interrupted"
@@ -324,12 +323,12 @@ TrimLimit = Literal["max_working_tokens", "window", "max_messages"]
 
 
 class Trimmed(SideBody, frozen=True, omit_defaults=True):
-    """The context of the model call to which `about` refers lacked the oldest `dropped` messages.
+    """The request of a model call omitted the oldest messages of the branch, or recalled texts.
 
-    `limit` is the limit that caused the omission of these messages. Either
-    `MemoryConfig.max_working_tokens` or the model's window limits the request to `tokens` tokens,
-    or the agent limits the number of messages. `recalled` counts the recalled texts that were left
-    out, because they exceeded their share of the request.
+    `about` refers to the model call. `dropped` is the number of omitted messages. `limit` is the
+    limit that caused the omission of these messages. If this limit counts tokens, `tokens` is its
+    size. `recalled` counts the recalled texts that were left out, because they exceeded their share
+    of the request.
     """
 
     kind: ClassVar[str] = "trimmed"

@@ -154,7 +154,7 @@ class Message(ShortRepr, frozen=True, omit_defaults=True):
 
     @property
     def text(self) -> str:
-        """Return the text parts, joined by blank lines; in a tool message, the results' text."""
+        """Return the texts of the text parts and of the tool results, joined by blank lines."""
         texts = [part.text for part in self.parts if isinstance(part, TextPart | ToolResultPart)]
         return "\n\n".join(text for text in texts if text)
 
@@ -300,8 +300,9 @@ def tool_result(
 
 
 def _check_value(value: _T, kind: type, what: str) -> _T:
-    """Return `value` if its type is `kind`; other values could be stored, but not read or sent.
+    """Return `value` if its type is `kind`.
 
+    The store would accept other values, but they could not be read again or sent to a model.
     Raises: WrongArgument.
     """
     if isinstance(value, kind):

@@ -131,7 +131,7 @@ class SessionStarted(SideBody, frozen=True, omit_defaults=True):
 
 
 class AgentBound(SideBody, frozen=True, omit_defaults=True):
-    """A session received an agent; before, no agent had authority in the session on this machine.
+    """A session received an agent, which has authority in the session on this machine.
 
     An imported session needs this entry even if its file names an agent. If `granted_by` names a
     person who extended the session's permissions, earlier grants and spending still count. Without
@@ -214,9 +214,10 @@ class SessionReopened(SideBody, frozen=True):
 
 
 class SessionExported(SideBody, frozen=True, omit_defaults=True):
-    """The session was exported to a file in which other programs continue it (a workflow).
+    """The session was exported as a workflow, which other programs can continue.
 
-    `path` is the absolute path, `format` the written format, `dialect` its variant.
+    `path` is the absolute path of the file. `format` is the format of the file, and `dialect` is
+    the variant of this format.
     """
 
     kind: ClassVar[str] = "session_exported"
@@ -353,8 +354,8 @@ def is_copy(body: bytes) -> bool:
 class ImportSource(SideBody, frozen=True, omit_defaults=True):
     """One piece of an imported file, stored unchanged.
 
-    Units: bytes. `blob` is the hash of the bytes of this piece, and `offset` the start of the piece
-    in the file.
+    Units: bytes. `blob` is the hash of the bytes of this piece. `offset` is the position of this
+    piece in the file.
     Shape: `malformed` are the numbers of unreadable lines, counted from 1 in the file. `first_line`
     is the number of the first line in this piece of the file. `has_more` means that the file is
     imported in several commits, and this commit is not the last one.
@@ -393,9 +394,9 @@ class ImportedRecord(SideBody, frozen=True):
 class RoleImported(SideBody, frozen=True):
     """The state of a role's session at its import, and the feed that the operator had seen by then.
 
-    Shape: `session` is an A-Society ``transcript.json``, and `feed` the items of a ``feed.json``.
-    `session` and `feed` are stored as they were read. The messages of the session are also entries
-    of the tree.
+    Shape: `session` is the content of an A-Society ``transcript.json``. `feed` contains the items
+    of an A-Society ``feed.json``. `session` and `feed` are stored as they were read. The messages
+    of the session are also entries of the tree.
     """
 
     kind: ClassVar[str] = "role_imported"
@@ -412,11 +413,12 @@ class Question(SideBody, frozen=True, omit_defaults=True):
     which the question is bound (BLAKE2b-256, hex). `grant` is the permission that the answer
     "always" gives; `limit_microcents` is the session's limit after the answer "continue" to a
     budget question. For an approval, `agent` asks to use `tool`, whose category is `action`.
-    `preview` is the path, command or host of the call. `free_in` are the consent modes of the flow
-    in which perdure does not ask. `arguments` are the arguments of the call, with secrets masked;
-    long arguments are shown as beginning, size and hash. `bound` lists further facts that the
-    answer depends on (files, folders, hashes): if any of them changed before the call runs, perdure
-    asks again. `diff` is the proposed change.
+    `preview` is the path, command or host of the call. If the session belongs to a flow, `free_in`
+    are the consent modes in which perdure runs the call without asking. `arguments` are the
+    arguments of the call, with secrets masked; long arguments are shown as beginning, size and
+    hash. `bound` lists the other facts on which the answer depends: files, folders and hashes. If
+    one of these facts changed before the call runs, perdure asks again. `diff` is the proposed
+    change.
     Units: `expires_at` is Unix milliseconds; if it is None, the question never expires.
     """
 

@@ -43,7 +43,7 @@ def reveal(text: str) -> str:
 def json_escaped(document: str) -> str:
     r"""Return the JSON `document`, equal in value, with DEL, C1 and bidi characters as ``\uXXXX``.
 
-    DEL, C1 and bidi characters occur only inside the strings of a document, and JSON itself escapes
-    C0.
+    JSON itself escapes the C0 control characters. The other control characters occur only inside
+    strings, so escapes do not change the value of the document.
     """
     return re.sub(_JSON_CONTROL, lambda found: f"\\u{ord(found[0]):04x}", document)

@@ -42,10 +42,10 @@ class UsageTotal(ShortRepr, frozen=True):
     """Usage of the model calls of one group.
 
     `key` is the group: a model, agent, folder, day (``2026-11-22``) or session; "" if the log names
-    none. `usage` is the sum over the calls that reported usage, `calls` is the number of these
-    calls, and `sessions` the number of their sessions. The cost in `usage` excludes
-    `unpriced_calls`, whose price is unknown. `day` is the day of the total, if totals are also
-    summed by day.
+    none. `usage` is the sum over the calls that reported usage. `calls` is the number of these
+    calls. `sessions` is the number of sessions that contain these calls. The cost in `usage`
+    excludes `unpriced_calls`, whose price is unknown. `day` is the day of the total, if totals are
+    also summed by day.
     """
 
     key: str
@@ -59,8 +59,8 @@ class UsageTotal(ShortRepr, frozen=True):
 class ActivityTotal(ShortRepr, frozen=True):
     """Activity in a day (``2026-11-22``) or an hour (``2026-11-22T14``).
 
-    `messages` counts the messages of people and models, `tokens` the tokens of all model calls, and
-    `sessions` the sessions with any activity.
+    `messages` counts the messages of people and models. `tokens` counts the tokens of all model
+    calls. `sessions` counts the sessions with any activity.
     """
 
     key: str
@@ -74,10 +74,11 @@ class ActivityTotal(ShortRepr, frozen=True):
 class FileEdit(ShortRepr, frozen=True):
     """A file that tool calls changed.
 
-    `path` is as in the call; a relative path is below `cwd`, the folder of its session. `entry_id`
-    refers to the newest call that changed the file: a call of `tool` in `session`. `edits` counts
-    the calls that changed the file, among the calls that were read. Units: `at` is Unix
-    milliseconds.
+    `path` is the argument of the call. A relative path is below `cwd`; for an absolute path, `cwd`
+    is None. `entry_id` refers to the newest call that changed the file: a call of `tool` in
+    `session`. `edits` counts the calls that changed the file, in the sessions that were read for
+    the list.
+    Units: `at` is Unix milliseconds.
     """
 
     path: str

@@ -23,8 +23,8 @@ _encode = msgspec.json.Encoder().encode
 class TreeNode(msgspec.Struct, frozen=True, eq=False):
     """An entry with its children, oldest first (by seq), and its label if it has one.
 
-    A branch can have any length, because `repr` shows only one level, and comparing, copying,
-    pickling and `to_json` use no recursion.
+    `repr` shows only one level. Comparing, copying, pickling and `to_json` use no recursion. A
+    branch can therefore have any length.
     """
 
     entry: Entry
@@ -227,7 +227,7 @@ def _nodes_from_end(
     """Build the tree from the last entry to the first.
 
     Return None if a parent comes after its child. The function reads the entries once, from last to
-    first, and looks up only the nodes whose parent it has not reached yet.
+    first. It stores each node until it reads the node's parent.
     """
     roots: list[TreeNode] = []
     waiting: dict[EntryId, list[TreeNode]] = {}

@@ -1,4 +1,4 @@
-"""Apply changes to the consent of a flow's roles, and withhold consent in a received flow."""
+"""Apply changes to a flow's consent, and ignore the consent in entries that are not trusted."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ def consent_after(consent: ConsentState, body: ConsentChanged, at: int) -> Conse
 
 
 def withheld(state: FlowState) -> FlowState:
-    """Return `state` with no consent and no folder in force: an entry is not the user's own."""
+    """Return `state` without consent and folder in force.
+
+    This function is used after an entry that the user neither wrote nor trusts.
+    """
     return replace(state, consent_in_force=ConsentState(), is_place_in_force=False)
 
 

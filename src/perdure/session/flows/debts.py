@@ -23,7 +23,10 @@ def with_debts_of(state: FlowState, nodes: Iterable[str]) -> FlowState:
 
 
 def _with_debts(state: FlowState, known: frozenset[str], nodes: Iterable[str]) -> FlowState:
-    """Recompute which of `nodes` owe a handoff; other nodes owe one if they are in `known`."""
+    """Recompute which of `nodes` owe a handoff.
+
+    For all other nodes, `known` states which of them owe a handoff.
+    """
     looked_at = frozenset(nodes)
     owing = known - looked_at | {node for node in looked_at if _is_owing(state, node)}
     return state if owing == state.owing_ids else msgspec.structs.replace(state, owing_ids=owing)

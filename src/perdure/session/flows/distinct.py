@@ -9,7 +9,7 @@ from typing import Self
 class Distinct(tuple[str, ...]):
     """A tuple of distinct strings, oldest first, with constant-time lookup.
 
-    Tuples that were extended from each other share a lookup table. A tuple contains the items of
+    A tuple and a tuple that extends it can share one lookup table. A tuple contains the items of
     the shared lookup table whose position is below the tuple's length.
     """
 
@@ -50,8 +50,9 @@ def distinct(items: tuple[str, ...]) -> Distinct:
 def own_places(items: tuple[str, ...]) -> dict[str, int]:
     """Return a lookup table of `items` that can be extended.
 
-    If `items` is a `Distinct` whose table contains only its own items, the result is that table. A
-    plain tuple, or a table to which a longer tuple has added items, gets a new table.
+    If `items` is a `Distinct` whose table contains only its own items, the result is that table. If
+    `items` is a plain tuple, or if a longer tuple has added items to the table, the result is a new
+    table.
     """
     if isinstance(items, Distinct) and len(items.places) == len(items):
         return items.places

@@ -427,7 +427,7 @@ def _await_person(
 
 
 def _with_ended_turn(state: FlowState, target: str, *names: str) -> FlowState:
-    """Remove the requests to stop or repair `target`, and the requests to stop one of `names`."""
+    """Remove requests to stop or repair `target`, and requests to stop the roles `names`."""
     return replace(
         state,
         stopping=_without_item(state.stopping, target, *names),

@@ -104,7 +104,10 @@ def _state_at_import(entry: Entry, body: kinds.FlowImported) -> FlowState:
 
 
 def _has_begun(body: kinds.FlowImported, run: FlowRun, node: str) -> bool:
-    """Return True if `node` has started; A-Society also lists unstarted nodes as running."""
+    """Return True if `node` has started.
+
+    A-Society lists nodes as running even if they have not started.
+    """
     known = body.graph.node(node)
     return node in run.visited or (known is not None and known.role in body.sessions)
 

@@ -99,8 +99,8 @@ class FlowStarted(SideBody, frozen=True, omit_defaults=True):
 class RunSettings(SideBody, frozen=True, omit_defaults=True):
     """The settings with which a program runs the flow, to be reused at the next run.
 
-    `scenario` is an absolute path. If `commands` is empty, any command can be allowed for roles.
-    The newest settings entry that this user wrote or trusts replaces all earlier ones.
+    `scenario` is an absolute path. Roles may run commands that match `commands`, or all commands if
+    `commands` is empty. The newest settings that this user wrote or trusts replace all others.
     """
 
     kind: ClassVar[str] = "flow_settings"
@@ -466,7 +466,7 @@ class FlowImported(SideBody, frozen=True, omit_defaults=True):
 class DocumentBound(SideBody, frozen=True, omit_defaults=True):
     """The flow runs a workflow document, which defines the prompts and agents of the nodes.
 
-    `workflow` is the document in the fields of ``perdure.workflow.document``, without its metadata.
+    `workflow` has the fields of ``perdure.workflow.document``, without the document's metadata.
     `passive` are the nodes without an agent: the flow's inputs and outputs. `inputs` are the inputs
     given at the start of the flow. `context` are the values computed at this start. Templates can
     refer to both. `agents` maps the agent names that the nodes use to snapshots of the agents.
@@ -485,7 +485,7 @@ class DocumentBound(SideBody, frozen=True, omit_defaults=True):
 
 
 class NodePassed(SideBody, frozen=True, omit_defaults=True):
-    """A node without an agent is done, and passes on its input if it has successors."""
+    """A node without an agent is done, and hands its input to its successors."""
 
     kind: ClassVar[str] = "node_passed"
     event: ClassVar[str] = "flow:node_passed"

@@ -117,7 +117,10 @@ def _read(seen: _Seen, entry: Entry, body: object) -> None:
 
 
 def _exchanges(seen: _Seen) -> tuple[Exchange, ...]:
-    """Return the messages since the node started; all messages if the history lacks its start."""
+    """Return the messages since the start of the node.
+
+    If the start is not in the history, all messages are returned.
+    """
     if seen.has_node_of_import:
         return tuple(exchange for _, exchange in seen.history[seen.node_of_import :])
     ids = [id for id, _ in seen.history]
@@ -172,7 +175,7 @@ def _compact(seen: _Seen, entry: Entry, body: Compaction) -> None:
 def _import(seen: _Seen, body: notes.RoleImported) -> None:
     """Apply the imported state of the session.
 
-    The log also contains the imported messages as earlier entries, for the model.
+    The imported messages are also entries of the tree, so that the model receives them.
     """
     given = msgspec.convert(body.session, RoleSession)
     context = given.current_node_context

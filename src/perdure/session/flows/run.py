@@ -205,7 +205,10 @@ class FlowRun(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, d
 
     @cached_property
     def received(self) -> Mapping[str, tuple[str, ...]]:
-        """Return the keys of `receiving_handoff` by receiving node; their order stays the same."""
+        """Return a map from a node to the keys of `receiving_handoff` whose target is this node.
+
+        The keys of each node are in the order of `receiving_handoff`.
+        """
         found: defaultdict[str, list[str]] = defaultdict(list)
         for key in self.receiving_handoff:
             found[ends_of(key)[1]].append(key)

@@ -22,7 +22,7 @@ def named_flow_id(text: str) -> StreamId:
 
 
 def role_ids_in(text: str) -> Iterator[tuple[StreamId, str]]:
-    """Yield each pair of a flow id and a role for which `text` can be the id of a session.
+    """Yield each pair of flow id and role for which a session could have the id `text`.
 
     The session is the session of the role, or of a selector of the role.
     """

@@ -31,10 +31,11 @@ MAX_DEPTH = 64
 
 
 def stored_message(message: Message) -> tuple[Message, tuple[bytes, ...]]:
-    """Return `message` with handles instead of base64 in its calls and results, and the contents.
+    """Replace base64 in the calls and results of `message` with handles.
 
-    Each content is returned once, even if it occurs several times.
-    Shape: the returned message is `message` itself if it contains no such bytes.
+    Return the new message and the decoded contents. Each content is returned once, even if it
+    occurs several times.
+    Shape: if `message` contains no base64, the returned message is `message` itself.
     """
     contents: dict[str, bytes] = {}
     parts = tuple(

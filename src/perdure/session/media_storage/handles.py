@@ -85,8 +85,9 @@ def settled_data(value: object, name: str = "data") -> Settled:
     Errors name the place of a wrong value, such as ``data['key'][0]``. `name` is the name of
     `value` in these errors.
     Shape: the result contains `value` itself if `value` contains no `InlineMedia`.
-    Raises: WrongArgument for values that JSON cannot represent, for bytes that were not passed as
-    media (raw, or as a ``data:`` address), and for data that contains itself.
+    Raises: WrongArgument for values that JSON cannot represent, and for data that contains itself.
+    Raises WrongArgument for bytes that are not an `InlineMedia` (raw bytes, or a ``data:``
+    address).
     """
     if _is_durable(value, 0):
         return Settled(value, ())
@@ -120,7 +121,7 @@ def _is_durable(value: object, depth: int) -> bool:
 
 
 def _is_text(value: object) -> bool:
-    """Return True for text that can be encoded; most text is ASCII, which is faster to check."""
+    """Return True for text that can be encoded; ASCII is checked first, because this is faster."""
     return type(value) is str and (value.isascii() or is_utf8(value))
 
 

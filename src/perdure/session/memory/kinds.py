@@ -105,8 +105,8 @@ class FactSourcesErased(SideBody, frozen=True):
 class FactsReceived(SideBody, frozen=True):
     """The `count` entries before this one were read from a file.
 
-    If `count` is 0, a call with an idempotency key remembered a fact that was already known;
-    `about` then refers to the known fact.
+    If `count` is 0, the entry only stores the idempotency key of a call that remembered a known
+    fact. `about` then refers to this fact.
     """
 
     kind: ClassVar[str] = "facts_received"

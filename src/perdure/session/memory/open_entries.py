@@ -35,8 +35,8 @@ OPEN_KINDS = (*OPENING, *CLOSING)
 def opened_and_closed(entries: Iterable[Entry], stream: str) -> Iterator[tuple[bool, int]]:
     """Yield the entries of `stream` that are opened or closed when `entries` are appended to it.
 
-    Shape: a pair for each such entry, in the order of `entries`: True if the entry is open now, and
-    its seq.
+    Shape: each pair contains True for an opened entry or False for a closed entry, and the seq of
+    this entry. The pairs are in the order of `entries`.
     """
     own = f"{stream}/"
     for entry in entries:
