@@ -81,10 +81,11 @@ def check_commit(commit: Commit) -> None:
     """Validate `commit` without reading any stream.
 
     Raises: InvalidEntry if the commit has no write or two writes to one stream, or if a write
-    appends nothing, creates nothing and checks nothing. Raises InvalidEntry if a write that
-    acquires a lease already has one, or if its commit has an idempotency key. Raises InvalidEntry
-    if a write releases a lease that it does not have. Raises InvalidEntry if a header or the
-    idempotency key cannot be decoded again. Raises ValueError if a new stream has an invalid id.
+    appends nothing, creates nothing and checks nothing. Raises InvalidEntry if a write acquires a
+    lease although it already has a lease, or although its commit has an idempotency key. Raises
+    InvalidEntry if a write releases a lease that it does not have. Raises InvalidEntry if a header
+    or the idempotency key cannot be decoded again. Raises ValueError if a new stream has an invalid
+    id.
     """
     if not commit.writes:
         raise InvalidEntry("the commit holds no write")
@@ -217,7 +218,10 @@ def plan_append(
 
 
 def _listed(info: SessionInfo, write: Write) -> SessionInfo:
-    """Return `info`. After an erasure, take first text and time from the remaining entries."""
+    """Return `info` after `write`.
+
+    If `write` erased entries, the first text and the time come from the remaining entries.
+    """
     if not isinstance(write, ErasingWrite) or write.listed is None:
         return info
     at = write.listed.updated_at
@@ -242,8 +246,9 @@ def state_after(state: StreamState, admission: Admission, chain: bytes) -> Strea
 
 
 def with_lease(state: StreamState, owner: str | None, until: int) -> StreamState:
-    """Return `state` with the lease of `owner` until `until`; unchanged without owner or end.
+    """Return `state` with the lease of `owner` until `until`.
 
+    If `owner` is None or `until` is 0, `state` does not change.
     Units: Unix milliseconds.
     """
     if not owner or not until:

@@ -54,7 +54,10 @@ def commit_hash(before: bytes, at: int, epoch: int, lines: Iterable[bytes]) -> b
 
 
 def fingerprint(commit: Commit) -> bytes:
-    """Return the hash of all appended data except times, to which an idempotency key is bound."""
+    """Return the hash to which an idempotency key is bound.
+
+    The hash covers all appended data except times.
+    """
     asked = [
         (write.stream, [_fingerprint_fields(new) for new in write.entries])
         for write in commit.writes

@@ -1,8 +1,8 @@
 """Pause Python's garbage collector while a long log is decoded, or modules are loaded.
 
 The collector runs after every few hundred new objects and scans them repeatedly. Decoding 100,000
-entries spends 20 to 45 % of its time in the collector, decoding longer logs even more. None of the
-objects that decoding or loading creates is garbage.
+entries spends 20 to 45 % of its time in the collector. For longer logs, this share is even larger.
+None of the objects that decoding or loading creates is garbage.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ def collector_paused() -> Generator[None]:
 
 @contextmanager
 def collector_paused_to_load() -> Generator[None]:
-    """Pause the collector while modules are loaded, and count their objects as old.
+    """Pause the collector while modules are loaded, and add their objects to the oldest generation.
 
     Modules remain loaded and contain tens of thousands of objects. Without this function, the next
     collection would scan all objects of the loaded modules. Garbage that other code made before the
-    call waits for a full collection. Use this function only for loading modules, because that
-    happens a limited number of times. Objects that the program froze remain frozen; in that case,
-    no object is counted as old.
+    call waits for a full collection. Use this function only for loading modules, because each use
+    delays the collection of other garbage. If the program has frozen objects (``gc.freeze``), they
+    remain frozen, and the objects of the modules are not moved.
     """
     with collector_paused():
         before = gc.get_count()[0]

@@ -138,7 +138,10 @@ class SqlRows:
 def transaction(
     db: Connection, begin: str = "BEGIN IMMEDIATE", *, is_kept: bool = True
 ) -> Generator[None]:
-    """Run the block in a transaction; roll it back after an error, and unless `is_kept`."""
+    """Run the block in a transaction.
+
+    If the block raises an error, or if `is_kept` is False, the transaction is rolled back.
+    """
     db.execute(begin)
     try:
         yield

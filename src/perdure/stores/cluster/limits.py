@@ -38,8 +38,8 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True):
 class LimitInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A limit and its current use. `held` turns wait until one of the `running` turns ends.
 
-    Units: seconds; `oldest_s` is the waiting time of the oldest `held` turn, `next_request_s` the
-    time until the next request to a model is allowed.
+    Units: seconds. `oldest_s` is the waiting time of the oldest `held` turn. `next_request_s` is
+    the time until the next request to a model is allowed.
     """
 
     __repr__ = short_repr
@@ -121,7 +121,8 @@ class LimitService(Protocol):
         """Return a context in which one turn of the store's namespace can be requested.
 
         The turn counts as waiting as soon as the context is entered. The context yields the
-        idempotency key that the commit of the request must use; without a limit, it yields None.
+        idempotency key that the commit of the request must use. If the waiting turns have no limit,
+        the context yields None.
         Raises: QueueFull, when the context is entered, if the maximum number of turns is waiting.
         """
         ...
