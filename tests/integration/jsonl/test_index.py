@@ -506,6 +506,18 @@ async def test_search_works_if_index_cannot_be_written(
                 assert await faults_of_index(store) == [], (error, number)
 
 
+async def test_search_works_if_index_cannot_be_created(open_store: Opener, folder: Path) -> None:
+    with faulty_vfs() as layer:
+        store = await open_store()
+        await fill(store, "a")
+        for error in ERRORS:
+            for number in (1, 4, 9):
+                layer.plan = failing_from(number, error)
+                assert len(await search(store, "word")) == MANY + 1, (error, number)
+                layer.plan = failing_from(10**9, error)
+                index_of(folder).unlink(missing_ok=True)
+
+
 async def test_indexing_reports_progress(open_store: Opener, small_parts: None) -> None:
     store = await open_store()
     await fill(store, "a", count=200)

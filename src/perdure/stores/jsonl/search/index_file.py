@@ -265,19 +265,21 @@ class IndexFile:
         """Create an empty index file, readable by its owner only."""
         if self._is_folder:
             raise StoreUnavailable(str(self.path), "it is a folder; remove it")
-        for path in map(self._beside, _LOGS):
-            with suppress(FileNotFoundError):
-                self.folder.remove(path)
+        self.remove()  # log files of a removed index
         try:
             os.close(open_regular(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL))
         except OSError as error:
             self.folder.fail(error)
-        db = self._connect(apsw.SQLITE_OPEN_READWRITE)
-        with self._closed_on_error(db):
-            db.pragma("journal_mode", "WAL")
-            with transaction(db):
-                _fill(db)
-                db.execute("INSERT INTO namespace VALUES (?, ?)", (INDEXED, self.dialect))
+        try:
+            db = self._connect(apsw.SQLITE_OPEN_READWRITE)
+            with self._closed_on_error(db):
+                db.pragma("journal_mode", "WAL")
+                with transaction(db):
+                    _fill(db)
+                    db.execute("INSERT INTO namespace VALUES (?, ?)", (INDEXED, self.dialect))
+        except BaseException:
+            self.remove()  # a part of an index would look like a damaged one
+            raise
         db.close()
 
     def _check_names(self) -> None:
