@@ -1,12 +1,12 @@
 """Rank the texts of a corpus for a question.
 
-The score of a text is the sum of three scores for words. They come from the text with its
-neighbours in the session (weighed by distance), from the text alone, and from the whole session.
-The score also rises if the question names the speaker of the text or the time of its session. The
-score rises if the question asks "when" and the text names a time, or if the previous text asks
-something. With an embedder, the score rises if the text is near to the question in meaning. The
-constants come from measurements (docs/decisions/0059-recall.md); a small change of a constant has
-little effect.
+The score of a text is the sum of three scores for words. These scores are computed for the text
+with its neighbours in the session (weighed by distance), for the text alone, and for the whole
+session. The score also rises if the question names the speaker of the text or the time of its
+session. The score rises if the question asks "when" and the text names a time, or if the previous
+text asks something. With an embedder, the score rises if the text is near to the question in
+meaning. The constants come from measurements (docs/decisions/0059-recall.md); a small change of a
+constant has little effect.
 
 ``arrays`` (with numpy) and ``sums`` (without numpy and vectors) compute the sums over all texts.
 """

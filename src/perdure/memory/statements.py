@@ -124,7 +124,7 @@ class StatementRanking:
         return {name: value for name, value in found.items() if value}
 
     def _besides(self, statement: Statement, words: Sequence[str]) -> dict[str, float]:
-        """Return the parts of the score that do not come from words, by reason."""
+        """Return how much each reason other than words contributes to the score."""
         weights, period, cues = self._weights, self._question.period, cues_of(statement.text, words)
         nearness = statement.nearness or 0.0
         closeness = 0.0 if period is None else period.closeness(statement.at)

@@ -76,10 +76,10 @@ class ThinkingDelta(msgspec.Struct, frozen=True):
 
 
 class ToolCallDelta(msgspec.Struct, frozen=True):
-    """The next piece of a tool call's arguments; the calls of one answer differ by `index`.
+    """The next piece of a tool call's arguments; `index` identifies the call in its answer.
 
-    Shape: the first delta of a call has `id` and `name`; the pieces in `json` join to the
-    arguments.
+    Shape: the first delta of a call has `id` and `name`. The pieces in `json`, joined, are the
+    arguments of the call.
     """
 
     index: int

@@ -94,8 +94,8 @@ Step = Say | Think | CallTools | Wait | Fail | Cut | Hang
 class When(msgspec.Struct, frozen=True):
     """Conditions on a request; all given conditions must be true. Text comparisons ignore case.
 
-    `nth` is the number of the answer (1 + the assistant messages in the request); `round` counts
-    the same, but only from the newest user message on. `user_contains` refers to the newest user
+    `nth` is the number of the answer (1 + the assistant messages in the request). `round` is the
+    number of the answer after the newest user message. `user_contains` refers to the newest user
     text. `after` states whether the request ends with user text or with tool results. `after_tool`
     is the tool of one of the tool results at the end of the request. The two conditions
     `last_tool_result_…` refer to the tool results at the end of the request. A request for a

@@ -16,7 +16,7 @@ NAME = (
 
 
 def word(*words: str, no: str = r"\w") -> str:
-    """Return a pattern for a word in `words` that follows none of the characters in `no`.
+    """Return a pattern for a word in `words` that does not follow a character in `no`.
 
     `re` finds a letter faster than a word boundary, so the pattern first matches the word and then
     looks back at the character before the word.

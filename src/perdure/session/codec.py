@@ -188,9 +188,9 @@ def line_of(entry: Entry) -> bytes:
     """Return `entry` as one line of JSON, without the line end.
 
     Shape: the header fields come first, then ``body``, which is the stored JSON itself. A body that
-    cannot be embedded byte for byte is stored as ``body_base64``. It is impossible to embed a body
-    of kind ``opaque``, a body that is not JSON, or one with a line feed or surrounding space. The
-    line never contains LF, but it can contain U+2028 and U+0085.
+    cannot be embedded byte for byte is stored as ``body_base64``. A body cannot be embedded if its
+    kind is ``opaque``, if it is not JSON, or if it has a line feed or surrounding space. The line
+    never contains LF, but it can contain U+2028 and U+0085.
     """
     header = _Line(
         entry.seq, entry.id, entry.lane, entry.at, entry.kind, entry.v, entry.parent_id, entry.about

@@ -75,14 +75,13 @@ class TurnStarted(SideBody, frozen=True, omit_defaults=True):
 
     If a worker runs the turn, `about` refers to the ``turn_requested`` that the turn answers.
 
-    `number` is the number of the turn, from 1, among the turns run under the session's own agent.
-    `base` is the leaf at the turn's start, to which `rollback` returns. `context_tokens` estimates
-    the context before the turn. All further fields are carried over from turn to turn, so that a
-    turn can be read without earlier turns. The turn limit uses `ran`, the number of turns that
-    called a model; `ran` is None in logs of earlier versions. `spent` is the session's spending.
-    `granted_microcents` is the cost limit that a person granted. `parked` maps a provider to the
-    time (Unix milliseconds) until which the provider is not called. `grants` are the permissions of
-    tools to act without approval.
+    `number` counts the turns under the session's own agent, from 1. `base` is the leaf at the
+    turn's start, to which `rollback` returns. `context_tokens` estimates the context before the
+    turn. All further fields are carried over from turn to turn, so that a turn can be read without
+    earlier turns. The turn limit uses `ran`, the number of turns that called a model; `ran` is None
+    in logs of earlier versions. `spent` is the session's spending. `granted_microcents` is the cost
+    limit that a person granted. `parked` maps a provider to the time (Unix milliseconds) until
+    which the provider is not called. `grants` are the permissions of tools to act without approval.
     """
 
     kind: ClassVar[str] = "turn_started"

@@ -44,8 +44,8 @@ class UsageTotal(ShortRepr, frozen=True):
     `key` is the group: a model, agent, folder, day (``2026-11-22``) or session; "" if the log names
     none. `usage` is the sum over the calls that reported usage. `calls` is the number of these
     calls. `sessions` is the number of sessions that contain these calls. The cost in `usage`
-    excludes `unpriced_calls`, whose price is unknown. `day` is the day of the total, if totals are
-    also summed by day.
+    excludes `unpriced_calls`, whose price is unknown. If totals are also summed by day, `day` is
+    the day of this total.
     """
 
     key: str

@@ -70,7 +70,7 @@ def tensors_in(path: Path) -> Mapping[str, NDArray[Any]]:
 
 
 def tokenizer_in(path: Path) -> Tokenizer:
-    """Return the tokenizer in a file; it cuts long texts.
+    """Return the tokenizer in a file, set up to truncate long texts.
 
     Raises: ConfigError for an invalid file.
     """

@@ -15,7 +15,7 @@ class Indexed(Along):
     """A map from edges to their items that finds the edges of an item without scanning every edge.
 
     A map and all maps that were extended from it share the table `found`. If an item was sent along
-    an edge in one of these maps, the table lists this edge for all of them.
+    an edge in one of these maps, `found` lists this edge for all these maps.
     """
 
     def __init__(self, along: Along, found: _Found) -> None:

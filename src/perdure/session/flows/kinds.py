@@ -155,7 +155,7 @@ class NodeClaimed(SideBody, frozen=True, omit_defaults=True):
 class NodeParked(SideBody, frozen=True, omit_defaults=True):
     """A node waits for a person. `detail` is the reason, in a sentence.
 
-    `offers` are the possible configurations, if the node waits for a configuration. `keeps_reply`
+    If the node waits for a configuration, `offers` are the possible configurations. `keeps_reply`
     means that the node could not start, so a person's queued reply stays queued.
     """
 
@@ -447,9 +447,9 @@ class FlowImported(SideBody, frozen=True, omit_defaults=True):
     """An imported flow, with the state that it had at the import.
 
     Shape: `run` is the content of A-Society's ``flow.json``, unchanged. `sessions` maps a role
-    instance to the stream of its session. `improvement` is the order of the review, if the review
-    had started. `record` maps each path in the record folder to the blob hash of the file.
-    `at_node` maps a role instance to the node that it worked at in the imported state.
+    instance to the stream of its session. If the review had started, `improvement` is the order of
+    the review. `record` maps each path in the record folder to the blob hash of the file. `at_node`
+    maps a role instance to the node that it worked at in the imported state.
     """
 
     kind: ClassVar[str] = "flow_imported"

@@ -101,7 +101,7 @@ def _mark_of(pid: int) -> bytes:
 
 
 def _read_lock_mark(path: Path) -> tuple[int | None, str, str]:
-    """Return the process that the lock file names, its machine and its program."""
+    """Return the id, the machine and the program of the process that the lock file names."""
     try:
         with open_to_read(path) as file:
             words = file.read(_MARK_BYTES).decode(errors="replace").split(maxsplit=2)

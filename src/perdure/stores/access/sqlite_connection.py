@@ -33,7 +33,7 @@ Row = tuple[Any, ...]
 
 
 class LogConnection(Protocol):
-    """The methods of ``apsw.Connection`` used for its write-ahead log."""
+    """The methods of ``apsw.Connection`` that are used for the write-ahead log."""
 
     def data_version(self) -> int: ...
 
