@@ -7,8 +7,11 @@ import stat
 from pathlib import Path
 
 from tests.acceptance.cli.conftest import Ended, World
+from tests.fakes.forked import preload
 from tests.fakes.model_server import failing
 from tests.fakes.openai_server import ServerAnswer, answering, openai_server
+
+preload("perdure.models.providers.openai_responses")
 
 SECRET = "sk-test-0123456789abcdef"
 
