@@ -9,6 +9,7 @@ the session's length.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import suppress
 from typing import Annotated, Literal, TypeVar
 
 import msgspec
@@ -73,8 +74,9 @@ class Follower:
         ends when a connection ends normally.
         """
         while True:
-            connection = connect(self.resume_after)
+            connection: AsyncIterator[ToldT] | None = None
             try:
+                connection = connect(self.resume_after)
                 async for event in connection:
                     verdict = self.take(event)
                     if verdict == "gap":
@@ -88,7 +90,8 @@ class Follower:
             finally:
                 close = getattr(connection, "aclose", None)
                 if close is not None:
-                    await close()
+                    with suppress(*broken):
+                        await close()
 
     def _durable(self, event: Event) -> Verdict:
         place = (event.seq, event.index)

@@ -127,3 +127,32 @@ async def test_connection_is_closed_before_the_next_one_is_opened() -> None:
         seen = [await anext(events) for _ in range(3)]
     assert [event.seq for event in seen if isinstance(event, Event)] == [0, 1, 2]
     assert not is_open
+
+
+class Failing(AsyncIterator[Told]):
+    """A connection that loses an event, and fails when it is closed."""
+
+    def __init__(self, after: int) -> None:
+        self.seqs = [after + 1, after + 3]
+
+    async def __anext__(self) -> Told:
+        return durable(self.seqs.pop(0))
+
+    async def aclose(self) -> None:
+        raise ConnectionResetError
+
+
+async def test_errors_of_opening_and_closing_a_connection_end_only_the_connection() -> None:
+    opened = 0
+
+    def connect(after: int) -> AsyncIterator[Told]:
+        nonlocal opened
+        opened += 1
+        if opened % 2:
+            raise ConnectionRefusedError
+        return Failing(after)
+
+    async with aclosing(Follower().events(connect)) as events:
+        seen = [await anext(events) for _ in range(3)]
+    assert [event.seq for event in seen if isinstance(event, Event)] == [0, 1, 2]
+    assert opened == 6
