@@ -138,7 +138,7 @@ _ADD_PAGE = "INSERT INTO search_page VALUES (?, ?, ?)"
 _BLOCKS = "SELECT id, said FROM search_text WHERE id >= ? AND id < ? ORDER BY id"
 _BLOCKS_FROM = """
 SELECT id, said FROM search_text
-WHERE id >= (SELECT max(id) FROM search_text WHERE id >= ?1 AND id <= ?2) AND id < ?3
+WHERE id >= coalesce((SELECT max(id) FROM search_text WHERE id >= ?1 AND id <= ?2), ?1) AND id < ?3
 """
 _BLOCKS_WITH = f"{_BLOCKS_FROM} AND (id <= ?2 OR instr(said, ?4))"
 _STARTS = """
