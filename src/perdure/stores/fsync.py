@@ -48,7 +48,8 @@ def replace_private(file: Path, content: bytes) -> None:
 
     Durable: the content is on disk on return, under the name `file`. Raises: OSError.
     """
-    draft = file.with_name(f".{file.name}.{os.getpid()}-{threading.get_ident()}.new")
+    begin = file.name[:40]  # the name of the draft can have at most 255 bytes
+    draft = file.with_name(f".{begin}.{os.getpid()}-{threading.get_ident()}.new")
     draft.unlink(missing_ok=True)  # left by a killed process
     create_private(draft, content)
     try:

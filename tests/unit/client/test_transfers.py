@@ -43,6 +43,13 @@ def test_export_replaces_existing_file_only_on_request(tmp_path: Path) -> None:
     assert file.stat().st_mode & 0o777 == 0o600
 
 
+def test_export_replaces_a_file_with_the_longest_possible_name(tmp_path: Path) -> None:
+    file = tmp_path / ("ä" * 127)  # 254 bytes; a file system allows 255
+    for content in (b"1", b"2"):
+        write_file(file, content, is_replacing=True)
+        assert (file.read_bytes(), [*tmp_path.iterdir()]) == (content, [file])
+
+
 async def test_export_error_contains_the_folder_that_cannot_be_created(
     store: Store, tmp_path: Path
 ) -> None:
