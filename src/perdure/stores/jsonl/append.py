@@ -1,8 +1,8 @@
 """Commit to one session: plan, write the lines with one write call, then update the index.
 
 The caller holds the session's lock and has read the file to its end. A rejected commit leaves the
-file unchanged. A failed write may leave lines without the `Batch` that ends a commit; readers
-ignore these lines and the next commit skips them.
+file unchanged. A failed write may leave lines of a commit without the `Batch` that would end the
+commit. Readers ignore these lines. The next commit is written after them.
 """
 
 from __future__ import annotations
@@ -160,8 +160,8 @@ class Appender:
     def _record_loss(self, stream: StreamId, log: Log | None, acknowledged: int) -> None:
         """Record which entries of the feed are missing in the file, before their seqs are reused.
 
-        If the session's file is missing, the session counts as erased, because the file was removed
-        on purpose.
+        If the session's file is missing, perdure assumes that a user deleted the session, and
+        records the session as erased.
         """
         if log is None and acknowledged >= 0:
             self._feed.forget(stream)
@@ -309,8 +309,8 @@ class CommitLines:
     def _header_lines(self, lines: list[bytes]) -> tuple[Fields, Ours]:
         """Add the first lines of a new file to `lines`; return the record of the last line added.
 
-        The first line contains no key of perdure, because pi skips files whose first line is too
-        long.
+        A key of perdure would make the first line longer, and pi skips files whose first line is
+        too long. So the first line contains no key of perdure.
         """
         header, codec = self.header, self._codec
         origin = None if header.parent is None else self._shelf.path(header.parent)

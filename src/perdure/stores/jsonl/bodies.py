@@ -52,7 +52,7 @@ def entry_lines(
 ) -> EntryLines:
     """Return the records of `entry`; the first record has the parent `parent`.
 
-    `ours` has the fields of the entry that records cannot express.
+    Records cannot express all fields of the entry. `ours` contains the other fields.
     """
     records = codec.records(entry, readable(entry), writing)
     patch = _patch(entry, records, codec)
@@ -119,7 +119,7 @@ def _patch(entry: Entry, records: Sequence[Fields], codec: Codec) -> Patch | Non
 
 
 def _join_records(said: Sequence[Said]) -> Said:
-    """Join the contents of one entry's records, which are the results of a tool message."""
+    """Join the contents of one entry's records, such as the results of a tool message."""
     first = said[0].body
     if len(said) == 1 or not isinstance(first, Message):
         return said[-1]  # Operator writes retained messages before their compaction

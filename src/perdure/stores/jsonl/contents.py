@@ -1,7 +1,8 @@
 """Read entries of a session file with their bodies, from the positions in the index.
 
-An unreadable entry is returned as an ``opaque`` entry with its remaining bytes, so that other
-entries remain readable; ``verify`` reports it.
+An unreadable entry is returned as an ``opaque`` entry, so that other entries remain readable. The
+body of the opaque entry contains the bytes that the file has for the entry. ``verify`` reports
+unreadable entries.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class CopiedFork(msgspec.Struct, frozen=True):
 
 
 def copy_fork(origin: Log, header: StreamHeader, fork: ForkPoint, write: Write) -> CopiedFork:
-    """Add the copied entries to `write`, which creates the fork of `origin`; they come first.
+    """Add the copied entries at the beginning of `write`, which creates the fork of `origin`.
 
     Raises: InvalidEntry, InvalidParent if the fork point does not exist in `origin`; LeafConflict.
     """
@@ -72,7 +72,7 @@ def copy_fork(origin: Log, header: StreamHeader, fork: ForkPoint, write: Write) 
 
 
 def contents_of(origin: Log, made: CopiedFork) -> tuple[bytes, ...]:
-    """Return the contents that the copies reference and other programs' lines of `origin` have."""
+    """Return the contents that the copies reference, from other programs' lines in `origin`."""
     copies = made.write.entries[: made.count]
     names = names_in(copy.body for copy in copies) & origin.media.keys()
     found = (media_of(origin, name) for name in sorted(names))
@@ -115,7 +115,7 @@ class _Copies:
         return None if index is None else entry_id(self.stream, index)
 
     def reference(self, given: Ref) -> Ref:
-        """Return the reference `given` for a write in which the copies come first."""
+        """Adapt the reference `given` to a write that begins with the copied entries."""
         if isinstance(given, Sibling):
             return Sibling(given.index + len(self.made))
         return Sibling(self.ids[given]) if given in self.ids else given

@@ -3,11 +3,12 @@
 A `Log` contains no bodies: the module ``contents`` reads them from the file. The rules of reading a
 file:
 
-- A line ends at an LF, or at the end of the file. A line counts if it is a record.
-- Lines of perdure count as soon as the file contains the line with their `Batch`. Lines of perdure
-  that have no batch were never committed.
-- A line that another program wrote becomes an entry at once, at its place in the file. If the other
-  program writes between perdure's read and its append, the line is placed after perdure's batch.
+- A line ends at an LF, or at the end of the file. A line that is not a record is ignored.
+- Lines of perdure become entries as soon as the file contains the line with their `Batch`. Lines of
+  perdure that have no batch were never committed.
+- A line that another program wrote becomes an entry at once, at its place in the file. If another
+  program appends a line after perdure has read the file and before perdure appends its batch, the
+  entry of this line comes after the batch.
 - An unreadable entry of perdure counts as lost, and its seq is not used again.
 """
 
@@ -221,7 +222,7 @@ class Log(IndexState):
     def take_acknowledged(self, head: int) -> None:
         """Add the remaining entries up to `head`, whose batch is damaged or cut off.
 
-        Call this only if the entries up to `head` are committed: the damaged file cannot prove it.
+        Call this method only if the feed shows that the entries up to `head` are committed.
         """
         if head > self.head:
             held = _by_seq(self._pending)

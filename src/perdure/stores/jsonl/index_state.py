@@ -105,7 +105,10 @@ class IndexState:
 
     @property
     def hash(self) -> bytes:
-        """The chain's last hash; another program's lines since the last batch count as a commit."""
+        """The last hash of the chain.
+
+        The lines that another program wrote since the last batch count as one commit.
+        """
         run = self.run
         return commit_hash(self._hash, run.at, 0, run.hashed) if run.hashed else self._hash
 
@@ -138,7 +141,7 @@ class IndexState:
         return None if seq is None else entry_id(self.header.id, seq)
 
     def anchor_of(self, record: str | None) -> int | None:
-        """Return the seq of the tree entry that is the parent of an entry below `record`."""
+        """Return the parent (a seq) of an entry whose record has the parent `record`."""
         seq = None if record is None else self.ids.get(record)
         return None if seq is None else self.rows[seq].anchor
 
@@ -178,10 +181,11 @@ def foreign_entry(log: IndexState, said: Said, parent: int | None, part: int) ->
 
 
 def _resolve_reference(log: IndexState, name: str, record: str, parent: int | None) -> int | None:
-    """Return the seq of the tree entry that the reference `name` to `record` means.
+    """Resolve the reference in the field `name` to the seq of a tree entry.
 
-    A reference to a side record means another entry: "target" means the tree entry before the side
-    record. Any other name means the entry that follows this tree entry on the branch of `parent`.
+    The reference is the id `record`. If `record` is a side record, the result is another entry. For
+    the field "target", this is the tree entry before the side record. For any other field, this is
+    the entry that follows that tree entry on the branch of `parent`.
     """
     seq = log.ids.get(record)
     if seq is None or log.rows[seq].lane == "tree":

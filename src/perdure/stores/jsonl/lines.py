@@ -30,8 +30,9 @@ _NO_JSON = msgspec.Raw()
 class Batch(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Describes one write of perdure, and the state of the stream after it.
 
-    Units: bytes. `size` is the length of the batch's lines before this one. `torn` is the length of
-    an unfinished write before the batch, and `payload` the length of all bodies so far.
+    Units: bytes. `size` is the length of the batch's lines without the line that contains this
+    `Batch`. `torn` is the length of an unfinished write before the batch. `payload` is the length
+    of all bodies so far.
     Shape: the batch has the entries from `first` to `first + count - 1`. `hash` is the hash of the
     chain after the batch. `foreign` is the hash of the chain before the batch, set only if another
     program wrote lines since the previous batch. `hash` and `foreign` are hexadecimal. `leaf` and

@@ -29,7 +29,10 @@ from perdure.stores.prefixes import only_entry
 def entries(
     log: Log, after: int, limit: int | None, *, kind: str | None, before: int | None
 ) -> list[Entry]:
-    """Return the entries after seq `after`; with `before`, the entries before it, newest first."""
+    """Return the entries after seq `after`, oldest first.
+
+    With `before`, return only entries before seq `before`, newest first.
+    """
     seqs = seqs_between(len(log.rows), after, before)
     fitting = (seq for seq in seqs if kind in (None, log.rows[seq].kind))
     return entries_of(log, list(islice(fitting, limit)))
@@ -104,7 +107,7 @@ def _leaf(log: Log, leaf: EntryId | None) -> int | None:
 
 
 def visible_ids(log: Log, references: Sequence[EntryId]) -> frozenset[EntryId]:
-    """Return the `references` that are in the session; a fork contains copies of shared entries."""
+    """Return the `references` that are in the session."""
     return frozenset(each for each in references if seq_of(log, each) is not None)
 
 
@@ -175,7 +178,7 @@ def _undone(log: Log) -> frozenset[EntryId]:
 def _active_compaction(
     log: Log, leaf: int, undone: frozenset[EntryId]
 ) -> tuple[Entry | None, frozenset[EntryId]]:
-    """Return the active compaction, and the newer compactions, which hide no entries."""
+    """Return the active compaction, and the newer compactions, which are not active."""
     newest = log.rows[leaf].compaction
     passed: list[Entry] = []
     while newest is not None:
@@ -189,7 +192,10 @@ def _active_compaction(
 
 
 def _start(log: Log, compaction: Entry) -> int:
-    """Return the depth of the first entry that `compaction` keeps; without one, its own depth."""
+    """Return the depth of the first entry that `compaction` keeps.
+
+    If `compaction` keeps no entry of its branch, return the depth of the compaction.
+    """
     kept, row = first_kept_by(compaction), log.rows[compaction.seq]
     seq = None if kept is None else tree_seq(log, kept)
     if seq is not None and seq in upwards(log, row.parent):

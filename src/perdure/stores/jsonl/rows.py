@@ -22,13 +22,15 @@ HEADERS = ("session", "session_header")
 
 
 class Row(msgspec.Struct, gc=False):
-    """The location of an entry. `anchor` is the tree entry that a record below it gets as parent.
+    """The location of an entry.
 
+    If a later record names the record of this entry as its parent, `anchor` is the parent of the
+    later record's entry.
     Units: bytes; `size` is 0 if the line is lost. Shape: a field that refers to another entry
     contains its sequence number (seq). `part` is the number of the entry among the entries of its
-    record. `depth` counts the entries before this entry on its branch, and `messages` the messages
-    up to and including this entry. `compaction`, `model` and `thinking` are the newest entries of
-    these kinds on the branch.
+    record. `depth` is the number of entries before this entry on its branch. `messages` is the
+    number of messages up to and including this entry. `compaction`, `model` and `thinking` are the
+    newest entries of these kinds on the branch.
     """
 
     offset: int

@@ -169,7 +169,7 @@ class SessionIndex:
         return path
 
     def logs(self) -> tuple[Log, ...]:
-        """The indexes of session files that are in memory."""
+        """Those indexes of session files that are in memory."""
         return tuple(self._logs.values())
 
     def forget(self, path: Path) -> None:
@@ -268,7 +268,10 @@ def stream_in(path: Path, codec: Codec) -> StreamId | None:
 
 
 def peek(path: Path, codec: Codec) -> FileState | None:
-    """Return the state that the first two lines and the last line contain; None if they do not."""
+    """Return the session's state from the first two lines and the last line of its file.
+
+    Return None if these lines do not contain the state.
+    """
     try:
         with open_to_read(path) as file:
             header = _header(file.readline(), file.readline(), codec)

@@ -6,8 +6,8 @@ session are invalid. A line with count -n means that n acknowledged entries, sta
 seq, were missing in the session's file at the next commit. The positions of missing entries remain
 empty, and later entries reuse the seqs of missing entries. The feed is written after a commit,
 without waiting for the disk. The next reader adds entries that the feed lacks because another
-program wrote them or a process crashed. After a loss of feed lines the next positions skip a gap,
-so that no position is ever reused.
+program wrote them or a process crashed. If the feed may have lost lines, the next position is `GAP`
+higher, so that no position is ever reused.
 """
 
 from __future__ import annotations

@@ -75,9 +75,9 @@ class FolderLocks:
 
         With `is_shared`, other shared holders can hold the lock at the same time. The operating
         system releases the lock when this process ends in any way.
-        Raises: LockBusy if another process still holds the lock after `wait_s`. Without `wait_s`, a
-        call inside `without_waiting` raises LockBusy after a short wait; any other call raises
-        StoreLocked, which names the holder, after `timeout_s`.
+        Raises: LockBusy if another process still holds the lock after `wait_s`. If `wait_s` is
+        None, a call inside `without_waiting` raises LockBusy after a short wait. Any other call
+        waits for `timeout_s`, and then raises StoreLocked, which names the holder.
         """
         file = self._open_file(name)
         try:
@@ -109,7 +109,7 @@ class FolderLocks:
 
     @contextmanager
     def waiting(self) -> Generator[None]:
-        """During the block, wait for locks, because started work cannot be restarted."""
+        """Wait for locks during the block, because its work has begun and cannot be repeated."""
         before, self._is_waiting = self._is_waiting, True
         try:
             yield

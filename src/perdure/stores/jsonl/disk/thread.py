@@ -35,7 +35,10 @@ class FolderThread:
         self._guard: FileGuard | None = None
 
     def begin(self) -> None:
-        """Record the folder's identity: later calls fail if the folder is removed or replaced."""
+        """Record the identity of the folder.
+
+        Later calls fail if the folder is removed or replaced.
+        """
         self._guard = FileGuard(self._path, is_folder=True)
 
     def _work(self, work: Callable[[], T]) -> T:

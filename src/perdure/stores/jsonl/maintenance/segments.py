@@ -38,7 +38,7 @@ from perdure.stores.protocol import EMPTY, StreamState
 
 
 def segment_states(shelf: SessionIndex, feed: Feed) -> list[SegmentState]:
-    """Implement ``MaintenanceService.segment_states``; each commit belongs to one session.
+    """Implement ``MaintenanceService.segment_states``.
 
     A session with missing acknowledged entries is listed with its expected head.
     """

@@ -131,8 +131,9 @@ class Eraser:
         return record, kept
 
     def remove(self, request: EraseRequest, is_free: Callable[[], bool]) -> bool:
-        """Remove a session, without a certificate, if `is_free` returns True under its lock.
+        """Remove a session without a certificate.
 
+        The session is removed only if `is_free` returns True while the session is locked.
         Raises: SessionNotFound.
         """
         stream = StreamId(request.name or "")

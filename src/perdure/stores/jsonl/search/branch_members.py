@@ -18,7 +18,7 @@ ROOT = -1
 
 
 class BranchMap(msgspec.Struct, array_like=True, frozen=True):
-    """The tree entries whose parent is not the tree entry before them, and these parents.
+    """Tree entries whose parent is not the preceding tree entry, and the parents of these entries.
 
     Shape: seqs, ascending. `tip` is the last tree entry.
     """

@@ -79,9 +79,9 @@ class Known(msgspec.Struct, array_like=True, frozen=True):
     `number` identifies the session in the index, and -`number` is the position of its title. The
     first `count` of its `entries` are indexed; `last` identifies the line of the last indexed
     entry. With `is_settled`, the indexed entries keep their seqs after any append. `end` is the end
-    of the last entry in the file, and `trail` the hash of the bytes before `end`. A file without a
-    searchable session has an empty `stream` and the number 0. `file` is the file's name in the
-    operating system's encoding.
+    of the last entry in the file. `trail` is the hash of the last bytes before `end`. A file
+    without a searchable session has an empty `stream` and the number 0. `file` is the file's name
+    in the operating system's encoding.
     Units: bytes, Unix milliseconds.
     """
 

@@ -2,8 +2,9 @@
 
 The index can be rebuilt from the session files at any time, so a damaged or foreign index file is
 removed, not repaired. All processes hold the lock `LOCK` while they open, change or remove the
-file. SQLite finds the log files of a database by name, so log files must never be left for another
-database of the same name.
+file. SQLite finds the log files of a database by the name of the database. So the log files must be
+removed together with the index. Otherwise, SQLite would apply them to a new index with the same
+name.
 """
 
 from __future__ import annotations
@@ -64,8 +65,8 @@ class IndexUnusable(Exception):
 class IndexTables(SqlRows):
     """The tables of an open index file.
 
-    `cache` contains the texts for recalls. `added` are sessions whose texts the last recall added
-    to `cache` before the texts were indexed.
+    `cache` contains the texts for recalls. `added` are sessions that were not indexed yet when the
+    last recall added their texts to `cache`.
     """
 
     def __init__(self, db: Connection, identity: tuple[int, int] | None = None) -> None:
@@ -283,7 +284,7 @@ class IndexFile:
         db.close()
 
     def _check_names(self) -> None:
-        """Raises: IndexUnusable unless each file is missing or regular with a single hard link."""
+        """Raises: IndexUnusable if an existing file is not regular or has several hard links."""
         for path in (self.path, *map(self._beside, _LOGS)):
             try:
                 if status_of(path).st_nlink > 1:

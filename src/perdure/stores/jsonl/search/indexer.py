@@ -176,7 +176,7 @@ def _remove_texts(tables: IndexTables, catalogue: Catalogue, numbers: Collection
 
 
 def _nothing() -> None:
-    """Do nothing, so that the session's file stays."""
+    """Delete no file, because `Index.drop` changes only the index."""
 
 
 # ---------------------------------------------------------------- a step

@@ -1,9 +1,9 @@
 """Represent the session files of a folder as the log that the search service reads.
 
 A text has the position of its entry in the folder's feed; the title of a session has the negative
-number of the session. Progress is recorded for each file, because other programs append lines and
-rewrite files. `FolderScan` finds out whether the index lacks entries; the stored index mark does
-not show this.
+number of the session. The index stores for each file how many entries are indexed, because other
+programs append lines and rewrite files. The stored index mark does not show whether the index lacks
+entries. `FolderScan` finds this out.
 """
 
 from __future__ import annotations

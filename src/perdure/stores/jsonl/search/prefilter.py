@@ -5,9 +5,13 @@ Invariant: if `PrefilterMatch.take` returns False, no entry in the bytes matches
 be wrong: the bytes of a word may be in a key, or in another word.
 
 JSON escapes no letter and no digit, so a line contains most words unchanged. A line may lack a word
-of its entry in these cases: another letter case, characters that are compared as other characters
-(``words``), escaped code points, numbers (found in Python's notation), bodies in base64, and words
-that perdure adds to a record.
+of its entry in these cases:
+
+- The line has the word in another letter case, or with characters that are compared as other
+  characters (``words``).
+- The line has escaped code points, or a body in base64.
+- The word is a number, which is found in Python's notation.
+- perdure adds the word to the record.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 The search starts at the newest entries and stops when it has enough matches for the ranking. The
 search first checks the bytes of each session (``prefilter``). If the bytes of a session contain all
 words of the query, the search indexes the file and decodes the lines that may match
-(docs/jsonl.md). The search works in steps, so that the handle's thread can write in between. In
-memory, the search has only the candidates, one piece of a file or the entries of one step, and the
-index of one other session.
+(docs/jsonl.md). The search works in steps, so that the handle's thread can write in between. The
+search keeps only three things in memory: the candidates, the index of the session that it reads,
+and either one piece of a file or the entries of one step.
 """
 
 from __future__ import annotations
