@@ -112,7 +112,10 @@ class Request:
         return self.salts[before * SALT_BYTES : (before + count) * SALT_BYTES]
 
     def led(self, number: int, lease: Lease) -> Request:
-        """Return a copy of the request in which write `number` has the lease that it acquired."""
+        """Return a copy of the request with the acquired `lease`.
+
+        `number` is the index of the write that acquired the lease.
+        """
         writes = list(self.commit.writes)
         writes[number] = msgspec.structs.replace(writes[number], lease=lease, taking=None)
         return replace(self, commit=msgspec.structs.replace(self.commit, writes=tuple(writes)))
@@ -132,7 +135,7 @@ class Appender:
         self._standing.pop(stream, None)
 
     def record_lease(self, lease: Lease) -> None:
-        """Record the acquired `lease`: the cached state now has another epoch."""
+        """Record the acquired `lease` and its epoch in the cached state of the stream."""
         stream = self._standing.get(lease.stream)
         if stream is not None:
             led = stream.with_lease(lease.epoch, lease.owner, lease.until)
@@ -270,7 +273,11 @@ class Appender:
         return CommitResult(tuple(share.entries for share in shares), leases=tuple(leases))
 
     async def _lock(self, db: Connected, request: Request) -> CommitResult | None:
-        """Lock every written stream; if the key was used before, return that commit's entries."""
+        """Lock every written stream.
+
+        If the idempotency key of the commit was used before, return the entries of the earlier
+        commit.
+        """
         ids = sorted(write.stream for write in request.commit.writes if write.create is None)
         statements = [Statement(LOCK, (self._db.namespace, ids))]
         if request.key is not None:
@@ -296,7 +303,10 @@ class Appender:
     async def _carry_out(
         self, db: Connected, request: Request, number: int, leases: list[Lease]
     ) -> Share:
-        """Carry out the write with index `number`; add the lease to `leases` if it acquires one."""
+        """Carry out the write with index `number`.
+
+        If the write acquires a lease, the lease is added to `leases`.
+        """
         ns, write = self._db.namespace, request.commit.writes[number]
         made = write.create and await create_in(db, ns, write.create, write.above_epoch)
         if write.taking is not None:
@@ -348,7 +358,11 @@ class Appender:
         self._left[id_] = stream.state.hash
 
     def _remember_if_alone(self, share: Share, after: Stream) -> None:
-        """Cache the new state `after`, unless another handle wrote since this one's last write."""
+        """Cache the new state `after`, if this handle is the only writer of the stream.
+
+        If another handle has written to the stream since the last write of this handle, `after` is
+        not cached.
+        """
         id_ = share.before.state.header.id
         left = self._left.get(id_)
         self._left[id_] = after.state.hash

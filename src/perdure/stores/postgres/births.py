@@ -90,7 +90,8 @@ async def _create_fork(
 ) -> Stream:
     """Create a fork without locking its origin.
 
-    No lock is needed: an inherited value either never changes, or is needed as it is now.
+    No lock is needed, because every inherited value either never changes or is needed in its
+    current state.
     """
     ns, of = namespace, fork.stream
     wanted = [] if fork.leaf is None else [fork.leaf]

@@ -1,8 +1,8 @@
 """Read the branches of a stream, and the entries that it sees, by SQL functions of the schema.
 
 A branch is stored as a chain of runs, which are sequences of consecutive entries (see
-``migrations/0013_log.sql``). A run of consecutive entries is one range of the primary key. So a
-read of a branch's end takes one round trip, and costs two look-ups per run besides the result.
+``migrations/0013_log.sql``). A run of consecutive entries is one range of the primary key. So
+reading the end of a branch takes one round trip, with two look-ups for each run.
 """
 
 from __future__ import annotations
@@ -243,7 +243,7 @@ def ask_state(namespace: str, state: EntryId | None) -> Statement:
 
 
 def ask_notes(namespace: str, stream: StreamId, kinds: Sequence[str]) -> Statement:
-    """Query the visible side entries of `kinds`, and how many forks away each entry is."""
+    """Query the visible side entries of `kinds`, each with its distance in forks from `stream`."""
     sql = _FREQUENT_NOTES if _FREQUENT.intersection(kinds) else _NOTES
     return Statement(sql, (namespace, namespace, list(kinds), namespace, stream))
 
@@ -317,7 +317,10 @@ async def visible_ids(
 async def around(
     db: Database, stream: StreamId, leaf: EntryId, entries: Sequence[EntryId], reach: int
 ) -> list[Placed]:
-    """Return the `entries` on the branch to `leaf`, each with up to `reach` on either side."""
+    """Return the `entries` on the branch to `leaf`, each with its neighbors.
+
+    Each entry has up to `reach` neighbors on either side.
+    """
     ns, places = db.namespace, [place for each in entries if (place := place_of(each))]
     streams, seqs = [place[0] for place in places], [place[1] for place in places]
     values = (streams, seqs, ns, ns, ns, *_place(leaf), ns, reach, ns, reach)
@@ -478,7 +481,8 @@ async def _window_rows(
 ) -> tuple[int, list[Row]]:
     """Return the size of the window, and the rows of its newest `reach` entries.
 
-    `rows` are the rows for a branch without an active compaction, if they are already known.
+    If the caller has already read the rows for a branch without an active compaction, `rows`
+    contains them.
     """
     size = leaf.depth + 1
     floor = max(size - reach, 0)

@@ -107,8 +107,8 @@ class _Pipeline(AsyncPipeline):
     """A pipeline that ends with Sync only; psycopg's own pipeline also sends Flush.
 
     The server starts the timer of ``idle_in_transaction_session_timeout`` at Sync. Any message from
-    the client stops the timer of ``idle_in_transaction_session_timeout``. psycopg's Flush does not
-    start this timer: a process that is stopped after a Flush keeps its locks forever.
+    the client stops this timer, and Flush does not start it again. So the locks of a process that
+    is suspended after a Flush would never time out.
     """
 
     def _exit_gen(self) -> PQGen[None]:
@@ -158,7 +158,8 @@ class Pool(AsyncConnectionPool[_PooledConnection]):
     """A pool whose workers end when they are cancelled.
 
     psycopg's worker treats a cancellation during its work as a failure of that work, and waits for
-    the next work. `asyncio.run` cancels each task once, so it would wait for this worker for ever.
+    the next work. `asyncio.run` cancels each task only once, so it would wait forever for such a
+    worker.
     """
 
     @classmethod
@@ -171,7 +172,8 @@ class Pool(AsyncConnectionPool[_PooledConnection]):
 class Database:
     """Access to one namespace of one database; only the event loop that opened it may use it.
 
-    Units: seconds; `lock_timeout_s` is the longest wait for a lock, `connect_s` for a server.
+    Units: seconds. `lock_timeout_s` is the longest wait for a lock. `connect_s` is the longest wait
+    for a connection to the server.
     """
 
     def __init__(
@@ -204,7 +206,7 @@ class Database:
     async def open(self, max_connections: int, *, is_copied: bool = False) -> None:
         """Inspect the database, migrate its schema and connect.
 
-        With `is_copied`, do not migrate the last unreleased schema.
+        With `is_copied`, a store with the last schema before the first release is not migrated.
         Raises: NotAStore, StoreTooNew, StoreTooOld, StoreReadOnly, StoreUnavailable.
         """
         try:
@@ -348,8 +350,8 @@ class Database:
         in turn, every server process of this handle would read, plan and cache the same data. A
         call that is cancelled while psycopg begins a pipeline leaves its connection in pipeline
         mode: later statements would get no answer and never be committed. A connection inside a
-        transaction is closed, because the pool would wait for its end. A cancelled call still
-        returns its connection, which the pool would otherwise count as lent forever.
+        transaction is closed, because the pool would wait until the transaction ends. A cancelled
+        call still returns its connection, which the pool would otherwise count as lent forever.
         """
         state = db.pgconn.transaction_status, db.pgconn.pipeline_status
         is_idle = state == (TransactionStatus.IDLE, PipelineStatus.OFF)
@@ -391,8 +393,8 @@ class Database:
     async def close(self) -> None:
         """Wait for running calls, then close every connection.
 
-        Calls without an answer after `CLOSING_S` are cancelled on the server, because they wait for
-        a lock.
+        Calls that still have no answer after `CLOSING_S` are cancelled on the server, because they
+        probably wait for a lock.
         """
         if self._is_closed:
             return
@@ -443,8 +445,8 @@ async def _check_isolation(db: Connected, address: str) -> None:
 class Transaction:
     """A transaction that its caller has begun on the connection `connected`.
 
-    Calls inside the transaction must not borrow a second connection: if all connections are in use,
-    each call would wait for another.
+    Calls inside the transaction must not borrow a second connection. If all connections were in
+    use, such calls would wait for each other forever.
     """
 
     def __init__(self, connected: Connected, namespace: str) -> None:

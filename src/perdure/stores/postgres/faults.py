@@ -1,9 +1,9 @@
 """Map PostgreSQL's errors to store errors in one table, so that no psycopg error leaves the store.
 
 Some conditions that the store's own functions raise are not faults. `STALE` means that a stream
-changed between reading and writing, and `TAKEN` that an idempotency key exists already. `ERASED`
-and `GONE` mean that the origin of a fork was erased or removed, and `OVER_QUOTA` that a quota is
-exceeded.
+changed between reading and writing. `TAKEN` means that an idempotency key exists already. `ERASED`
+means that the origin of a fork was erased. `GONE` means that the origin was removed. `OVER_QUOTA`
+means that a quota is exceeded.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def state_of(error: BaseException | None) -> str | None:
 
 
 def is_worth_another(error: BaseException | None) -> bool:
-    """Return whether a retry may succeed, because nothing was written."""
+    """Return True if `error` means that nothing was written and a retry may succeed."""
     return state_of(error) in (STALE, TAKEN) or isinstance(
         error, errors.DeadlockDetected | errors.SerializationFailure
     )

@@ -171,8 +171,9 @@ async def few_sessions(
 ) -> list[Row] | None:
     """Return the sessions whose ids begin with `prefix`, or whose names may contain all `parts`.
 
-    The sessions with the newest activity come first. Return None if more than `most` sessions match
-    `prefix` and more than `most` have the rarest of the name parts in `parts`.
+    The sessions with the newest activity come first. Return None if there are too many candidates:
+    more than `most` sessions match `prefix`, and more than `most` sessions have the rarest of
+    `parts`.
     """
     ns = db.namespace
     ids = (ns, prefix, prefix + "\U0010ffff")

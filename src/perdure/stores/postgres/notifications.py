@@ -131,7 +131,10 @@ class Watcher:
         self._watches.wake((self._database.namespace, stream) for stream in streams)
 
     def wake_soon(self) -> None:
-        """Wake the namespace's iterators later, because commits in progress still hide entries."""
+        """Wake the namespace's iterators after a short time.
+
+        At the moment, commits in progress hide entries from `feed`.
+        """
         asyncio.get_running_loop().call_later(
             SETTLE_S, self._watches.wake_namespace, self._database.namespace
         )

@@ -307,8 +307,8 @@ async def sessions(
 ) -> list[SessionInfo]:
     """Return sessions, newest activity first; reads pages until enough sessions match.
 
-    With a query or an id prefix, the indexes are asked before each round of pages; if few sessions
-    match, only these are read.
+    With a query or an id prefix, each round first searches the indexes of names and ids. If the
+    indexes find few sessions, only these sessions are read, and no pages.
     """
     db.check_usable()
     after = sought.get("after")

@@ -160,7 +160,7 @@ def is_text(text: str) -> bool:
 def key_of(namespace: str) -> str:
     """Return the stored form of `namespace`.
 
-    It is never empty, unlike a setting that is not set.
+    The stored form is never empty, because an empty setting means that no namespace is set.
     """
     return "\1" + namespace if namespace[:1] in ("", "\1") else namespace
 
@@ -222,7 +222,11 @@ class _SaltsDumper(_ArrayDumper):
 
 
 def set_types(db: AdaptContext) -> None:
-    """Send numbers as bigint and strings as text, so that a statement is prepared once."""
+    """Send numbers as bigint and strings as text.
+
+    Otherwise, the type of a number would depend on its value, and the same statement would be
+    prepared once for each type.
+    """
     db.adapters.register_dumper(int, Int8BinaryDumper)
     db.adapters.register_dumper(str, StrBinaryDumper)
     db.adapters.register_dumper(list, ListBinaryDumper)

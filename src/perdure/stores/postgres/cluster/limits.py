@@ -2,8 +2,8 @@
 
 Each statement that locks rows of other workers is sent alone, in a message of a few hundred bytes,
 which libpq sends at once. So a process that is stopped while it sends a statement never keeps a
-lock on the rows of other workers. The message that changes the slots of a worker grows with the
-number of slots, and locks only rows of that worker.
+lock on the rows of other workers. Only the message that changes the slots of a worker can be long,
+because it contains all changed slots. This message locks only rows of that worker.
 """
 
 from __future__ import annotations

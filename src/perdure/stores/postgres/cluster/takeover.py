@@ -3,9 +3,9 @@
 Fencing the sessions and queueing their work are one transaction, so a worker that dies in between
 leaves no partial change. No step waits for a lock, because a worker that was stopped inside a
 commit holds the row of its session. If the server waits for the stopped worker's next message,
-perdure ends that connection, even if it belongs to a pooler. The server applies no time limit
-between the messages of a pipeline. A session whose row is still locked is left for the next try,
-and does not delay other sessions.
+perdure ends that connection, even if it belongs to a pooler. This is necessary because the server
+applies no time limit between the messages of a pipeline. A session whose row is still locked is
+left for the next try, and does not delay other sessions.
 """
 
 from __future__ import annotations

@@ -265,7 +265,7 @@ def _first_line(error: psycopg.Error) -> str:
 class _StreamCheck:
     """Checks one stream, and collects the faults in `found`.
 
-    `count` is the number of the stream's entries, `erased` the number of its erased entries.
+    `count` is the number of the stream's entries. `erased` is the number of its erased entries.
     """
 
     def __init__(self, check: _Check, stream: StreamId) -> None:

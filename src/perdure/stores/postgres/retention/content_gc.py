@@ -1,9 +1,9 @@
 """Remove unreferenced contents while other processes write.
 
-First a reader scans the namespace for names of contents, up to the position before which no new
-commit can appear. Then a lock blocks new contents, the newer entries are scanned, and the contents
-that are still unreferenced are removed. A commit that references a removed content again also
-stores that content again.
+First, a reader scans the entries of the namespace for names of contents. The scan ends at a
+position before which no new commit can appear. Then a lock prevents new contents. Under the lock,
+the newer entries are scanned, and the contents that are still unreferenced are removed. A commit
+that references a removed content again also stores that content again.
 """
 
 from __future__ import annotations

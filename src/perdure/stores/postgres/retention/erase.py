@@ -1,8 +1,8 @@
 """Erase in one transaction: if the process is killed, nothing is erased.
 
-The streams are locked first, in the order of their ids; then related streams are searched until no
-new ones appear. A fork created during an erasure waits, and then fails because its origin is
-erased. Writes to other streams continue.
+First, the streams are locked in the order of their ids. Then the call searches for related streams
+again, until all of them are locked. A fork created during an erasure waits, and then fails because
+its origin is erased. Writes to other streams continue.
 """
 
 from __future__ import annotations
@@ -245,7 +245,10 @@ class _Erasure:
     # -- scope
 
     async def _reach(self) -> tuple[Reach, list[Relation]]:
-        """Lock the streams in scope until no new ones appear; return them with their relations."""
+        """Lock the streams in the scope; return the scope and the relations of the streams.
+
+        After locking, the scope is computed again, until all its streams are locked.
+        """
         locked: set[StreamId] = set()
         while True:
             relations, roots = await self._relations(), await self._roots()
@@ -300,8 +303,8 @@ class _Erasure:
     async def _fact_plans(self, plans: Sequence[_Plan]) -> list[_Plan]:
         """Return the plans of the fact streams whose facts come from entries that `plans` erase.
 
-        The fact streams are locked first: after each lock the call searches again, until it finds
-        no other stream.
+        Other commits can add facts until the fact streams are locked. So after locking the found
+        streams, the call searches again, until it finds no unlocked stream.
         """
         taken = [plan.taking for plan in plans]
         locked: set[StreamId] = set()

@@ -115,8 +115,8 @@ async def namespace_totals(db: Database) -> NamespaceTotals:
 def asking_held(namespace: str, upto: int = _LAST) -> Statement:
     """Return the query for the usage of the namespace: the stored counts plus all later entries.
 
-    The result has the generation (which each reset increases) and the position of the stored
-    counts, the number of later rows, and the fields of `NamespaceTotals`.
+    The result has the generation and the position of the stored counts, the number of later rows,
+    and the fields of `NamespaceTotals`. Each reset increases the generation.
     """
     return Statement(_HELD, (namespace, *(namespace, upto) * 3))
 
@@ -136,7 +136,7 @@ def asking_counted(namespace: str, upto: int) -> Statement:
 
 
 async def _keep(db: Database) -> None:
-    """Store the counts up to the position before which no new entry can appear."""
+    """Store the counts of all entries up to a position before which no new entry can appear."""
     ns = db.namespace
     *_, ((upto,),) = await db.ask(Statement(_BEGIN, (ns,)), Statement(SETTLE), Statement(HORIZON))
     ((row,),) = await db.ask(asking_held(ns, upto))

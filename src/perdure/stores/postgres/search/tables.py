@@ -250,7 +250,11 @@ class PostgresReader:
         return [Block(*row) for rows in await self._ask(statements) for row in rows]
 
     def _blocks_between(self, wanted: Sequence[Read]) -> Statement:
-        """Return the query for the first block of each read, and later ones with its `stretch`."""
+        """Return the query for the blocks of each read.
+
+        The result has the first block, and those later blocks that contain the `stretch` of the
+        read.
+        """
         ends = (
             Numbers(each.part for each in wanted),
             Numbers(each.numbers[0] for each in wanted),
