@@ -50,7 +50,8 @@ class CopiedStream(msgspec.Struct, frozen=True):
     hexadecimal. `hash` equals the hash in the source, except if the outcome is ``sealed anew``.
     `reason` says why the hashes are new, or what the fault is. The outcome ``conflict`` means that
     the target has another session with the same id. A ``damaged`` stream was copied up to the
-    damage. ``erased`` streams are skipped if the target removes sessions completely.
+    damage. The outcome ``erased`` means that an erased stream was skipped, because the target can
+    only remove whole sessions.
     """
 
     stream: StreamId
@@ -194,9 +195,9 @@ class StoreCopy:
         return False
 
     async def _is_left_out(self, stream: StreamId) -> bool:
-        """Return whether to skip an erased stream.
+        """Return True if the stream is erased and the target cannot erase content.
 
-        A target that cannot erase content would show the stream in lists.
+        Such a target would show the erased stream in lists.
         """
         if self._target.capabilities.erase:
             return False

@@ -3,8 +3,8 @@
 Session handles read from ``backing.log`` and write through ``backing.commit``, so only this module
 handles drafts. A draft stores its entries in a separate in-memory store, under their final ids. One
 commit writes the entries of a draft to the real store, with the same order, ids, parents and times.
-The hash chain of the session begins with the commit that stores the draft, because the chain covers
-commits.
+The hash chain covers commits. So the chain of the session begins with the commit that stores the
+draft.
 
 A draft (a session that is not stored yet) is stored together with its first assistant message. A
 draft is stored earlier if an operation needs a stored log. The operations that need a stored log
@@ -136,7 +136,7 @@ class LazySession:
         drafted = await self._memory.entries(own)
 
         def refer(reference: Ref) -> Ref:
-            """Return `reference` for a write in which the entries of the draft come first."""
+            """Adapt `reference` to a write that begins with the entries of the draft."""
             if isinstance(reference, Sibling):
                 return Sibling(reference.index + len(drafted))
             stream, seq = entry_place(reference)

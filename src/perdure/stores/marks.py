@@ -101,9 +101,9 @@ class _Body(Protocol):
 
 
 class TrustState(msgspec.Struct, frozen=True):
-    """What decides at the moment which entries of a store are trusted.
+    """The data that currently decides which entries of a store are trusted.
 
-    A result that was computed with another trust state can be outdated.
+    If the trust state has changed since a result was computed, the result can be outdated.
     """
 
     marks: Marks
@@ -199,7 +199,10 @@ TRUSTED = Marks()
 
 
 def marks_of(store: object) -> Marks:
-    """Return the marks of `store`; a store without marks is trusted."""
+    """Return the marks of `store`.
+
+    If `store` has no marks, its entries are trusted.
+    """
     marks = getattr(store, "marks", TRUSTED)
     return marks if isinstance(marks, Marks) else TRUSTED
 
@@ -239,7 +242,8 @@ def _with_mark(new: NewEntry, mark: str) -> NewEntry:
 def _about(entry: Entry | NewEntry) -> str | None:
     """Return the question that an answer is about.
 
-    Return None for other kinds, because their bodies contain the reference.
+    For other kinds, return None. A mark covers the body, and the bodies of other kinds contain the
+    reference to the other entry.
     """
     return str(entry.about) if entry.kind == Answer.kind else None
 

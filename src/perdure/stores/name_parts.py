@@ -1,9 +1,9 @@
 """Compute parts of names and ids, for an index that finds sessions whose name contains a query.
 
 A part is a few characters, case-folded, that start at some position of a name or id. Any substring
-of a name is the beginning of one of the name's parts. The sessions whose name contains a query are
-therefore neighbours in an ordered index. ``session.info.is_found`` then checks each session that
-the index found.
+of a name is the beginning of one of the name's parts. So all sessions whose name contains a query
+are next to each other in an ordered index of the parts. ``session.info.is_found`` then checks each
+session that the index found.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def is_renamed(before: SessionInfo, after: SessionInfo) -> bool:
 def sought_parts(query: str | None) -> list[bytes]:
     """Return the beginnings of parts to look up for `query`.
 
-    A name or id that contains `query` has, for each returned text, a part that begins with this
-    text. The result is empty if `query` does not restrict the sessions.
+    If a name or id contains `query`, each returned text is the beginning of a part of this name or
+    id. The result is empty if `query` does not restrict the sessions.
     """
     sought = (query or "").casefold()
     places = [*range(0, max(1, len(sought) - PART_CHARACTERS + 1), PART_CHARACTERS)]

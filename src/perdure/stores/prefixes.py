@@ -9,7 +9,7 @@ from perdure.session.ids import EntryId, StreamId, is_number
 
 
 def only_session(prefix: str, near: Sequence[str]) -> StreamId:
-    """Return the session with the id `prefix`, or the only one in `near`.
+    """Return the session with the id `prefix`, or the only session in `near`.
 
     Shape: `near` has the ids that begin with `prefix`, sorted.
     Raises: SessionNotFound if `near` is empty; AmbiguousId.
@@ -22,7 +22,7 @@ def only_session(prefix: str, near: Sequence[str]) -> StreamId:
 
 
 def only_entry(prefix: str, near: Mapping[str, EntryId], stream: StreamId) -> EntryId:
-    """Return the entry of `stream` with the foreign id `prefix`, or the only one in `near`.
+    """Return the entry of `stream` with the foreign id `prefix`, or the only entry in `near`.
 
     Shape: `near` maps foreign ids that begin with `prefix` to entries.
     Raises: EntryNotFound if `near` is empty, or if `prefix` is a number: a number can be a whole

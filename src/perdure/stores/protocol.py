@@ -80,8 +80,8 @@ class Write(msgspec.Struct, frozen=True, kw_only=True):
     ``acquire_lease``. `is_releasing` releases the lease at the end of the commit. `taking` and
     `is_releasing` require a backend with ``leases_in_commits``; `taking` also requires a commit
     without an idempotency key. `is_received` means that the entries come from an import; they get
-    no ``marks``. Leases of a new stream have epochs above `above_epoch`, so they are greater than
-    the epochs of an erased stream with the same id.
+    no ``marks``. A new stream gets leases with epochs above `above_epoch`. So a new stream does not
+    reuse the epochs of an erased stream with the same id.
     """
 
     stream: StreamId
@@ -232,14 +232,14 @@ class LogWriter(Protocol):
         leaf. Raises LeaseLost if a lease's epoch is not the current one. Raises TurnOpen for a
         ``leaf`` without the open turn's lease, and for a second ``turn_started``. Raises
         InvalidParent if a parent is not a tree entry that the stream sees. Raises InvalidEntry for
-        an entry in the wrong lane, a ``turn_started`` without lease, or a sibling that does not
-        come earlier. Raises InvalidEntry for two writes of one stream, and for a fork beyond its
-        origin's head. Raises IdempotencyMismatch if the key was used for other content. Raises
-        QuotaExceeded if the commit would exceed a quota. Raises ValueError for an invalid stream
-        id. Raises StoreReadOnly, StoreFull or StoreCorrupt if the store cannot be written. Raises
-        Unsupported for several writes without ``multi_stream_commit``. Raises StoreUnavailable if
-        the store cannot be reached; the commit may have happened. After any error except
-        StoreUnavailable, nothing was appended.
+        an entry in the wrong lane, a ``turn_started`` without lease, or a `Sibling` that does not
+        refer to an earlier entry of the write. Raises InvalidEntry for two writes of one stream,
+        and for a fork beyond its origin's head. Raises IdempotencyMismatch if the key was used for
+        other content. Raises QuotaExceeded if the commit would exceed a quota. Raises ValueError
+        for an invalid stream id. Raises StoreReadOnly, StoreFull or StoreCorrupt if the store
+        cannot be written. Raises Unsupported for several writes without ``multi_stream_commit``.
+        Raises StoreUnavailable if the store cannot be reached; the commit may have happened. After
+        any error except StoreUnavailable, nothing was appended.
         """
         ...
 

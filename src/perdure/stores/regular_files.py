@@ -2,7 +2,8 @@
 
 In an untrusted folder, a link can lead out of the folder, a pipe can block its reader, and a device
 can return data without end. A file in an untrusted folder is therefore opened without following a
-link at its name and without blocking. The check uses the opened file, not the name.
+link at its name and without blocking. The type is checked on the opened file, because the file with
+this name can be replaced at any time.
 """
 
 from __future__ import annotations

@@ -30,10 +30,9 @@ _batch = msgspec.json.Decoder(Batch)
 
 
 class LiveReceiver:
-    """Registers for streams that this process watches and whose open call is in another process.
+    """Registers for watched streams with an open model call of another process.
 
-    For each stream, `_known` has the last event that was passed to the bus or skipped: its call,
-    its number, and the time when it was passed or skipped.
+    `_known` maps a stream to the call, number and time of the last passed or skipped event.
     """
 
     def __init__(self, bus: LiveBus, table: LiveTable) -> None:
@@ -90,7 +89,7 @@ class LiveReceiver:
             self._known[stream] = (of, END, _now())
 
     async def catch_up(self, calls: Sequence[tuple[StreamId, int]], *, is_last: bool) -> None:
-        """Implement `Relay.catch_up`: wait for an open round trip, then make at most one."""
+        """Implement `Relay.catch_up` with at most one round trip."""
         behind = {
             stream: None
             for stream, of in calls
@@ -228,7 +227,8 @@ class LiveReceiver:
     def _shown(self, rows: list[LiveRow]) -> list[LiveRow]:
         """Return those of `rows` that can be passed to the bus.
 
-        A call whose begin was not seen starts at its row with all texts so far, or at its end.
+        If the beginning of a call was missed, its rows are returned from the newest row with all
+        texts so far. If the call has ended, only its last row is returned.
         """
         begins: dict[tuple[StreamId, int], int] = {}
         for row in rows:
@@ -273,7 +273,7 @@ class LiveReceiver:
             self._bus.drop_call(stream, of)
 
     def _start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
-        """Run `work` in a task; if a task of this `name` already runs, that task does the work."""
+        """Run `work` in a task, or leave `work` to the running task of this `name`."""
         running = self._tasks.get(name)
         if running is not None and not running.done():
             work.close()

@@ -61,7 +61,7 @@ class _OpenCall:
 
     If `readers` is None, the readers are unknown and must be read from the table. `written` is the
     number of the last written event. `epoch` is the epoch of the lease under which the call is
-    shown.
+    made.
     """
 
     def __init__(self, epoch: int) -> None:
@@ -198,7 +198,7 @@ class LiveSender:
     # ------------------------------------------------------------ inside
 
     async def _load(self) -> None:
-        """Read all registrations, because notifications of earlier ones were not received."""
+        """Read all registrations, because earlier notifications may have been lost."""
         with suppress(StoreError):
             async with self._calling:
                 watched = await self._table.watched()
@@ -266,7 +266,7 @@ class LiveSender:
                 call.is_refused = key not in written
 
     def _rows(self, key: Call, call: _OpenCall) -> list[LiveRow]:
-        """Return rows with the events that readers lack; the next call omits these events."""
+        """Return rows with the events that readers lack, and mark these events as written."""
         if not call.readers or call.is_refused:
             call.pending = []
             return []

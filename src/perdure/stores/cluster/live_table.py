@@ -1,7 +1,8 @@
 """The table of live events that the processes of one namespace share.
 
-The table is a channel between processes, not a record: any row may be lost, because the log has the
-outcome. A notification only wakes the process, which then reads the named rows from the table.
+The table is a channel between processes, not a record. Any row may be lost, because the log has the
+outcome of every call. A notification only wakes the process, which then reads the named rows from
+the table.
 """
 
 from __future__ import annotations
@@ -28,7 +29,10 @@ Streams = Sequence[StreamId] | None
 
 
 class OnWatch(Protocol):
-    """Receives streams for which other handles registered (`is_new`) or renewed a registration."""
+    """Receives streams for which other handles registered or renewed a registration.
+
+    `is_new` is False if the registrations were only renewed.
+    """
 
     def __call__(self, streams: Streams, /, *, is_new: bool) -> None: ...
 
@@ -55,7 +59,10 @@ class LiveTable(Protocol):
     handle: str
 
     def attach(self, on_watch: OnWatch, on_rows: Callable[[Streams], None]) -> None:
-        """Call `on_watch` if other handles register, `on_rows` if they write rows for this one."""
+        """Call `on_watch` if other handles register for streams.
+
+        Call `on_rows` if other handles write rows for this handle.
+        """
         ...
 
     def listen(self) -> None:
@@ -72,7 +79,7 @@ class LiveTable(Protocol):
     async def renew(self, streams: Sequence[StreamId]) -> None:
         """Renew this handle's registrations for `streams`, and end its other registrations.
 
-        The call also cleans the tables.
+        The call also deletes outdated events of all handles.
         """
         ...
 

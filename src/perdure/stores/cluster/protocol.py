@@ -110,8 +110,10 @@ class QueueInfo(ShortRepr, frozen=True, kw_only=True):
 class ClusterStatus(ShortRepr, frozen=True, kw_only=True):
     """The workers of a database, and the queues of one namespace.
 
-    `counts` contains ``takeovers``, ``false_takeovers`` and ``requeued``, counted since the
-    creation of the database. Work that a limit holds back counts as running in its queue.
+    `counts` contains numbers since the creation of the database. ``takeovers`` counts the workers
+    that were declared dead, ``false_takeovers`` counts those of them that reported again, and
+    ``requeued`` counts the works that were queued again. Work that a limit holds back counts as
+    running in its queue.
     """
 
     workers: tuple[WorkerInfo, ...]
@@ -228,9 +230,9 @@ class ClusterService(Protocol):
         """Return the tasks that `worker` must do now; `every_s` maps each task to its period.
 
         No other worker receives the returned tasks until `end_upkeep` is called, or until this
-        worker is dead. The tasks of a dead worker are due at once; any other task is due when its
-        period (in seconds) has passed since it last began. A task that the worker already has is
-        returned again, because the answer of an earlier call may be lost.
+        worker is dead. The tasks of a dead worker are due at once. Any other task is due when its
+        period (in seconds) has passed since the task last began. A task that the worker already has
+        is returned again, because the answer of an earlier call may be lost.
         """
         ...
 

@@ -1,9 +1,9 @@
 """Streams of one namespace in this process's memory, and the functions that read them.
 
 A stream's entries are in a list, indexed by seq. A fork stores only its own entries and reads the
-shared entries from its origin. Every tree entry has a `Node` with the state inherited along its
-branch, so the cost of a context depends only on the returned entries. This module only reads;
-``in_memory.append`` changes the data.
+shared entries from its origin. Every tree entry has a `Node` with the newest compaction and
+settings of its branch. So the cost of reading a context depends only on the number of returned
+entries. This module only reads; ``in_memory.append`` changes the data.
 """
 
 from __future__ import annotations
@@ -263,7 +263,7 @@ def window_in(
 def _compaction_in_force(
     heap: Heap, node: Node, undone: frozenset[EntryId]
 ) -> tuple[Entry | None, frozenset[EntryId]]:
-    """Return the active compaction, and the newer compactions, which hide no entries."""
+    """Return the active compaction, and the newer compactions, which are not active."""
     newest = node.compaction
     passed: list[EntryId] = []
     while newest is not None:
@@ -347,7 +347,10 @@ def find_entry(heap: Heap, held: HeldStream, prefix: str) -> EntryId:
 
 
 def _foreign_ids(heap: Heap, held: HeldStream, fits: Callable[[str], bool]) -> dict[str, EntryId]:
-    """Map foreign ids to visible entries; a fork's own entries take precedence."""
+    """Map foreign ids (ids of another program) to visible entries.
+
+    A fork's own entries take precedence over entries of its origin.
+    """
     found: dict[str, EntryId] = {}
     for near, _ in reversed(list(lineage(heap, held))):
         fitting = (pair for pair in near.aliases if fits(pair[0]))

@@ -26,7 +26,7 @@ def write_new(file: Path, text: str) -> bool:
 
 
 def _is_named(draft: Path, file: Path) -> bool:
-    """Give `draft` the second name `file`; return False if `file` exists."""
+    """Create `file` as a hard link to `draft`; return False if `file` exists."""
     try:
         os.link(draft, file)
     except FileExistsError:

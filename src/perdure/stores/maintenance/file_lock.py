@@ -73,7 +73,7 @@ def alone_in(folder: Path) -> Generator[None]:
 def hold(file: int, place: Path) -> None:
     """Lock `file`, opened at `place`, until `file` is closed; wait while another process holds it.
 
-    If the file cannot be locked, as on some network disks, no caller waits.
+    If the file cannot be locked, as on some network disks, the call returns at once without a lock.
     Raises: StoreUnavailable, which names the holder, after `LOCK_TIMEOUT_S`.
     """
     until = time.monotonic() + LOCK_TIMEOUT_S

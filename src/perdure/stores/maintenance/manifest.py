@@ -30,9 +30,9 @@ _CHUNK_BYTES = 2**20
 class Manifest(msgspec.Struct, frozen=True):
     """The file `MANIFEST_NAME` of a backup folder, next to the file `STORE_NAME`.
 
-    Units: `created_at` is Unix milliseconds. Shape: `sha256` is the hash of the backup's file,
-    `heads` the hash of all stream states (`heads_of`), both hexadecimal. `backend` is the backend
-    of the source; the backup itself is always an SQLite store.
+    Units: `created_at` is Unix milliseconds. Shape: `sha256` is the hash of the backup's file.
+    `heads` is the hash of all stream states (`heads_of`). Both hashes are hexadecimal. `backend` is
+    the backend of the source; the backup itself is always an SQLite store.
     """
 
     format: int

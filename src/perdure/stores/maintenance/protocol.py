@@ -13,9 +13,9 @@ SOME_COMMITS = 200
 class VacuumReport(msgspec.Struct, frozen=True):
     """The result of `MaintenanceService.vacuum`.
 
-    Units: `blob_bytes` is the size of the removed contents, `freed_bytes` the space returned to the
-    file system. `keys` counts the deleted idempotency keys, which were older than
-    ``retention.policy.KEY_WINDOW_MS``.
+    Units: bytes. `blob_bytes` is the size of the removed contents. `freed_bytes` is the space that
+    was returned to the file system. `keys` counts the deleted idempotency keys, which were older
+    than ``retention.policy.KEY_WINDOW_MS``.
     """
 
     blobs: int

@@ -1,9 +1,9 @@
 """Turn the readable parts of a damaged stream into a valid stream, and list the losses.
 
 Readable entries keep their id, place and digest. An opaque entry replaces a missing entry. A
-damaged body is dropped. The digest of the dropped body and the chain remain, and a note at the end
-of the stream lists the body. The chain is unchanged up to the first missing entry and recomputed
-from there. The functions are pure.
+damaged body is dropped, but its digest remains, so the chain stays valid. A note at the end of the
+stream lists the dropped bodies. If an entry is missing, the chain is recomputed from this entry on.
+The functions are pure.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class SalvagedStream(msgspec.Struct, frozen=True):
 
 
 class SalvagedNamespace(msgspec.Struct, frozen=True):
-    """The readable streams of a namespace, and what was lost without being part of a stream."""
+    """The readable streams of a namespace, and the losses that were found while reading them."""
 
     streams: Sequence[SalvagedStream]
     losses: Sequence[Problem] = ()
@@ -188,7 +188,10 @@ class _Stream:
     # -- commits
 
     def _commits(self) -> Iterator[StoredCommit]:
-        """Yield commits that together cover every seq once, in order; create missing commits."""
+        """Yield commits that together contain every seq once, in order.
+
+        For entries whose commit is lost, a new commit is created.
+        """
         rows, last = self._remains.rows, self._top()
         after = EMPTY
         for commit in sorted(self._remains.commits, key=lambda each: each.first):
@@ -255,7 +258,11 @@ class _Stream:
         return StoredEntry(msgspec.structs.replace(row.entry, body=b""), None, row.digest)
 
     def _placeholder(self, seq: int, at: int, *, is_told: bool = True) -> StoredEntry:
-        """Return a replacement for a missing entry: a tree entry if another entry is its child."""
+        """Return a replacement for a missing entry.
+
+        The replacement is a tree entry if another entry, or the stored state of the stream, names
+        the missing entry as a tree entry.
+        """
         if is_told:
             self._lose(seq, "it is gone")
         stream = self._remains.id

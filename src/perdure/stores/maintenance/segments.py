@@ -43,10 +43,10 @@ class SealedCommit(msgspec.Struct, frozen=True):
 class StreamSegment(msgspec.Struct, frozen=True):
     """Consecutive commits of one stream.
 
-    Shape: `before` is the hash of the chain before the first commit: the genesis hash at the start
-    of the stream. `aliases` are pairs (foreign id, seq) of entries in these commits. `epoch` is the
-    epoch of the stream. `is_erased` means that the whole session was erased, so its header no
-    longer gives the genesis hash.
+    Shape: `before` is the hash of the chain before the first commit. At the start of the stream,
+    `before` is the genesis hash. `aliases` are pairs (foreign id, seq) of entries in these commits.
+    `epoch` is the epoch of the stream. `is_erased` means that the whole session was erased. The
+    genesis hash can then no longer be computed from the header.
     """
 
     header: StreamHeader
@@ -93,7 +93,7 @@ def created_at_of(header: bytes) -> int:
 
 
 def origins_first(origins: Mapping[StreamId, StreamId | None]) -> list[StreamId]:
-    """Return the streams in `origins` in order, except that an origin comes before its forks.
+    """Return the streams in the order of `origins`, but each origin before its forks.
 
     Shape: `origins` maps a stream to its origin; damaged origins may form a cycle.
     """

@@ -90,7 +90,8 @@ def figures_of(
 ) -> NamespaceFigures:
     """Combine the figures of a namespace; `growth` maps a day to its entries and bytes.
 
-    Each stream has its stored name; secrets are masked only in the names of the largest streams.
+    `streams` have their names as stored. Secrets are masked only in the names of the largest
+    streams, because only these names are returned.
     """
     sizes = sorted(streams, key=lambda each: (-each.bytes, -each.entries, each.stream))
     days = sorted(growth.items(), reverse=True)

@@ -82,7 +82,7 @@ def _by_parent(relations: Iterable[Relation]) -> defaultdict[StreamId, list[Rela
 def _live_forks(
     targets: Mapping[StreamId, None], below: Mapping[StreamId, Sequence[Relation]]
 ) -> list[StreamId]:
-    """Return the forks of the targets that must stay, including those below an erased fork."""
+    """Return all forks of the targets that are not erased, including forks of erased forks."""
     found: dict[StreamId, bool] = {}
     waiting = list(targets)
     while waiting:
@@ -170,8 +170,8 @@ def takings(
     """Return what to erase in each stream of the scope `reach`.
 
     `heads` contains the heads of the targets; `seen` contains the visible entries of each stream
-    that `streams_to_read` returns. Returns None if forks share a summary that must be erased, and
-    `seen` does not have the visible entries of all forks.
+    that `streams_to_read` returns. If a summary that forks share must be erased, the call needs the
+    visible entries of all forks. If `seen` does not have them, the call returns None.
     """
     kin = _Kin(reach, relations)
     kept = kept_for((seen[fork] for fork in kin.nearest()), reach.targets)
@@ -240,7 +240,10 @@ class _Kin:
     def _is_below_live(
         self, stream: StreamId, live: frozenset[StreamId], known: dict[StreamId, bool]
     ) -> bool:
-        """Return whether `stream`, or an origin of it up to the targets, is a fork that stays."""
+        """Return whether `stream` or one of its origins is a fork that stays.
+
+        Origins are checked up to the targets.
+        """
         passed: list[StreamId] = []
         while stream not in known and stream not in live and stream not in self._targets:
             passed.append(stream)
@@ -252,7 +255,10 @@ class _Kin:
         return answer
 
     def paths(self) -> list[StreamId]:
-        """Return the forks that share only one branch, also erased forks that other forks need."""
+        """Return the forks that share only one branch.
+
+        The result also contains erased forks that other forks need.
+        """
         passed: dict[StreamId, None] = {}
         for fork in self._reach.forks:
             stream = fork
@@ -273,12 +279,13 @@ class _Kin:
     def _shared_targets(
         self, fork: StreamId, first: dict[StreamId, dict[StreamId, int]]
     ) -> Mapping[StreamId, int]:
-        """Return the first seq that `fork` sees of each target; omit targets that share nothing.
+        """Map each target to the first of its seqs that `fork` sees.
 
-        The call adds the results for `fork` and its origins to `first`.
+        Targets that share nothing with `fork` are omitted. The call also stores the results for
+        `fork` and its origins in `first`, for later calls.
 
-        A fork of a whole tree sees its parent's log up to the fork point, and all entries that the
-        parent shares.
+        A fork of a whole tree sees its parent's log up to the fork point, and all entries of other
+        streams that the parent sees.
         """
         passed: list[Relation] = []
         stream = fork

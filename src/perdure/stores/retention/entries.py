@@ -61,9 +61,9 @@ def entry_erasures(
     visible `CONTENT_NOTES` of the session. Summaries that cover an erased entry are erased too, as
     in an erasure of a session.
     Raises: EntryNotFound if an entry does not exist. The call raises InvalidEntry for an entry that
-    cannot be erased alone, and TurnOpen while a turn is open. The call raises SessionHasForks if
-    forks share an entry and the policy of the request is "refuse", or if the policy is "keep" and
-    nothing remains to erase.
+    cannot be erased alone, and TurnOpen while a turn is open. With the policy "refuse", the call
+    raises SessionHasForks if forks share a requested entry. With the policy "keep", it raises
+    SessionHasForks if forks share all requested entries.
     """
     stream = state.header.id
     if state.open_turn is not None:
@@ -151,7 +151,7 @@ def _erasure_of(
 
 
 def _same_content(erased: Sequence[Entry], notes: Sequence[Entry]) -> set[EntryId]:
-    """Return the side entries that repeat the content of an `erased` entry, or refer to it."""
+    """Return the side entries that repeat the content of `erased` entries or refer to them."""
     ids, bodies = {entry.id for entry in erased}, {entry.body for entry in erased}
     turns = sorted(note.seq for note in notes if note.kind == TurnStarted.kind)
     calls = {

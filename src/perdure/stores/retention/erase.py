@@ -97,7 +97,10 @@ class EraseRequest(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def answered_by(self, earlier: Sequence[Certificate]) -> Certificate | None:
-        """Return the newest certificate in `earlier` for the session or all requested entries."""
+        """Return the newest certificate in `earlier` that already covers the request.
+
+        The certificate must contain the session and all requested entries.
+        """
         for certificate in reversed(earlier):
             for each in certificate.sessions:
                 if each.session == self.name and all(
@@ -114,10 +117,9 @@ class ErasedSession(ShortRepr, frozen=True, kw_only=True):
     replace the bodies; it is 0 if the session was removed whole. `kept` are ranges that stay for
     the forks in `kept_for`. `hash_before` and `hash_after` are the hashes of the chain, in
     hexadecimal, before and after the entry that records the erasure; after a removal, `hash_after`
-    is None. `is_whole` is False if only some entries were erased: requested entries, or summaries
-    or facts that come from another session's erased entries. `requested` counts the entries that
-    the request named; the other erased entries repeat their content. `requested` is 0 for whole
-    sessions.
+    is None. `is_whole` is False if only some entries of the session were erased. These entries were
+    requested, or they repeat or summarize erased entries, possibly of another session. `requested`
+    counts only the entries that the request named. `requested` is 0 for whole sessions.
     Units: `bytes` is the size of the bodies.
     """
 
@@ -190,7 +192,7 @@ class Certificate(ShortRepr, frozen=True, kw_only=True):
 
     @property
     def entries(self) -> int:
-        """The number of entries without bodies after the erasure."""
+        """The number of entries whose bodies were erased."""
         return sum(session.entries for session in self.sessions)
 
     @property

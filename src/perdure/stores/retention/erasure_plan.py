@@ -1,7 +1,7 @@
 """Plan the erasure of each stream.
 
-The functions are pure: a generator yields its questions, such as which entries a fork can read.
-A backend answers the questions and executes the plan.
+The functions are pure. A generator asks for the data that it needs, such as the entries that a fork
+can read, by yielding a question. A backend answers the questions and executes the plan.
 """
 
 from __future__ import annotations

@@ -27,9 +27,10 @@ A retention run or a vacuum deletes older keys.
 class Retention(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The limits of a namespace; None means no limit.
 
-    Units: `max_age_s` is seconds since a session was created, `max_idle_s` seconds since the
-    session's newest user or assistant message; `max_bytes` is bytes of bodies. With `max_sessions`
-    or `max_bytes`, the sessions with the oldest activity are removed first.
+    Units: seconds and bytes. `max_age_s` limits the time since a session was created. `max_idle_s`
+    limits the time since the session's newest user or assistant message. `max_bytes` limits the
+    size of all bodies. With `max_sessions` or `max_bytes`, the sessions with the oldest activity
+    are removed first.
     """
 
     max_age_s: int | None = None

@@ -1,1 +1,1 @@
-"""The search service of the stores: it searches index rows; SQLite's tables are here, too."""
+"""The search service of the stores, which searches index rows, and its tables for SQLite."""

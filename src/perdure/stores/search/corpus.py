@@ -45,7 +45,7 @@ _NOWHERE = -1
 class WordClass(NamedTuple):
     """Words that count as the same word: all words with `prefix` that `has` accepts.
 
-    `key` identifies the class, `asked` is the word of the question.
+    `key` identifies the class. `asked` is the word in the question to which the class belongs.
     """
 
     key: str
@@ -70,12 +70,12 @@ class Corpus:
 
     Shape: `positions` (in the log), `ats` (Unix milliseconds), `lengths` (words), `sessions`
     (session numbers) and `cues` are columns of texts. `before[d - 1][i]` and `after[d - 1][i]` are
-    the d-th neighbour of text i in its session, or -1. `before` has as many columns as `AFTER`, and
-    `after` has as many as `BEFORE`. `reach` is the share of a text that counts for its neighbours;
-    `spans` are lengths plus the weighted lengths of neighbours. Columns of sessions are
-    `session_subjects` (number of the subject), `session_sizes` (texts), `session_lengths` (words),
-    `session_spans` (sum of spans) and `session_speakers` (how many). `authors` maps an author key
-    and a session number to texts of the author. `vectors` has the vectors of each model.
+    the d-th neighbour of text i in its session, or -1. A text comes after the texts in its columns
+    `before`, so these columns belong to the weights in `AFTER`. `reach` is the fraction of a text's
+    words that count for its neighbours. `spans` has lengths plus weighted lengths of neighbours.
+    Columns of sessions are `session_subjects` (the subject's number), `session_spans` (the sum of
+    spans), and the counts `session_sizes` (texts), `session_lengths` (words) and `session_speakers`
+    (speakers). `authors` maps an author key and a session number to texts of the author.
     """
 
     def __init__(self) -> None:
@@ -238,7 +238,7 @@ class Corpus:
         return number
 
     def _add_author(self, owner: int, words: frozenset[str], number: int) -> None:
-        """Add the author of a text; the author keys are the keys of the words in the name."""
+        """Add the author of a text; `words` are the keys of the words in the author's name."""
         for word in words:
             self.authors.setdefault(word, {}).setdefault(owner, array("l")).append(number)
         if words and (owner, words) not in self._speakers:
