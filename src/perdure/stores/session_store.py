@@ -75,10 +75,11 @@ class SearchService(Protocol):
     async def add_vectors(
         self, model: VectorModel, span: tuple[int, int], vectors: Mapping[int, bytes]
     ) -> bool:
-        """Store `vectors` (by position) for texts in `span`, a part of the range from `unembedded`.
+        """Store `vectors`, a mapping from the positions of texts to their vectors.
 
-        Texts that were erased get no vector. Return False, and store nothing, if another process
-        has already stored these vectors.
+        `span` contains all of these positions, and is a part of the range that `unembedded`
+        returned. Texts that were erased get no vector. Return False, and store nothing, if another
+        process has already stored these vectors.
         Durable: the vectors survive the end of the process, but not a power cut. After a power cut,
         `unembedded` returns the texts again.
         Raises: StoreReadOnly, StoreFull, StoreUnavailable or Unsupported.
@@ -323,7 +324,11 @@ async def exists(store: LogReader, stream: StreamId) -> bool:
 
 
 async def is_erased(store: SessionStore, stream: StreamId) -> bool:
-    """Return whether `stream` was erased as a whole, even if the store has no trace of `stream`."""
+    """Return whether `stream` was erased as a whole.
+
+    A backend that cannot erase removes the stream instead. In this case, the certificate of the
+    erasure decides.
+    """
     with suppress(SessionNotFound):
         return await state_unless_erased(store, stream) is None
     return False

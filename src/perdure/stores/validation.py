@@ -36,12 +36,13 @@ _json = msgspec.json.Decoder(msgspec.Raw)
 
 
 def checked_body(new: NewEntry) -> Body | None:
-    """Return the decoded body of a known kind and version; None if this version cannot read it.
+    """Return the decoded body; None if this version of perdure cannot decode the body.
 
     Decoding a body with the class of its kind checks all of the body. Only a body that this version
     cannot decode, or that is not ASCII, is also parsed as JSON. Decoding skips the text in unknown
     fields, so a separate check validates that text.
-    Raises: InvalidEntry for a body that cannot be decoded again, and for media as bytes.
+    Raises: InvalidEntry if the body is not valid JSON, does not match its kind, or contains media
+    as bytes.
     """
     if new.kind == OPAQUE:
         return None

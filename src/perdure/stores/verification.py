@@ -1,9 +1,9 @@
 """Recompute a stream from stored data: hashes, order, parents, leaf, counts.
 
-A backend reads its rows in order and passes them to `stream_problems`; each fault is reported once,
-by stream and seq. After a fault the check continues from the stored values, so one flipped byte is
-reported as one problem, not as one for each later entry. The functions are pure: they read and
-change no store.
+A backend reads its rows in order and passes them to `stream_problems`. Each fault is reported once,
+with its stream and seq. After a fault the check continues from the stored values, so one flipped
+byte is reported as one problem, not as one for each later entry. The functions are pure: they read
+and change no store.
 """
 
 from __future__ import annotations
@@ -156,7 +156,10 @@ def content_lost(entry: Entry, name: str) -> Problem:
 
 
 def is_content_lost(problem: Problem) -> bool:
-    """Return True for a `content_lost` problem: the entry is intact, and a repair cannot help."""
+    """Return True if `content_lost` created `problem`.
+
+    Then the entry is intact, but a repair cannot restore the missing content.
+    """
     return problem.problem.endswith(_NOT_HERE)
 
 
@@ -284,7 +287,7 @@ def position_after(
 
 
 def moved_leaf(entry: Entry, leaf: EntryId | None) -> EntryId | None:
-    """Return the leaf after `entry`, which moves it; return `leaf` if the body is unreadable."""
+    """Return the leaf that `entry` sets; return `leaf` if the body of `entry` is unreadable."""
     body = readable(entry)
     return body.target if isinstance(body, LeafMoved) else leaf
 

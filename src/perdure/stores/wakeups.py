@@ -2,8 +2,8 @@
 
 A commit wakes the iterators of its streams and of the whole namespace; other iterators cost
 nothing. Commits of this process wake the iterators at once. A thread finds commits of other
-processes. The thread polls every 20 ms, less often after a longer pause, and only while an iterator
-waits.
+processes. The thread polls only while an iterator waits. It polls every 20 ms, and less often if
+there has been no commit for a while.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ The result can contain unchanged streams. None means that any stream may have ch
 
 
 class Changes:
-    """The wake-ups of ``SessionStore.changes``; each stays pending until it is consumed."""
+    """The iterator that ``SessionStore.changes`` returns.
+
+    If a commit comes while no task waits, the next wait returns immediately.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, group: _Group | None = None) -> None:
         self._loop = loop
@@ -149,8 +152,8 @@ class Watches:
 class Watcher:
     """Wakes the iterators after commits of this process and of other processes.
 
-    The thread enters the context manager `looking`, which returns the function that polls. After
-    each error, the thread enters `looking` again.
+    `looking` returns a context manager for the thread. Entering the context manager returns the
+    function that polls. After each error, the thread calls `looking` again.
     """
 
     def __init__(self, looking: Callable[[], AbstractContextManager[Look]]) -> None:

@@ -1,4 +1,4 @@
-"""The words of a text in an index, and the keys of its filters and cues.
+"""Create the words and keys under which a text is indexed, and the keys of a query's filters.
 
 A key contains no space, and its length is limited, because names are stored as hashes.
 """
@@ -51,7 +51,10 @@ def session_key(stream: str) -> str:
 
 @lru_cache(maxsize=4_096)
 def subject_key(subject: str | None) -> str:
-    """Return the key of a session's subject; without a subject, a key that no subject has."""
+    """Return the key of a session's subject.
+
+    If `subject` is None, return a key that no subject has.
+    """
     return SUBJECT if subject is None else f"{SUBJECT}{_hash(subject)}"
 
 

@@ -40,9 +40,9 @@ from perdure.stores.search.rows import (
 class Step(NamedTuple):
     """One change of the index, which moves the index mark from `before` to `after`.
 
-    `texts` are new texts or, with `is_of_loose`, indexed texts that are not yet in a part of the
-    index. `part` is the index part built from the texts, or None if there are too few texts.
-    `is_last` means that no work remains after this step.
+    `texts` are new texts. If `is_of_loose` is True, `texts` are indexed texts that are not yet in a
+    part of the index. `part` is the index part built from the texts, or None if there are too few
+    texts. `is_last` means that no work remains after this step.
     """
 
     before: Mark
@@ -149,7 +149,7 @@ async def forget(index: IndexWriter, positions: Sequence[int]) -> int:
 
     The other texts of the affected index parts are stored one by one again, outside of any part. If
     the index is damaged or of another version, the index is emptied, and the next search rebuilds
-    it. Unreadable texts of a damaged index are not counted.
+    it. The returned number does not include unreadable texts of a damaged index.
     """
     stored = await index.reader.mark()
     parts = Counter({0: await index.reader.loose_at(positions)})

@@ -55,7 +55,10 @@ class Asked(NamedTuple):
 
 
 class RecallCache:
-    """The corpus of a namespace between recalls; one recall at a time uses it."""
+    """Keeps the corpus of a namespace between recalls.
+
+    Only one recall at a time may use the cache.
+    """
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -63,7 +66,11 @@ class RecallCache:
         self.mark = Mark()
 
     def follow(self, mark: Mark) -> Corpus:
-        """Return the corpus; empty if a text was removed from the index since the last recall."""
+        """Return the corpus.
+
+        If a text was removed from the index since the last recall, return a new, empty corpus,
+        because texts cannot be removed from a corpus.
+        """
         if (mark.version, mark.forgotten) != (self.mark.version, self.mark.forgotten):
             self.corpus, self.mark = Corpus(), mark._replace(entry=0, stream=0)
         return self.corpus
@@ -105,7 +112,10 @@ async def recalled(
 def scanned(
     corpus: Corpus, texts: Iterable[Found], rows: VectorRows | None, asked: Asked
 ) -> Sequence[Ranked]:
-    """Rank the `texts` (newest first) of a store without an index; `corpus` may lack some."""
+    """Add the new texts to `corpus`, and rank it, for a store without an index.
+
+    `texts` are newest first.
+    """
     new: list[Found] = []
     for found in texts:
         if corpus.has(found.position):

@@ -48,12 +48,19 @@ class Mark(NamedTuple):
         return self if self.version == VERSION else Mark(VERSION, forgotten=self.forgotten)
 
     def has(self, position: int) -> bool:
-        """Return whether the entry at `position` is indexed; a negative position means a title."""
+        """Return whether the text at `position` is indexed.
+
+        A negative position is that of a stream's title.
+        """
         return position <= self.entry and -position <= self.stream
 
 
 class Progress(NamedTuple):
-    """The indexing progress: entries not yet indexed, end of the log, texts in no index part."""
+    """The indexing progress.
+
+    `behind` is the number of entries not yet indexed, and `loose` is the number of texts in no
+    index part. `entry` and `stream` are the end of the log, in the form of `Mark`.
+    """
 
     behind: int
     entry: int
@@ -69,8 +76,8 @@ class Progress(NamedTuple):
 class LooseRow(NamedTuple):
     """The row of a text that is not yet in a part of the index.
 
-    `filters` are separated by spaces; `said` has the words, joined. The first of `filters` begins
-    with "@" and gives the text's position in its session.
+    `filters` are separated by spaces. `said` contains the words, separated by spaces. The first of
+    `filters` begins with "@" and gives the text's position in its session.
     """
 
     position: int
@@ -208,7 +215,7 @@ class IndexWriter(Protocol):
 
     @property
     def reader(self) -> IndexReader:
-        """The tables of the index, to be read."""
+        """Return a reader of the same tables, in the same transaction."""
         ...
 
     async def set_mark(self, mark: Mark) -> None:
@@ -261,12 +268,15 @@ class IndexedLog(Protocol):
         ...
 
     async def on_branch(self, texts: Sequence[Found]) -> Sequence[bool]:
-        """Return, for each text, whether the text or its target entry is on the shown branch."""
+        """Return, for each text, whether the text is on the current branch of its session.
+
+        ``Found.target`` defines which entry decides.
+        """
         ...
 
 
 class SteppedLog(IndexedLog, Protocol):
-    """A log that selects the texts of the next step itself."""
+    """A log that selects the texts of the next index step."""
 
     async def next_texts(self, mark: Mark) -> NextTexts:
         """Return the texts after the index mark `mark`, as many as ``sizes`` allows in one step."""
@@ -274,7 +284,7 @@ class SteppedLog(IndexedLog, Protocol):
 
 
 def run_now(work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of `work`, which never has to wait for rows."""
+    """Run `work`, which never waits, without an event loop, and return its result."""
     try:
         work.send(None)
     except StopIteration as done:

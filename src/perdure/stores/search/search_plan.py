@@ -115,7 +115,10 @@ class _Search:
         ]
 
     async def _texts(self, best: Sequence[tuple[float, Candidate]]) -> list[tuple[float, Found]]:
-        """Return the texts of `best`. The texts that the index found are read from the log."""
+        """Return the texts of `best`.
+
+        Only texts that this search has not read yet are read from the log.
+        """
         unread = [each.position for _, each in best if each.position not in self._read]
         if unread:
             read = await self._log.texts_at(unread)

@@ -1,7 +1,8 @@
 """Vectors of texts: their models, their stored form, and the vectors of a corpus in memory.
 
-A stored vector has a signed byte for each number, and its largest number is 127. Only the direction
-of a vector matters, so bytes are sufficient for comparing vectors.
+A stored vector has one signed byte for each number. The vector is scaled so that the largest
+absolute value is 127. Only the direction of a vector matters, so bytes are sufficient for comparing
+vectors.
 """
 
 from __future__ import annotations
@@ -85,10 +86,11 @@ class Vectors:
     """The vectors of one model for the texts of a corpus.
 
     Shape: `rows` has `dimension` signed bytes for each text; the bytes are zeros if a vector is
-    missing. `scales` has 1 / length of each vector, or 0 for a missing vector. `windows` has the
-    length of each vector combined with its neighbours' vectors. `perdure.memory.similarity`
-    computes `scales` and `windows`. `new` are texts with a new vector; `moved` are texts whose
-    neighbours changed. `upto` is the last position that was read.
+    missing. `scales` has 1 / length of each vector, or 0 for a missing vector. For each text,
+    `windows` has the length of a combined vector: the weighted sum of the vectors of the text and
+    its neighbours. `perdure.memory.similarity` computes `scales` and `windows`. `new` are texts
+    with a new vector; `moved` are texts whose neighbours changed. `upto` is the last position that
+    was read.
     """
 
     def __init__(self, number: int, dimension: int) -> None:

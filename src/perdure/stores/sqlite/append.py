@@ -4,7 +4,7 @@ The functions of this module run on the writer thread between ``BEGIN IMMEDIATE`
 no other connection or process changes the data that they read. A commit to one stream is checked
 completely before its first write, so a rejected commit leaves no change. A commit to several
 streams is applied stream by stream, so that each stream sees the changes to the earlier streams.
-The writer uses a savepoint for such a commit.
+The writer sets a savepoint before such a commit, so that a rejected commit leaves no change.
 """
 
 from __future__ import annotations
@@ -234,7 +234,10 @@ def create_stream(tables: Tables, namespace_name: str, header: StreamHeader) -> 
 
 
 def _hash_at(tables: Tables, stream: Stream, head: int) -> bytes:
-    """Return the chain hash after the commit that contains seq `head`; for -1, the genesis hash."""
+    """Return the chain hash after the commit that contains seq `head`.
+
+    If `head` is -1, return the genesis hash, the hash before the first commit.
+    """
     if head == stream.state.head:
         return stream.state.hash
     found = tables.value(_HASH_AT, stream.no, head) if head > EMPTY else None
@@ -291,7 +294,7 @@ def _insert_stream(
 
 
 def _info_values(info: SessionInfo) -> tuple[object, ...]:
-    """Return those info values, except counts, that new entries of a session often change."""
+    """Return the values of `info` that ``_UPDATE_STREAM`` writes and ``_MOVE_STREAM`` does not."""
     return (info.updated_at, info.title, info.first_text, info.turns)
 
 
@@ -439,8 +442,9 @@ def _state_with(tables: Tables, inherited: int | None, kind: str, n: int) -> int
 def acquire_lease(
     tables: Tables, namespace: str, stream: StreamId, wanted: LeaseRequest, now: int
 ) -> Lease:
-    """Acquire the lease with the next epoch, if it is free, expired or held by ``dead_owner``.
+    """Acquire the lease with the next epoch.
 
+    The lease must be free, expired or held by `wanted.dead_owner`.
     Raises: LeaseHeld, SessionNotFound, Erased.
     """
     row = standing(tables, namespace, stream)

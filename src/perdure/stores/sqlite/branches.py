@@ -246,7 +246,10 @@ def node_seen(tables: Tables, stream: int, head: int, reference: str) -> Node | 
 
 
 def tree(tables: Tables, stream: int, head: int, limit: int | None = None) -> list[Entry]:
-    """Return the newest `limit` tree entries that `stream` sees, in log order, origins first."""
+    """Return the newest `limit` tree entries that `stream` sees, in log order.
+
+    If the stream is a fork, the entries of its origins come first.
+    """
     newest: list[Entry] = []
     for near, upto, fork in lineage(tables, stream, head):
         name = tables.stream_id(near)
@@ -264,7 +267,10 @@ def tree(tables: Tables, stream: int, head: int, limit: int | None = None) -> li
 
 
 def notes(tables: Tables, stream: int, head: int, kinds: Sequence[str]) -> list[Entry]:
-    """Return the side entries of `kinds` that `stream` sees, in order, a fork's origins first."""
+    """Return the side entries of `kinds` that `stream` sees, in log order.
+
+    If the stream is a fork, the entries of its origins come first.
+    """
     numbers = [number for kind in dict.fromkeys(kinds) if (number := tables.kind_number(kind))]
     if not numbers:
         return []

@@ -1,9 +1,10 @@
 """Open connections for a path: inspect the file, check write access, configure connections.
 
-A file that is not a store, is damaged, or has a newer schema remains byte-identical. The file's
-header is read before SQLite may change the file, and connections do not checkpoint the write-ahead
-log on closing until the schema version is known. The header is read through SQLite's own file
-layer, because closing the file in any other way releases this process's locks on the file.
+A file that is not a store, is damaged, or has a newer schema remains byte-identical. For this, the
+file's header is read before SQLite may change the file. Until the schema version is known,
+connections do not checkpoint the write-ahead log when they are closed. The header is read through
+SQLite's own file layer, because closing the file in any other way releases this process's locks on
+the file.
 """
 
 from __future__ import annotations
@@ -160,8 +161,8 @@ def open_site(
 def _is_current(site: Site) -> bool:
     """Return whether the header shows the newest schema and write-ahead logging, and no log exists.
 
-    Then there is nothing to prepare. The result is False for a read-only store: opening it makes no
-    connection that would check the schema, so `prepare` must check it.
+    Then there is nothing to prepare. The result is always False for a read-only store, because only
+    `prepare` checks its schema.
     """
     if not site.is_writable or _is_in_use(site.path):
         return False
@@ -173,9 +174,9 @@ def _is_current(site: Site) -> bool:
 def prepare(site: Site, seed: bytes, *, is_draft: bool = False) -> None:
     """Migrate the store at `site` to the current schema; also initializes an empty file.
 
-    With `is_draft`, no other process has opened the file yet, and leftovers of a killed process are
-    deleted. A draft needs no journal on the disk, and its creator syncs the draft once, when it is
-    complete.
+    `is_draft` means that no other process has opened the file yet. A draft needs no journal on the
+    disk, because the draft of a killed process is deleted and not used. The creator of a draft
+    syncs the draft once, when it is complete.
 
     Raises: the errors of `open_site`.
     """
@@ -192,7 +193,7 @@ def prepare(site: Site, seed: bytes, *, is_draft: bool = False) -> None:
 def opened(site: Site, connect: Callable[[], Connection]) -> Generator[Connection]:
     """Connect to `site`, and close the connection when the block ends.
 
-    Raises: the error that an apsw.Error in the block means for the store.
+    Raises: a store error in place of an apsw.Error that the block raises (`refusal`).
     """
     db: Connection | None = None
     try:
@@ -427,9 +428,10 @@ def _has_log(path: Path) -> bool:
 
 
 def check_version(site: Site, db: Connection) -> int:
-    """Return the version of a store's schema; check that it contains only perdure's objects.
+    """Return the version of a store's schema.
 
-    The write-ahead log may be newer than the file's header, so the function checks both.
+    Check that the schema contains only perdure's objects. The write-ahead log may be newer than the
+    file's header, so the function checks both.
     Raises: NotAStore, StoreTooNew, StoreTooOld, StoreSchemaForeign.
     """
     version = version_of(db)

@@ -86,7 +86,8 @@ class Database:
     def check_usable(self) -> None:
         """Check that calls are possible.
 
-        Raises: StoreUnavailable in a forked child or after closing; NotAsyncio.
+        Raises: StoreUnavailable in a forked child, or if the database is closed. Raises NotAsyncio
+        if no asyncio event loop runs.
         """
         self.process.check()
         running_loop()
@@ -140,7 +141,10 @@ class Database:
         return True
 
     def watch(self, namespace: str, stream: StreamId | None) -> Changes:
-        """Return the wake-ups after commits to `stream` or, with None, to any stream."""
+        """Return an iterator that wakes after commits to `stream`.
+
+        If `stream` is None, the iterator wakes after commits to any stream of the namespace.
+        """
         self.check_usable()
         return self._watcher.watch(namespace, stream)
 
@@ -226,8 +230,9 @@ class _Reader:
 class _Readers:
     """A few threads, each with its own connection.
 
-    A ThreadPoolExecutor counts a thread as idle only after the thread's answer, so it would start
-    another thread for a read that follows immediately.
+    This class replaces a ThreadPoolExecutor, which counts a thread as idle only after the thread
+    has delivered its answer. For a read that follows immediately, a ThreadPoolExecutor would start
+    another thread.
     """
 
     def __init__(
@@ -400,7 +405,8 @@ def _is_there(path: Path) -> bool:
 def _open_stable(path: Path, open_file: Callable[[], Site]) -> Site:
     """Run `open_file` on `path`; retry if another file replaces the file meanwhile.
 
-    After a rekey, a repair or a restore, errors about the old file do not apply to the new file.
+    A rekey, a repair or a restore replaces the file. An error about the old file says nothing about
+    the new file.
     """
     for look in range(LOOKS):
         before = _identity(path)

@@ -1,7 +1,7 @@
 """Map SQLite's errors to store errors in one table, so that no apsw error leaves the store.
 
-Callers never see ``SQLITE_BUSY``: connections wait for other connections with
-`connections.Patience`, and only a timeout becomes `StoreUnavailable`.
+Callers never see ``SQLITE_BUSY``, because a connection waits for other connections
+(`connections.Patience`). If the wait times out, the error is `StoreLocked`.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def meaning_of(
 ) -> PerdureError:
     """Map `error`, raised while using the file `path`, to a store error.
 
-    `system_errno` is the operating system's last error on the connection, `waited_s` the
+    `system_errno` is the operating system's last error on the connection. `waited_s` is the
     connection's longest wait for a lock.
     """
     store = str(path)
@@ -106,7 +106,10 @@ def meaning_of(
 
 
 def in_use(path: Path) -> StoreInUse:
-    """Return the error for a store that other connections have open; it names the processes."""
+    """Return the error for a store that other connections have open.
+
+    The error names their processes.
+    """
     return StoreInUse(str(path), others_with(path, path.with_name(path.name + "-shm")))
 
 

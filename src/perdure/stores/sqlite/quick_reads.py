@@ -1,9 +1,9 @@
 """Reads of a plain store file for shell completion, which must not open the store.
 
-Completion runs at each key press, and opening a store costs three times the CPU time of this
-module, for threads, an event loop and keys. This module creates no file, waits for no lock and
-repairs nothing. If anything about the file is unusual, the caller must open the store instead. An
-open store has the reads of `FileReader` too.
+Completion runs at each key press. Opening a store needs threads, an event loop and keys, and costs
+three times the CPU time of this module. This module creates no file, waits for no lock and repairs
+nothing. If anything about the file is unusual, the caller must open the store instead.
+`SqliteStore`, the class of an open store, also inherits its read methods from `FileReader`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ H = TypeVar("H", bound=Handle)
 def reading(
     read: Callable[Concatenate[Tables, str, P], T],
 ) -> Callable[Concatenate[FileReader[Any], P], CoroutineType[Any, Any, T]]:
-    """Return a method that runs `read` through the handle of the method's object."""
+    """Return a method of `FileReader` that passes `read` to ``self.handle.read``."""
 
     async def method(self: FileReader[Handle], *args: P.args, **kwargs: P.kwargs) -> T:
         return await self.handle.read(read, *args, **kwargs)
@@ -130,7 +130,10 @@ def read_quickly(
 
 
 def _read_only_address(path: Path) -> str | None:
-    """Return the URI with which SQLite only reads the file; None if there is no such URI."""
+    """Return a URI with which SQLite reads the file and writes nothing.
+
+    None means that SQLite cannot read the file in this way now.
+    """
     if not path.is_file():
         return None
     file = path.resolve()  # SQLite writes the logs beside the file, not beside a link to it

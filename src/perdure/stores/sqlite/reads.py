@@ -139,7 +139,10 @@ def entries(
     kind: str | None = None,
     before: int | None = None,
 ) -> list[Entry]:
-    """Return own entries after seq `after`; with `before`, only those before it, newest first."""
+    """Return the stream's own entries after seq `after`, in order.
+
+    If `before` is given, return only entries before seq `before`, newest first.
+    """
     number = _number(tables, namespace, stream)
     most = -1 if limit is None else limit
     if kind is None and before is None:
@@ -374,7 +377,10 @@ def open_questions(tables: Tables, namespace: str, stream: StreamId) -> list[Ent
 
 
 def _kinds_for(tables: Tables, kind: str) -> list[int]:
-    """Return the numbers of `kind` and of kinds that close entries; -1 for unused kinds."""
+    """Return the numbers of `kind` and of the kinds in `CLOSING`.
+
+    If no entry has a kind, its number is -1.
+    """
     return [tables.kind_number(each) or -1 for each in (kind, *CLOSING)]
 
 

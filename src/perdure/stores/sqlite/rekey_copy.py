@@ -1,8 +1,8 @@
 """Lock the copy that a rekey writes next to a store, and remove the copy if it is orphaned.
 
 The copy may be unencrypted although the store is encrypted. So a rekey locks its copy while it
-writes the copy. Opening the store removes a copy that no process has locked. An unencrypted copy is
-removed sooner: a separate process removes it as soon as the writer of the copy is dead.
+writes the copy. Opening the store removes a copy that no process has locked. If the copy is
+unencrypted, a separate process removes the copy as soon as its writer is dead.
 """
 
 from __future__ import annotations

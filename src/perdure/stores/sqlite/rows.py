@@ -134,7 +134,11 @@ class Tables(SqlRows):
         self.forget_standing()
 
     def forget_standing(self, *, is_doubted: bool = False) -> None:
-        """Clear the cached stream states; with `is_doubted`, keep them for a check before use."""
+        """Remove the stream states from the cache.
+
+        If `is_doubted` is True, move them to `doubted`, because they can be used again after a
+        check.
+        """
         if is_doubted:
             self.doubted.update(self.standing)
         else:
@@ -264,7 +268,8 @@ def standing(tables: Tables, namespace: str, stream: StreamId) -> Stream:
 def _still_stands(tables: Tables, stream: Stream) -> bool:
     """Return whether the cached `stream` is unchanged, without reading its whole row again.
 
-    The query also reads the next position and the namespace of the newest span if they are unknown.
+    If the next position is unknown, the query also reads the next position and the namespace of the
+    newest span.
     """
     state = stream.state
     row = tables.row(_STILL_STANDS, state.hash, state.epoch, stream.owner, stream.until, stream.no)

@@ -2,9 +2,9 @@
 
 A trigger of a received file would run on perdure's writes. A view or a generated column would run
 on perdure's reads. An extra table could keep data that an erasure removed. So every connection
-enables SQLite's defenses. Before a connection reads anything else, it compares a digest of the
-file's schema with the digest that is expected for the schema version. Only if the digests differ,
-the schemas are compared in detail to name the difference.
+first restricts what the schema of the file can do (``harden``). Before a connection reads anything
+else, it compares a digest of the file's schema with the digest that is expected for the schema
+version. Only if the digests differ, the schemas are compared in detail to name the difference.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ def create_schema(db: Connection) -> None:
 def check_schema(db: Connection, path: Path) -> int:
     """Return the schema version of `db`; reject objects that perdure's migrations do not create.
 
-    Raises: StoreSchemaForeign, which names the first object that differs; apsw.Error.
+    Raises: StoreSchemaForeign, which names the first object that differs. Raises apsw.Error if the
+    file cannot be read.
     """
     version, objects = _read(db, path)
     roots = [row[5] for row in objects if row[5]]

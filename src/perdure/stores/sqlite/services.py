@@ -135,8 +135,8 @@ class SqliteHandle:
         """Run `work` in a transaction that survives a killed process, but not always a power cut.
 
         Losing a lease in a power cut does no harm, because the power cut also ends the owner of the
-        lease. In the write-ahead log, a lease precedes all durable data that is written under this
-        lease.
+        lease. A power cut cannot lose a lease and keep data that was written under it, because the
+        lease comes first in the write-ahead log.
         """
         database, namespace = self.database(), self.namespace
         return await database.write(
@@ -251,7 +251,7 @@ class SqliteRetention:
 
 
 class SqliteMaintenance:
-    """`MaintenanceService`: each call except `vacuum` is one transaction."""
+    """`MaintenanceService` whose calls are one transaction each, except `vacuum`."""
 
     def __init__(self, handle: SqliteHandle) -> None:
         self._handle = handle

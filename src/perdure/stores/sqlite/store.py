@@ -1,6 +1,6 @@
 """`SqliteStore`: a namespace of an SQLite file; this store needs no server.
 
-A handle has no state of its own: every read uses the file, because other handles and processes also
+A handle has no state of its own. Every read uses the file, because other handles and processes also
 write to the file. Writes run on this process's only writer thread for the file, and reads on its
 reader threads, so the event loop never waits for the disk.
 """

@@ -4,9 +4,10 @@ When the writer is free and has locked the file, all waiting requests run in one
 commit), so they share one ``fsync``. A rejected request does not affect other requests. After an
 unexpected error the transaction is rolled back and its requests run one by one, so that only the
 request that causes an error fails. The event loops that wait for results are woken once per
-transaction. The writer collects the requests that several callers make directly after receiving
-results, so that these requests form one group again. If each request came alone, the writer's
-thread and the event loop would compete for Python's global interpreter lock.
+transaction. Callers that receive results together often make their next requests immediately. The
+writer collects these requests, so that they run in one transaction again. If the writer took each
+request as soon as it arrived, the writer's thread and the event loop would compete for Python's
+global interpreter lock.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ class Answer(Generic[T]):
 
     An asyncio future schedules the waiting task for the next round of the loop, after the operating
     system is polled again. An `Answer` resumes the waiting task in the same round of the event loop
-    that runs the answer's callback. Use an answer on the loop's thread only; the writer's thread
-    also reads `is_cancelled`.
+    that runs the answer's callback. Only the thread of the event loop uses an answer, except that
+    the writer's thread reads `is_cancelled`.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -195,7 +196,11 @@ class Writer:
     def _hand_over(
         self, loop: asyncio.AbstractEventLoop, delivered: Sequence[tuple[_Job, Outcome]]
     ) -> None:
-        """Deliver outcomes to callers; collect their next requests for one round of the loop."""
+        """Deliver the outcomes to the callers.
+
+        If there are several outcomes, collect the requests that the callers make next, and queue
+        these requests together in the next round of the event loop.
+        """
         if len(delivered) > 1 and loop not in self._held:
             with self._asking:
                 self._held[loop] = []
@@ -228,7 +233,11 @@ class Writer:
                 self._carry_out(group)
 
     def _gather(self, group: list[_Job], *, is_waiting: bool = False) -> None:
-        """Add the waiting jobs to `group`; with `is_waiting`, wait for a job unless closing."""
+        """Add the waiting jobs to `group`.
+
+        If `is_waiting` is True and `group` is empty, wait until there is a job or the writer is
+        closed.
+        """
         queue = self._queue
         while len(group) < MAX_GROUP and not self._is_ending:
             if (group or not is_waiting) and self._is_queue_empty():
@@ -240,7 +249,10 @@ class Writer:
                 group.append(job)
 
     def _is_queue_empty(self) -> bool:
-        """Return whether no job waits, also if the jobs of a round of a loop are just being put."""
+        """Return whether no job waits.
+
+        If collected requests are being queued at this moment, wait until all of them are queued.
+        """
         if not self._queue.empty():
             return False
         with self._asking:
@@ -257,7 +269,8 @@ class Writer:
     def _attempt(self, group: list[_Job], *, is_open: bool = False) -> list[Outcome] | None:
         """Run the jobs and return their outcomes.
 
-        Returns None if the outcome of the group is invalid; the caller then runs each job alone.
+        Returns None if the group failed, but some of its jobs may succeed alone. The caller then
+        runs each job alone.
 
         With `is_open`, the group also receives jobs that arrive while another process locks the
         file.

@@ -1,6 +1,7 @@
 """Create a store completely under another name, so that no process sees a partial store.
 
-So a file of 0 bytes under a store's name is always a damaged store, never a new store.
+The complete store then gets its name. So a file of 0 bytes with the name of a store is always a
+damaged store, never a new one.
 """
 
 from __future__ import annotations

@@ -34,7 +34,10 @@ _Call = Literal["copy", "stop"]
 
 
 class Checkpointer:
-    """Checkpoints the write-ahead log. The writer waits for it only from `RESTART_PAGES` on."""
+    """Checkpoints the write-ahead log.
+
+    A checkpoint blocks the writer only if the log has `RESTART_PAGES` pages or more.
+    """
 
     def __init__(self, connect: Callable[[], Connection]) -> None:
         self._connect = connect

@@ -1,12 +1,12 @@
 """Run the ``fsync`` of the write-ahead log after the file is unlocked.
 
-A commit is written at ``synchronous = NORMAL``, so a power cut leaves no partial commit: the
-remaining log is always a prefix of the log. For durability "full", the write-ahead log is synced
-after the commit, through the file that SQLite itself has open. Several processes can sync
-concurrently. The write lock is released before a sync, so no process waits for another process's
-disk write. Data that is read before the sync could still be lost in a power cut. So no call returns
-the data of a commit, of any process, before a sync that covers this commit. After a failed sync no
-call returns until the log has restarted.
+A commit is written at ``synchronous = NORMAL``. After a power cut, the newest commits may be
+missing from the log, but the log contains no partial commit. For durability "full", the write-ahead
+log is synced after the commit, through the file that SQLite itself has open. Several processes can
+sync concurrently. The write lock is released before a sync, so no process waits for another
+process's disk write. Data that is read before the sync could still be lost in a power cut. So no
+call returns the data of a commit, of any process, before a sync that covers this commit. After a
+failed sync no call returns until the log has restarted.
 """
 
 from __future__ import annotations

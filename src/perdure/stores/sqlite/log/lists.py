@@ -103,7 +103,7 @@ def sessions(
 def _newest_first(
     tables: Tables, namespace: str, scope: SessionScope, cwd: str | None, sought: Sought
 ) -> Generator[Row]:
-    """Yield the sessions of each origin (and status), newest activity first.
+    """Yield the sessions in `scope`, and in the folder `cwd` if it is given, newest activity first.
 
     Reads nothing before the first session is requested.
     """
@@ -130,8 +130,8 @@ def _few(
 ) -> list[Row] | None:
     """Return the sessions whose ids begin with `prefix`, or whose names may contain all `parts`.
 
-    The sessions with the newest activity come first. Returns None if the indexes contain more than
-    `most` sessions with the id prefix and more than `most` with the name parts.
+    The sessions with the newest activity come first. Returns None if neither `prefix` nor `parts`
+    limits the sessions to `most`.
     """
     number = namespace_no(tables, namespace) or 0  # of no namespace
     streams = _prefixed(tables, number, prefix, most) if prefix else None

@@ -19,9 +19,12 @@ WHERE e.n > (SELECT max(position) FROM counted) AND s.namespace = ?
 
 
 class NamespaceTotals(NamedTuple):
-    """Totals of a namespace. `sessions`, `flows` and `kept` exclude erased data.
+    """Totals of a namespace.
 
-    Units: bytes of bodies, bytes of contents, and bytes of contents in their stored form.
+    `streams` and `entries` include erased ones; `sessions` and `flows` do not. `kept` is the number
+    of entries that were not erased.
+    Units: `body_bytes` is the size of the bodies, `content_bytes` is the size of the contents, and
+    `packed_bytes` is the size of the contents in their stored form.
     """
 
     streams: int = 0

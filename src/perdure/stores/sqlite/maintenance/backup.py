@@ -1,7 +1,8 @@
 """Copy a database file as of one moment, while other processes write to it.
 
-One statement reads the whole file inside one read transaction, which blocks no process: new writes
-go to the write-ahead log. The copy is encrypted with the store's own key, and contains no leases.
+One statement reads the whole file inside one read transaction. This transaction blocks no process,
+because new writes go to the write-ahead log. The copy is encrypted with the store's own key, and
+contains no leases.
 """
 
 from __future__ import annotations

@@ -36,7 +36,10 @@ Report = Callable[[int, int], None]
 
 
 def addressing_connection(site: Site) -> Connection:
-    """Open a connection that accepts URIs, because the URI of a copy contains its key."""
+    """Open a connection that accepts URIs.
+
+    An encrypted copy is created with a URI that contains the key.
+    """
     flags = apsw.SQLITE_OPEN_READWRITE if site.is_writable else apsw.SQLITE_OPEN_READONLY
     address = site.path.absolute().as_uri() + ("?immutable=1" if site.is_immutable else "")
     db = hardened(address, flags | apsw.SQLITE_OPEN_URI)
@@ -121,9 +124,9 @@ def put_where_nothing_is(new: Path, path: Path) -> None:
 def exchange(new: Path, path: Path, aside: Path, *, site: Site | None) -> None:
     """Rename `new` to `path`; move the previous file and its log to the folder `aside`.
 
-    `site` is the previous store, if SQLite can still open it; the function locks this store
-    exclusively meanwhile. After a kill at any moment, the previous store is complete, either under
-    its name or in `aside`.
+    `site` is the previous store, or None if SQLite cannot open it. If `site` is given, the function
+    locks this store exclusively during the exchange. After a kill at any moment, the previous store
+    is complete, either under its name or in `aside`.
     Durable: the exchange is on the disk when the call returns.
     Raises: StoreInUse, StoreUnavailable.
     """

@@ -1,13 +1,14 @@
 """Rekey, encrypt or decrypt a store by replacing its file in one step.
 
 The copy is written in the store's folder, checked and synced, and then renamed to the store's name.
-After a kill at any moment the store is complete, under the old key or the new one. Opening the
-store removes a leftover encrypted copy; a plain-text copy is removed immediately (`rekey_copy`).
-During the rekey, this process locks the store exclusively. The rekey gets this lock by leaving
-write-ahead mode, which succeeds only if there are no other connections; then the rekey keeps the
-lock. A process that waited for the exclusive lock of the rekey then finds that its open file is
-unlinked and has no write-ahead log. SQLite refuses to write to an unlinked file without its log,
-and `connections.connection` detects that the file was replaced.
+After a kill at any moment the store is complete, under the old key or the new one. If the kill
+leaves an encrypted copy, the next opening of the store removes the copy. An unencrypted copy is
+removed as soon as its writer is dead (`rekey_copy`). During the rekey, this process locks the store
+exclusively. The rekey gets this lock by leaving write-ahead mode, which succeeds only if there are
+no other connections; then the rekey keeps the lock. Another process may wait until the lock is
+released. It then finds that its open file is unlinked and has no write-ahead log. SQLite refuses to
+write to an unlinked file without its log, and `connections.connection` detects that the file was
+replaced.
 """
 
 from __future__ import annotations
@@ -107,9 +108,9 @@ def _copy(db: Connection, copy: Path, new_key: StoreKey | None, report: Report) 
 def _check(db: Connection, copy: Path, new_key: StoreKey | None) -> None:
     """Check that the copy opens with the new key, is sound, and has the store's number of rows.
 
-    The check also creates the copy's write-ahead log. If the log were created later, SQLite would
-    need a journal, which a process with the old file open would mistake for its own crash journal
-    and delete.
+    The check also creates the copy's write-ahead log. To create the log later, SQLite would need a
+    journal. A process that still has the old file open would mistake this journal for its own, and
+    delete the journal.
     """
     site = Site(copy, (0, 0), is_writable=True, key=new_key)
     with closing(bare_connection(site, b"")) as copied:

@@ -79,8 +79,8 @@ def repair(
 ) -> RepairReport:
     """Repair the store at `path`, in place or into the new file `to`. The call blocks.
 
-    `at` is the time recorded in the log. A store without a fault stays unchanged. Reports the
-    progress of each step to `told`: check, salvage, final check.
+    `at` is the time of the entries that the repair adds. A store without a fault stays unchanged.
+    Reports the progress of each step to `told`: check, salvage, final check.
     Durable: the repaired store is on the disk when the call returns. Memory: the repair needs as
     much memory as the size of the store's content.
     Raises: StoreExists if the new file `to` exists, and StoreInUse if the store is in use. The call
@@ -143,7 +143,7 @@ def _folder(work: Path) -> Generator[None]:
 def _hold_store(path: Path, key: StoreKey | None) -> Generator[None]:
     """Lock the store against writes, if SQLite can still open it.
 
-    The lock changes nothing in the store: SQLite does not replay the write-ahead log.
+    The lock changes nothing in the store, because SQLite does not replay the write-ahead log.
     """
     db = _open_damaged(path, key)
     try:
@@ -238,7 +238,7 @@ def _rebuilt(
 
 
 def _cut_off(missing_bytes: int) -> Iterator[Problem]:
-    """Yield a problem if the file's end is missing: lost pages leave no other trace."""
+    """Yield a problem if the file's end is missing, because lost pages leave no other trace."""
     if missing_bytes:
         text = f"the file was cut off: its last {missing_bytes:,} bytes are gone"
         yield Problem(None, None, text)

@@ -76,7 +76,8 @@ def put_store(new: Path, path: Path, key: StoreKey | None, *, is_forced: bool) -
     """Make `new` the store at `path`; if it replaces a store, return the old store's new path.
 
     Durable: the new store is on the disk when the call returns. The call blocks.
-    Raises: StoreExists if there is a store at `path`, unless `is_forced`; StoreInUse.
+    Raises: StoreExists if there is a store at `path` and `is_forced` is False. Raises StoreInUse if
+    the old store is in use.
     """
     if not path.exists():
         put_where_nothing_is(new, path)

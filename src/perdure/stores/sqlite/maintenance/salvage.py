@@ -45,8 +45,9 @@ _PAGE_SIZES = frozenset(2**power for power in range(9, 17))
 
 
 class Salvage:
-    """The readable rows of a damaged file, by table; the ``migrations`` define their columns.
+    """The readable rows of a damaged file, by table.
 
+    The ``migrations`` define the columns of the rows.
     Shape: a row that is in the file twice is included twice.
     """
 
@@ -163,7 +164,10 @@ def _page_bytes(head: bytes) -> int:
 
 
 def _give_new_first_page(copy: Path) -> None:
-    """Give the unencrypted copy a first page without references; no other page needs that page."""
+    """Replace the first page of the unencrypted copy with that of a database without tables.
+
+    The other pages can be read without their original first page.
+    """
     size = copy.stat().st_size
     with copy.open("r+b") as file:
         page = _page_bytes(file.read(100))
@@ -189,10 +193,11 @@ def _first_page(folder: Path, page_bytes: int, pages: int) -> bytes:
 
 
 def _give_encrypted_first_page(copy: Path, key: StoreKey) -> None:
-    """Write a first page to an encrypted copy; any page fits, because each is encrypted separately.
+    """Write the first page of a new database with the same key to an encrypted copy.
 
-    The page states at least the page count of the copy. The page also contains two tables, whose
-    schema rows `_slots` returns.
+    SQLite accepts this page, because each page is encrypted separately. The page states at least
+    the page count of the copy. The page also contains two tables, whose schema rows `_slots`
+    returns.
     """
     other = copy.parent / "other.db"
     other.unlink(missing_ok=True)
@@ -233,7 +238,7 @@ def _look_through(db: Connection, found: Salvage) -> None:
 def _slots(db: Connection) -> list[Row]:
     """Return schema rows that can be rewritten, in case the schema could not be emptied.
 
-    The rows are small: changing them allocates and frees no page, even in a damaged file.
+    Because the rows are small, changing them allocates and frees no page, even in a damaged file.
     """
     db.pragma("writable_schema", "ON")
     with suppress(*_UNREADABLE):
@@ -244,8 +249,9 @@ def _slots(db: Connection) -> list[Row]:
 def _look_at(db: Connection, pages: Sequence[int], slots: list[Row], found: Salvage) -> None:
     """Read `pages`, each as a table and as an index.
 
-    Rewritten schema rows are committed to the copy, because within one transaction no row could be
-    read after a page that cannot be decrypted. New schema rows are rolled back.
+    If there are `slots`, their schema rows are rewritten, and the change is committed to the copy.
+    Without this commit, SQLite could read no row after a page that cannot be decrypted. If there
+    are no `slots`, schema rows are added and finally rolled back.
     """
     free = iter(slots)
     db.pragma("writable_schema", "ON")

@@ -78,7 +78,11 @@ class _StreamRebuild:
     # -- names
 
     def _take_names(self) -> None:
-        """Sort salvaged names into kinds, whose numbers below 34 are fixed, and namespaces."""
+        """Decide which salvaged names are kinds of entries, and which are namespaces.
+
+        The rows of both look alike. The numbers of the kinds below `FIRST_MET_KIND` are the same in
+        every store.
+        """
         for number, name in self._found.names:
             is_fixed = self._kinds.get(number) == name
             if name in BODIES and number >= FIRST_MET_KIND:

@@ -1,7 +1,7 @@
 """Encryption of a database file: the cipher, and how an encrypted file is recognized.
 
 SQLite3 Multiple Ciphers encrypts and authenticates every page of the database and of its journals.
-The key is used as it is: it is not derived from a password. A file starts with a random salt, and
+The key is used unchanged, and is not derived from a password. A file starts with a random salt, and
 eight bytes of its header stay readable. The key is passed only to the connection. If a statement
 that contains the key fails, its error is replaced by an error without the key.
 """
@@ -44,7 +44,10 @@ def unlock(db: Connection, key: StoreKey | None) -> None:
 
 
 def looks_encrypted(header: bytes) -> bool:
-    """Return whether a file with this `header` may be encrypted; also True for a plain file."""
+    """Return whether a file with this `header` may be encrypted.
+
+    The result is also True for an unencrypted database.
+    """
     return header[_PAYLOAD_FRACTIONS] == _FRACTIONS
 
 
@@ -56,7 +59,8 @@ def cipher_of(key: StoreKey | None) -> str | None:
 def copy_into(db: Connection, target: Path, key: StoreKey | None) -> None:
     """Write the content of `db` into the empty file `target`, encrypted with `key` or plain.
 
-    Needs a connection opened with ``SQLITE_OPEN_URI``. Raises: apsw.Error, without the key.
+    Needs a connection opened with ``SQLITE_OPEN_URI``. Raises: apsw.Error, with a message that does
+    not contain the key.
     """
     secret = f"cipher={CIPHER}&key=raw:{key.reveal()}" if key else "key="
     failure: type[apsw.Error] | None = None

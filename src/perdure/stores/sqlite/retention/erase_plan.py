@@ -61,8 +61,9 @@ _header = msgspec.json.Decoder(StreamHeader)
 def begin(
     tables: Tables, namespace: str, request: EraseRequest, random: RandomSource
 ) -> Certificate:
-    """Begin the erasure `request`; return the preliminary certificate, or an earlier one.
+    """Begin the erasure `request`; return the preliminary certificate.
 
+    If the session was erased before and nothing is left to erase, return the earlier certificate.
     Raises: SessionNotFound, SessionHasForks.
     """
     found = namespace_no(tables, namespace)
@@ -264,7 +265,11 @@ def keys_of(tables: Tables, namespace: int, streams: Iterable[int]) -> list[str]
 
 
 def _streams_of_commit(tables: Tables, first: int, at: int) -> list[int]:
-    """Return the streams of the commit that begins at `first`; its parts are consecutive."""
+    """Return the streams of the commit that begins at position `first`.
+
+    The entries of a commit are at consecutive positions, also if the commit appends to several
+    streams.
+    """
     found: list[int] = []
     share = tables.row(_SHARE, first)
     while share is not None and share[1] == at and share[2] not in found:

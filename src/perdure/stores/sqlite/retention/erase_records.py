@@ -35,7 +35,7 @@ _certificate = msgspec.json.Decoder(Certificate)
 class Open(NamedTuple):
     """An unfinished erasure.
 
-    `no` can be reused after the erasure is done; `id` is unique forever.
+    After the erasure is done, another erasure can get the same `no`. An `id` is never used again.
     """
 
     no: int

@@ -79,7 +79,10 @@ def set_policy(tables: Tables, namespace: str, policy: Retention) -> None:
 
 
 def rewrite_policy(tables: Tables, namespace: str) -> None:
-    """Store the same policy again. Raises: the error of a store that cannot be written to."""
+    """Store the same policy again, to test whether the store accepts writes.
+
+    Raises: the error of a store that cannot be written to.
+    """
     set_policy(tables, namespace, policy_of(tables, namespace))
 
 

@@ -1,8 +1,8 @@
 """The search index of an SQLite file; its operations run on the threads of the file's connections.
 
 An index step is read and built while other processes write; only storing the step uses the writer.
-A stored step need not be synced: it follows its source entries in the write-ahead log, and can be
-rebuilt from the log.
+A stored step need not be synced, because it can be rebuilt from the log. In the write-ahead log, a
+step comes after the entries that it indexes.
 """
 
 from __future__ import annotations
@@ -191,5 +191,5 @@ def index_problems(tables: Tables, namespace: str, steps: Steps) -> list[Problem
 
 
 def indexed_texts(tables: Tables, namespace: str) -> int:
-    """Return the number of indexed texts, each of which is one step of `index_problems`."""
+    """Return the number of indexed texts. `index_problems` reports one step for each text."""
     return text_count(tables, namespace_no(tables, namespace))
