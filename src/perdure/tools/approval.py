@@ -39,7 +39,7 @@ class Bound(ShortRepr, frozen=True):
     """The data that an approval of a call covers, besides the call's arguments.
 
     Shape: `facts` are names and texts in display order. `always` is appended to the text of a
-    grant, so that the grant names exactly what is allowed; if `always` is None, the answer "always"
+    grant, so that the grant names exactly what is allowed. If `always` is None, the answer "always"
     is not offered. `diff` is the change to a file. `problem` is the reason why the call cannot run;
     None if it can. If there is a `doubt`, a person must approve the call in every mode. `is_hidden`
     means that a name in the file's path starts with a dot; the call then requires approval even if

@@ -5,9 +5,10 @@ word by word, so that one argument never matches as two arguments, or two as one
 shell are rejected.
 
 In a glob, ``*`` matches any number of characters within one argument, and ``?`` matches one
-character. ``**`` as the last word matches any number of further arguments that ``*`` matches. A
-pattern in a glob rule never matches an option, and never matches ``..`` in a path. To allow an
-option or ``..``, a rule has to contain it literally. Only the glob ``**`` matches every command.
+character. ``**`` is allowed as the last word, and matches any number of further arguments if ``*``
+matches each of them. A pattern in a glob rule never matches an option, and never matches ``..`` in
+a path. To allow an option or ``..``, a rule has to contain it literally. Only the glob that
+consists of ``**`` alone matches every command.
 """
 
 from __future__ import annotations

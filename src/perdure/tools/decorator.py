@@ -113,10 +113,10 @@ def tool(
     model gets returned text, media and `ToolOutput` unchanged, None as "done", and other values as
     JSON. If `needs_approval` is True, a person approves each call, in every mode, and sees its
     arguments. `needs_approval` can be a function that gets the tool's arguments, including
-    defaults, and returns whether a call needs approval; if it raises, the call needs approval.
+    defaults, and returns whether a call needs approval. If it raises, the call needs approval.
     Units: `timeout_s` is in seconds, `max_output_bytes` in bytes of UTF-8.
     Raises: TypeError for a signature without a schema. Raises WrongArgument for a generator, a
-    non-function, an invalid name or limit, or a `needs_approval` without the tool's arguments.
+    non-function, an invalid name or limit, or a `needs_approval` function with wrong parameters.
     """
 
     def make_tool(function: Callable[..., Any]) -> FunctionTool[..., Any]:
@@ -163,13 +163,14 @@ def _shown_call(args: Mapping[str, object], _: Permissions) -> Subject:
 
 
 def _condition(name: str, decides: object, function: Callable[..., Any]) -> NeedsApproval | None:
-    """Return a function that applies the `needs_approval` option `decides` to a call's arguments.
+    """Return a function that decides whether a call with given arguments needs approval.
 
-    Return None if `decides` is not a function.
+    `decides` is the value of the option `needs_approval`. Return None if `decides` is not a
+    function.
 
-    An error in `decides`, or a result that is not a bool, counts as True. `decides` also gets the
-    defaults of the tool's `function`.
-    Raises: WrongArgument if `decides` does not accept these arguments.
+    An error in `decides`, or a result that is not a bool, counts as True. `decides` gets the call's
+    arguments, and the defaults of the tool's `function`.
+    Raises: WrongArgument if `decides` does not accept the tool's arguments.
     """
     if not callable(decides):
         return None

@@ -54,10 +54,11 @@ Answered = Callable[[ToolRun], Awaitable[ToolRun]]
 async def run_tool(
     spec: ToolSpec, call: ToolCall, *, clock: Clock, answered: Answered | None = None
 ) -> ToolRun:
-    """Run `call` within the limits of `spec`, and pass the resulting run through `answered`.
+    """Run `call` within the limits of `spec`, and return the result.
 
-    Arguments that the tool must not receive are removed from the call, and secrets that the tool
-    received are removed from its output.
+    If `answered` is given, it gets the run and returns the run to use instead. Arguments that the
+    tool must not receive are removed from the call, and secrets that the tool received are removed
+    from its output.
     Raises: CancelledError if the caller is cancelled; the tool is then cancelled too.
     """
     started_s = clock.steady_s()
@@ -79,7 +80,10 @@ async def run_tool(
 
 
 def _log_failure(spec: ToolSpec, call: ToolCall, error: BaseException) -> None:
-    """Log the traceback, which the model does not get, at warning level if the tool has a bug."""
+    """Log the traceback of `error`, which the model does not get.
+
+    The level is ``warning`` for a bug in the tool, and ``debug`` for an error of perdure.
+    """
     level = logging.DEBUG if isinstance(error, PerdureError) else logging.WARNING
     scrub = call.secrets.scrub
     log_failure(_log, error, "the tool %s failed", spec.name, level=level, scrub=scrub)
@@ -88,8 +92,8 @@ def _log_failure(spec: ToolSpec, call: ToolCall, error: BaseException) -> None:
 def run_of(output: ToolOutput, instead_of: ToolRun | None = None) -> ToolRun:
     """Return a run that ended with `output`.
 
-    If `output` is an error that replaces the failed run `instead_of`, the outcome of `instead_of`
-    is kept.
+    `instead_of` is the run that the new run replaces. If `output` is an error and `instead_of`
+    failed, the new run has the outcome of `instead_of`.
     """
     if not output.is_error:
         return ToolRun(output, "ok")

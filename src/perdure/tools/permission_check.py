@@ -26,10 +26,11 @@ _NEVER_NAMES = frozenset(("__proto__", "prototype", "constructor", "__class__", 
 
 
 class RuleSet(msgspec.Struct, frozen=True):
-    """The decision for each action. If `honours_grants` is True, an earlier answer "always" counts.
+    """The decision for each action.
 
-    `asks_hidden` means that writing a file needs approval if a name in its path starts with a dot,
-    such as ``.github``. Such files configure other programs.
+    If `honours_grants` is True, a call runs without a question if an earlier answer "always"
+    allowed it. `asks_hidden` means that writing a file needs approval if a name in its path starts
+    with a dot, such as ``.github``. Such files configure other programs.
     """
 
     actions: Mapping[Action, Decision]
@@ -92,7 +93,10 @@ def bound_ruling(
     *,
     bound: Bound | None,
 ) -> Ruling:
-    """Return the decision of `judge_call`, or ``examine`` if `bound` is None but may be needed."""
+    """Return the decision of `judge_call`.
+
+    If `bound` is None but may be needed for the decision, return ``examine``.
+    """
     if bound is not None:
         return judge_call(spec, call.args, permissions, granted, rules, bound=bound)
     if spec.action is None and spec.bind is not None:

@@ -1,8 +1,8 @@
 """Run a program in its own process group, with a minimal environment and limits on time and output.
 
 The whole process group is killed when the wait ends, for any reason. A process that left its group
-on purpose (``setsid``) is not killed: perdure restricts which programs a model can start, but does
-not isolate these programs.
+on purpose (``setsid``) is not killed, because perdure does not isolate programs. perdure only
+restricts which programs a model can start.
 """
 
 from __future__ import annotations
@@ -42,10 +42,11 @@ class ProcessResult(msgspec.Struct, frozen=True):
 
 
 def small_environment(inherited: Mapping[str, str], working_dir: Path) -> dict[str, str]:
-    """Return the environment variables that programs need and that cannot change what they do.
+    """Return the few environment variables that programs need.
 
-    The variables come from `inherited`. Relative directories in PATH, and directories in
-    `working_dir`, are dropped, because the model may have written their files.
+    None of them changes what a program does. The variables come from `inherited`. Relative
+    directories in PATH, and directories in `working_dir`, are dropped, because the model may have
+    written their files.
     """
     kept = {name: inherited[name] for name in _INHERITED if name in inherited}
     folders = inherited.get("PATH", _DEFAULT_PATH).split(os.pathsep)

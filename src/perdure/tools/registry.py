@@ -90,7 +90,7 @@ def registry_of(tools: Iterable[ToolSpec | Callable[..., Any]]) -> ToolRegistry:
 
 
 def _undescribed(schema: Any) -> Any:
-    """Return `schema` without descriptions: a tool with a reworded description is the same tool."""
+    """Return `schema` without descriptions, because a new description does not make a new tool."""
     if isinstance(schema, list):
         return [_undescribed(item) for item in cast("list[Any]", schema)]
     if not isinstance(schema, Mapping):

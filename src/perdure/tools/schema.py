@@ -1,8 +1,9 @@
 """Convert a function's signature to a JSON Schema, and a model's arguments to Python values.
 
 The schemas use the part of draft 2020-12 that OpenAI, Anthropic and Google all accept. They contain
-no references and no formats. Objects are closed unless they are free-form, and every ``enum`` has a
-type. Unsupported annotations are rejected when the tool is declared, not when it is called.
+no references and no formats. Except for free-form objects, an object accepts only its declared
+fields. Every ``enum`` has a type. Unsupported annotations are rejected when the tool is declared,
+not when it is called.
 """
 
 from __future__ import annotations
@@ -161,7 +162,7 @@ def is_pydantic(of: Any) -> bool:
 def pydantic_schema(of: Any) -> Schema:
     """Return the portable schema of a pydantic model.
 
-    Raises: TypeError if the model has none.
+    Raises: TypeError if the model has no portable schema.
     """
     return portable_schema(_relaxed(of.model_json_schema()), of.__name__)
 
@@ -231,7 +232,10 @@ def _relaxed(node: Schema) -> Schema:
 
 
 def _require_no_pydantic(annotation: Any) -> None:
-    """Raise TypeError for pydantic declarations outside pydantic models, which msgspec ignores."""
+    """Raise TypeError for pydantic declarations outside of a pydantic model.
+
+    Without this error, msgspec would ignore such declarations.
+    """
     rest: list[Any] = [annotation]
     seen: list[Any] = []
     while rest:
@@ -436,7 +440,10 @@ def _object(properties: Schema, required: list[str]) -> Schema:
 
 
 def _with_notes(schema: Schema, description: str, default: object) -> Schema:
-    """Return `schema` with `default` in its description; the key ``default`` is not portable."""
+    """Return `schema` with `description`, which also states the `default`.
+
+    The key ``default`` is not used, because it is not portable.
+    """
     text = description or str(schema.get("description", ""))
     if default is not None and default is not inspect.Parameter.empty:
         try:

@@ -128,12 +128,12 @@ class ToolSpec(msgspec.Struct, frozen=True):
     `effect`: ``read`` changes nothing, ``write`` changes the workspace, ``external`` changes
     something elsewhere. `on_unknown` is the policy if perdure was killed while the tool ran:
     ``retry`` the call, ``ask`` a person, or ``never`` repeat the call. A tool with an `action`
-    needs approval. For a tool with an `action`, `examine` returns a call's `Subject`, and an
-    approval is valid for the call's arguments and the facts that `bind` returns. If `is_gated` is
-    True, perdure asks a person in every mode. A call needs no approval if `needs_approval` returns
-    False for its arguments. In a tool without an `action`, `bind` only looks for problems that a
-    person must decide on first (`Doubt`). `config_only` are names of arguments that a model cannot
-    set. `is_outside` marks the tool's output as written by outsiders.
+    needs approval. For such a tool, `examine` returns the `Subject` of a call. An approval is valid
+    only for the call's arguments and the facts that `bind` returns. If `is_gated` is True, perdure
+    asks a person in every mode. A call needs no approval if `needs_approval` returns False for its
+    arguments. In a tool without an `action`, `bind` only looks for problems that a person must
+    decide on first (`Doubt`). `config_only` are names of arguments that a model cannot set.
+    `is_outside` marks the tool's output as written by outsiders.
     Units: `timeout_s` is in seconds, `max_output_bytes` in bytes of UTF-8 shown to the model.
     Shape: `parameters` is a JSON Schema of type object.
     """

@@ -54,7 +54,7 @@ class YamlNode(msgspec.Struct, frozen=True):
 class YamlReader:
     """Converts nodes to values, and collects all errors in `faults`.
 
-    `other_names` maps keys that other programs use to the keys that an error suggests.
+    `other_names` maps keys of other programs to the keys that error messages suggest.
     """
 
     def __init__(self, other_names: Mapping[str, str] | None = None) -> None:
@@ -194,7 +194,10 @@ class YamlReader:
         return node.text
 
     def _plain(self, node: YamlNode) -> object:
-        """Return a scalar as a value of its kind, or as its text if JSON lacks the kind (dates)."""
+        """Return a scalar as a value of its kind.
+
+        If JSON has no such kind, as for dates, return the text.
+        """
         digits = node.text.replace("_", "")
         match node.kind:
             case "null" | "map" | "seq":

@@ -15,7 +15,7 @@ __all__ = ["MarkedYAMLError", "PlainYaml", "ReaderError", "YAMLError"]
 
 
 class _ShallowScanner(Scanner):
-    """Limits the depth of nested brackets: the library needs seconds for 2,000 of them."""
+    """Limits the depth of nested brackets, because the library needs seconds for 2,000 levels."""
 
     def fetch_flow_collection_start(self, TokenClass: Any, to_push: str) -> None:  # noqa: N803 - the library's name
         library: Any = super()  # it is untyped

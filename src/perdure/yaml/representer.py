@@ -19,7 +19,10 @@ _BLOCK = re.compile(
 
 
 class PlainRepresenter(SafeRepresenter):
-    """The YAML library's representer without anchors and aliases: repeated values stay whole."""
+    """The YAML library's representer without anchors and aliases.
+
+    It writes a repeated value in full.
+    """
 
     def ignore_aliases(self, data: Any) -> bool:
         """Return True for any value, so that no alias is written."""

@@ -87,8 +87,8 @@ def make_checked(
     To find further errors, `make` is called again without the value that the last error names,
     unless this value is `required`. A further error can be the consequence of a missing value. So,
     after the first error, only errors that name an argument are reported. If `is_partial` is True,
-    the caller has already removed some invalid values. Only errors that name an item are then
-    reported.
+    the caller has already removed some invalid values. In this case, only errors that name an item
+    are reported.
     """
     left = dict(values)
     for number in range(_MOST_FAULTS):
@@ -267,7 +267,10 @@ def _text_fault(text: str, wanted: inspect.Type) -> str | None:
 
 
 def _bound(value: Any, wanted: inspect.Type) -> str | None:
-    """Return an error message, without very long values, if `value` violates a bound."""
+    """Return an error message if `value` violates a bound; otherwise None.
+
+    The message does not contain a very long value.
+    """
     least, above = getattr(wanted, "ge", None), getattr(wanted, "gt", None)
     most = getattr(wanted, "le", None)
     if least is not None and value < least:

@@ -43,7 +43,7 @@ _APPLE_SCRIPT = (
 def about_clipboard(args: Mapping[str, object], permissions: Permissions) -> Subject:
     """Describe the call to a person who approves it: it reads the clipboard.
 
-    The answer "always" is not offered, because the content of the clipboard changes.
+    The answer "always" is not offered, because the clipboard can contain other data at each call.
     """
     return Subject("read the clipboard")
 

@@ -1,8 +1,9 @@
 """Git in the working directory: read access, and commits with approval.
 
-This module sets all flags of git. This module disables settings of a repository that could start
-programs, fetch, or lead outside of the working directory (`tools.git`). This module also tells git
-where the repository is: at the top of the working directory.
+This module chooses all flags of git; the model cannot pass flags. This module disables settings of
+a repository that could start programs, fetch, or lead outside of the working directory
+(`tools.git`). This module also tells git where the repository is: at the top of the working
+directory.
 """
 
 from __future__ import annotations

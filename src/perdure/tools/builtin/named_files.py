@@ -154,7 +154,10 @@ def _status_of(path: Path) -> os.stat_result | None:
 
 
 def _fact_of(path: str) -> str | None:
-    """Return the fact for the file at `path`; None if it is unreadable. Never blocks on a pipe."""
+    """Return the fact for the file at `path`; None if it is unreadable.
+
+    Never blocks, even if the file is a pipe.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except (OSError, ValueError):

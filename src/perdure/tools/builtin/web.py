@@ -1,8 +1,8 @@
 """Tools that send web requests to allowed hosts, and that search the web.
 
 All requests use the pinned transport, which connects only to checked addresses. The HTTP library is
-loaded at the first request. A configured secret is inserted last, and is removed from everything in
-the response.
+loaded at the first request. A configured secret is inserted only when the request is sent. The
+secret is removed from everything in the response.
 """
 
 from __future__ import annotations

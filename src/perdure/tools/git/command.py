@@ -1,4 +1,4 @@
-"""Run git so that the repository cannot start programs, fetch, or lead outside."""
+"""Run git so that a repository cannot start programs, fetch, or lead git to files outside of it."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def repository_of(call: ToolCall) -> Repository:
 
 
 class Git(msgspec.Struct, frozen=True):
-    """Runs git for one call of a tool, with the overrides that the repository's settings need."""
+    """Runs git for one call of a tool, and overrides the repository's unsafe settings."""
 
     call: ToolCall
     repository: Repository
@@ -125,7 +125,10 @@ class Git(msgspec.Struct, frozen=True):
 
 
 def _as_variables(overrides: Mapping[str, str]) -> dict[str, str]:
-    """Return `overrides` as environment variables of git; keys in them need no quotes."""
+    """Return `overrides` as environment variables of git.
+
+    In these variables, unlike in a configuration file, keys need no quotes.
+    """
     variables = {"GIT_CONFIG_COUNT": str(len(overrides))}
     for number, (key, value) in enumerate(overrides.items()):
         variables[f"GIT_CONFIG_KEY_{number}"] = key

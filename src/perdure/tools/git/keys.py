@@ -245,7 +245,8 @@ def overrides_of(
 
     `settings` are all settings that apply in the repository; `own` are the settings from the
     repository's own files. If `requires_filters` is True, git refuses to store a file that a filter
-    would have changed; otherwise git skips the filter.
+    would have changed. If `requires_filters` is False, git stores the file without running the
+    filter.
     """
     found = dict(ALWAYS)
     local = {setting.key for setting in own}

@@ -1,4 +1,4 @@
-"""Find the git repository whose top folder is the working directory, and what in it is dangerous.
+"""Find the git repository at the top of the working directory, and its dangerous parts.
 
 perdure tells git where the checked repository is, so git does not search for another one. This
 module starts no program except ``git config``, which only reads text.
@@ -57,7 +57,7 @@ class Repository(msgspec.Struct, frozen=True):
 
     @property
     def grant(self) -> str | None:
-        """Return the permission that a person gives by allowing the concerns, if any.
+        """Return the grant that allows all concerns; None if there are no concerns.
 
         Two grants are equal only for the same repository with equal concerns.
         """
@@ -153,11 +153,11 @@ def _common_dir(git_dir: Path, concerns: list[Concern]) -> Path:
 
 
 def _knows(git_dir: Path, common_dir: Path, top: Path, configuration: Configuration) -> bool:
-    """Return True if `git_dir`, named by a file ``.git``, declares `top` as its working tree.
+    """Return True if `git_dir` declares `top` as its working tree.
 
-    The git folders of a worktree and of a submodule contain this declaration. A git folder inside
-    the working tree proves nothing, because the author of the file ``.git`` could also write the
-    folder.
+    `git_dir` is the folder that the file ``.git`` in `top` names. The git folders of a worktree and
+    of a submodule contain this declaration. A git folder inside the working tree proves nothing,
+    because the author of the file ``.git`` could also write the folder.
     """
     if git_dir.is_relative_to(top) or common_dir.is_relative_to(top):
         return False

@@ -306,8 +306,8 @@ KEPT_BYTES = 4096
 class Complaints(asyncio.Protocol):
     """Collects the last part of a program's standard error; earlier output is dropped.
 
-    `stream` is passed to the program. The function `complaints` creates a `Complaints`, and the
-    caller of the function must close it.
+    The program writes its standard error to `stream`. The function `complaints` creates a
+    `Complaints`, and the caller of the function must close it.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -362,7 +362,7 @@ class _Reading:
 
     @property
     def last_context(self) -> Any:
-        """Return the context of the last message; the library reads this attribute if present."""
+        """Return the context of the last message, for the protocol library."""
         return getattr(self._stream, "last_context", None)
 
     async def receive(self) -> Any:

@@ -42,18 +42,18 @@ class McpServer(
     """A server that provides tools to an agent. The server's tools are named ``mcp_{name}_{tool}``.
 
     The server is either a program or an endpoint. For a program, perdure starts `command` with
-    `args` in `working_dir` (default: the session's working directory), adds `env` to the minimal
-    environment, and communicates over the program's standard input and output. For an endpoint,
-    `url` is a streamable HTTP address, to which perdure sends `headers`. The values of `env` and
-    `headers` may refer to secrets. A `url` must be https and public unless `allow_local_endpoint`
-    is True. `tools_allowlist` lists the server's tools to use; None means all tools. If
-    `trusts_annotations` is True, perdure trusts the server's claim that a tool only reads, and runs
-    this tool without approval. `on_unknown` is the policy for interrupted calls; None means the
-    default for tools of this kind.
+    `args` in `working_dir` (default: the session's working directory). The program's environment is
+    the minimal environment and `env`. perdure communicates over the program's standard input and
+    output. For an endpoint, `url` is a streamable HTTP address, to which perdure sends `headers`.
+    The values of `env` and `headers` may refer to secrets. A `url` must be https and public unless
+    `allow_local_endpoint` is True. `tools_allowlist` lists the server's tools to use; None means
+    all tools. If `trusts_annotations` is True, perdure trusts the server's claim that a tool only
+    reads, and runs this tool without approval. `on_unknown` is the policy for interrupted calls;
+    None means the default for tools of this kind.
     Units: timeouts are in seconds, at most a day. `connect_timeout_s` limits the time from the
     start of connecting until the server is ready.
-    Raises: ConfigError if a value cannot work or is unsafe. Raises WrongArgument if a value has
-    another type.
+    Raises: ConfigError if a value cannot work or is unsafe. Raises WrongArgument if a value has the
+    wrong type.
     """
 
     __repr__ = short_repr

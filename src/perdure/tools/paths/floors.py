@@ -1,9 +1,9 @@
 """Decide by the names in a file's path whether tools may read or write the file.
 
-The rules apply in every directory. These functions are pure. Names are compared by the rules of the
-most lenient file systems: letter case, invisible characters, dots and spaces at the end, and
-everything after a colon are ignored. On such file systems, names that differ only in these lead to
-the same file.
+The rules apply in every directory. These functions are pure. The most lenient file systems ignore
+letter case, invisible characters, dots and spaces at the end of a name, and everything after a
+colon. So the comparison of names ignores all of these, because names that differ only in this way
+can lead to the same file.
 """
 
 from __future__ import annotations
@@ -147,7 +147,10 @@ class Floors(msgspec.Struct, frozen=True):
         return place[len(record) :]
 
     def with_record(self, place: Path) -> Floors:
-        """Return these closed places with the record folder `place`; its links are not followed."""
+        """Return these closed places with the record folder `place`.
+
+        Links in `place` are not followed.
+        """
         names = tuple(folded_name(name) for name in place.parts if name != place.anchor)
         return Floors(self.closed, self.stems, names)
 
@@ -177,8 +180,8 @@ def is_secret(names: Sequence[str], *, is_absolute: bool = False, has_records: b
     """Return True if tools must not read the file or folder at `names`.
 
     Shape: `names` are in order from the top folder down. If `is_absolute` is True, the names start
-    at the root of the file system. If `has_records` is True, record folders of flows do not count
-    as perdure's own data, which is secret.
+    at the root of the file system. perdure's own data is secret. If `has_records` is True, the
+    record folders of flows are not secret, although they belong to this data.
     """
     folded = [folded_name(name) for name in names]
     if any(

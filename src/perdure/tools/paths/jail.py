@@ -102,8 +102,8 @@ class OpenPath(msgspec.Struct, frozen=True):
 
     `descriptor` belongs to a regular file or a directory, and stays open until its jail is closed.
     `is_absolute` means that the root is the root of the file system. `has_walls` is False if the
-    whole file system is open to tools. `floors` are the jail's closed places, and `root` is the
-    path of the jail's root in the form of `floors`.
+    whole file system is open to tools. `floors` are the jail's closed places, and `root` contains
+    the names in the path of the jail's root, folded like those in `floors`.
     """
 
     names: tuple[str, ...]
@@ -128,9 +128,10 @@ class Place(msgspec.Struct, frozen=True):
     """A place to write a file: `name` in the directory `parent`; the file may not exist yet.
 
     The place is never a link. `has_walls` is False if the whole file system is open to tools.
-    `path` is the whole path, with links resolved. If `is_new_folder` is True, the folder does not
-    exist yet, and `name` starts with the missing folders. `is_hidden` means that a name in the path
-    starts with a dot, and the path is not in the record folder of the call's flow.
+    `path` is the whole path, with links resolved. If `is_new_folder` is True, the folder of the
+    file does not exist yet. Then `name` is the path below `parent`, with the missing folders.
+    `is_hidden` means that a name in the path starts with a dot, and the path is not in the record
+    folder of the call's flow.
     """
 
     parent: int
@@ -191,7 +192,7 @@ class Jail:
         return self._reached(path, _Walk.end)
 
     def place(self, path: str, *, makes_parents: bool = False) -> AbstractContextManager[Place]:
-        """Return the place to write `path`; create missing directories if `makes_parents`.
+        """Return the place to write `path`. If `makes_parents` is True, create missing directories.
 
         Raises: ToolDenied if writing is not permitted. Raises ToolError if a directory is missing.
         """
@@ -212,7 +213,10 @@ class Jail:
     def _reached(
         self, path: str, end: Callable[[_Walk], T], *, is_writing: bool = False
     ) -> Generator[T]:
-        """Walk along `path` to its `end`; the directories stay open in the block."""
+        """Start a walk along `path`, run `end` with the walk, and yield the result of `end`.
+
+        The directories of the walk stay open until the block ends.
+        """
         with ExitStack() as held:
             with self._reporting():
                 walk = self._walk(path, is_writing=is_writing)
@@ -318,8 +322,8 @@ class _Walk:
     def end(self) -> OpenPath:
         """Walk to the end of the path, and return the file or directory there.
 
-        Raises: Escape if the path leads to a forbidden place. Raises OSError if it cannot be
-        opened.
+        Raises: Escape if the path leads to a forbidden place. Raises OSError if the file or
+        directory cannot be opened.
         """
         self._turn_to(self._path)
         for name, mode in self._steps():
@@ -447,9 +451,9 @@ class _Walk:
         )
 
     def _turn_to(self, path: str) -> None:
-        """Walk the names of `path` before the remaining names.
+        """Continue the walk with the names of `path`, followed by the remaining names.
 
-        An absolute path starts at the root.
+        If `path` is absolute, the walk first returns to the root.
         """
         names = [name for name in path.split("/") if name not in ("", ".")]
         if path.startswith("/"):

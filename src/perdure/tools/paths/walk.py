@@ -132,7 +132,10 @@ def matches(pattern: str, names: tuple[str, ...]) -> bool:
 
 
 def _past_stars(parts: tuple[str, ...], reached: set[int]) -> set[int]:
-    """Return the positions in `reached`, and those after each ``**`` that directly follows."""
+    """Return the positions in `reached`, and the positions reached from these by skipping ``**``.
+
+    A ``**`` can be skipped, because it also matches no name.
+    """
     found: set[int] = set()
     for place in reached:
         at = place
