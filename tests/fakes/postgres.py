@@ -128,12 +128,10 @@ class PostgresServer:
 
         Emptying is faster than creating a database (a second).
         """
-        with psycopg.connect(address, autocommit=True) as db:
-            try:
-                db.execute("SET row_security = off")
-                db.execute(_EMPTY)
-            except psycopg.Error:  # the user is one whom row-level security binds
-                db.execute("DROP SCHEMA IF EXISTS perdure CASCADE")
+        try:
+            empty(address)
+        except psycopg.Error:  # the user is one whom row-level security binds
+            self.execute(address, "DROP SCHEMA IF EXISTS perdure CASCADE")
         self._free.append(address)
 
     def give_back_of_workers(self, address: str) -> None:
@@ -209,6 +207,13 @@ class PostgresServer:
     def _execute(self, statement: sql.Composed) -> None:
         with psycopg.connect(self.address, autocommit=True) as db:
             db.execute(statement)
+
+
+def empty(address: str) -> None:
+    """Delete all rows of a store. Raises: psycopg.Error if row-level security binds the user."""
+    with psycopg.connect(address, autocommit=True) as db:
+        db.execute("SET row_security = off")
+        db.execute(_EMPTY)
 
 
 def name_of(address: str) -> str:

@@ -23,7 +23,7 @@ from perdure.stores.postgres.address import route_of
 from perdure.stores.postgres.database import Database, Statement
 from perdure.stores.postgres.store import PostgresStore
 from tests.conformance.store.building import S, create, said
-from tests.fakes.postgres import PostgresServer, name_of
+from tests.fakes.postgres import PostgresServer, empty, name_of
 from tests.faults.network import Network
 from tests.faults.servers import Servers
 from tests.integration.postgres.test_isolation import TABLES, fill
@@ -82,14 +82,31 @@ def servers() -> Iterator[Replicated]:
 
 
 @pytest.fixture
-def database(servers: Replicated) -> Iterator[str]:
+def new_database(servers: Replicated) -> str:
     """The name of a new database that the replica has too."""
     name = f"lists_{next(NUMBERS)}"
     with psycopg.connect(servers.at("postgres"), autocommit=True) as db:
         db.execute(f"CREATE DATABASE {name}".encode())
-        servers.catch_up()
-        yield name
-        db.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+    servers.catch_up()
+    return name
+
+
+@pytest.fixture(scope="module")
+def emptied() -> list[str]:
+    """The names of databases that tests used, without sessions."""
+    return []
+
+
+@pytest.fixture
+def database(
+    servers: Replicated, emptied: list[str], request: pytest.FixtureRequest
+) -> Iterator[str]:
+    """The name of a database without sessions that the replica has too."""
+    name: str = emptied.pop() if emptied else request.getfixturevalue("new_database")
+    servers.catch_up()
+    yield name
+    empty(servers.at(name))
+    emptied.append(name)
 
 
 @pytest.fixture
@@ -232,13 +249,13 @@ async def test_lagging_replica_is_bypassed_with_one_warning_until_it_catches_up(
 
 async def test_replica_with_an_older_schema_is_bypassed_until_it_has_the_newest_schema(
     servers: Replicated,
-    database: str,
+    new_database: str,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     lag(servers, monkeypatch)
     try:
-        store = await perdure.open(servers.store_at(database))
+        store = await perdure.open(servers.store_at(new_database))
         await store.create(id="first")
         assert [info.id for info in await store.recent()] == ["first"]
         (warning,) = warnings_in(caplog)
