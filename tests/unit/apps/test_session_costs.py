@@ -63,7 +63,7 @@ async def test_calls_of_invoked_agents_are_part_of_the_cost() -> None:
     assert told[1].startswith("3 calls of p:main, p:scout: ")
 
 
-async def test_calls_without_a_named_agent_use_prices_of_the_settings(
+async def test_chat_without_a_named_agent_uses_configured_prices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "perdure").mkdir()

@@ -70,7 +70,7 @@ async def test_session_rows_are_filtered_by_since_and_until() -> None:
         assert await newest_rows(store, RowFilter(until=past), 5) == []
 
 
-async def test_short_ids_match_exactly_one_session() -> None:
+async def test_each_short_id_identifies_exactly_one_session() -> None:
     async with perdure.open("memory:") as store:
         ids = ["abcdefghij-1", "abcdefghij-2", "abcdefghij-22", "abcdefgx", "zz"]
         for id in ids:

@@ -20,7 +20,7 @@ def test_tool_that_does_more_than_read_needs_approval() -> None:
         assert spec.effect == "read" or spec.action is not None
 
 
-def test_tools_without_permissions_are_not_offered() -> None:
+def test_agent_without_permissions_has_no_command_or_network_tools() -> None:
     names = {spec.name for spec in builtin_tools(Permissions())}
     assert names.isdisjoint({"run_command", "http_request", "web_search"})
     allowed = chat_agent(permissions=Permissions(allowed_command_globs=("ls *",)))

@@ -11,7 +11,7 @@ from perdure.bounds.user_folders import user_folder
 from perdure.errors import ConfigError
 
 
-def test_user_folder_is_absolute_even_for_relative_environment() -> None:
+def test_relative_user_folder_in_the_environment_is_ignored() -> None:
     account = Path(os.path.expanduser("~"))  # noqa: PTH111 - as the code, which never raises
     for environment, expected in (
         ({"XDG_CONFIG_HOME": "/c", "HOME": "/h"}, Path("/c/perdure")),

@@ -135,7 +135,7 @@ async def stored(given: Event) -> tuple[perdure.Entry, Event]:
 
 
 @pytest.mark.parametrize("name", READABLE)
-async def test_event_becomes_message_and_is_restored(name: str) -> None:
+async def test_event_is_stored_as_message_and_restored(name: str) -> None:
     given, role = READABLE[name]
     entry, read = await stored(given)
     assert read == given

@@ -110,7 +110,7 @@ async def test_readable_item_becomes_a_message_and_is_restored_unchanged(
 
 
 @pytest.mark.parametrize("item", OPAQUE)
-async def test_item_that_is_not_a_message_is_stored_as_custom_entry_and_restored(
+async def test_item_other_than_a_message_becomes_a_custom_entry(
     item: dict[str, Any],
 ) -> None:
     entry, again = await stored(item)

@@ -12,7 +12,7 @@ ELSEWHERE = "memory:"
 
 
 @pytest.mark.parametrize("variable", ["PERDURE_KEY_FILE", "KUBECONFIG"])
-def test_credentials_file_from_environment_variable_is_not_attached(
+def test_file_named_in_a_credentials_variable_is_not_attached(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
 ) -> None:
     (tmp_path / "main.key.txt").write_text("0123")
@@ -67,7 +67,7 @@ def test_file_name_in_brackets_or_quotes_is_found(tmp_path: Path, text: str) -> 
     assert attached_of(text, tmp_path) == ["notes.md"]
 
 
-def test_file_name_that_begins_with_an_attached_name_is_attached(tmp_path: Path) -> None:
+def test_file_notes_md_can_be_attached_after_the_file_notes(tmp_path: Path) -> None:
     (tmp_path / "notes").write_text("the sea")
     told = attach_mentioned("see @notes.md", tmp_path, ELSEWHERE, ["notes"]).remarks
     assert told == ("sent as text, because the folder has no such file: @notes.md",)
@@ -76,9 +76,7 @@ def test_file_name_that_begins_with_an_attached_name_is_attached(tmp_path: Path)
 
 
 @pytest.mark.parametrize("text", ["see @my notes", "(@my notes), and", "@my notes.", "@my notes\n"])
-def test_first_word_of_an_attached_file_name_attaches_no_other_file(
-    tmp_path: Path, text: str
-) -> None:
+def test_attached_file_name_with_a_blank_is_matched_whole(tmp_path: Path, text: str) -> None:
     (tmp_path / "my").write_text("another file")
     assert attach_mentioned(text, tmp_path, ELSEWHERE, ["my notes"]) == Mentions()
 

@@ -128,7 +128,7 @@ async def test_exclamation_mark_without_command_is_reported_and_not_sent(
 
 
 @pytest.mark.parametrize("steps", range(4))
-async def test_late_steering_text_is_not_lost_by_cancellation(
+async def test_steering_text_is_kept_if_its_sending_is_cancelled(
     typed: TypedLines, steps: int
 ) -> None:
     """The task that passes the text on is cancelled at each of its first steps."""

@@ -16,7 +16,7 @@ ENDED = 2**22 + 1
 """A process id that does not exist: Linux assigns none above 2**22."""
 
 
-def test_draft_of_an_ended_process_is_offered_once(tmp_path: Path) -> None:
+def test_input_draft_of_an_ended_process_is_restored_once(tmp_path: Path) -> None:
     folder = tmp_path / "perdure" / "drafts"
     Drafts(folder, "store", ENDED).keep("s1", "half a thought\n  indented \N{SNOWMAN}")
     (file,) = folder.iterdir()
@@ -29,7 +29,7 @@ def test_draft_of_an_ended_process_is_offered_once(tmp_path: Path) -> None:
     assert ours.take("s1") == ""
 
 
-def test_draft_of_a_running_process_is_not_offered(tmp_path: Path) -> None:
+def test_input_draft_of_a_running_process_is_not_restored(tmp_path: Path) -> None:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     Drafts(tmp_path, "store", child.pid).keep("s", "mine")
     ours = Drafts(tmp_path, "store", os.getpid())
@@ -38,7 +38,7 @@ def test_draft_of_a_running_process_is_not_offered(tmp_path: Path) -> None:
     assert ours.take("s") == "mine"
 
 
-def test_drafts_of_several_processes_are_offered_together(tmp_path: Path) -> None:
+def test_input_drafts_of_several_processes_are_restored_together(tmp_path: Path) -> None:
     for number, text in enumerate(("older", "newer", "known")):
         Drafts(tmp_path, "store", ENDED + number).keep("s", text)
         (file,) = tmp_path.glob(f"*.{ENDED + number}")

@@ -48,7 +48,7 @@ async def test_pending_question_is_asked_only_once() -> None:
     assert asked == [pending[0].id]
 
 
-async def test_warning_about_an_unreadable_session_folder_shows_the_folder_of_the_tools(
+async def test_unreadable_session_folder_causes_a_warning(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recorded = f"/{'x' * 300}"  # the system refuses to look for so long a name

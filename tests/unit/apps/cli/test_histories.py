@@ -23,7 +23,7 @@ def test_histories_are_found_in_the_default_folders_of_the_programs(tmp_path: Pa
     assert all(each.folder.is_dir() for each in found)
 
 
-def test_histories_beside_an_unreadable_place_are_found_and_its_error_is_reported() -> None:
+def test_unreadable_history_folder_is_reported_and_others_are_found() -> None:
     errors: list[OSError] = []
     with TemporaryDirectory() as name:
         root = Path(name)
@@ -40,13 +40,13 @@ def test_histories_beside_an_unreadable_place_are_found_and_its_error_is_reporte
     ]
 
 
-def test_environment_variable_of_the_program_sets_its_history_folder(tmp_path: Path) -> None:
+def test_variable_codex_home_sets_the_history_folder_of_codex(tmp_path: Path) -> None:
     (tmp_path / "elsewhere" / "sessions").mkdir(parents=True)
     (found,) = known_histories(tmp_path, {"CODEX_HOME": str(tmp_path / "elsewhere")})
     assert (found.program, found.folder) == ("Codex", tmp_path / "elsewhere" / "sessions")
 
 
-def test_aider_history_is_searched_up_to_the_repository_folder(tmp_path: Path) -> None:
+def test_aider_histories_are_found_up_to_the_repository_folder(tmp_path: Path) -> None:
     repository = tmp_path / "outer" / "repository"
     deep = repository / "a" / "b"
     deep.mkdir(parents=True)

@@ -10,7 +10,7 @@ from perdure.engine.flows.rules.structure import faults_of as structure_faults
 from perdure.models.scenario_yaml import load_scenario
 
 
-def test_scaffold_is_valid(tmp_path: Path) -> None:
+def test_scaffold_files_are_valid(tmp_path: Path) -> None:
     assert all(made.is_new for made in scaffold(tmp_path))
     assert faults_of(tmp_path / "workflow.yaml", tmp_path) == ((), ())
     assert graph_in(tmp_path / "workflow.yaml", tmp_path).roles == (

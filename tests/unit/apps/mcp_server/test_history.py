@@ -108,7 +108,7 @@ async def test_source_of_a_fact_must_have_the_same_subject() -> None:
         assert await store.memory.facts(subject="ana") == []
 
 
-async def test_sessions_out_of_scope_do_not_reduce_the_results_in_scope() -> None:
+async def test_sessions_out_of_scope_do_not_count_toward_the_limit() -> None:
     async with perdure.open("memory:") as store:
         own = await store.create(id="own")
         await own.append(user("a moon, and much else that was said on that day at sea"))
@@ -120,7 +120,7 @@ async def test_sessions_out_of_scope_do_not_reduce_the_results_in_scope() -> Non
         assert "session own" in await history.list_sessions(limit=1)
 
 
-async def test_search_shows_no_data_of_a_reused_session_id() -> None:
+async def test_reused_session_id_shows_no_text_of_another_subject() -> None:
     async with perdure.open("memory:") as store:
         history = History(store, Scope(None, is_all=False))
         first = await store.create(id="reused")

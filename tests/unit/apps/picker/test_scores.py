@@ -72,7 +72,7 @@ def test_quoted_phrase_matches_only_the_exact_letters() -> None:
     assert order('"tidetable"') == []
 
 
-def test_whole_word_ranks_above_its_letters_with_gaps() -> None:
+def test_exact_word_ranks_above_the_same_letters_with_gaps() -> None:
     assert order("tide")[0] == "Fix the tide table"
     assert set(order("tide")[1:]) == {"Tidy up the attic", "a time indeed enormous"}
 
@@ -103,7 +103,7 @@ WORDS = st.text(alphabet="abcdé -", min_size=1, max_size=8)
 
 
 @given(text=st.text(max_size=40), word=st.text(min_size=1, max_size=6))
-def test_word_matches_its_letters_in_order(text: str, word: str) -> None:
+def test_query_word_matches_text_that_has_its_letters_in_order(text: str, word: str) -> None:
     text, word = fold(text), fold(word)
     rest = iter(text)
     stands = all(letter in rest for letter in word)

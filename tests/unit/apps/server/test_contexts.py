@@ -35,7 +35,7 @@ def write(text: str) -> str:
 ANSWERS = [assistant(tool_call("c1", "add", {"a": 1, "b": 2})), "three", "four", "five"]
 
 
-async def test_only_the_last_messages_are_returned_on_request(tmp_path: Path) -> None:
+async def test_context_with_option_last_has_only_the_last_messages(tmp_path: Path) -> None:
     agent = perdure.Agent("desk", model="scripted:desk", tools=[add])
     async with served(tmp_path, ANSWERS, agents=[agent]) as server:
         session = await server.said("1 and 2?")
@@ -156,7 +156,7 @@ async def test_context_of_call_includes_its_workspace_and_output_type(
         assert str(two) in shown["tools"][0]["description"]
 
 
-async def test_tool_changed_since_the_call_is_listed_without_schema(tmp_path: Path) -> None:
+async def test_changed_tool_is_listed_without_schema(tmp_path: Path) -> None:
     @perdure.tool(name="add", effect="read")
     def add_texts(a: str) -> str:
         """Add texts."""
@@ -176,7 +176,7 @@ async def test_tool_changed_since_the_call_is_listed_without_schema(tmp_path: Pa
             ]
 
 
-async def test_context_of_a_trimmed_call_has_only_the_sent_messages(tmp_path: Path) -> None:
+async def test_context_of_a_trimmed_request_has_only_the_sent_messages(tmp_path: Path) -> None:
     compaction = CompactionSettings(max_messages=3)
     agent = perdure.Agent("desk", model="scripted:desk", compaction=compaction)
     model = ScriptedModel(["one", "two", "three"])

@@ -14,7 +14,7 @@ def test_unknown_field_of_a_request_is_refused() -> None:
         msgspec.json.decode(b'{"text":"x","session":"s"}', type=NewMessage)
 
 
-def test_missing_expected_leaf_differs_from_null() -> None:
+def test_omitted_expected_leaf_is_not_read_as_null() -> None:
     missing = msgspec.json.decode(b'{"entry":null}', type=BranchTo)
     null = msgspec.json.decode(b'{"entry":null,"expectedLeaf":null}', type=BranchTo)
     assert (missing.expected_leaf, null.expected_leaf) == (msgspec.UNSET, None)

@@ -24,7 +24,7 @@ def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readiness, "CHECK_S", 0)
 
 
-async def test_server_is_ready_without_token(tmp_path: Path) -> None:
+async def test_readiness_request_needs_no_token(tmp_path: Path) -> None:
     async with served(tmp_path, address=f"sqlite:///{tmp_path / 'a.db'}") as server:
         got = await server.http.get("/readyz", headers={"Authorization": ""})
         assert (got.status_code, got.json()) == (200, {"status": "ready"})

@@ -23,7 +23,7 @@ async def test_text_of_a_tree_row_is_one_short_line() -> None:
 
 
 @pytest.mark.parametrize("first", [2, 7, 1_000])
-async def test_tree_since_a_seq_contains_all_siblings_of_new_entries(
+async def test_partial_tree_contains_all_siblings_of_the_shown_entries(
     first: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trees, "_FIRST", first)

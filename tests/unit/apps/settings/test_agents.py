@@ -59,7 +59,7 @@ def test_agent_of_the_user_has_the_permissions_of_its_file(here: Here) -> None:
     assert chosen.is_own
 
 
-def test_project_agent_with_mcp_servers_needs_an_explicit_file(here: Here) -> None:
+def test_project_agent_with_mcp_servers_must_be_chosen_by_path(here: Here) -> None:
     file = here.write(here.project, "a", SERVER + WIDE)
     with pytest.raises(ConfigError, match="brings MCP servers"):
         chosen_agent("a", here.found, Permissions())

@@ -12,7 +12,7 @@ from perdure.errors import ConfigError
 from perdure.models.prices import Price, dollars
 
 
-def test_every_key_that_has_a_rule_is_a_setting() -> None:
+def test_rules_of_settings_refer_only_to_existing_settings() -> None:
     assert {*AT_MOST, *VARIABLES, *OF_PROJECTS} <= BUILT_IN.keys()
     assert OF_PROJECTS.keys() - AT_MOST.keys() == {"store.namespace"}
 

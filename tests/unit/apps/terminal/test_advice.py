@@ -68,7 +68,7 @@ def test_library_error_texts_contain_no_command() -> None:
 
 
 @pytest.mark.full_only
-def test_every_text_that_the_command_line_replaces_exists_in_the_library() -> None:
+def test_command_line_replaces_only_texts_that_the_library_contains() -> None:
     for call in ADVICE:
         with case(call):
             literal = re.sub(r"\{[^}]*\}", "{}", call)  # as `text_of` writes inserted values
@@ -124,7 +124,7 @@ def test_command_line_replaces_calls_in_error_texts_with_commands(
     assert call not in message_of(error)
 
 
-def test_advice_without_a_matching_command_is_unchanged() -> None:
+def test_advice_is_unchanged_if_no_command_replaces_the_call() -> None:
     assert with_commands("x; Session.tree lists them") == "x; Session.tree lists them"
 
 
@@ -151,7 +151,7 @@ def test_remedy_printed_in_a_chat_can_be_typed_in_that_chat() -> None:
             assert "-m " not in told
 
 
-def test_remedy_to_unset_the_runner_is_given_only_to_turns_that_workers_would_run() -> None:
+def test_only_runtime_errors_suggest_to_unset_perdure_runner() -> None:
     store = Stage().store
     remedy = "is none: name one with --store postgresql://USER@HOST/DATABASE"
     with pytest.raises(errors.ConfigError) as refused:

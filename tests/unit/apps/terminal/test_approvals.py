@@ -14,7 +14,7 @@ def lines(limit: int | None = 3, **fields: object) -> list[str]:
     return list(approval_lines(asked, limit=limit))
 
 
-def test_every_argument_and_fact_is_printed() -> None:
+def test_approval_question_shows_all_arguments_and_conditions() -> None:
     shown = lines(
         arguments={"path": "a", "n": 1, "empty": ""}, bound={"file": "/w/a"}, grant="write_file a"
     )
@@ -85,12 +85,12 @@ def test_text_of_a_call_cannot_imitate_lines_of_the_program() -> None:
     assert not any("\n" in line for line in shown)
 
 
-def test_choice_always_is_not_printed_if_it_is_not_offered() -> None:
+def test_grant_is_not_shown_if_it_cannot_be_chosen() -> None:
     asked = Question("approval", "May it?", ("allow", "deny"), grant="x")
     assert list(approval_lines(asked)) == []
 
 
-def test_fact_that_repeats_an_argument_is_printed_once() -> None:
+def test_condition_equal_to_an_argument_is_not_shown_again() -> None:
     shown = lines(arguments={"url": "https://a"}, bound={"url": "https://a"})
     assert shown == ["  url = https://a"]
     shown = lines(arguments={"url": "https://a"}, bound={"url": "https://b"})
@@ -162,7 +162,7 @@ def test_past_edit_shows_a_diff_and_the_other_arguments() -> None:
     assert list(past_call_lines({"edits": ["odd"], **change})) == plain
 
 
-def test_past_edit_of_only_the_final_newline_shows_both_texts() -> None:
+def test_past_edit_that_adds_a_final_newline_shows_both_texts() -> None:
     change = {"old_text": "a", "new_text": "a\n"}
     told = ["  old_text = a", "  new_text:", "    | a", "    | "]
     assert list(past_call_lines(change)) == told

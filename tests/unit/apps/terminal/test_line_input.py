@@ -52,7 +52,7 @@ async def test_cancelled_read_of_a_line_loses_no_input() -> None:
     os.close(writing)
 
 
-async def test_ctrl_c_runs_the_callback_inside_the_block() -> None:
+async def test_ctrl_c_in_the_block_calls_the_callback() -> None:
     before = signal.getsignal(signal.SIGINT)
     pressed = asyncio.Event()
     with interrupts(pressed.set):

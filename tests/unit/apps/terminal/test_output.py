@@ -96,7 +96,7 @@ def test_error_is_printed_as_one_sentence_or_as_json(
     }
 
 
-def test_fact_named_code_does_not_replace_the_error_code(
+def test_extra_field_named_code_does_not_replace_the_error_code(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     show_failure("x", "y", {"code": "lie", "extra": object}, as_json=False)

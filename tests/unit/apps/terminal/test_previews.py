@@ -140,7 +140,7 @@ def test_every_kind_of_tree_entry_has_a_preview(
         (Answer("retry", "me"), "retry"),
     ],
 )
-def test_side_entries_have_readable_previews(body: SideBody, shown: str) -> None:
+def test_entries_about_turns_and_labels_have_readable_previews(body: SideBody, shown: str) -> None:
     new = new_side(body)
     entry = Entry(TreeLog().stream, 0, "side", None, None, 0, new.kind, new.v, new.body)
     assert preview_of(entry, WIDTH).what == shown

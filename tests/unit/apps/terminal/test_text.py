@@ -69,7 +69,7 @@ def test_long_typed_text_is_shortened_in_errors(long: str) -> None:
         assert told.endswith(message[-4:])
 
 
-def test_short_typed_text_is_repeated_unchanged() -> None:
+def test_short_typed_text_is_not_shortened_in_errors() -> None:
     assert shorten_echoes("no session 'x' here", ["x"]) == "no session 'x' here"
 
 

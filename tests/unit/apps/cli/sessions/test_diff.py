@@ -71,7 +71,7 @@ def test_branches_of_different_roots_share_no_entry() -> None:
     assert difference(branch(0), branch(7)).parting is None
 
 
-def test_diff_shows_the_end_of_an_empty_branch() -> None:
+def test_diff_reports_an_empty_branch() -> None:
     assert "- before its first entry ends there." in lines([], branch(0))
 
 

@@ -9,7 +9,7 @@ from perdure.session.ids import StreamId
 LINE = "The house is behind the old lighthouse"
 
 
-async def test_only_credentials_and_long_lines_are_searched_for() -> None:
+async def test_search_texts_of_an_entry_are_credentials_and_long_lines() -> None:
     code = "from __future__ import annotations"
     text = f"  {LINE}  \n{code}\nThank you!\npassword: hunter2secret.\n{LINE}"
     async with perdure.open("memory:") as store:
@@ -19,7 +19,7 @@ async def test_only_credentials_and_long_lines_are_searched_for() -> None:
     assert telling_texts([entry]) == ("hunter2secret", LINE)
 
 
-async def test_number_of_searched_texts_is_limited() -> None:
+async def test_number_of_search_texts_of_an_entry_is_limited() -> None:
     lines = "\n".join(f"{LINE} at the mile {number}" for number in range(500))
     async with perdure.open("memory:") as store:
         session = await store.create()
@@ -28,7 +28,7 @@ async def test_number_of_searched_texts_is_limited() -> None:
     assert len(telling_texts([entry])) == 100
 
 
-async def test_every_credential_of_an_erased_text_is_searched_for() -> None:
+async def test_every_credential_of_an_entry_becomes_a_search_text() -> None:
     text = "token=ab12cd34ef56\n" * 150 + "password=Tr0ub4dor&3x"
     async with perdure.open("memory:") as store:
         session = await store.create()
@@ -37,7 +37,7 @@ async def test_every_credential_of_an_erased_text_is_searched_for() -> None:
     assert telling_texts([entry]) == ("ab12cd34ef56", "Tr0ub4dor&3x")
 
 
-async def test_repeated_text_is_found_on_other_branches_and_in_labels() -> None:
+async def test_copies_of_erased_text_are_found_on_branches_and_in_labels() -> None:
     async with perdure.open("memory:") as store:
         session = await store.create()
         first = await session.append(perdure.user(LINE))

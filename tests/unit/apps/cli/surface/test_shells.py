@@ -22,7 +22,7 @@ def test_every_shell_has_a_script_that_calls_perdure() -> None:
         assert f" __complete {shell} " in script_of(shell)
 
 
-def test_typed_words_are_read_from_every_shell() -> None:
+def test_typed_words_of_each_shell_are_parsed() -> None:
     assert split_typed("bash", [BREAKS, "9", "perdure sessions 's"]) == (["sessions"], "s")
     assert split_typed("fish", ["sessions", "s"]) == (["sessions"], "s")
     assert split_typed("zsh", []) == ([], "")
@@ -37,7 +37,7 @@ def test_bash_completion_returns_only_the_text_after_the_last_word_break() -> No
     ]
 
 
-def test_bash_completion_shows_descriptions_if_no_text_is_inserted() -> None:
+def test_bash_menu_completion_has_no_descriptions() -> None:
     assert bash("perdure x 1", TWO) == ["words", "12  (user: hello)", "17  (tool)"]
     assert bash("perdure x 1", TWO, kind="37") == ["words", "12", "17"]
 

@@ -9,7 +9,7 @@ from perdure.apps.cli.surface.tasks import TASKS, remedy_for, task_hint
 from tests.fakes.samples import case
 
 
-def test_every_hint_for_a_task_names_an_existing_command() -> None:
+def test_every_suggested_command_exists() -> None:
     for word in TASKS:
         with case(word):
             assert word not in COMMANDS
@@ -18,7 +18,7 @@ def test_every_hint_for_a_task_names_an_existing_command() -> None:
                 assert list(shape_of(command_line(words)).at(words).words) == words
 
 
-def test_unknown_command_that_names_a_task_suggests_a_command() -> None:
+def test_error_for_command_search_suggests_sessions_search() -> None:
     hint = task_hint("No such command 'search'.", "")
     assert hint == "there is no command 'search': use `perdure sessions search`"
     hint = task_hint("No such command 'delete'. Did you mean 'list'?", "sessions")
@@ -35,11 +35,11 @@ def test_unknown_command_that_names_a_task_suggests_a_command() -> None:
         ("No such command 'backup'.", "sessions"),
     ],
 )
-def test_error_without_a_known_task_suggests_no_command(message: str, group: str) -> None:
+def test_unrelated_error_suggests_no_command(message: str, group: str) -> None:
     assert task_hint(message, group) is None
 
 
-def test_suggested_command_for_a_task_depends_on_the_group() -> None:
+def test_error_for_command_archive_depends_on_the_group() -> None:
     hint = task_hint("No such command 'archive'. Did you mean 'search'?", "sessions", ["search"])
     assert hint is not None
     assert "use `perdure sessions end`, and list without the ended ones: `perdure sessions" in hint
@@ -47,7 +47,7 @@ def test_suggested_command_for_a_task_depends_on_the_group() -> None:
     assert alone == "there is no command 'archive': use `perdure export --all`"
 
 
-def test_misspelled_task_suggests_a_command() -> None:
+def test_misspelled_word_search_suggests_the_search_command() -> None:
     commands = ("serve", "usage", "sessions")
     hint = task_hint("No such command 'serch'. Did you mean 'serve'?", "", commands)
     assert hint == "there is no command 'serch': use `perdure sessions search`"
@@ -67,7 +67,7 @@ def test_invalid_choice_suggests_a_similar_choice() -> None:
         assert remedy_for(said.format(repr(typed)), "continue-in") is None
 
 
-def test_hint_for_an_option_needs_the_exact_command_and_option() -> None:
+def test_advice_for_an_option_is_not_given_for_another_option() -> None:
     told = remedy_for("unknown option --to (Possible options: --json, --store)", "store copy")
     assert told == "unknown option --to; TARGET has no option: `perdure store copy TARGET`"
     assert remedy_for("unknown option --tokens", "store copy") is None

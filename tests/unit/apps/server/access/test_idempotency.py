@@ -95,7 +95,7 @@ async def test_session_changes_with_the_same_idempotency_key_are_made_once(tmp_p
         assert (again.status_code, again.content) == (200, first.content)
 
 
-async def test_etag_in_the_response_to_a_keyed_request_is_current(tmp_path: Path) -> None:
+async def test_change_with_idempotency_key_returns_the_current_etag(tmp_path: Path) -> None:
     async with served(tmp_path, ["one"]) as server:
         session = await server.said("hi")
         place = f"/v1/sessions/{session}"

@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.fakes.served_flows import begun, flow_until, serving_flows, waits_for
 
 
-async def test_staged_file_is_returned_with_content_and_without_diff(tmp_path: Path) -> None:
+async def test_staged_handoff_file_has_content_but_no_diff(tmp_path: Path) -> None:
     async with serving_flows(tmp_path) as server:
         flow = await begun(server, tmp_path)
         await flow_until(server, flow, waits_for("prompt-human"))

@@ -59,7 +59,7 @@ class Line:
                 await asyncio.sleep(0.005)
 
 
-async def test_slow_client_gets_the_whole_answer_at_once(tmp_path: Path) -> None:
+async def test_slow_client_gets_the_whole_answer_in_one_message(tmp_path: Path) -> None:
     stage = FlowStage(tmp_path, ends(START, "forward-pass-closed"))
     runs = runs_of(stage)
     flow = await runs.flows.start(ALONE, workspace=tmp_path)

@@ -10,7 +10,7 @@ from tests.unit.apps.server.flows.test_feeds import ALONE
 from tests.unit.apps.server.flows.test_runs import runs_of
 
 
-async def test_flow_that_has_not_run_can_resume(tmp_path: Path) -> None:
+async def test_new_flow_is_shown_as_resumable(tmp_path: Path) -> None:
     stage = FlowStage(tmp_path)
     runs = runs_of(stage)
     flow = await runs.flows.start(ALONE, workspace=tmp_path)

@@ -65,7 +65,7 @@ async def test_waiting_flow_shows_nodes_edges_and_waits(tmp_path: Path) -> None:
         assert (summary.waits, summary.nodes) == (1, {"completed": 1, "waiting": 1, "pending": 1})
 
 
-async def test_closed_flow_shows_the_order_of_the_role_reviews(tmp_path: Path) -> None:
+async def test_view_of_a_closed_flow_shows_its_pending_role_reviews(tmp_path: Path) -> None:
     stage = FlowStage(
         tmp_path,
         *hands("Node `owner-intake` started", "record", "plan.md", "write"),

@@ -124,7 +124,7 @@ async def test_namespace_stream_shows_only_visible_sessions(tmp_path: Path) -> N
         assert len(seen_by["ana"]) == 2
 
 
-async def test_namespace_stream_is_resumed_after_position(tmp_path: Path) -> None:
+async def test_namespace_stream_resumes_after_the_last_event_id(tmp_path: Path) -> None:
     async with served(tmp_path, ["one"] * 9) as server:
         await server.said("a")
         async with server.http.stream("GET", "/v1/events", params={"after": 0}) as stream:
@@ -142,7 +142,7 @@ async def test_namespace_stream_is_resumed_after_position(tmp_path: Path) -> Non
                 break
 
 
-async def test_stream_after_a_future_position_starts_at_the_newest_position(tmp_path: Path) -> None:
+async def test_stream_from_a_future_position_sends_only_new_events(tmp_path: Path) -> None:
     async with served(tmp_path, ["one"]) as server:
         params = {"after": 10**6}
         async with server.http.stream("GET", "/v1/events", params=params) as stream:

@@ -59,7 +59,7 @@ async def client(server: Served, token: str, **headers: str) -> AsyncGenerator[C
         yield Client(connection)
 
 
-async def test_flow_is_started_followed_and_answered_over_a_socket(tmp_path: Path) -> None:
+async def test_flow_can_be_started_and_answered_over_a_socket(tmp_path: Path) -> None:
     async with (
         serving_flows(tmp_path) as server,
         client(server, server.token()) as socket,

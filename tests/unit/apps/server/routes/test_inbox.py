@@ -66,7 +66,7 @@ async def test_question_is_shown_with_uncut_arguments(tmp_path: Path) -> None:
         assert shown == {**listed, "question": {**listed["question"], "arguments": {"to": to}}}
 
 
-async def test_answer_to_a_question_of_a_program_starts_no_turn(tmp_path: Path) -> None:
+async def test_answer_to_a_program_question_starts_no_turn(tmp_path: Path) -> None:
     agent = perdure.Agent("desk", model="scripted:desk")
     async with served(tmp_path, [], agents=[agent]) as server:
         session = await server.store.create(id="s")

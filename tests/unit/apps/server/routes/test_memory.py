@@ -129,7 +129,7 @@ async def test_recall_uses_the_embedder_of_the_server_or_the_agent(
             assert "down" in found["problem"]
 
 
-async def test_recall_finds_facts_and_episodes_of_the_subject_of_the_token(tmp_path: Path) -> None:
+async def test_recall_finds_only_texts_of_the_subject_of_the_token(tmp_path: Path) -> None:
     async with served(tmp_path) as server:
         session = await server.store.create(subject="ana")
         said = await session.append(user("Where do we stay?"))

@@ -63,7 +63,7 @@ async def test_tool_calls_and_usage_are_listed(tmp_path: Path) -> None:
         assert (await server.http.get("/v1/edits")).json()["items"] == []
 
 
-async def test_edited_files_are_listed_with_the_newest_call(tmp_path: Path) -> None:
+async def test_edited_file_is_listed_with_its_newest_edit_call(tmp_path: Path) -> None:
     async with served(tmp_path) as server:
         session = await server.store.create(cwd="/project")
         for call in ("c1", "c2"):

@@ -23,7 +23,7 @@ async def test_store_is_shown_and_verified(tmp_path: Path) -> None:
         assert (await writer.post("/v1/store/verify")).status_code == 403
 
 
-async def test_maintenance_shows_backups_and_retention(tmp_path: Path) -> None:
+async def test_maintenance_response_lists_backups_and_retention_limits(tmp_path: Path) -> None:
     async with served(tmp_path, ["one"], address=f"sqlite:///{tmp_path}/store.db") as server:
         await server.said("hi")
         bare = (await server.http.get("/v1/store/maintenance")).json()

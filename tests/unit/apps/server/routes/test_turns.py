@@ -24,7 +24,7 @@ def waiting_agent(going: asyncio.Event) -> perdure.Agent:
 CALL = assistant(tool_call("c1", "wait", {}))
 
 
-async def test_running_turn_is_steered_and_followed_up(tmp_path: Path) -> None:
+async def test_running_turn_accepts_steering_and_follow_up_messages(tmp_path: Path) -> None:
     going = asyncio.Event()
     answers = [CALL, "first", "second"]
     async with served(tmp_path, answers, agents=[waiting_agent(going)]) as server:
