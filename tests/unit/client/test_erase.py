@@ -10,7 +10,7 @@ from perdure.events.wire import wire
 from perdure.testing import ScriptedModel
 
 
-async def test_session_erases_itself_and_is_not_opened_again() -> None:
+async def test_session_cannot_be_opened_after_its_erasure() -> None:
     async with perdure.open("memory:") as store:
         session = await store.create(title="Trip")
         await session.append(user("secret"))
@@ -27,7 +27,7 @@ async def test_session_erases_itself_and_is_not_opened_again() -> None:
         assert await store.erasures() == [certificate]
 
 
-async def test_fork_blocks_erasure_until_policy_is_given() -> None:
+async def test_erasing_a_session_with_forks_needs_a_fork_policy() -> None:
     async with perdure.open("memory:") as store:
         session = await store.create()
         await session.append(user("a"))

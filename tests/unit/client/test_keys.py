@@ -90,7 +90,7 @@ def test_keyring_stores_a_key_under_the_absolute_path_of_its_store(
         assert keyring_keys(ADDRESS) == keyring_keys(f"sqlite:///{tmp_path}/x.db") == (FIRST,)
 
 
-def test_keyring_returns_the_current_key_before_the_next_key() -> None:
+def test_keyring_can_contain_a_current_and_a_next_key() -> None:
     with memory_keyring() as keyring:
         keep_key(ADDRESS, FIRST)
         assert keep_next_key(ADDRESS, SECOND)

@@ -96,7 +96,7 @@ async def test_error_for_a_missing_driver_mentions_the_driver(
             raise AssertionError("it was opened")
 
 
-def test_open_normally_loads_no_erasure_modules(tmp_path: Path) -> None:
+def test_opening_a_store_loads_no_erasure_modules(tmp_path: Path) -> None:
     program = (
         "import asyncio, sys, perdure\n"
         "async def main():\n"
@@ -291,7 +291,7 @@ async def test_error_for_a_store_used_before_opening_shows_correct_code() -> Non
 
 
 @pytest.mark.full_only
-def test_program_that_never_closes_an_awaited_store_ends(tmp_path: Path) -> None:
+def test_program_exits_even_if_it_does_not_close_its_store(tmp_path: Path) -> None:
     program = (
         "import asyncio, perdure\n"
         "async def main():\n"

@@ -59,7 +59,7 @@ def test_another_process_with_the_same_pid_is_not_the_same_process() -> None:
 
 
 @linux
-def test_running_process_is_not_reported_as_dead_without_free_file_descriptors() -> None:
+def test_lack_of_file_descriptors_does_not_make_a_process_look_dead() -> None:
     name = this_process()
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
@@ -71,7 +71,7 @@ def test_running_process_is_not_reported_as_dead_without_free_file_descriptors()
 
 
 @linux
-def test_running_process_hidden_in_proc_is_not_reported_as_dead(
+def test_running_process_missing_from_proc_is_not_reported_as_dead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = this_process()

@@ -55,6 +55,6 @@ async def test_invalid_routes_are_refused(written: str, reason: str, tmp_path: P
 
 
 @pytest.mark.parametrize("address", ["routes:///", "routes:x.toml", "routes:////no/such/file"])
-async def test_routes_address_without_file_is_rejected(address: str) -> None:
+async def test_routes_address_of_a_missing_file_is_rejected(address: str) -> None:
     with pytest.raises(ConfigError, match=r"names no file|No such file"):
         await perdure.open(address)

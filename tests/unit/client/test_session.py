@@ -293,7 +293,7 @@ async def test_only_the_first_answer_to_a_question_is_used(
 
 
 @pytest.mark.parametrize("choice", ["yes", "no"])
-async def test_earlier_answer_of_a_flow_consent_is_used(
+async def test_later_answer_cannot_replace_an_answer_of_flow_consent(
     session: Session, memory: MemoryStore, monkeypatch: pytest.MonkeyPatch, choice: str
 ) -> None:
     """The other answer is from a flow's consent, which answers several questions at once."""

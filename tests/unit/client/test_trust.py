@@ -15,7 +15,7 @@ from perdure.stores.marks import KEY_BYTES
 from tests.unit.stores.test_marks import TRUSTED, S, begun, store_with
 
 
-def test_user_key_for_marks_is_created_once(tmp_path: Path) -> None:
+def test_concurrent_threads_create_one_trust_key(tmp_path: Path) -> None:
     folder = TrustFolder(tmp_path / "perdure" / "trust")
     assert not (tmp_path / "perdure").exists()
     threads = [

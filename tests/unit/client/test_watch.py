@@ -201,7 +201,7 @@ async def test_watch_begins_by_default_after_the_last_seen_entry(
     assert seqs(await take(watch, 2)) == [1, 2]
 
 
-async def test_entry_appended_before_first_step_is_not_missed(session: Session) -> None:
+async def test_watch_yields_an_entry_appended_before_the_first_read(session: Session) -> None:
     watch = session.watch()
     await session.append(user("a"))
     assert seqs(await take(watch, 1)) == [0]
@@ -271,7 +271,7 @@ async def test_watch_can_be_stopped(session: Session) -> None:
 
 
 @pytest.mark.parametrize("is_of_store", [False, True])
-async def test_watch_closed_by_another_task_ends_its_loop(
+async def test_closing_a_watch_ends_its_iteration_in_another_task(
     store: Store, session: Session, is_of_store: bool
 ) -> None:
     watch = store.watch() if is_of_store else session.watch()
@@ -339,9 +339,7 @@ async def test_watch_of_a_store_yields_events_of_all_sessions_in_commit_order(st
     assert (event.stream, seqs([event])) == ("two", [1])
 
 
-async def test_closed_store_watch_follows_the_store_no_longer(
-    store: Store, session: Session
-) -> None:
+async def test_closing_a_store_watch_cancels_its_task(store: Store, session: Session) -> None:
     await session.append(user("hello"))
     watch = store.watch(after=0)
     await take(watch, 1)

@@ -63,7 +63,7 @@ def test_valid_line_is_read(line: bytes, value: object) -> None:
     assert reading.value == value
 
 
-def test_line_with_repaired_text_has_a_problem() -> None:
+def test_line_with_invalid_unicode_is_reported_as_a_problem() -> None:
     assert read_line(b'"\\ud800"').problem
     assert read_line(b'"\xff"').problem
     assert read_line('"\u2028 ä"'.encode()).problem is None
@@ -84,7 +84,7 @@ def test_deeply_nested_json_line_is_rejected() -> None:
         assert read_line(b"[" * depth + b"NaN" + b"]" * depth).problem == TOO_DEEP
 
 
-def test_many_sibling_brackets_are_not_deep() -> None:
+def test_brackets_side_by_side_do_not_count_as_nesting() -> None:
     value = [[n] for n in range(LEVELS * 10)]
     assert read_line(json.dumps(value).encode()).value == value
 
@@ -98,7 +98,7 @@ def test_unbalanced_brackets_are_rejected() -> None:
     st.binary(max_size=200)
     | st.dictionaries(st.text(), st.floats()).map(json.dumps).map(str.encode)
 )
-def test_only_a_json_object_without_problems_has_fields(
+def test_only_a_valid_json_object_has_fields(
     line: bytes,
 ) -> None:
     fields = plain_fields(line)

@@ -62,7 +62,7 @@ def test_damaged_entry_body_embedded_in_a_record_is_ignored() -> None:
     assert carried_body(b'{"data":3}') == b""
 
 
-def test_perdure_record_of_lane_tree_is_in_the_tree() -> None:
+def test_unknown_perdure_record_with_lane_tree_becomes_custom_entry() -> None:
     assert custom_body("pi", "todo", [1]) == Custom("todo", [1])
     beside = ImportedRecord("pi", "perdure.turn_started")
     assert custom_body("pi", "perdure.turn_started", {"lane": "side"}) == beside
@@ -84,7 +84,7 @@ def test_message_without_role_is_malformed() -> None:
     assert (said.malformed, said.body) == (None, Custom("pi:message", {"role": "x"}))
 
 
-def test_missing_reference_is_omitted() -> None:
+def test_empty_reference_is_omitted() -> None:
     assert reference("from_id", {"fromId": "a"}, "fromId") == (("from_id", "a"),)
     assert reference("from_id", {"fromId": ""}, "fromId") == ()
 

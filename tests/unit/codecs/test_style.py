@@ -25,7 +25,7 @@ def test_deepest_readable_value_can_be_written(style: Style) -> None:
 
 
 @STYLES
-def test_deeply_nested_number_is_written_in_the_program_format(style: Style) -> None:
+def test_deep_nesting_does_not_change_the_number_format(style: Style) -> None:
     def nested(depth: int) -> bytes:
         return b"[" * depth + b"1e-7" + b"]" * depth
 

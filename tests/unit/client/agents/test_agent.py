@@ -199,7 +199,7 @@ def test_session_permissions_can_be_restricted_and_never_extended() -> None:
 
 
 @pytest.mark.parametrize("id", ["helper", "a", "a-1", "owner_2", "1"])
-def test_agent_id_is_kebab_case_or_a_role_instance(id: str) -> None:
+def test_kebab_case_and_role_instance_ids_are_valid_agent_ids(id: str) -> None:
     assert Agent(id, model="scripted:echo").id == id
 
 

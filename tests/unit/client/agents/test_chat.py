@@ -248,7 +248,7 @@ async def test_only_one_process_runs_turns_at_a_time() -> None:
     assert (await chat.send("hi")).text == "one"
 
 
-async def test_message_rejected_because_of_a_lease_changes_no_variable() -> None:
+async def test_message_refused_because_of_a_lease_stores_no_variable() -> None:
     stage = Stage(says("one"))
     chat = await stage.chat()
     lease = await stage.memory.acquire_lease(chat.id, "another process", 60_000)

@@ -61,7 +61,7 @@ async def test_repeated_message_does_not_change_the_workspace() -> None:
     assert len(await theatre.bodies(WorkspaceChanged)) == 2
 
 
-async def test_restricted_handle_does_not_change_the_recorded_scope() -> None:
+async def test_scope_restricted_at_resume_is_not_recorded_in_the_session() -> None:
     theatre = Theatre()
     runtime = theatre.runtime(AGENT)
     agent = msgspec.structs.replace(AGENT, permissions=Permissions(scope="project"))

@@ -67,7 +67,7 @@ async def test_resuming_with_a_changed_agent_warns_once(
     assert granted.agent.registry.get("book").parameters == book_nights.parameters
 
 
-async def test_resume_without_the_agent_or_the_folder_logs_a_warning(
+async def test_resume_warns_about_a_missing_agent_or_folder(
     caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     theatre = Theatre()

@@ -103,7 +103,7 @@ async def test_entry_appended_during_the_summary_is_not_lost() -> None:
     assert (await chat.session.messages())[-1].text == "said meanwhile"
 
 
-async def test_summary_added_before_the_root_has_no_parent() -> None:
+async def test_branching_before_the_root_adds_a_summary_without_parent() -> None:
     _, chat = await talked()
     moved = await chat.branch(None, focus="names", with_summary=True)
     assert moved is not None

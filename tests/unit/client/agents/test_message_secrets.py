@@ -16,7 +16,7 @@ from tests.fakes.chats import Stage, says
 TOKEN = "ghp_" + "a1B2c3D4" * 5
 
 
-def test_message_with_credential_is_stored_with_masked_warning(
+def test_warning_about_a_credential_does_not_contain_the_credential(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with caplog.at_level(logging.WARNING):
@@ -37,7 +37,7 @@ def test_message_without_secret_is_unchanged(caplog: pytest.LogCaptureFixture) -
     assert not caplog.records
 
 
-def test_kinds_of_the_credentials_in_a_text_are_listed_once() -> None:
+def test_repeated_credential_kind_is_listed_once() -> None:
     assert credentials_in(f"{TOKEN} and {TOKEN}") == ("github-token",)
 
 

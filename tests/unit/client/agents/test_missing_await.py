@@ -40,7 +40,7 @@ async def test_start_can_be_awaited_with_every_function_of_asyncio() -> None:
         assert len({chat.id for chat in (first, second, third, fourth)}) == 3
 
 
-def test_blocking_runtime_returns_the_chat_itself() -> None:
+def test_blocking_runtime_returns_a_chat_without_await() -> None:
     with (
         perdure.blocking.open("memory:") as store,
         perdure.blocking.Runtime(store, [ECHO]) as runtime,

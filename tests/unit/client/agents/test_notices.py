@@ -32,7 +32,7 @@ async def waiting_chat(theatre: Theatre, **options: Any) -> Chat:
     return await theatre.chat(tools=(STRIKE,), options=options)
 
 
-async def test_turn_can_raise_waiting_while_a_question_is_open() -> None:
+async def test_turn_with_an_open_question_can_raise_instead_of_waiting() -> None:
     theatre = Theatre(main=[asks("strike")])
     chat = await waiting_chat(theatre)
     turn = chat.send("go", while_waiting="raise")
@@ -50,7 +50,7 @@ async def test_turn_can_raise_waiting_while_a_question_is_open() -> None:
 
 
 @pytest.mark.parametrize("is_invoked", [False, True])
-async def test_iteration_of_a_turn_raises_waiting_after_the_last_event(
+async def test_iteration_of_a_waiting_turn_raises_after_the_last_event(
     is_invoked: bool,
 ) -> None:
     theatre = Theatre(main=[asks("strike"), words("hit")], lead=[INVOKE], scout=[asks("strike")])
@@ -80,7 +80,7 @@ async def test_iteration_of_a_turn_raises_waiting_after_the_last_event(
     assert types[-1] == "session:turn_completed"
 
 
-async def test_question_of_an_invoked_agent_raises_waiting_in_the_parent_turn() -> None:
+async def test_parent_turn_raises_if_an_invoked_agent_asks_a_question() -> None:
     theatre = Theatre(lead=[INVOKE], scout=[asks("strike")])
     agents = [Agent(n, model=f"p:{n}", tools=("invoke_agent", STRIKE)) for n in ("lead", "scout")]
     chat = await theatre.runtime(*agents).start("lead", id="s")

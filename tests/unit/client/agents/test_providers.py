@@ -61,7 +61,7 @@ async def test_error_for_a_provider_without_a_key_mentions_the_variable_to_set(
 
 
 @pytest.mark.parametrize("provider", KEYS)
-async def test_provider_needs_only_its_key_in_the_environment(provider: str) -> None:
+async def test_key_in_the_environment_is_sufficient_for_a_provider(provider: str) -> None:
     router = models({KEYS[provider]: SECRET})
     client = router.client_for(f"{provider}:a/b")
     assert type(client).__name__ == CLIENTS[provider]
@@ -69,7 +69,7 @@ async def test_provider_needs_only_its_key_in_the_environment(provider: str) -> 
     await router.aclose()
 
 
-async def test_provider_needs_only_its_key_in_the_keyring() -> None:
+async def test_key_in_the_keyring_is_sufficient_for_a_provider() -> None:
     router = default_models({}, ManualClock(), keyring={"anthropic": SECRET}.get)
     assert type(router.client_for("anthropic:x")).__name__ == "AnthropicMessages"
     await router.aclose()

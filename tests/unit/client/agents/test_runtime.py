@@ -218,7 +218,7 @@ async def test_interrupted_turn_continues_when_its_session_is_resumed() -> None:
     assert len({key.split()[0] for key in keys}) == 1
 
 
-async def test_second_process_gets_lease_held_during_a_turn() -> None:
+async def test_other_process_cannot_send_or_abort_during_a_turn() -> None:
     stage = Stage(says(Hang()))
     chat = await stage.chat()
     chat.send("go")
@@ -257,7 +257,7 @@ async def test_error_in_the_runtime_block_suspends_running_turns() -> None:
     assert await has_open_turn(stage)
 
 
-async def test_session_is_usable_elsewhere_while_a_provider_library_loads() -> None:
+async def test_loading_a_provider_library_does_not_lock_the_session() -> None:
     """Loading a provider's library takes seconds; meanwhile another process can use the session."""
     stage = Stage(says("one"), says("two"))
     is_loaded = threading.Event()

@@ -24,7 +24,7 @@ def test_error_for_an_unknown_agent_id_lists_known_ids() -> None:
         host.agent("developer")
 
 
-async def test_turn_can_run_without_a_chat() -> None:
+async def test_turn_of_a_flow_runs_without_a_chat_handle() -> None:
     runs: list[str] = []
 
     async def note() -> str:

@@ -45,7 +45,7 @@ async def test_session_usage_contains_spending_and_paused_providers() -> None:
     assert standing.parked == {"p": theatre.clock.now_ms() + 30_000}
 
 
-async def test_fork_has_no_usage_of_its_own() -> None:
+async def test_usage_of_a_new_fork_is_zero() -> None:
     theatre = Theatre()
     chat = await theatre.chat()
     await chat.send("one")
@@ -172,7 +172,7 @@ async def test_session_with_a_scheduled_message_is_not_idle() -> None:
     assert await runtime.end_idle() == ["s"]
 
 
-async def test_session_removed_during_the_end_of_idle_sessions_is_skipped(
+async def test_end_of_idle_sessions_skips_a_removed_session(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     theatre = Theatre(main=[words("one"), words("two")])

@@ -29,14 +29,14 @@ async def created(store: MemoryStore, header: StreamHeader, *entries: NewEntry) 
     await store.commit(Commit(writes=(write,), at=1))
 
 
-async def test_agent_of_a_session_begun_in_this_store_is_in_force() -> None:
+async def test_agent_of_a_session_begun_in_this_store_is_trusted() -> None:
     for marks in (OWN, OTHER, TRUSTED):
         store = store_with(marks)
         await begun(store)
         assert await authority_of(store, S) == Authority(STARTED)
 
 
-async def test_agent_of_a_session_of_another_user_is_not_in_force() -> None:
+async def test_agent_of_a_session_of_another_user_is_not_trusted() -> None:
     store = store_with(OTHER)
     await begun(store)
     store.marks = OWN
@@ -45,7 +45,7 @@ async def test_agent_of_a_session_of_another_user_is_not_in_force() -> None:
     assert known.withheld == "unknown"
 
 
-async def test_agent_that_another_user_set_later_is_not_in_force() -> None:
+async def test_agent_that_another_user_set_later_is_not_trusted() -> None:
     store = store_with(OWN)
     await begun(store)
     store.marks = OTHER
@@ -54,7 +54,7 @@ async def test_agent_that_another_user_set_later_is_not_in_force() -> None:
     assert (await authority_of(store, S)).agent == "unknown"
 
 
-async def test_turn_with_an_answer_of_another_user_is_not_in_force() -> None:
+async def test_turn_with_an_answer_of_another_user_is_not_trusted() -> None:
     store = store_with(OWN)
     await begun(store)
     store.marks = OTHER
@@ -63,7 +63,7 @@ async def test_turn_with_an_answer_of_another_user_is_not_in_force() -> None:
     assert await authority_of(store, S) == Authority(STARTED, None, "unknown")
 
 
-async def test_imported_agent_is_not_in_force_even_in_a_trusted_store() -> None:
+async def test_imported_agent_is_not_trusted_even_in_a_trusted_store() -> None:
     store = store_with(TRUSTED)
     await created(store, StreamHeader(S, 1, received=1), new_side(STARTED))
     assert (await authority_of(store, S)).agent == "imported"
@@ -74,7 +74,7 @@ async def test_imported_agent_is_not_in_force_even_in_a_trusted_store() -> None:
     assert (await authority_of(store, S)).agent == "imported"
 
 
-async def test_agent_of_a_fork_of_an_import_is_not_in_force() -> None:
+async def test_agent_of_a_forked_import_is_not_trusted() -> None:
     store = store_with(TRUSTED)
     await created(store, StreamHeader(S, 1, received=2), new_side(STARTED), new_tree(user("a")))
     fork = ForkPoint(S, EntryId("s/1"), 1, "tree")
@@ -100,7 +100,7 @@ class Watched(MemoryStore):
         return found
 
 
-async def test_imported_session_without_turns_is_not_read() -> None:
+async def test_entries_of_an_imported_session_without_turns_are_not_read() -> None:
     store = Watched(clock=ManualClock(), random=SeededRandom(1))
     said = [new_tree(user(str(n))) for n in range(500)]
     await created(store, StreamHeader(S, 0, origin="import", received=500), *said)
@@ -108,7 +108,7 @@ async def test_imported_session_without_turns_is_not_read() -> None:
     assert store.given == 0
 
 
-async def test_imported_question_outside_a_turn_is_not_in_force() -> None:
+async def test_imported_question_outside_a_turn_is_not_trusted() -> None:
     store = Watched(clock=ManualClock(), random=SeededRandom(1))
     asked = new_side(Question("approval", "May I?", ("allow", "deny")))
     await created(store, StreamHeader(S, 0, origin="import", received=1), asked)

@@ -205,7 +205,7 @@ async def compacting() -> tuple[Stage, Chat]:
     return stage, chat
 
 
-async def test_summary_supplied_by_hook_is_marked() -> None:
+async def test_summary_supplied_by_a_hook_has_the_reason_hook() -> None:
     stage, chat = await compacting()
     told: list[Compaction] = []
 

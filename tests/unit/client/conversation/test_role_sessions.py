@@ -24,7 +24,7 @@ async def entries(store: Store) -> int:
     return len(await store.backend.entries((await store.open("f__owner")).id))
 
 
-async def test_session_of_an_unfinished_flow_rejects_changes_by_the_program(tmp_path: Path) -> None:
+async def test_program_cannot_change_role_session_of_unfinished_flow(tmp_path: Path) -> None:
     stage = FlowStage(tmp_path, *STAGE)
     store, agent = stage.store, Agent("owner", model=MODEL)
     async with stage.flows("owner") as flows:

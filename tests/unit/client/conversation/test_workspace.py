@@ -60,7 +60,7 @@ def test_variable_with_reserved_workspace_name_is_rejected() -> None:
         detect_workspace(place)
 
 
-def test_workspace_names_include_variables_and_empty_fields() -> None:
+def test_workspace_values_include_variables_and_empty_fields() -> None:
     place = Workspace("here", variables={"shop": "tea"}, active_file="a.py")
     own = {"working_dir": "here", "git_ref": "", "active_file": "a.py", "selection": ""}
     assert place.names == {**own, "shop": "tea"}

@@ -31,7 +31,7 @@ def test_model_without_known_provider_is_rejected() -> None:
         known.check_models(("scripted:flow", "nobody:x"), "offered_models")
 
 
-def test_any_provider_is_accepted_without_a_router() -> None:
+def test_model_check_without_a_router_accepts_any_provider() -> None:
     Equipment(SCRIPTED, {}).check_models(("mine:x",), "model")
     with pytest.raises(WrongArgument):
         Equipment(SCRIPTED, {}).check_models(("mine",), "model")

@@ -56,7 +56,7 @@ def test_consent_mode_no_access_revokes_granted_calls(
     assert not is_freed(question, closed)
 
 
-def test_allowing_a_call_for_the_flow_sets_partial_access() -> None:
+def test_allowing_a_call_in_the_whole_flow_sets_partial_access() -> None:
     assert allowing(COMMAND, ConsentState(), "ana") == ConsentChanged(
         "ana", "partial-access", "bash", "make test"
     )
@@ -66,6 +66,6 @@ def test_allowing_a_call_for_the_flow_sets_partial_access() -> None:
     assert allowing(WRITE, ConsentState(), "ana") == ConsentChanged("ana", "partial-access")
 
 
-def test_call_that_cannot_be_granted_gets_no_grant() -> None:
+def test_question_with_an_unsupported_grant_grants_nothing() -> None:
     assert granted_by(asked("http_request", "http_request GET example.org")) is None
     assert granted_by(asked("run_command", "something else")) is None

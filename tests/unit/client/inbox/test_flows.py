@@ -70,7 +70,7 @@ async def test_flow_can_be_completed_with_only_the_inbox(tmp_path: Path) -> None
     assert (await flow.state()).run.status == "completed"
 
 
-async def test_plain_text_question_is_part_of_inbox_item(tmp_path: Path) -> None:
+async def test_inbox_shows_the_text_of_a_question_without_choices(tmp_path: Path) -> None:
     stage = stage_in(tmp_path)
     await begun(stage)
     (asked,) = await stage.store.questions()

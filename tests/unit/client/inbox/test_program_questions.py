@@ -178,7 +178,7 @@ async def test_imported_question_is_not_listed_and_its_answer_has_no_effect(
 
 
 @pytest.mark.parametrize("is_trusted", [True, False])
-async def test_question_of_the_same_user_can_be_answered_in_an_untrusted_store(
+async def test_question_of_the_same_user_can_be_answered_without_trust(
     tmp_path: Path, *, is_trusted: bool
 ) -> None:
     address = f"sqlite:///{tmp_path / 's.db'}"

@@ -15,7 +15,7 @@ from tests.fakes.sources import pi_file
 
 
 @pytest.mark.parametrize("dialect", ["operator", "pi"])
-async def test_path_opens_session_of_the_folder(
+async def test_session_is_opened_by_the_path_of_its_file(
     tmp_path: Path, dialect: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "sessions"

@@ -36,7 +36,7 @@ class Counting(WordEmbedder):
         return await super().embed(texts)
 
 
-async def test_all_texts_get_vectors_once_after_any_number_of_wake_ups() -> None:
+async def test_repeated_wake_calls_embed_each_text_once() -> None:
     embedder = Counting()
     async with perdure.open("memory:") as store:
         await fill(store)
@@ -49,7 +49,7 @@ async def test_all_texts_get_vectors_once_after_any_number_of_wake_ups() -> None
     assert len(embedder.asked) == 70
 
 
-async def test_interrupted_embedding_continues_at_the_next_wake_up(
+async def test_stopped_embedding_continues_after_the_next_wake_call(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     embedder = Counting()

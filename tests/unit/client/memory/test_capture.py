@@ -120,7 +120,7 @@ class Broken(ScriptedModel):
             self.is_open = False
 
 
-async def test_call_of_an_extractor_is_closed_if_its_answer_is_broken(store: Store) -> None:
+async def test_broken_answer_closes_the_model_call_of_the_extractor(store: Store) -> None:
     _, episode = await ended(store)
     model = Broken([])
     with pytest.raises(ValueError, match="after the end") as broken:

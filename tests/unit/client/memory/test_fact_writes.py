@@ -127,7 +127,7 @@ async def test_same_fact_remembered_twice_is_stored_once(store: Store) -> None:
     assert (await memory.remember("likes “thé”", subject="ana")).id != first.id
 
 
-async def test_repeated_fact_gets_the_additional_source(store: Store) -> None:
+async def test_fact_repeated_with_another_source_gets_both_sources(store: Store) -> None:
     session = await store.create(subject="ana")
     one, two = await session.append(user("I like tea"), user("Tea again"))
     first = await store.memory.remember("likes tea", source=one)
@@ -166,7 +166,7 @@ class CountingStore(MemoryStore):
             raise
 
 
-async def test_concurrent_remember_calls_read_facts_at_most_twice_each(clock: ManualClock) -> None:
+async def test_each_concurrent_remember_call_reads_facts_at_most_twice(clock: ManualClock) -> None:
     counting = CountingStore(clock=clock, random=SeededRandom())
     memory = Store(counting, Outside(clock, SeededRandom(1))).memory
     await asyncio.gather(*(memory.remember(f"fact {n}", subject="ana") for n in range(30)))
@@ -215,14 +215,14 @@ async def test_corrected_fact_keeps_its_sources_by_default(
     assert (await store.memory.correct(fact.id, "likes milk", source=two)).sources == (two.id,)
 
 
-async def test_concurrent_first_facts_share_one_stream(store: Store) -> None:
+async def test_concurrent_first_facts_of_a_subject_share_one_stream(store: Store) -> None:
     texts = [f"fact {number}" for number in range(8)]
     facts = await asyncio.gather(*(store.memory.remember(t, subject="ana") for t in texts))
     assert {fact.id.rpartition("/")[0] for fact in facts} == {memory_stream("ana")}
     assert {fact.text for fact in await store.memory.facts(subject="ana")} == {*texts}
 
 
-async def test_erased_subject_can_be_remembered_again(store: Store) -> None:
+async def test_new_fact_about_an_erased_subject_can_be_remembered(store: Store) -> None:
     await store.memory.remember("likes tea", subject="ana")
     await store.memory.remember("likes milk", subject="bob")
     await store.erase(subject="ana")

@@ -39,7 +39,7 @@ async def test_facts_are_listed_newest_first_by_scope(store: Store, clock: Manua
     assert await memory.fact(tea.id) == tea
 
 
-async def test_past_and_future_facts_are_listed_on_request(store: Store) -> None:
+async def test_expired_and_future_facts_are_listed_on_request(store: Store) -> None:
     memory = store.memory
     past = await memory.remember("lived in Rome", valid_to=NOW)
     future = await memory.remember("moves to Oslo", valid_from=NOW + DAY)
@@ -78,7 +78,9 @@ async def test_forgotten_fact_and_its_history_are_erased(store: Store) -> None:
             await call
 
 
-async def test_episodes_are_listed_latest_end_first(store: Store, clock: ManualClock) -> None:
+async def test_episodes_are_listed_with_the_latest_end_first(
+    store: Store, clock: ManualClock
+) -> None:
     for subject, day in (("ana", 1), (None, 2), ("ana", 3)):
         session = await store.create(subject=subject, title=f"day {day}")
         await session.append(user("Hello"))
@@ -134,7 +136,9 @@ async def test_stored_facts_have_their_documented_kind(store: Store) -> None:
     assert [entry.kind for entry in await store.backend.entries(stream)] == [FactRemembered.kind]
 
 
-async def test_imported_episode_has_the_subject_of_its_import(store: Store, tmp_path: Path) -> None:
+async def test_imported_episode_has_the_subject_given_at_import(
+    store: Store, tmp_path: Path
+) -> None:
     session = await store.create(subject="ana")
     await session.append(user("Hello"))
     await session.end()

@@ -134,7 +134,7 @@ async def test_recall_embeds_only_a_limited_number_of_facts_and_summaries(
         assert len(await memory.recall("inn", kinds=["fact"])) == 4
 
 
-async def test_only_summaries_of_matching_sessions_are_recalled_from_session_files(
+async def test_session_files_recall_only_summaries_of_matching_sessions(
     tmp_path: Path,
 ) -> None:
     async with perdure.open(f"jsonl:///{tmp_path}") as store:

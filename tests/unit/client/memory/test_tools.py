@@ -33,7 +33,7 @@ async def run(
     return [*(call.output or call.error or "" for call in calls), f"{len(asked)} asked"]
 
 
-async def test_remembered_fact_has_the_subject_and_a_source() -> None:
+async def test_remember_tool_stores_subject_and_source_of_the_fact() -> None:
     async with perdure.open("memory:", clock=ManualClock()) as store:
         result, asked = await run(store, says("remember", text="Likes tea"), subject="ana")
         assert asked == "1 asked"

@@ -30,7 +30,7 @@ def test_only_calls_of_models_are_recorded() -> None:
     assert [api_of(path) for path in paths] == ["chat", "responses", "messages", None, None]
 
 
-def test_pictures_of_each_api_become_media() -> None:
+def test_picture_in_each_api_format_becomes_media() -> None:
     picture = "data:image/png;base64,iVBORw0KGgo="
     chat = {"type": "image_url", "image_url": {"url": picture}}
     item = {"type": "input_image", "image_url": picture}
@@ -79,7 +79,7 @@ def test_unusual_request_bodies_are_read_without_error(api: str) -> None:
     assert request_of(known, json.dumps({"messages": [odd, None], "input": [odd, None]}).encode())
 
 
-def test_answer_of_chat_keeps_reasoning_and_refusal() -> None:
+def test_recorded_chat_answer_contains_reasoning_and_refusal() -> None:
     said = {"reasoning_content": "Hm.", "content": None, "refusal": "No."}
     found = response_of("chat", json.dumps({"id": "x", "choices": [{"message": said}]}).encode())
     assert found is not None

@@ -69,7 +69,7 @@ def test_stream_with_a_finish_reason_is_complete() -> None:
 
 
 @pytest.mark.parametrize("reason", ["", None, 0, {}])
-def test_chat_with_empty_finish_reason_is_not_complete(reason: object) -> None:
+def test_stream_with_an_empty_finish_reason_is_not_complete(reason: object) -> None:
     event = {"choices": [{"index": 0, "delta": {"content": "a"}, "finish_reason": reason}]}
     part = read(b"data: " + json.dumps(event).encode() + b"\n\n", 9)
     message = read_response("chat", part.fields).message

@@ -97,7 +97,7 @@ async def test_copied_calls_of_a_subagent_fork_are_counted_once(tmp_path: Path) 
         assert (await store.usage())[0].calls == before + 1
 
 
-async def test_copied_calls_are_counted_once_after_a_store_copy(tmp_path: Path) -> None:
+async def test_copying_a_store_does_not_count_copied_calls_twice(tmp_path: Path) -> None:
     async with (
         perdure.open(f"sqlite:///{tmp_path / 'a.db'}", clock=ManualClock()) as source,
         perdure.open(f"jsonl:///{tmp_path / 'files'}") as files,

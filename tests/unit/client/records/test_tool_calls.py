@@ -51,7 +51,7 @@ async def test_tool_calls_have_input_output_and_outcome() -> None:
         assert await store.tool_calls(last=0) == []
 
 
-async def test_tool_calls_of_appended_messages_have_their_results() -> None:
+async def test_appended_tool_results_are_listed_with_their_calls() -> None:
     async with perdure.open("memory:") as store:
         session = await store.create()
         asked = await session.append(user("go"), BOTH)

@@ -40,9 +40,7 @@ def soon(store: Store, ms: int) -> int:
     return store.outside.clock.now_ms() + ms
 
 
-async def test_scheduled_message_is_sent_when_due_and_does_not_block_handle(
-    still: Store, clock: ManualClock
-) -> None:
+async def test_scheduled_message_is_sent_when_due(still: Store, clock: ManualClock) -> None:
     async with Runtime(still, agents=[AGENT]) as runtime:
         chat = await runtime.start(AGENT)
         due_at = soon(still, 1_500)
@@ -75,7 +73,7 @@ async def test_message_due_during_a_turn_is_sent_after_the_turn(store: Store) ->
         assert "later" in (await later).text
 
 
-async def test_impossible_schedule_is_rejected_at_the_call(store: Store) -> None:
+async def test_message_that_cannot_be_scheduled_is_rejected_immediately(store: Store) -> None:
     async with Runtime(store, agents=[AGENT]) as runtime:
         chat = await runtime.start(AGENT)
         with pytest.raises(WrongArgument, match="cannot change the workspace"):

@@ -45,7 +45,7 @@ async def steps() -> None:
         await asyncio.sleep(0)
 
 
-async def test_log_of_a_followed_turn_is_not_read_again_without_commits(
+async def test_followed_turn_reads_the_log_only_after_new_commits(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entries, reads = store.backend.entries, 0

@@ -79,7 +79,7 @@ async def test_keyed_message_waits_for_another_turn_of_the_session(store: Store)
     assert await asked(store, chat.id) == ["First.", "Second."]
 
 
-async def test_keyed_message_waits_for_running_turn(store: Store) -> None:
+async def test_keyed_message_of_another_handle_waits_for_the_running_turn(store: Store) -> None:
     release = asyncio.Event()
 
     async def slow() -> str:
@@ -146,7 +146,7 @@ async def test_same_idempotency_key_in_two_sessions_sends_two_messages(store: St
     assert await asked(store, second.id) == ["Count on."]
 
 
-async def test_aborted_keyed_turn_stays_aborted(store: Store) -> None:
+async def test_message_repeated_after_abort_returns_the_aborted_turn(store: Store) -> None:
     async with Runtime(store, [AGENT], models=ScriptedModel(["One."])) as runtime:
         chat = await runtime.start("local")
         turn = chat.send("Count.", idempotency_key="k")

@@ -99,7 +99,9 @@ def test_due_time_can_be_datetime_or_milliseconds() -> None:
             due_at_of(wrong)
 
 
-async def test_scheduler_sends_messages_of_a_closed_runtime(store: Store, clock: Hastened) -> None:
+async def test_message_scheduled_before_a_restart_is_sent_once(
+    store: Store, clock: Hastened
+) -> None:
     async with Runtime(store, agents=[AGENT]) as runtime:
         chat = await runtime.start(AGENT)
         left = chat.send("left", at=soon(store))
@@ -367,7 +369,7 @@ async def test_planned_session_starts_mcp_servers_only_when_resumed(
 
 @pytest.mark.all_only
 @pytest.mark.full_only
-async def test_planned_session_keeps_mcp_tools_after_resume_by_other_agents(
+async def test_resume_by_another_agent_keeps_mcp_tools_of_planned_session(
     store: Store, tmp_path: Path
 ) -> None:
     deeds = tmp_path / "deeds"
@@ -397,7 +399,7 @@ async def test_planned_session_keeps_mcp_tools_after_resume_by_other_agents(
 
 
 @pytest.mark.full_only
-async def test_planned_session_gets_no_tools_added_or_changed_later(
+async def test_session_planned_earlier_gets_no_new_or_changed_tools(
     store: Store, tmp_path: Path
 ) -> None:
     def agent(*tools: Callable[..., str], servers: list[str]) -> Agent:
@@ -427,7 +429,7 @@ async def test_planned_session_gets_no_tools_added_or_changed_later(
         ["first", "second"],
     ],
 )
-async def test_planned_session_keeps_mcp_servers_after_a_grant(
+async def test_grant_does_not_remove_mcp_servers_of_a_planned_session(
     store: Store, tmp_path: Path, granted: list[str]
 ) -> None:
     def agent(id: str, *servers: str, **more: Any) -> Agent:

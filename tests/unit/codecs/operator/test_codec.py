@@ -46,12 +46,12 @@ def test_first_line_has_no_size_limit() -> None:
         (5e-324, "5e-324"),
     ],
 )
-def test_numbers_are_written_in_format_of_operator(number: float, text: str) -> None:
+def test_example_numbers_are_written_in_the_operator_format(number: float, text: str) -> None:
     assert spelling(number, STYLE) == text
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
-def test_every_number_is_written_exactly_as_operator_writes_it(number: float) -> None:
+def test_any_number_is_written_in_the_operator_format(number: float) -> None:
     assert spelling(number, STYLE) == pydantic_core.to_json(number).decode()
 
 

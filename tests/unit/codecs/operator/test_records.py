@@ -78,7 +78,7 @@ def test_answer_has_usage_stop_reason_and_error() -> None:
     )
 
 
-def test_user_message_has_only_needed_fields() -> None:
+def test_user_message_has_only_the_required_fields() -> None:
     message = line(user("x"))["message"]
     assert list(message) == ["contents", "id", "timestamp", "role"]
 

@@ -53,7 +53,7 @@ async def run(theatre: Theatre, runtime: Runtime, said: str = "go") -> str:
     return (await chat.send(said)).text
 
 
-async def test_invoked_agent_runs_in_its_own_session_and_returns_its_answer() -> None:
+async def test_invoked_agent_answers_in_a_separate_session() -> None:
     theatre = Theatre(main=[invokes(), words("so it is")], scout=[words("all quiet")])
     assert await run(theatre, theatre.runtime(lead(), scout())) == "so it is"
     assert result(theatre) == "all quiet"
@@ -96,7 +96,7 @@ async def test_child_gets_at_most_the_remaining_budget_of_its_parent() -> None:
     assert started.agent["on_exceed"] == "fail"
 
 
-async def test_invoked_agent_keeps_its_own_lower_budget() -> None:
+async def test_lower_budget_of_an_invoked_agent_is_not_raised() -> None:
     theatre = Theatre(main=[invokes(), words("ok")], scout=[words("a")])
     parent = lead(max_cost_microcents=20_000, on_exceed="fail")
     await run(theatre, theatre.runtime(parent, scout(max_cost_microcents=9_000)))

@@ -24,7 +24,7 @@ def agents() -> tuple[Agent, ...]:
     )
 
 
-async def test_question_at_any_depth_is_found_and_shown_in_chat(
+async def test_chat_shows_the_question_of_a_nested_agent(
     tmp_path: Path,
 ) -> None:
     write = asks("write_file", json='{"path": "a.txt", "content": "b"}')

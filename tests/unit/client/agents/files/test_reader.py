@@ -47,7 +47,7 @@ def test_agent_keys_of_a_workflow_document_become_agent_settings() -> None:
     )
 
 
-def test_keys_that_only_perdure_has_are_read() -> None:
+def test_agent_keys_specific_to_perdure_are_read() -> None:
     history: History = "text_only"
     agent = agent_of_text(
         HEAD + "budget: {max_cost_microcents: 5, on_exceed: fail}\nlimits: {max_turns: 3}\n"
