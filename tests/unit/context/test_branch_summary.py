@@ -72,7 +72,7 @@ def test_summary_request_has_the_newest_messages_that_fit() -> None:
     assert text.index("bbb") < text.index("ccc")
 
 
-def test_oversized_summary_is_included_unless_nearly_all_budget_is_used() -> None:
+def test_oversized_summary_is_included_only_if_budget_remains() -> None:
     summary = BranchSummary("nested " * 20)
     assert "nested" in shown(branch(user("old"), summary, user("c" * 40)), budget=12)
     assert "nested" not in shown(branch(user("old"), summary, user("c" * 40)), budget=11)

@@ -37,7 +37,7 @@ def exchanges(*names: str, size: int = 400) -> list[Message]:
     return said
 
 
-def test_context_at_a_leaf_before_the_root_is_empty() -> None:
+def test_context_before_the_root_is_empty() -> None:
     log = TreeLog()
     log.extend(user("a"), ModelChange("openai:x"))
     context = build_context(log.window(None))
@@ -79,7 +79,7 @@ def test_model_argument_overrides_the_last_model_change() -> None:
     assert build_context(named).model == "openai:b"
 
 
-def test_answer_of_another_model_does_not_change_the_model() -> None:
+def test_model_name_of_an_answer_does_not_select_the_model() -> None:
     assert build_context(window_on(user("x"), assistant("y", model="openai:z"))).model is None
 
 

@@ -216,7 +216,7 @@ def test_turn_can_start_with_any_entry_sent_as_user_message(start: Message | Tre
     assert "start" in plan.turn_prefix[0].text
 
 
-def test_custom_user_messages_stay_with_their_answer() -> None:
+def test_compaction_keeps_custom_messages_with_their_answer() -> None:
     log = TreeLog()
     log.extend(user(BIG), assistant("done"))
     first = log.append(BranchSummary("tried"))

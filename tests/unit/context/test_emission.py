@@ -47,7 +47,7 @@ def test_context_contains_no_settings_and_no_extension_state() -> None:
     assert said.skipped_count == 0
 
 
-def test_custom_messages_are_user_messages_unless_excluded() -> None:
+def test_custom_message_is_sent_as_user_message_unless_excluded() -> None:
     said = emit(
         window_on(
             CustomMessage("shell", (TextPart("ls"),), is_displayed=False),
@@ -199,7 +199,7 @@ def test_unreadable_compaction_is_counted_as_skipped() -> None:
     assert said.skipped_count == 1
 
 
-def test_window_without_the_compaction_entry_contains_the_summary() -> None:
+def test_summary_is_sent_if_its_compaction_is_before_the_window() -> None:
     log = TreeLog()
     log.append(Compaction("so far"))
     after = log.append(user("a"))

@@ -72,7 +72,7 @@ def test_history_without_sendable_content_is_empty() -> None:
     assert valid(user(""), assistant(" ")) == []
 
 
-def test_history_with_all_faults_becomes_valid() -> None:
+def test_history_with_many_faults_is_made_valid() -> None:
     sent = valid(
         tool_result("lost", "x"),
         assistant(tool_call("a.b", "no/slash"), "behind", tool_call("a.b", "")),

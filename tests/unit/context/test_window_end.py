@@ -102,7 +102,7 @@ def test_context_reads_far_enough_to_include_the_call_of_a_result() -> None:
     assert needed(log, 1) >= 24
 
 
-def test_pinned_entries_before_the_end_of_the_window_are_included() -> None:
+def test_pinned_entry_before_the_loaded_entries_is_included() -> None:
     log = TreeLog()
     asked, *_ = log.extend(user("look"), assistant(tool_call("far", "read", {})))
     result, *_ = log.extend(tool_result("far", "it is red"), assistant("red"), *exchanges(50))
@@ -134,7 +134,7 @@ def test_context_with_a_pinned_result_reads_its_call_and_results(
     assert has_partners(near, frozenset(ids), 20)
 
 
-def test_summary_before_the_window_end_stays_in_the_context() -> None:
+def test_summary_before_the_loaded_entries_stays_in_the_context() -> None:
     log = TreeLog()
     kept, *_ = log.extend(*exchanges(2))
     log.append(Compaction("so far", kept))
@@ -172,7 +172,7 @@ def test_text_only_context_with_a_pin_reads_few_entries() -> None:
     assert whole.messages[0].entry_ids[0] == asked
 
 
-def test_messages_retained_by_a_compaction_precede_the_end_of_the_window() -> None:
+def test_retained_messages_before_the_loaded_entries_are_omitted() -> None:
     log = TreeLog()
     log.extend(*exchanges(2))
     log.append(Compaction("so far", None, retained=(user("kept"), assistant("as it was"))))

@@ -62,7 +62,7 @@ async def test_second_episode_of_a_session_starts_after_the_first_end() -> None:
         assert (second.first, second.messages) == (first.last + 1, 2)
 
 
-async def test_entries_without_session_end_are_unchanged() -> None:
+async def test_commit_without_session_end_gets_no_episode() -> None:
     async with perdure.open("memory:") as store:
         session = await store.create()
         entries = (new_side(Label("x")),)

@@ -62,7 +62,7 @@ async def test_branch_without_messages_needs_no_model_call() -> None:
     assert await stage.kinds() == before
 
 
-async def test_abandoned_entries_exclude_entries_shared_with_the_new_branch() -> None:
+async def test_shared_entries_are_not_part_of_the_abandoned_branch() -> None:
     store = Stage().store
     session = await store.create(id="s")
     a, b, c = await session.append(user("a"), assistant("b"), user("c"))

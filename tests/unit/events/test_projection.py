@@ -238,7 +238,7 @@ SAYINGS: list[tuple[kinds.TreeBody | notes.SideBody, str, dict[str, object]]] = 
 ]
 
 
-def test_each_entry_kind_has_its_own_event_payload() -> None:
+def test_each_entry_kind_becomes_the_expected_event() -> None:
     for body, type_, payload in SAYINGS:
         with case((body, type_, payload)):
             assert told(body) == [(type_, payload)]
@@ -273,7 +273,7 @@ def test_entry_with_a_new_title_and_folder_becomes_two_events() -> None:
     ]
 
 
-def test_every_golden_entry_has_json_events() -> None:
+def test_every_entry_of_the_example_logs_has_json_events() -> None:
     logs = [file.read_bytes().removesuffix(b"\n") for file in GOLDEN.glob("*.jsonl")]
     entries = [entry_of_line(line) for log in logs for line in log.split(b"\n")]
     seen = {entry.kind for entry in entries}
@@ -318,7 +318,7 @@ def test_durable_event_on_the_wire_has_its_sequence_number() -> None:
     }
 
 
-def test_only_the_second_event_of_an_entry_has_an_index() -> None:
+def test_second_event_of_one_entry_has_an_index() -> None:
     first, second = events_of(entry_with(ledger.ModelFinished("stop", Usage(1))))
     assert "index" not in wire(first)
     assert wire(second)["index"] == 1

@@ -29,5 +29,5 @@ def test_event_cannot_be_changed(event: AnyEvent) -> None:
         event.at = 2  # pyright: ignore[reportAttributeAccessIssue] - what is tested
 
 
-def test_event_type_snapshot_is_not_one_of_the_live_event_types() -> None:
+def test_snapshot_is_not_a_live_event_type() -> None:
     assert SNAPSHOT not in get_args(LiveType)

@@ -151,7 +151,7 @@ def test_later_call_with_the_id_of_a_pinned_call_is_not_pinned() -> None:
 
 
 @pytest.mark.parametrize("is_in_context", [True, False])
-def test_message_of_an_extension_does_not_force_a_rebuild(*, is_in_context: bool) -> None:
+def test_message_of_an_extension_extends_the_built_conversation(*, is_in_context: bool) -> None:
     log = TreeLog()
     conversation = conversation_of(log.window())
     note = CustomMessage("x", (TextPart("noted"),), in_context=is_in_context)

@@ -57,7 +57,7 @@ def test_message_limit_drops_the_oldest_questions_together_with_their_answers(
     assert prompt.dropped == 12 - left
 
 
-def test_summary_and_pins_do_not_count_as_messages() -> None:
+def test_summary_and_pinned_messages_do_not_count_toward_the_limit() -> None:
     log = TreeLog()
     kept = log.append(user("kept"))
     log.append(Compaction("So far.", first_kept=kept))

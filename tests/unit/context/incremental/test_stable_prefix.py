@@ -45,7 +45,7 @@ def told(made: Settled) -> dict[str, object]:
 _OF_IDS = ("answered", "sent")
 
 
-def test_stable_prefix_does_not_depend_on_the_number_of_steps() -> None:
+def test_stable_prefix_built_in_two_steps_is_the_same() -> None:
     said = numbered(
         user("one"),
         user("two"),
@@ -78,7 +78,7 @@ def test_usage_of_interrupted_answer_does_not_count() -> None:
 
 
 @given(st.lists(st.lists(st.integers(), max_size=9)), st.integers(-1, 400))
-def test_appended_items_form_one_sequence(added: list[list[int]], place: int) -> None:
+def test_layers_contain_all_appended_items_in_order(added: list[list[int]], place: int) -> None:
     layers = Layers[int]()
     whole: tuple[int, ...] = ()
     for more in added:

@@ -192,7 +192,7 @@ async def test_owner_role_cannot_edit_the_graph_in_its_review(
     assert kinds_of(write) == [RepairAsked.kind]
 
 
-async def test_failed_turn_of_one_commit_records_start_and_end_of_the_node(tmp_path: Path) -> None:
+async def test_turn_that_fails_at_its_start_makes_the_node_wait(tmp_path: Path) -> None:
     turn = await Place().turn(tmp_path)
     both = await turn.beside([*STARTED, new_side(TurnFinished("error", error="no turn is left"))])
     assert kinds_of(both.writes[0]) == ["node_claimed", "node_parked"]

@@ -52,7 +52,7 @@ async def test_entries_that_were_already_read_are_not_read_again() -> None:
     assert [each.seq for each in await carrying_from(store, S, head, whole)] == [*range(2, 8)]
 
 
-async def test_state_read_does_not_stop_at_an_agent_binding_of_a_grant() -> None:
+async def test_read_of_session_state_does_not_stop_at_a_grant() -> None:
     bound, granted = new_side(AgentBound({"id": "a"})), new_side(AgentBound({}, granted_by="me"))
     assert await carried(*said(2), bound, *said(1), granted) == [2, 3, 4]
 

@@ -147,7 +147,7 @@ async def test_open_turn_request_is_found_at_any_distance_from_the_head(
             assert await read_request(store, chat, request + 1) is not None
 
 
-async def test_break_turn_does_nothing_in_an_idle_session(store: Store) -> None:
+async def test_breaking_a_turn_changes_nothing_in_an_idle_session(store: Store) -> None:
     async with Runtime(store, agents=[AGENT]) as runtime:
         chat = await runtime.start(AGENT)
         before = (await store.backend.state(chat.id)).head

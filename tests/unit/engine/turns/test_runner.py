@@ -228,7 +228,7 @@ async def test_effect_without_stop_request_returns_its_outcome() -> None:
 
 
 @pytest.mark.parametrize("times", [1, 2, 3])
-async def test_stop_request_does_not_cancel_the_task(times: int) -> None:
+async def test_stop_request_ends_an_effect_without_cancelling_its_task(times: int) -> None:
     stopping = StopRequest()
 
     async def effect() -> Input:

@@ -16,7 +16,7 @@ def test_empty_session_has_initial_state() -> None:
     assert fold(empty_state(), []) == empty_state()
 
 
-def test_label_or_title_during_a_turn_changes_only_the_head() -> None:
+def test_label_or_title_does_not_change_the_turn_phase() -> None:
     course = Course()
     before = course.state
     course.others_append(Label("here"))

@@ -23,7 +23,7 @@ def test_answer_of_a_node_is_stored_as_a_file(tmp_path: Path) -> None:
     assert (tmp_path / "outputs" / "a.md").read_text() == "new"
 
 
-def test_answer_without_text_is_none(tmp_path: Path) -> None:
+def test_blank_answer_gives_no_artifact(tmp_path: Path) -> None:
     assert kept_answer(tmp_path, "outputs/a.md", " \n") is None
 
 

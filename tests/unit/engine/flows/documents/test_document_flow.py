@@ -88,7 +88,7 @@ def test_nodes_and_agents_are_found_by_name() -> None:
     assert node_of(workflow, "x") is None
 
 
-def test_workflow_file_of_a_document_flow_contains_the_document() -> None:
+def test_workflow_file_text_parses_back_to_the_document() -> None:
     workflow = document("in>a", "a>out")
     log = FlowLog(graph_of(workflow)).add(bind_document(workflow, {}, {}, {}))
     assert parse(workflow_text_of(log.state)) == workflow

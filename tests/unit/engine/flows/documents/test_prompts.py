@@ -62,7 +62,7 @@ def test_placeholders_in_inputs_and_answers_are_not_filled() -> None:
     assert message(workflow, "b", {"a": opener}, x=opener, secret="no") == f"{opener} {opener}"
 
 
-def test_prompt_uses_answers_of_predecessors_and_placeholder_nodes() -> None:
+def test_prompt_refers_to_predecessors_and_nodes_in_placeholders() -> None:
     workflow = document("in>a", "a>b", "b>out", prompts={"b": "{{run.outputs.z}}"})
     node = node_of(workflow, "b")
     assert isinstance(node, AgentNode)

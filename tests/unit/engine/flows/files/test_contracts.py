@@ -4,7 +4,7 @@ from perdure.engine.flows.files.contracts import contracts
 from perdure.engine.flows.prompts.entry import Contracts
 
 
-def test_every_contract_is_a_text_file_of_package() -> None:
+def test_every_contract_text_is_in_the_package() -> None:
     told = contracts()
     assert all(getattr(told, name).strip() for name in Contracts.__struct_fields__)
     assert "```handoff" in told.handoff

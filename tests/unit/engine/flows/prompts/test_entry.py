@@ -67,7 +67,7 @@ def test_missing_artifact_is_reported_by_name() -> None:
     assert "You hand over to nobody" in text
 
 
-def test_entry_message_lists_made_and_missing_handoffs() -> None:
+def test_entry_message_lists_done_and_remaining_handoffs() -> None:
     log = FlowLog(FORK).work("o", "a")
     text = told(log, "o")
     assert "You have handed over to: `a`." in text

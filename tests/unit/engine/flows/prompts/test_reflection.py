@@ -16,7 +16,7 @@ def looking_back() -> FlowState:
     return log.add(FindingsMade("owner", "findings/owner-findings.md")).state
 
 
-def test_reflection_message_has_path_and_earlier_findings() -> None:
+def test_role_review_message_contains_path_and_earlier_findings() -> None:
     work = RoleWork("build", ("findings/owner-findings.md",))
     told = reflection_message(
         looking_back(), work, CONTRACTS, {"findings/owner-findings.md": "It was slow."}

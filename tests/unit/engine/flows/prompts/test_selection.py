@@ -17,7 +17,7 @@ OPENED = SelectorOpened(
 )
 
 
-def test_selection_message_has_role_task_offers_and_error() -> None:
+def test_selector_message_contains_task_offers_and_error() -> None:
     told = selection_message(OPENED, "a change", NODE, "You develop.")
     for words in (
         *("Role instance `developer`", "'a change'", "there is no model 'p:huge'", "You develop."),
@@ -27,7 +27,7 @@ def test_selection_message_has_role_task_offers_and_error() -> None:
     assert told.endswith("model=NAME skills=NAME,NAME (or skills=none)")
 
 
-def test_selector_is_asked_only_for_settings_with_offers() -> None:
+def test_selector_answer_form_omits_settings_without_choices() -> None:
     assert answer_form(Offers((), {"tests": ""})) == "skills=NAME,NAME (or skills=none)"
     assert answer_form(Offers(("a:b", "c:d"))) == "model=NAME"
 

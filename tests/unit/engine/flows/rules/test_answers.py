@@ -66,7 +66,7 @@ def test_staged_handoff_is_approved_or_declined_with_a_reason() -> None:
         apply_answer(state, question(state), "yes", "ana")
 
 
-def test_answers_choose_review_mode_and_feedback() -> None:
+def test_review_mode_and_feedback_are_decided_by_answers() -> None:
     state = asking(kinds.ForwardPassClosed("end"))
     chosen = apply_answer(state, question(state), "none", "ana")
     assert chosen == kinds.ImprovementChosen("none", "ana")

@@ -84,7 +84,7 @@ def test_flow_stays_open_while_a_node_waits_for_rework() -> None:
     assert "node y waits for a handoff" in obstacles(log.state, "z")
 
 
-def test_unread_reply_to_a_node_of_the_same_role_is_remaining_work() -> None:
+def test_undelivered_reply_to_another_node_keeps_the_flow_open() -> None:
     flow = graph("o>n", "o>b", "b>n", "n>z", "b>z", n="owner", z="owner")
     log = FlowLog(flow).work("o", "n", "b").claim("n", "o=>n").add(HandoffAwaited("n"))
     log.work("b", "z").claim("b").add(NodeParked("b", "b", "prompt-human")).claim("z", "b=>z")

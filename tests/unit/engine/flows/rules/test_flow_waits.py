@@ -25,7 +25,7 @@ def test_waiting_node_shows_reason_until_answered() -> None:
     assert waits_in(log.add(HumanReplied("owner-intake", "go on", "me")).state) == ()
 
 
-def test_staged_handoff_shows_artifact_and_target() -> None:
+def test_question_about_a_staged_handoff_shows_artifact_and_target() -> None:
     log = FlowLog(LINE).claim("owner-intake")
     log.add(HandoffStaged("owner-intake", "owner", (HandoffTarget("build", "plan.md"),)))
     (waiting,) = waits_in(log.state)
@@ -33,7 +33,7 @@ def test_staged_handoff_shows_artifact_and_target() -> None:
     assert waiting.text.endswith("wants to hand over: plan.md to build")
 
 
-def test_closed_flow_asks_for_the_review_mode_and_then_for_feedback() -> None:
+def test_person_is_asked_for_review_mode_and_then_for_feedback() -> None:
     log = FlowLog(LINE).add(ForwardPassClosed("end"))
     assert waits_in(log.state)[0].choices == ("graph-based", "parallel", "none")
     log.add(choose_improvement(log.state, "parallel", "me"))
@@ -43,6 +43,6 @@ def test_closed_flow_asks_for_the_review_mode_and_then_for_feedback() -> None:
     assert waits_in(log.state)[-1].text == "Shall feedback be written to a-society/feedback/x.md?"
 
 
-def test_flow_of_one_role_offers_no_review_in_graph_order() -> None:
+def test_graph_based_review_is_not_a_choice_for_one_role() -> None:
     alone = FlowLog(graph(**{"owner-intake": "owner"})).add(ForwardPassClosed("owner-intake"))
     assert waits_in(alone.state)[0].choices == ("parallel", "none")

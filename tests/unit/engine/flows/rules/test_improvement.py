@@ -50,7 +50,7 @@ def roles(log: FlowLog) -> list[str]:
     return [work.role for work in roles_to_look_back(log.state)]
 
 
-def test_graph_order_places_role_after_roles_of_its_successors() -> None:
+def test_graph_order_of_reviews_reverses_the_order_of_work() -> None:
     assert edges(order_by_graph(WORK)) == {"developer=>owner", "reviewer=>developer"}
 
 
@@ -59,7 +59,7 @@ def test_role_of_several_nodes_gets_its_earliest_position_in_the_order() -> None
     assert edges(order_by_graph(flow)) == {"dev=>owner", "qa=>dev"}
 
 
-def test_roles_connected_through_omitted_nodes_stay_connected() -> None:
+def test_omitted_node_does_not_break_the_order_of_its_neighbours() -> None:
     flow = graph("o>a", "o>b", "a>c", "b>c", "c>z", o="owner", a="dev", b="qa", c="dev", z="owner")
     assert edges(order_by_graph(flow)) == {"dev=>owner", "qa=>owner"}
 

@@ -72,7 +72,7 @@ def test_reply_without_target_needs_exactly_one_waiting_node() -> None:
     assert reply(log.state, "yes", "me") == HumanReplied("b", "yes", "me")
 
 
-def test_reply_without_target_prefers_node_waiting_for_person() -> None:
+def test_reply_without_target_goes_to_node_waiting_for_a_person() -> None:
     log = FlowLog(FORK).work("o", "a", "b").claim("a", "o=>a").claim("b", "o=>b")
     log.add(NodeParked("a", "dev_1", "prompt-human"), HandoffAwaited("b"))
     assert reply(log.state, "yes", "me") == HumanReplied("a", "yes", "me")
@@ -80,7 +80,7 @@ def test_reply_without_target_prefers_node_waiting_for_person() -> None:
     assert reply(log.state, "go on", "me") == HumanReplied("b", "go on", "me")
 
 
-def test_second_reply_and_reply_without_wait_are_rejected() -> None:
+def test_reply_to_a_node_that_does_not_wait_is_rejected() -> None:
     log = two_waiting().add(HumanReplied("a", "no", "me"))
     for target, why in (("a", "it has been replied to"), ("o", "'o' does not wait"), ("x", "'x'")):
         with pytest.raises(FlowRefusal, match=why):
@@ -89,7 +89,7 @@ def test_second_reply_and_reply_without_wait_are_rejected() -> None:
         reply(FlowLog(FORK).claim("o").state, "yes", "me", "o")
 
 
-def test_reply_to_a_role_prefers_the_node_that_waits_for_a_person() -> None:
+def test_reply_to_a_role_goes_to_the_node_waiting_for_a_person() -> None:
     flow = graph("o>a", "o>b", "a>z", "b>z", a="dev", b="dev", z="owner")
     log = FlowLog(flow).work("o", "a", "b").claim("a", "o=>a").add(HandoffAwaited("a"))
     assert reply(log.state, "go", "me", "dev").target == "a"

@@ -124,7 +124,7 @@ def test_handoff_stays_queued_while_another_node_of_the_role_waits() -> None:
     assert log.run.receiving_handoff == {"o=>b": log.run.history_handoff["o=>b"]}
 
 
-def test_two_role_instances_continue_after_their_questions_are_answered() -> None:
+def test_two_answered_role_instances_can_both_continue() -> None:
     flow = graph("o>a", "o>b", "a>z", "b>z", a="owner_1", b="owner_2")
     log = FlowLog(flow).work("o", "a", "b").claim("a", "o=>a").claim("b", "o=>b")
     log.add(NodeParked("a", "owner_1", "prompt-human"), NodeParked("b", "owner_2", "prompt-human"))
@@ -186,7 +186,7 @@ def test_role_continues_with_queued_handoffs_after_its_configuration() -> None:
     assert (work.cause, work.delivered) == ("configuration", ("o=>a",))
 
 
-def test_join_waits_for_an_input_that_it_returned() -> None:
+def test_join_waits_until_a_returned_input_is_handed_over_again() -> None:
     flow = joining(graph("o>a", "o>b", "a>j", "b>j", "j>x", "j>y", "x>z", "y>z"), "j")
     log = FlowLog(flow).work("o", "a", "b").work("a", "j").work("b", "j")
     log.claim("j", "a=>j", "b=>j").hand("j", "a")

@@ -89,6 +89,6 @@ def test_yaml_alias_in_a_signal_is_not_expanded_to_a_huge_value() -> None:
 
 
 @given(st.text(max_size=200))
-def test_any_signal_block_gives_a_signal_or_a_fault(yaml: str) -> None:
+def test_any_text_gives_a_signal_or_a_fault(yaml: str) -> None:
     assert signal_in(block(yaml)) is not None
     assert signal_in(yaml) is not None

@@ -70,7 +70,7 @@ async def test_expired_question_ends_the_running_turn(topic: str) -> None:
     assert (await chat.send("again")).text == "done"
 
 
-async def test_expired_question_of_a_suspended_turn_rejects_answers() -> None:
+async def test_late_answer_to_a_suspended_turn_is_rejected() -> None:
     theatre = Theatre(main=[asks("strike")])
     chat, question = await asking(theatre)
     await chat.suspend()

@@ -13,7 +13,7 @@ from perdure.tools.decorator import tool
 from tests.fakes.chats import Stage, calls, says
 
 
-async def test_async_tools_with_effect_read_run_in_parallel() -> None:
+async def test_asynchronous_tools_that_only_read_run_in_parallel() -> None:
     together, done = asyncio.Barrier(8), list[str]()
 
     @tool(effect="read")
@@ -31,7 +31,7 @@ async def test_async_tools_with_effect_read_run_in_parallel() -> None:
     assert sorted(done) == list("abcdefgh")
 
 
-async def test_synchronous_tools_with_effect_read_run_one_at_a_time() -> None:
+async def test_synchronous_tools_that_only_read_run_one_at_a_time() -> None:
     lock, overlaps = threading.Lock(), 0
 
     @tool(effect="read")

@@ -84,7 +84,7 @@ def test_warned_turn_records_warning_once_and_continues() -> None:
     assert course.log.bodies(BudgetNoted) == [noted]
 
 
-def test_retry_after_budget_approval_is_attempt_two() -> None:
+def test_call_after_budget_approval_is_the_second_attempt() -> None:
     most = first_tokens() + OUTPUT_TOKENS
     course = Course(config(most, "pause_for_approval"))
     failed = inputs.CallFailed(ModelUnavailable("p:m", "cut"), usage=Usage(5, cost_microcents=5))

@@ -46,7 +46,7 @@ def test_queued_answer_is_not_a_user_message() -> None:
     assert not is_user_message(Queued("custom", msgspec.Raw(b"{}")))
 
 
-def test_mode_of_a_queued_message_is_read_back() -> None:
+def test_queued_message_is_read_back_with_its_mode() -> None:
     scribe = Scribe(empty_state(), at=0)
     body = Queued("message", msgspec.Raw(encode(user("hi"))), mode="follow_up")
     scribe.side(body)
