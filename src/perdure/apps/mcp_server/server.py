@@ -11,6 +11,7 @@ import inspect
 import signal
 from collections.abc import Awaitable, Callable
 from importlib import metadata
+from types import MethodType
 from typing import Any
 
 from perdure.apps.mcp_server.history import History, Notebook, Scope
@@ -69,12 +70,7 @@ async def server_of(
 
     Raises: ConfigError if the extra "mcp" is not installed.
     """
-    server = load_library().MCPServer(
-        "perdure",
-        instructions=_INSTRUCTIONS,
-        version=metadata.version("perdure"),
-        log_level="ERROR",
-    )
+    library = load_library()
     history = History(store, scope, embedder)
     reading = (
         history.recall,
@@ -84,21 +80,47 @@ async def server_of(
         history.read_entry,
         history.list_facts,
     )
-    for tool in reading:
-        _add(server, tool, is_reading=True)
+    tools = [_tool(method, is_reading=True) for method in reading]
     if is_writable:
         notebook = Notebook(store, scope)
-        for tool in (notebook.remember, notebook.correct, notebook.forget):
-            _add(server, tool, is_reading=False)
+        writing = (notebook.remember, notebook.correct, notebook.forget)
+        tools += [_tool(method, is_reading=False) for method in writing]
+    server = library.MCPServer(
+        "perdure",
+        instructions=_INSTRUCTIONS,
+        version=_version(),
+        log_level="ERROR",
+        tools=tools,
+    )
     await _add_resources(server, history)
     return server
 
 
-def _add(server: Any, tool: Callable[..., Awaitable[str]], *, is_reading: bool) -> None:
+@functools.cache
+def _version() -> str:
+    return metadata.version("perdure")
+
+
+def _tool(method: Any, *, is_reading: bool) -> Any:
+    """Return `method` as a tool of the library."""
+    described = _described(method.__func__, is_reading=is_reading)
+    return described.model_copy(update={"fn": _explained(method)})
+
+
+@functools.cache
+def _described(function: Callable[..., Awaitable[str]], *, is_reading: bool) -> Any:
+    """Return the description of a method of `History` or `Notebook`, with its schemas.
+
+    A server over HTTP needs the tools for each request, and deriving their schemas takes longer
+    than an answer.
+    """
+    unbound = MethodType(function, object())  # the schema omits the first parameter
     annotations = importlib.import_module("mcp_types").ToolAnnotations(
-        readOnlyHint=is_reading, destructiveHint=tool.__name__ == "forget", openWorldHint=False
+        readOnlyHint=is_reading, destructiveHint=function.__name__ == "forget", openWorldHint=False
     )
-    server.add_tool(_explained(tool), description=inspect.getdoc(tool), annotations=annotations)
+    return importlib.import_module("mcp.server.mcpserver.tools").Tool.from_function(
+        _explained(unbound), description=inspect.getdoc(function), annotations=annotations
+    )
 
 
 def _explained(

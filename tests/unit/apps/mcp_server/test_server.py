@@ -19,3 +19,15 @@ async def test_error_for_a_missing_mcp_library_contains_the_package_to_install(
     async with perdure.open("memory:") as store:
         with pytest.raises(ConfigError, match=r"perdure\[mcp\]"):
             await server_of(store, Scope(None, is_all=False), is_writable=False)
+
+
+@pytest.mark.full_only
+async def test_each_server_shows_only_the_sessions_of_its_scope() -> None:
+    async with perdure.open("memory:") as store:
+        for subject in ("ana", "bob"):
+            await store.create(title=f"About {subject}", id=subject, subject=subject)
+        for subject, other in (("ana", "bob"), ("bob", "ana")):
+            server = await server_of(store, Scope(subject, is_all=False), is_writable=False)
+            listed = repr(await server.call_tool("list_sessions", {}))
+            assert f"About {subject}" in listed
+            assert f"About {other}" not in listed
