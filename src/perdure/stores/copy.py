@@ -47,11 +47,11 @@ class CopiedStream(msgspec.Struct, frozen=True):
     """The result of a copy for one stream.
 
     `added` counts the new entries in the target. `hash` is the hash of the target's chain, in
-    hexadecimal. `hash` equals the hash in the source, except if the outcome is ``sealed anew``.
-    `reason` says why the hashes are new, or what the fault is. The outcome ``conflict`` means that
-    the target has another session with the same id. A ``damaged`` stream was copied up to the
-    damage. The outcome ``erased`` means that an erased stream was skipped, because the target can
-    only remove whole sessions.
+    hexadecimal. `hash` equals the hash in the source, unless the stream got new hashes (outcome
+    ``sealed anew``). `reason` says why the hashes are new, or what the fault is. The outcome
+    ``conflict`` means that the target has another session with the same id. A ``damaged`` stream
+    was copied up to the damage. The outcome ``erased`` means that an erased stream was skipped,
+    because the target can only remove whole sessions.
     """
 
     stream: StreamId

@@ -298,8 +298,8 @@ class LogReader(Protocol):
     async def tail(self, stream: StreamId, limit: int, kinds: Sequence[str] = ()) -> Tail:
         """Return ``state``, the last `limit` of ``entries``, and ``notes`` of `kinds`, in one read.
 
-        No entry or note comes after the head of the state. While other writers append, the result
-        may have fewer than `limit` entries. Raises: SessionNotFound.
+        No entry or note in the result comes after the head in the returned state. While other
+        writers append, the result may have fewer than `limit` entries. Raises: SessionNotFound.
         """
         ...
 
@@ -336,7 +336,7 @@ class LogReader(Protocol):
     async def context_window(
         self, stream: StreamId, leaf: EntryId | None, limit: int | None = None
     ) -> ContextWindow:
-        """Return the end of the branch to `leaf` that makes up its context (`fold.window_of`).
+        """Return the context of `leaf`, which is the end of its branch (`fold.window_of`).
 
         With `limit`, return at most the newest `limit` entries of the context; `limit` is at least
         1 (`fold.end_of`). The cost of the call depends on the size of the result. Raises:

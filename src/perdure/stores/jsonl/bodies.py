@@ -102,7 +102,10 @@ Patch = tuple[dict[str, msgspec.Raw] | None, tuple[str, ...]]
 
 
 def _patch(entry: Entry, records: Sequence[Fields], codec: Codec) -> Patch | None:
-    """Return the fields to change in `records` to get the body; None if that is impossible."""
+    """Return the fields to set and the fields to drop, so that `records` give the body.
+
+    Return None if that is impossible.
+    """
     try:
         plain = _plain(_join_records([codec.said(record, Media()) for record in records]))
         if plain == entry.body:

@@ -133,7 +133,7 @@ class _Copies:
 
 
 def _visible_seqs(origin: Log, fork: ForkPoint) -> list[int]:
-    """Return the tree entries that the fork sees, in log order."""
+    """Return the seqs of the tree entries that the fork sees, in log order."""
     if fork.scope == "path":
         leaf = None if fork.leaf is None else reads.seq_of(origin, fork.leaf)
         return sorted(reads.upwards(origin, leaf))

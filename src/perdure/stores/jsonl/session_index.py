@@ -77,7 +77,10 @@ class SessionIndex:
         return log
 
     def tail(self, stream: StreamId) -> Tail | None:
-        """Return the end of the session's file; None if the whole file was read or must be read."""
+        """Return the end of the session's file.
+
+        Return None if the whole file was already read, or must be read.
+        """
         path = self.path(stream)
         if path is None or path in self._logs:
             return None

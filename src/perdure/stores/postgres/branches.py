@@ -373,7 +373,7 @@ async def branch(
     limit: int | None = None,
     kind: str | None = None,
 ) -> list[Entry]:
-    """Return the entries from the root to `leaf`: all, or only the newest `limit` of one `kind`."""
+    """Return the entries from the root to `leaf`, optionally only `kind` and the newest `limit`."""
     if leaf is None:
         await ask_stream(db, stream)
         return []

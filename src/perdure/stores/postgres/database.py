@@ -125,7 +125,8 @@ class _Pipeline(AsyncPipeline):
 class _PooledConnection(AsyncConnection[Row]):
     """Reuses one cursor, which remembers how it sent the values of its last statement.
 
-    `set_up` begins every transaction behind a pooler; without a pooler, `set_up` is None.
+    Behind a pooler, every transaction begins with the statement `set_up`. Without a pooler,
+    `set_up` is None.
     """
 
     set_up: Statement | None = None
@@ -346,12 +347,13 @@ class Database:
     async def _give_back(self, pool: Pool, db: _PooledConnection) -> None:
         """Cache `db`; if another call waits for a connection, return `db` to the pool instead.
 
-        The pool lends the connection that was returned longest ago. If calls used all connections
-        in turn, every server process of this handle would read, plan and cache the same data. A
-        call that is cancelled while psycopg begins a pipeline leaves its connection in pipeline
-        mode: later statements would get no answer and never be committed. A connection inside a
-        transaction is closed, because the pool would wait until the transaction ends. A cancelled
-        call still returns its connection, which the pool would otherwise count as lent forever.
+        The pool itself lends the connection that was returned longest ago. Without the cached
+        connection, calls would use all connections in turn, and every server process of this handle
+        would read, plan and cache the same data. A call that is cancelled while psycopg begins a
+        pipeline leaves its connection in pipeline mode: later statements would get no answer and
+        never be committed. A connection inside a transaction is closed, because the pool would wait
+        until the transaction ends. A cancelled call still returns its connection, which the pool
+        would otherwise count as lent forever.
         """
         state = db.pgconn.transaction_status, db.pgconn.pipeline_status
         is_idle = state == (TransactionStatus.IDLE, PipelineStatus.OFF)

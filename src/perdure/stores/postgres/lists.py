@@ -98,7 +98,10 @@ SELECT id, info FROM perdure.stream WHERE namespace = %s AND kind = 'session'
 
 
 def folder_key(cwd: str | None) -> bytes | None:
-    """Return the index key of a folder, because PostgreSQL cannot store or index every text."""
+    """Return the index key of a folder.
+
+    The folder's name itself is not the key, because PostgreSQL cannot store or index every text.
+    """
     if cwd is None:
         return None
     return hashlib.sha256(cwd.encode("utf-8", "surrogatepass")).digest()[:16]

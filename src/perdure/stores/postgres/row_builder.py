@@ -84,7 +84,7 @@ class Columns:
     bodies: Contents = field(default_factory=Contents)
 
     def add_far(self, fars: Texts, name: str) -> None:
-        """Set `name` as the entry of another stream to which the last added entry refers."""
+        """Record that the last added entry refers to the entry `name` of another stream."""
         fars.extend([""] * (len(self.kinds) - 1 - len(fars)))
         fars.append(name)
 
@@ -166,7 +166,7 @@ def share_placed(
 
 
 def _aliases(admission: Admission) -> list[tuple[bytes, int]]:
-    """Return the name and seq of each alias; of equal names, the last one wins."""
+    """Return the name and seq of each alias; if a name occurs twice, return its last seq."""
     named = {alias: int(id_.rpartition("/")[2]) for alias, id_ in admission.aliases}
     return [(alias.encode(), seq) for alias, seq in named.items()]
 

@@ -1,6 +1,6 @@
 """Find the facts that an erasure also erases, because their sources are erased.
 
-The functions are pure. A version of a fact is erased if all its sources are erased, and the fact is
+The functions are pure. A version of a fact is erased if all its sources are erased. The fact is
 erased if its newest version is erased. A fact with a remaining source loses only the erased
 sources.
 """

@@ -44,7 +44,7 @@ async def index_problems(
 
 
 class SortedPositions(Container[int]):
-    """Positions of texts, in 8 bytes each."""
+    """Sorted positions of texts; each position needs 8 bytes of memory."""
 
     def __init__(self, positions: Iterable[int]) -> None:
         self._sorted = array("q", sorted(positions))

@@ -3,9 +3,9 @@
 A process that writes lines with references to contents holds a shared lock on the contents. The
 writing process acquires the shared lock before it checks that a content exists, and releases the
 lock after writing the lines. A vacuum acquires the lock exclusively and scans every file again that
-changed since the first scan. So the contents that a write references still exist after the write
-and a vacuum, whichever runs first. If a session cannot be read completely, its references are
-unknown and no content is removed.
+changed since the first scan. So a vacuum never removes a content that a concurrent write
+references. If a session cannot be read completely, its references are unknown and no content is
+removed.
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ class ReferenceScan:
     def names_in(self, path: Path) -> set[str] | None:
         """Return the names of contents that a file references; None if a part is unreadable.
 
-        A record may contain a picture as bytes, so the content's name is not always in the file's
-        text.
+        A record may contain the bytes of a picture without the name of this content. So the names
+        cannot be found by searching the file's text alone.
         """
         try:
             found = self._found_in(path)

@@ -50,8 +50,8 @@ class Record(msgspec.Struct, frozen=True):
 
     Shape: `files` maps the names of session files to session ids; `keys` and `contents` are the
     idempotency keys and contents that only these files had. The fields `files`, `keys` and
-    `contents` are empty if the certificate is complete. With `is_removal` there is no certificate,
-    and the record is deleted after the removal.
+    `contents` are empty if the certificate is complete. If `is_removal` is True, there is no
+    certificate, and the record is deleted after the removal.
     """
 
     certificate: Certificate

@@ -78,10 +78,10 @@ class Known(msgspec.Struct, array_like=True, frozen=True):
 
     `number` identifies the session in the index, and -`number` is the position of its title. The
     first `count` of its `entries` are indexed; `last` identifies the line of the last indexed
-    entry. With `is_settled`, the indexed entries keep their seqs after any append. `end` is the end
-    of the last entry in the file. `trail` is the hash of the last bytes before `end`. A file
-    without a searchable session has an empty `stream` and the number 0. `file` is the file's name
-    in the operating system's encoding.
+    entry. If `is_settled` is True, no append can change the seqs of the indexed entries. `end` is
+    the end of the last entry in the file. `trail` is the hash of the last bytes before `end`. A
+    file without a searchable session has an empty `stream` and the number 0. `file` is the file's
+    name in the operating system's encoding.
     Units: bytes, Unix milliseconds.
     """
 
@@ -139,7 +139,7 @@ class Known(msgspec.Struct, array_like=True, frozen=True):
 class Place(msgspec.Struct, array_like=True, frozen=True):
     """The location of a text: its session's number, its seq, and its line (see ``rows.Row``).
 
-    `target` is the seq of an entry: the text is on a branch if this entry is on the branch.
+    `target` is the seq of an entry. The text is on exactly those branches that contain this entry.
     `target` can also be `EVERYWHERE` or `NOWHERE`. Units: bytes, Unix milliseconds.
     """
 

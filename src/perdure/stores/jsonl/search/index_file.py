@@ -158,7 +158,8 @@ class IndexFile:
     def settle(self) -> bool:
         """Move the write-ahead log, which may contain removed words, into the index file.
 
-        The caller holds the lock. Returns False on errors, or while a process reads an old state.
+        The caller holds the lock. Returns False after an error, or if another process still reads
+        an older state.
         """
         tables = self._current()
         if tables is None:

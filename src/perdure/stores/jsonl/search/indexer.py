@@ -285,7 +285,7 @@ class Step:
         self._is_void = True  # it was removed or rewritten: the next scan detects that
 
     def _log(self, stale: StaleSession, count: int, last: tuple[int, int, int]) -> Log | None:
-        """Return the session's log if its first `count` entries are those that were read."""
+        """Return the session's log if it still begins with the `count` entries that were read."""
         log = stale.open_log(self._index.sessions)
         if log is None or len(log.rows) < stale.end:
             return None
