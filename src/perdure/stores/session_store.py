@@ -121,7 +121,7 @@ class RetentionService(Protocol):
         (in kept forks too), child sessions, and contents that no other entry references. The
         digests of erased bodies stay, so `verify` still checks every hash. An erased session
         rejects every commit, lease or fork with Erased, and its open turn can write nothing more. A
-        backend without the capability ``erase`` instead removes sessions as a whole.
+        backend without the capability ``erase`` removes the sessions as a whole.
 
         With the fork policy "keep", the erasure keeps the entries that a fork sees, and their
         labels. The certificate lists the remaining entries and their forks. Erasing an erased
@@ -261,8 +261,9 @@ class MaintenanceService(Protocol):
         ...
 
     async def receive(self, sealed: StreamSegment, contents: Sequence[bytes]) -> None:
-        """Append the commits of `sealed` unchanged, with their contents; creates a missing stream.
+        """Append the commits of `sealed` unchanged, with their contents.
 
+        If the stream is missing, create it.
         Durable: the call is atomic, like a commit.
         Raises: CopyConflict if the stream does not end where `sealed` begins. Raises CorruptLog if
         `sealed` does not match its own hashes. Raises SessionNotFound if a fork's origin is
@@ -316,7 +317,7 @@ class SessionStore(LogWriter, LogReader, NamespaceReader, Protocol):
 
 
 async def exists(store: LogReader, stream: StreamId) -> bool:
-    """Return whether `stream` is in the store; an erased stream may still be there."""
+    """Return whether `stream` is in the store. The result can be True for an erased stream."""
     with suppress(SessionNotFound):
         await store.state(stream)
         return True

@@ -298,8 +298,9 @@ def info_faults(state: StreamState, computed: SessionInfo) -> Iterator[str]:
     `computed` comes from the entries of the stream. The counts are not compared, because
     `stream_problems` checks them. Erased streams are skipped, because the entries that their fields
     come from are gone. Forks are skipped, because some entries that their fields come from are in
-    the origin. A different `first_text` is no fault if an older version stored it with a credential
-    or a slash command unchanged, or stored an attached text after the message.
+    the origin. A different `first_text` is no fault if an older version of perdure may have stored
+    it. Older versions stored credentials and slash commands unchanged, or put an attached text
+    after the message.
     """
     kept = state.info
     if kept.status == "erased" or state.header.fork is not None or kept == computed:
@@ -330,10 +331,11 @@ def _is_unmasked(kept: str | None, computed: str | None) -> bool:
 
 
 def origin_hash_of(genesis: bytes, commits: Iterable[StoredCommit], head: int) -> bytes:
-    """Return an origin's chain hash at a fork: after the commit that contains entry `head`.
+    """Return an origin's chain hash at a fork.
 
-    `genesis` is the origin's own genesis hash (the hash before its first commit), which is returned
-    for head -1. `commits` must be in order.
+    This is the hash after the commit that contains seq `head`. `genesis` is the origin's own
+    genesis hash (the hash before its first commit), which is returned for head -1. `commits` must
+    be in order.
     """
     found = genesis
     for commit in commits:

@@ -87,7 +87,7 @@ def require_unchanged(
 def file_fact(descriptor: int) -> tuple[str, bytes | None]:
     """Return the fact for an open regular file (its size and hash), and the content of the file.
 
-    The fact for a large file contains its size, inode and times instead of the hash, and the
+    If the file is large, the fact contains its size, inode and times instead of the hash, and the
     returned content is None.
     Raises: OSError if the file cannot be read.
     """

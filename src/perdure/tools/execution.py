@@ -33,9 +33,9 @@ _ERROR_BYTES = 500
 class ToolRun(msgspec.Struct, frozen=True):
     """Outcome of a tool call.
 
-    `output` is the result that the model gets, for every outcome. `error` is a short error message
-    and `error_code` its stable code; both are None if `outcome` is "ok". `whole` is the untruncated
-    text of `output`, or None if `output` was not cut.
+    `output` is the result that the model gets, for every outcome. `error` is a short error message,
+    and `error_code` is its stable code. Both are None if `outcome` is "ok". `whole` is the
+    untruncated text of `output`, or None if `output` was not cut.
     Units: `duration_ms` is in milliseconds, or None if the tool never ran.
     """
 

@@ -1,6 +1,6 @@
 """Replace the placeholders of templates once. The functions are pure.
 
-Inserted values are never scanned again: a value stays plain text even if it looks like a
+Inserted values are never scanned again, so a value stays plain text even if it looks like a
 placeholder.
 """
 

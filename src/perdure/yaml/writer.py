@@ -1,8 +1,8 @@
 """Write plain data as YAML; equal data always gives the same bytes.
 
-The keys of mappings are in alphabetical order, and lists keep their order. Text is written as a
-block if it has several lines, without quotes if that is unambiguous, and otherwise in double
-quotes. Long lines are never folded.
+The keys of mappings are in alphabetical order, and lists keep their order. Simple text is written
+without quotes. Most text with several lines is written as a block. All other text is written in
+double quotes. Long lines are never folded.
 """
 
 from __future__ import annotations

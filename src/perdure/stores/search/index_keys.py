@@ -35,7 +35,10 @@ def text_of(found: Found) -> Text:
 
 
 def filters_of(query: SearchQuery) -> list[list[str]]:
-    """Return the groups of keys for the filters of `query`; a match has one key of each group."""
+    """Return the groups of keys for the filters of `query`.
+
+    A match has a key of each group that is not empty.
+    """
     return [
         list(map(session_key, query.sessions)),
         list(map(role_key, query.roles)),

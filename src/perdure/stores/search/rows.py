@@ -44,7 +44,10 @@ class Mark(NamedTuple):
 
     @property
     def usable(self) -> Mark:
-        """The index mark to use: if other rules built the index, the mark of an empty index."""
+        """The index mark to use.
+
+        If other rules built the index, this is the mark of an empty index.
+        """
         return self if self.version == VERSION else Mark(VERSION, forgotten=self.forgotten)
 
     def has(self, position: int) -> bool:
@@ -106,7 +109,11 @@ def loose_row(text: Text, joined_words: str) -> LooseRow:
 
 
 class PartRow(NamedTuple):
-    """An index part: its number, number of texts, last position, first and last time."""
+    """The row of an index part: its number, and the number of its texts.
+
+    `last` is the position of the last text. `first_at` and `last_at` are the earliest and the
+    latest time of the texts.
+    """
 
     number: int
     size: int
@@ -116,7 +123,7 @@ class PartRow(NamedTuple):
 
 
 class BlockStart(NamedTuple):
-    """The first text of a block: its index part, its number in the part, and its position.
+    """The first text of a block: the index part, the number in this part, and the text's position.
 
     `last` is the position of the last text of the index part.
     """

@@ -308,7 +308,7 @@ def with_note_index(sql: str, kind: int) -> str:
 def window(tables: Tables, stream: int, head: int, leaf: Node, limit: int | None) -> ContextWindow:
     """Return the context window (``fold.window_of``) of `leaf`, without reading hidden entries.
 
-    With `limit`, return only the newest `limit` entries of the window (``fold.end_of``).
+    If `limit` is given, return only the newest `limit` entries of the window (``fold.end_of``).
     """
     undone = frozenset(
         note.about

@@ -99,11 +99,11 @@ class LockWait:
 class Site(msgspec.Struct, frozen=True):
     """A database file and its properties when it was inspected.
 
-    With `is_immutable`, no process can write the file or create its lock files.
+    `is_immutable` means that no process can write the file or create its lock files.
 
     `identity` distinguishes the file from a later file with the same name. All connections of a
-    site share `wait`. With `is_copied`, the file is only read in order to copy it, and may have the
-    last schema before the first release (`UNRELEASED`).
+    site share `wait`. If `is_copied` is True, the file is only read in order to copy it. In this
+    case, it may have the last schema before the first release (`UNRELEASED`).
     """
 
     path: Path
@@ -145,8 +145,8 @@ def open_site(
 ) -> Site:
     """Return the store at `path`, migrated to the newest schema.
 
-    With `is_copied`, the file is only read in order to copy it, and may have the last schema before
-    the first release.
+    If `is_copied` is True, the file is only read in order to copy it. In this case, it may have the
+    last schema before the first release.
     Raises: StoreReadOnly if the store cannot be migrated. The call raises KeyMissing, KeyWrong or
     StoreNotEncrypted if `key` does not fit the file. The call raises NotAStore, StoreCorrupt,
     StoreTooNew, StoreTooOld or StoreUnavailable if the file cannot be used.
@@ -287,8 +287,8 @@ def _immutable_connection(path: Path, key: StoreKey | None) -> Connection:
 def locate_site(path: Path, *, key: StoreKey | None, is_copied: bool = False) -> Site:
     """Inspect the file at `path`, but not its schema.
 
-    With `is_copied`, the file is only read in order to copy it, and may have the last schema before
-    the first release.
+    If `is_copied` is True, the file is only read in order to copy it. In this case, it may have the
+    last schema before the first release.
     Raises: the errors of `open_site`.
     """
     remove_dead_copy(path)
@@ -442,7 +442,7 @@ def check_version(site: Site, db: Connection) -> int:
 
 
 def check_version_number(path: Path, version: int, *, is_copied: bool = False) -> None:
-    """Reject unknown schemas; with `is_copied`, accept `UNRELEASED`.
+    """Reject unknown schemas. If `is_copied` is True, accept the schema `UNRELEASED`.
 
     Raises: StoreTooNew, StoreTooOld.
     """

@@ -111,7 +111,7 @@ class Database:
     async def read(self, work: Callable[[Tables], T], *, is_durable: bool = True) -> T:
         """Run `work` on a reader's thread, in one snapshot of the database.
 
-        With `is_durable`, all returned data is on disk.
+        If `is_durable` is True, all returned data is on the disk.
         """
         self.check_usable()
         is_synced = is_durable and self.site.is_writable

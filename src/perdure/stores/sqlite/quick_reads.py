@@ -113,9 +113,9 @@ def read_quickly(
 ) -> T | None:
     """Return the result of `look`, which may await only methods of its `QuickReads`.
 
-    Returns None if the store has to be opened for the answer: the file is missing, encrypted,
-    locked, damaged or of another version, an erasure is unfinished, there is no such namespace, or
-    `look` raised an error of perdure.
+    Returns None if the store has to be opened for the answer. This is the case if the file is
+    missing, encrypted, locked, damaged or of another version. It is also the case if an erasure is
+    unfinished, the namespace is missing, or `look` raised an error of perdure.
     """
     address = _read_only_address(path)
     if address is None:

@@ -111,8 +111,8 @@ class Tables(SqlRows):
     rollback invalidates it (`forget`). For the writer, the object caches the stream states
     (`standing`), the next position (`next_n`) and the namespace of the newest span
     (`newest_namespace`). The values that are cached for the writer are valid as long as no other
-    connection commits. After a commit of another connection the cached streams are `doubted`: they
-    must be checked before use. `written` are the streams that this transaction has written.
+    connection commits. After a commit of another connection, the cached streams become `doubted`
+    and must be checked before use. `written` are the streams that this transaction has written.
     """
 
     def __init__(self, db: Connection) -> None:

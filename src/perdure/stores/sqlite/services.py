@@ -66,7 +66,10 @@ T = TypeVar("T")
 
 
 class SqliteHandle:
-    """A handle on a namespace of a database, usable until it is closed; services share it."""
+    """A handle on a namespace of a database, usable until it is closed.
+
+    The services of a store share one handle.
+    """
 
     def __init__(
         self,
@@ -114,7 +117,7 @@ class SqliteHandle:
     async def write_whole(
         self, work: Callable[Concatenate[Tables, str, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Run `work` with `write`; if `work` raises an error, roll back what it has written."""
+        """Run `work` with `write`. If `work` raises an error, roll back the changes of `work`."""
         database, namespace = self.database(), self.namespace
         return await database.write(
             lambda tables: work(tables, namespace, *args, **kwargs),

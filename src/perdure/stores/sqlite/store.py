@@ -88,9 +88,9 @@ class SqliteStore(FileReader[SqliteHandle]):
     ) -> SqliteStore:
         """Open the store in the file `path`; create a missing store if `is_created`.
 
-        With `key`, the store is encrypted: a new file is created encrypted, and an existing file
-        must already be encrypted. With `is_copied`, the file is only read in order to copy it, and
-        may have the last schema before the first release.
+        If `key` is given, a new file is created encrypted, and an existing file must already be
+        encrypted. If `is_copied` is True, the file is only read in order to copy it. In this case,
+        it may have the last schema before the first release.
 
         Durable: at durability "full", a commit survives power loss once the call returns. At
         "normal", a commit survives the end of the process, but a power cut may lose the newest

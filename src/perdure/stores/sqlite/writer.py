@@ -120,7 +120,10 @@ class _Job(msgspec.Struct, eq=False, gc=False):
 
 
 def _nothing(_: Tables) -> None:
-    """Do nothing; this replaces the work of a finished job, so that its memory is freed."""
+    """Do nothing.
+
+    This function replaces the work of a finished job, so that the memory of the work is freed.
+    """
 
 
 class Writer:
@@ -272,8 +275,8 @@ class Writer:
         Returns None if the group failed, but some of its jobs may succeed alone. The caller then
         runs each job alone.
 
-        With `is_open`, the group also receives jobs that arrive while another process locks the
-        file.
+        If `is_open` is True, the group also receives jobs that arrive while another process locks
+        the file.
         """
         try:
             if self.damage is not None:

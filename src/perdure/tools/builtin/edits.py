@@ -38,7 +38,10 @@ _APPENDING = os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CL
 
 
 def about_edit(args: Mapping[str, object], permissions: Permissions) -> Subject:
-    """Show the path of an edit to the person who approves it; "always" is not offered."""
+    """Show the path of an edit to the person who approves it.
+
+    The answer "always" is not offered.
+    """
     return msgspec.structs.replace(about_path(args, permissions), grant=None)
 
 
@@ -209,8 +212,9 @@ def _diff(before: bytes, after: bytes) -> str | None:
 
 
 def replace(place: Place, data: bytes, before: os.stat_result | None) -> None:
-    """Write `data` to `place`; `before` is the status of the file there (None: no file).
+    """Write `data` to `place`.
 
+    `before` is the status of the file that is there, or None if there is no file.
     Durable: the write is atomic, and on the disk when this call returns.
     Raises: OSError if writing fails, or if the file at `place` has changed since it was read.
     """

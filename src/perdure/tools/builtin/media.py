@@ -1,7 +1,7 @@
 """Read data of the session: attachments as text, and truncated outputs.
 
-Knowing a handle is not enough to read its data: the handle must also occur in the session's own log
-(`ToolCall.read_media`).
+Knowing a handle is not enough to read its data, because the handle must also occur in the session's
+own log (`ToolCall.read_media`).
 """
 
 from __future__ import annotations

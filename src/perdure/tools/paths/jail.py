@@ -339,12 +339,13 @@ class _Walk:
         return self._reached(self._names, self._held[-1], is_file=False)
 
     def place(self, *, makes_parents: bool, is_planned: bool = False) -> Place:
-        """Walk to the place to write a file, and return it; create missing directories.
+        """Walk to the place to write a file, and return it.
 
-        If `is_planned` is True, missing directories are not created but become part of the name.
+        If `makes_parents` is True, create missing directories. If `is_planned` is True, missing
+        directories are not created but become part of the name.
 
-        Raises: Escape if the path leads to a forbidden place. Raises OSError if there is no such
-        place.
+        Raises: Escape if the path leads to a forbidden place. Raises OSError if no file can be
+        written there, for example because a directory is missing.
         """
         self._turn_to(self._path)
         if self._path.endswith("/"):

@@ -33,8 +33,8 @@ def create_store(path: Path, seed: Callable[[], bytes], key: StoreKey | None) ->
     """Create an empty store at `path`, readable by its owner only, unless one exists.
 
     Durable: the store is on the disk when the call returns.
-    Raises: StoreCorrupt if a write-ahead log without its store exists; StoreReadOnly,
-    StoreFull, StoreUnavailable.
+    Raises: StoreCorrupt if a write-ahead log without its store exists. Raises StoreReadOnly,
+    StoreFull or StoreUnavailable.
     """
     path = Path(os.path.realpath(path))
     try:

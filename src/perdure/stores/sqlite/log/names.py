@@ -1,4 +1,7 @@
-"""Index the name parts of sessions for lists; commits write this index, ``verify`` checks it."""
+"""Index the name parts of sessions for lists.
+
+Commits write this index, and ``verify`` checks it.
+"""
 
 from __future__ import annotations
 

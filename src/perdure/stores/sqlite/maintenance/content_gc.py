@@ -58,7 +58,7 @@ class UnreferencedContents(NamedTuple):
 def find_unreferenced(
     tables: Tables, namespace: str, among: Collection[str] | None = None
 ) -> UnreferencedContents:
-    """Return the contents that `remove` may delete; with `among`, check only these contents.
+    """Return the contents that `remove` may delete. If `among` is given, check only these contents.
 
     The search for references reads every body of the namespace, unless there are no contents to
     check.

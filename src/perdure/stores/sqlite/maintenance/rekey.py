@@ -5,7 +5,7 @@ After a kill at any moment the store is complete, under the old key or the new o
 leaves an encrypted copy, the next opening of the store removes the copy. An unencrypted copy is
 removed as soon as its writer is dead (`rekey_copy`). During the rekey, this process locks the store
 exclusively. The rekey gets this lock by leaving write-ahead mode, which succeeds only if there are
-no other connections; then the rekey keeps the lock. Another process may wait until the lock is
+no other connections. The rekey then keeps the lock. Another process may wait until the lock is
 released. It then finds that its open file is unlinked and has no write-ahead log. SQLite refuses to
 write to an unlinked file without its log, and `connections.connection` detects that the file was
 replaced.

@@ -186,7 +186,10 @@ def _lock(db: Connection, path: Path) -> None:
 
 
 def _problems(path: Path, key: StoreKey | None, work: Path, told: OnProgress | None) -> bool:
-    """Return whether the store has a fault; True also if a copy of the store cannot be opened."""
+    """Return whether the store has a fault.
+
+    The result is also True if a copy of the store cannot be opened.
+    """
     copy = work / "looked-at.db"
     copy_store(path, copy)
     try:

@@ -22,7 +22,10 @@ LARGE_BYTES = 2**20
 
 
 def insert_entries(tables: Tables, rows: Sequence[tuple[Any, ...]]) -> None:
-    """Insert `rows`: the first value of each row is the position, the last value is the body."""
+    """Insert `rows`.
+
+    The first value of each row is the position, and the last value is the body.
+    """
     large = [(row[0], row[-1]) for row in rows if len(row[-1]) >= LARGE_BYTES]
     if not large:
         tables.run_many(_INSERT, rows)

@@ -25,7 +25,10 @@ from perdure.stores.sqlite.retention.erase_records import (
 async def certificate_after(
     database: Database, namespace: str, request: EraseRequest, begun: Certificate
 ) -> Certificate:
-    """Return the certificate of an ended erasure; `begun` is its certificate from the beginning."""
+    """Return the certificate of an ended erasure.
+
+    `begun` is the certificate that the erasure had at its beginning.
+    """
     kept = await database.read(lambda tables: certificate_with(tables, namespace, begun.id))
     return copies.with_file_names(kept, begun) if kept.id == request.id else kept
 
