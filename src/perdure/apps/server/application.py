@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping, Sequence
 from functools import cache
-from pathlib import Path
+from os import PathLike
 from types import ModuleType
 from typing import Any, NamedTuple, cast
 
@@ -64,6 +64,7 @@ from perdure.client.memory.handle import Memory
 from perdure.client.store import Store
 from perdure.errors import PerdureError
 from perdure.models.embedders.protocol import Embedder, EmbedderName
+from perdure.session.argument_checks import takes_declared
 
 _log = logging.getLogger(__name__)
 
@@ -168,13 +169,14 @@ class Server:
         await self._services.runtime.suspend()
 
 
+@takes_declared
 def app(
     runtime: Runtime,
     *,
     tokens: TokenFile,
     hosts: Sequence[str] = (),
     signing_in: SignIn | None = None,
-    projects: Sequence[Path] = (),
+    projects: Sequence[str | PathLike[str]] = (),
     limits: Limits = LIMITS,
     embedder: Embedder | EmbedderName | None = None,
 ) -> Server:
@@ -189,6 +191,8 @@ def app(
     (`MemoryConfig`). While the application runs, it resumes interrupted turns, sends messages that
     are due, ends idle sessions, and closes expired questions. The caller of this function closes
     the runtime and its store, after the application has ended.
+
+    Raises: WrongArgument.
     """
     store = runtime.host.store
     rates = Rates(limits, store.outside.clock.steady_s)

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -17,7 +17,9 @@ from starlette.routing import Mount
 
 import perdure
 from perdure import assistant, tool_call
+from perdure.errors import WrongArgument
 from perdure.server import TokenFile, TokenRecord, app
+from tests.fakes.samples import case
 from tests.fakes.served import DESK, served, serving_app
 
 
@@ -104,6 +106,21 @@ async def test_server_can_be_mounted_in_another_application(
                 assert (await client.get(page.url.join(script))).status_code == 200
                 document = (await client.get(f"{url}/agents/v1/openapi.json")).json()
                 assert document["servers"] == [{"url": "/agents"}]
+
+
+async def test_app_rejects_arguments_of_other_types(tmp_path: Path) -> None:
+    tokens, make = TokenFile(str(tmp_path / "tokens.json")), cast("Any", app)
+    async with perdure.open("memory:") as store, perdure.Runtime(store, [DESK]) as runtime:
+        for first, named, told in (
+            (store, {"tokens": tokens}, "app takes Runtime .* as runtime, not Store"),
+            (runtime, {"tokens": "tokens.json"}, "app takes TokenFile as tokens, not str"),
+            (runtime, {"tokens": tokens, "hosts": "a.example"}, r"hosts=\[\.\.\.\]"),
+            (runtime, {"tokens": tokens, "projects": "/srv"}, r"projects=\[\.\.\.\]"),
+        ):
+            with case(told), pytest.raises(WrongArgument, match=told):
+                make(first, **named)
+    with pytest.raises(WrongArgument, match="TokenFile takes"):
+        cast("Any", TokenFile)(5)
 
 
 async def test_servers_of_one_process_serve_their_own_stores(tmp_path: Path) -> None:

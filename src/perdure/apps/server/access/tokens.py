@@ -13,6 +13,7 @@ import hashlib
 import hmac
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
+from os import PathLike
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -21,6 +22,7 @@ from msgspec.structs import replace
 
 from perdure.apps.server.access.visitors import SIGNED, token_id_of, visitor_of
 from perdure.errors import ConfigError
+from perdure.session.argument_checks import takes_declared
 from perdure.stores.fsync import replace_private
 from perdure.stores.maintenance.file_lock import in_turn
 
@@ -123,8 +125,9 @@ class Tokens(Protocol):
 class TokenFile:
     """The tokens in a file; the file is read again after it has changed."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    @takes_declared
+    def __init__(self, path: str | PathLike[str]) -> None:
+        self.path = path if isinstance(path, Path) else Path(path)
         self._read: tuple[tuple[int, int, int], dict[str, TokenRecord]] | None = None
 
     def principal(self, token: str, at: int) -> Principal | None:

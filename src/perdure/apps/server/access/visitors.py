@@ -19,6 +19,7 @@ import msgspec
 from perdure.errors import WrongArgument
 from perdure.events.projection import wire
 from perdure.events.types import AnyEvent, Event, LiveEvent, Snapshot
+from perdure.session.argument_checks import takes_declared
 
 SIGNED = "pdv_"
 KEY = "pds_"
@@ -40,6 +41,7 @@ class Visitor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     subject: str | None = None
 
 
+@takes_declared
 def sign_visitor(
     key: str, session: str, *, now_s: float, subject: str | None = None, valid_s: int = DEFAULT_S
 ) -> str:

@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import Sequence
 from functools import cached_property
+from os import PathLike
 from pathlib import Path
 
 import msgspec
@@ -34,7 +35,7 @@ class FlowRuns:
     Flows can be started only in the folders `projects` and below them.
     """
 
-    def __init__(self, runtime: Runtime, projects: Sequence[Path] = ()) -> None:
+    def __init__(self, runtime: Runtime, projects: Sequence[str | PathLike[str]] = ()) -> None:
         self.projects = tuple(Path(os.path.realpath(each)) for each in projects)
         self._runtime = runtime
         self._tasks: dict[str, asyncio.Task[None]] = {}
