@@ -47,6 +47,12 @@ def test_scaffold_is_valid_and_runs_to_its_end(project: World) -> None:
     assert flow(project, "resume", "f", "--json").json["status"] == "completed"
 
 
+def test_scaffold_in_another_folder_prints_the_change_of_folder(world: World) -> None:
+    printed = flow(world, "init", "new site").out
+    assert printed.splitlines()[-3] == "cd 'new site'"
+    assert "cd " not in flow(world, "init").out
+
+
 def test_scaffold_never_replaces_a_file(project: World) -> None:
     (project.folder / "workflow.yaml").write_text("mine")
     made = flow(project, "init", "--takeover", "--json").json

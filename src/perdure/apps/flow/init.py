@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -58,6 +59,8 @@ async def init(
     if flow is not None:
         show(f"`perdure flow resume {flow} -m MODEL` sets the project up with you")
     else:
+        if folder.resolve() != Path.cwd():
+            show(f"cd {shlex.quote(safe(str(folder)))}")
         show("`perdure flow validate workflow.yaml` draws it; to see it run, offline:")
         show(
             "perdure flow run workflow.yaml --scenario scenario.yaml --record record "
