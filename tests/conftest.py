@@ -17,6 +17,7 @@ import hypothesis
 import pytest
 
 from tests.fakes import real_pi
+from tests.fakes.kept_sessions import KeptSessions
 from tests.fakes.pooler import NO_PGBOUNCER
 from tests.fakes.postgres import PostgresServer, serving
 from tests.fakes.samples import SOAK
@@ -177,6 +178,20 @@ def postgres() -> Iterator[PostgresServer]:
     """A PostgreSQL server for this test process, or the one $PERDURE_TEST_POSTGRES names."""
     with serving() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def kept_sessions() -> KeptSessions:
+    return KeptSessions()
+
+
+@pytest.fixture
+def warm_postgres(
+    postgres: PostgresServer, kept_sessions: KeptSessions
+) -> Iterator[PostgresServer]:
+    """The server of this test process, whose sessions remain for the next test."""
+    with kept_sessions.used():
+        yield postgres
 
 
 MISSING = (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -33,8 +33,8 @@ class KeptSessions:
         close, close_blocking = AsyncConnection.close, Connection.close
 
         def connected(kind: Any, parameters: str = "") -> Generator[Any, Any, Any]:
-            free = self._free[parameters]
-            made: Any = kind(free.pop()) if free else (yield from connect(kind, parameters))
+            session = self._take(parameters)
+            made: Any = kind(session) if session else (yield from connect(kind, parameters))
             made.parameters = parameters
             return made
 
@@ -52,6 +52,15 @@ class KeptSessions:
             patch.setattr(AsyncConnection, "close", keep)
             patch.setattr(Connection, "close", keep_blocking)
             yield
+
+    def _take(self, parameters: str) -> Any:
+        """Return a free session that the server has not ended, or None."""
+        with suppress(IndexError):
+            while True:
+                session = self._free[parameters].pop()
+                if session.exec_(b"").status == ExecStatus.EMPTY_QUERY:
+                    return session
+        return None
 
     def _is_kept(self, connection: Any) -> bool:
         session = connection.pgconn

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -11,8 +11,6 @@ from perdure.stores.protocol import Capabilities
 from perdure.stores.session_store import SessionStore
 from tests.conformance.store.backends import BACKENDS, Backend, Data
 from tests.fakes.clock import ManualClock
-from tests.fakes.kept_sessions import KeptSessions
-from tests.fakes.postgres import PostgresServer
 
 
 @pytest.fixture
@@ -20,22 +18,10 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
-@pytest.fixture(scope="session")
-def kept_sessions() -> KeptSessions:
-    return KeptSessions()
-
-
-@pytest.fixture
-def served(postgres: PostgresServer, kept_sessions: KeptSessions) -> Iterator[PostgresServer]:
-    """The server, whose sessions remain for the next test."""
-    with kept_sessions.used():
-        yield postgres
-
-
 @pytest.fixture(params=BACKENDS)
 def backend(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> Backend:
     is_served = request.param == "postgres"
-    server = request.getfixturevalue("served") if is_served else None
+    server = request.getfixturevalue("warm_postgres") if is_served else None
     return Backend(request.param, tmp_path, clock, server)
 
 

@@ -17,7 +17,7 @@ def store_address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[st
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path / 'sessions.db'}"
         return
-    postgres = request.getfixturevalue("postgres")
+    postgres = request.getfixturevalue("warm_postgres")
     address: str = postgres.take()
     yield address
     postgres.give_back(address)

@@ -68,7 +68,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         "sqlite": f"sqlite:///{tmp_path / 's.db'}",
         "jsonl": f"jsonl:///{tmp_path}/sessions",
     }
-    postgres = None if request.param in addresses else request.getfixturevalue("postgres")
+    postgres = None if request.param in addresses else request.getfixturevalue("warm_postgres")
     address = addresses[request.param] if postgres is None else postgres.take()
     async with perdure.open(address) as opened:
         yield opened
