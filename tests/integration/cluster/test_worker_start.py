@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import psycopg
 import pytest
 
 import perdure
 from perdure import Runtime, Store
 from perdure.client.cluster.dbos_queue import LAUNCHING_MS, STALLED_MS, DbosQueue
 from perdure.stores.cluster.protocol import Work
+from tests.fakes.chats import until
 from tests.fakes.postgres import PostgresServer
 from tests.fakes.worker_program import HELPER, STANDS_STILL_AT
 from tests.fakes.workers import effects, workers
@@ -57,5 +59,34 @@ async def test_transactions_of_queue_have_time_limit_during_and_after_launch(
         assert limit_of(queue) == f"{LAUNCHING_MS // 1000}s"
         await asyncio.to_thread(queue.launch)
         assert limit_of(queue) == f"{STALLED_MS}ms"
+    finally:
+        await asyncio.to_thread(queue.close)
+
+
+POLL = "workflow_status WHERE queue_name = q"
+LOSE_POLL = f"""
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE query LIKE '%{POLL}%' AND state = 'idle' AND pid <> pg_backend_pid()
+    AND datname = current_database()
+"""
+
+
+async def test_lost_connection_of_the_polls_is_replaced(store: Store, address: str) -> None:
+    assert store.backend.address
+
+    async def perform(work: Work) -> str:
+        raise AssertionError(work)
+
+    queue = DbosQueue(address, "w", perform, 1, direct=address)
+    try:
+        await asyncio.to_thread(queue.launch)
+        await asyncio.to_thread(queue.listen, ["a"])
+        with psycopg.connect(address, autocommit=True) as db:
+
+            async def is_lost() -> bool:
+                return db.execute(LOSE_POLL).rowcount > 0
+
+            for _ in range(3):
+                await until(is_lost)
     finally:
         await asyncio.to_thread(queue.close)
