@@ -87,7 +87,7 @@ async def test_new_store_is_readable_only_by_its_user(tmp_path: Path) -> None:
         assert [info.id for info in await store.recent()] == ["s"]
 
 
-async def test_no_encryption_is_offered_for_a_store_of_session_files(
+async def test_user_of_session_files_is_not_asked_about_encryption(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(address: str) -> None:

@@ -27,7 +27,7 @@ async def test_base_exception_of_a_callback_becomes_an_error(error: BaseExceptio
 
 
 @pytest.mark.parametrize("error", [KeyError("a"), RuntimeError("b")])
-async def test_exception_of_a_callback_is_passed_on(error: Exception) -> None:
+async def test_exception_of_a_callback_is_raised_to_the_caller(error: Exception) -> None:
     with pytest.raises(type(error)):
         await run_guarded(raised(error))
 
@@ -75,7 +75,7 @@ async def test_plain_and_async_callbacks_are_called() -> None:
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
-def test_system_exit_of_a_callback_in_a_thread_is_an_error(
+def test_system_exit_of_a_callback_in_a_thread_becomes_an_error(
     error: BaseException,
 ) -> None:
     outcomes: list[BaseException] = []

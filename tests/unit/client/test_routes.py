@@ -13,7 +13,7 @@ from perdure.errors import ConfigError
 ONE = "[databases.{}]\naddress = 'postgresql://h/{}'\nnamespaces = ['a']\n"
 
 
-def test_namespace_is_routed_to_its_database_or_default(tmp_path: Path) -> None:
+def test_each_namespace_uses_its_configured_or_default_database(tmp_path: Path) -> None:
     file = tmp_path / "routes.toml"
     other = "[databases.y]\naddress = 'postgresql://h/y?replica=r'\n"
     file.write_text("default = 'y'\n" + ONE.format("x", "x") + other)

@@ -102,9 +102,7 @@ async def test_sessions_of_roles_and_subagents_are_listed_only_on_request(store:
     assert {info.id for info in await store.recent(scope="all")} == {"mine", "theirs"}
 
 
-async def test_continue_without_an_id_opens_the_newest_session(
-    store: Store, clock: ManualClock
-) -> None:
+async def test_continue_recent_opens_the_newest_session(store: Store, clock: ManualClock) -> None:
     await store.create(id="here", cwd="/here")
     clock.advance(1)
     await store.create(id="there", cwd="/there")

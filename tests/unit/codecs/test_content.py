@@ -26,7 +26,7 @@ def test_message_content_can_be_a_text_or_a_list_of_parts() -> None:
     assert parts_of(None, Media(), known) is parts_of(1, Media(), known) is None
 
 
-def test_result_of_call_joins_its_texts_and_keeps_its_media() -> None:
+def test_texts_of_a_tool_result_are_joined_and_media_are_kept() -> None:
     picture = MediaPart("image/png", "perdure:1", 3)
     parts = (TextPart("a"), picture, unknown_part(1), TextPart("b"))
     result = result_of("c", parts, is_error=True, name="shot", unreadable="[odd]")

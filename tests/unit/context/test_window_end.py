@@ -56,7 +56,7 @@ def test_number_of_read_entries_does_not_depend_on_branch_length(
     assert max(found) < 16
 
 
-def test_context_with_a_message_limit_reads_few_entries() -> None:
+def test_few_entries_are_read_for_a_context_with_a_message_limit() -> None:
     log = TreeLog()
     log.extend(*exchanges(100))
     assert needed(log, None, 6) < 12
@@ -71,7 +71,7 @@ def growing_reports(count: int, per_message: int) -> list[Message]:
 
 
 @pytest.mark.parametrize("per_message", [1, 20, 50, 500])
-def test_context_with_usage_reports_reads_few_entries(per_message: int) -> None:
+def test_few_entries_are_read_for_a_context_with_usage_reports(per_message: int) -> None:
     found: set[int] = set()
     for count in (100, 400):
         log = TreeLog()
@@ -95,7 +95,7 @@ def test_old_usage_report_is_ignored() -> None:
     assert needed(log) < 16
 
 
-def test_context_reads_far_enough_to_include_the_call_of_a_result() -> None:
+def test_entries_are_read_back_to_the_call_of_a_result() -> None:
     log = TreeLog()
     log.extend(*exchanges(50), user("look"), assistant(tool_call("far", "read", {})))
     log.extend(*exchanges(10), tool_result("far", "at last"), user("and?"), assistant("so"))
@@ -121,7 +121,7 @@ def test_pinned_entry_before_the_loaded_entries_is_included() -> None:
     ("first", "last", "is_enough"),
     [(0, 4, True), (1, 4, True), (2, 4, False), (1, 3, False), (1, 2, False)],
 )
-def test_context_with_a_pinned_result_reads_its_call_and_results(
+def test_pinned_result_needs_its_call_and_the_other_results(
     first: int, last: int, is_enough: bool
 ) -> None:
     log = TreeLog()
@@ -145,7 +145,7 @@ def test_summary_before_the_loaded_entries_stays_in_the_context() -> None:
     assert "so far" in found.messages[0].message.text
 
 
-def test_context_with_a_pinned_failed_answer_reads_the_next_answer() -> None:
+def test_context_with_a_pinned_failed_answer_needs_more_entries() -> None:
     log = TreeLog()
     failed = assistant("oops", stop_reason="error")
     _, pinned, *_ = log.extend(user("hello"), failed, assistant("fine"), *exchanges(50))
@@ -156,7 +156,7 @@ def test_context_with_a_pinned_failed_answer_reads_the_next_answer() -> None:
     assert context_of_end(end_of(window, 16), pins, near, budget_tokens=BUDGET) is None
 
 
-def test_text_only_context_with_a_pin_reads_few_entries() -> None:
+def test_few_entries_are_read_for_a_text_only_context_with_a_pin() -> None:
     log = TreeLog()
     asked, called, *_ = log.extend(user("look"), assistant(tool_call("far", "read", {})))
     log.extend(tool_result("far", "it is red"), assistant("red"), *exchanges(50))

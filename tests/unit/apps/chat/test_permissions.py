@@ -29,7 +29,7 @@ def test_refused_command_with_a_secret_is_not_suggested_as_a_rule(args: dict[str
 
 
 @pytest.mark.parametrize("args", [LISTED, TYPED])
-def test_allowed_command_with_a_secret_suggests_no_rule(
+def test_no_rule_is_suggested_for_an_allowed_command_with_a_secret(
     args: dict[str, object],
 ) -> None:
     assert told(args, Permissions(allowed_commands=(f"deploy --token {TOKEN}",))) == []

@@ -79,7 +79,9 @@ def test_postgresql_that_never_starts_is_reported(monkeypatch: pytest.MonkeyPatc
         pytest.fail("it did not start")
 
 
-def test_postgresql_that_fails_is_started_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_postgresql_is_not_started_again_after_initdb_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     error = subprocess.CalledProcessError(1, "initdb", stderr="initdb: error: invalid locale")
     server = Server(error, AssertionError())
     install(monkeypatch, server)

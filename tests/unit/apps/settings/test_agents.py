@@ -51,7 +51,7 @@ def test_project_agent_gets_only_permissions_that_the_user_allows(here: Here) ->
     assert chosen_agent("a", here.found, allowed).agent.permissions == allowed
 
 
-def test_agent_of_the_user_has_the_permissions_of_its_file(here: Here) -> None:
+def test_agent_in_a_user_folder_gets_the_permissions_of_its_file(here: Here) -> None:
     here.write(here.user, "a", WIDE + SERVER)
     chosen = chosen_agent("a", here.found, Permissions())
     assert chosen.agent.permissions.approval == "auto"

@@ -128,7 +128,7 @@ def test_masked_credential_is_marked_as_hidden() -> None:
     assert len(whole) == 1
 
 
-def test_past_edit_is_shown_as_a_diff_for_every_spelling_of_its_arguments() -> None:
+def test_past_edit_with_any_argument_spelling_is_shown_as_a_diff() -> None:
     diff = ["  change:", "    |  a", "    | -b", "    | +c"]
     pairs = (("old_text", "new_text"), ("old_string", "new_string"), ("oldText", "newText"))
     for old, new in pairs:

@@ -38,7 +38,7 @@ def test_streamed_text_is_not_repeated_by_its_entry(capsys: pytest.CaptureFixtur
     assert told(capsys, token("Hel"), token("lo", 2), message("Hello")) == "Hello\n"
 
 
-def test_answer_that_was_not_streamed_is_shown_from_its_entry(
+def test_stored_answer_is_printed_if_it_was_not_streamed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert told(capsys, message("Hello"), message("again")) == "Hello\nagain\n"

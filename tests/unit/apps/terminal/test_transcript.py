@@ -31,7 +31,7 @@ async def test_transcript_shows_control_characters_visibly() -> None:
     assert "\x1b" not in "".join(lines)
 
 
-async def test_result_is_headed_by_the_name_of_its_tool() -> None:
+async def test_heading_of_a_tool_result_contains_the_tool_name() -> None:
     async with perdure.open("memory:") as store:
         session = await store.create(title="Trip")
         call = ToolCallPart("c1", "look", {"path": "a"})

@@ -100,7 +100,7 @@ def test_folded_tree_shows_the_number_of_hidden_rows() -> None:
     assert any(re.search(r"┆ \d+ more: \d+ assistant", line) for line in lines)
 
 
-def test_entries_of_the_origin_of_a_fork_are_marked() -> None:
+def test_entries_that_a_fork_inherits_have_an_arrow() -> None:
     origin = TreeLog("origin")
     origin.append(user("shared"))
     fork = TreeLog("s", origin)

@@ -82,7 +82,7 @@ def test_agent_without_instructions_has_no_prompt() -> None:
     assert Agent("a", model="scripted:echo").system_prompt(Workspace()) is None
 
 
-def test_model_chain_begins_with_the_agents_model_followed_by_fallbacks() -> None:
+def test_model_chain_contains_the_model_and_then_its_fallbacks() -> None:
     assert AGENT.chain == (
         Fallback("scripted:echo"),
         Fallback("q:other"),

@@ -328,7 +328,7 @@ async def test_resumed_session_keeps_its_agent_but_gets_new_limits() -> None:
     assert resumed.agent.instructions == "Be brief."
 
 
-async def test_runtime_limit_does_not_replace_other_limits_of_the_agent() -> None:
+async def test_runtime_limit_leaves_other_limits_of_the_agent_unchanged() -> None:
     @tool(effect="read")
     async def look() -> str:
         """Look."""

@@ -54,7 +54,7 @@ def test_worker_needs_the_mcp_server_but_not_each_mcp_tool() -> None:
     assert required.is_met_by(Agent("helper", model=MODEL, mcp_servers=["docs"]))
 
 
-def test_equal_requirements_share_a_queue_within_a_namespace() -> None:
+def test_queue_name_depends_on_namespace_and_requirement() -> None:
     one, two = requirement_of(WITH.snapshot()), requirement_of(OTHER_SCHEMA.snapshot())
     assert queue_name("a", one) == queue_name("a", requirement_of(WITH.snapshot()))
     assert len({queue_name("a", one), queue_name("a", two), queue_name("b", one)}) == 3

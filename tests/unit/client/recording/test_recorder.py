@@ -43,7 +43,7 @@ async def test_session_of_another_subject_is_refused_and_unchanged() -> None:
         assert [message.text for message in messages] == ["of ana"]
 
 
-async def test_failure_and_unstorable_message_are_recorded_as_notes() -> None:
+async def test_failure_to_record_a_message_is_stored_as_a_note() -> None:
     async with perdure.open("memory:") as store:
         recorder = Recorder(store, "s", None, None)
         at = await recorder.begin(asking(user("1")))

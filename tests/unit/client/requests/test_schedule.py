@@ -472,7 +472,9 @@ async def test_recurring_message_of_agent_with_unknown_provider_is_not_planned(
     assert "unknown model provider 'nowhere'" in caplog.text
 
 
-async def test_added_message_is_sent_once_by_the_scheduler(store: Store, clock: Hastened) -> None:
+async def test_scheduled_message_is_sent_once_by_the_scheduler(
+    store: Store, clock: Hastened
+) -> None:
     async with Runtime(store, agents=[AGENT]) as runtime:
         chat = await runtime.start(AGENT)
         await chat.send("hi")

@@ -201,7 +201,7 @@ def test_blocking_call_inside_the_same_event_loop_raises_an_error() -> None:
     portal.close()
 
 
-def test_portal_released_inside_its_event_loop_stops() -> None:
+def test_portal_stops_if_it_is_released_inside_its_event_loop() -> None:
     closed = threading.Event()
 
     async def close() -> None:

@@ -140,7 +140,7 @@ def test_model_name_is_built_from_the_known_parts() -> None:
     assert model_name(None, None) is None
 
 
-def test_tool_result_joins_its_texts_and_keeps_its_media() -> None:
+def test_texts_of_a_tool_result_are_joined_and_media_are_kept() -> None:
     media = Media()
     fields: Fields = {
         "role": "toolResult",

@@ -108,7 +108,7 @@ async def test_failing_hook_is_skipped_and_reported(
     assert "a hook of tool_result failed" in caplog.text
 
 
-async def test_failing_guard_blocks_without_showing_the_error_text() -> None:
+async def test_failing_guard_blocks_the_call_and_hides_the_error_text() -> None:
     hooks = Hooks()
     hooks.on("tool_call", failing)
     _, answer = await hooks.ask(ASKED)

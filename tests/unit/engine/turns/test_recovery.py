@@ -101,7 +101,7 @@ async def test_restore_of_session_without_open_turn_returns_none() -> None:
     assert await give_up(claim_of(stage)) is None
 
 
-async def test_turn_of_dead_process_is_closed_with_its_text() -> None:
+async def test_closing_the_turn_of_a_dead_process_keeps_its_partial_answer() -> None:
     stage, chat = await cut_in_mid_answer()
     closed = await give_up(claim_of(stage))
     assert closed is not None

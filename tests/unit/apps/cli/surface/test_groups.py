@@ -58,7 +58,7 @@ def whole_flow() -> list[tuple[str, ...]]:
 
 
 @pytest.mark.full_only
-def test_command_loads_no_other_command_and_no_unneeded_code() -> None:
+def test_command_loads_only_the_code_that_it_needs() -> None:
     unneeded = {
         "store info": ("apps.maintenance.copy", "interop.formats.native", "engine.turns.machine"),
         "sessions list": ("client.memory.last_turn", "engine.turns.machine", "tools.permissions"),

@@ -13,7 +13,7 @@ from tests.fakes.served import served
 PNG = b"\x89PNG\r\n\x1a\n" + b"0" * 60
 
 
-async def test_store_is_shown_and_verified(tmp_path: Path) -> None:
+async def test_store_can_be_inspected_and_verified_over_http(tmp_path: Path) -> None:
     async with served(tmp_path, ["one"]) as server:
         await server.said("hi")
         shown = (await server.http.get("/v1/store")).json()

@@ -67,7 +67,7 @@ def test_artifact_names_are_read_from_an_answer() -> None:
     assert NodePart("owner", "end", FLOW).is_closing(log.state)
 
 
-def test_role_review_that_another_process_started_meanwhile_is_not_started_again() -> None:
+def test_role_review_is_not_started_again_by_a_second_process() -> None:
     log = looking_back()
     part = ReflectionPart("a", FLOW, RoleWork("a"))
     assert part.claim(log.state) == ImprovementClaimed("a", FLOW)
