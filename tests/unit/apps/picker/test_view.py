@@ -42,7 +42,7 @@ def test_picker_fills_the_terminal_height_and_fits_its_width() -> None:
                     assert "\x1b" not in "".join(lines)
 
 
-def test_marked_item_is_visible_and_marked_without_colour() -> None:
+def test_marked_item_is_recognizable_without_colour() -> None:
     far = state()
     far = type(far)(
         far.choices, far.folder, is_everywhere=far.is_everywhere, fitting=far.fitting, marked=29

@@ -48,7 +48,7 @@ def what(body: Message) -> str:
     return preview_of(entry_of(body), WIDTH).what
 
 
-def test_message_shows_its_text() -> None:
+def test_preview_of_a_message_shows_the_text() -> None:
     assert what(user("Hello,\n\n  world")) == "Hello, world"
     assert preview_of(entry_of(user("x")), WIDTH).who == "user"
 
@@ -67,7 +67,7 @@ def test_preview_marks_user_commands_that_the_model_does_not_see() -> None:
     assert line(None, in_context=True) == "bash_execution: I ran this command: `ls`"
 
 
-def test_answer_shows_its_text_and_its_calls() -> None:
+def test_preview_of_an_answer_shows_its_text_and_tool_calls() -> None:
     one = tool_call("c", "read_file", {"path": "a.py"})
     two = tool_call("d", "list_directory", {})
     assert what(assistant("Let me see.", one)) == "Let me see. → read_file a.py"
@@ -75,14 +75,14 @@ def test_answer_shows_its_text_and_its_calls() -> None:
     assert what(assistant("word " * 40, one)).endswith("… → read_file a.py")
 
 
-def test_empty_answer_shows_its_reason() -> None:
+def test_preview_of_an_empty_answer_shows_the_reason() -> None:
     assert what(assistant(thinking("hm"))) == "(thinking: hm)"
     assert what(assistant(stop_reason="aborted")) == "(aborted)"
     failed = Message("assistant", (), stop_reason="error", error="no key")
     assert what(failed) == "(error: no key)"
 
 
-def test_result_shows_its_tool_and_whether_it_failed() -> None:
+def test_preview_of_a_tool_result_shows_output_or_failure() -> None:
     assert what(tool_result("c", "three\nlines", name="read")) == "read: three lines"
     assert what(tool_result("c", "oh", is_error=True)) == "failed: oh"
     assert what(tool_result("c", " ")) == "(no output)"
@@ -95,7 +95,7 @@ def test_parts_that_are_not_text_are_shown_by_name() -> None:
     assert shown == "[image/png, 1,234 bytes] (a part this perdure does not know)"
 
 
-def test_call_shows_its_first_text_argument_or_all_arguments() -> None:
+def test_preview_of_a_call_shows_a_text_argument_or_all_arguments() -> None:
     assert call_line(tool_call("c", "bash", {"n": 1, "command": "ls"})) == "bash ls"
     assert call_line(tool_call("c", "wait", {"seconds": 3})) == 'wait {"seconds": 3}'
     assert call_line(tool_call("c", "now")) == "now"

@@ -14,7 +14,7 @@ async def write(order: CallOrder, written: list[str], name: str, ticks: int) -> 
         written.append(name)
 
 
-async def test_slow_call_writes_before_later_calls() -> None:
+async def test_calls_write_in_order_even_if_earlier_calls_are_slower() -> None:
     order, written = CallOrder(), list[str]()
     await asyncio.gather(*(write(order, written, name, 5 - n) for n, name in enumerate("abcde")))
     assert written == list("abcde")

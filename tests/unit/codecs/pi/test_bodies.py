@@ -16,7 +16,7 @@ def said(**fields: object) -> object:
     return said_by(fields, Media()).body
 
 
-def test_summaries_have_their_usage_and_references() -> None:
+def test_usage_and_references_of_summaries_are_read() -> None:
     made: Fields = {"type": "compaction", "summary": "s", "firstKeptEntryId": "a", "usage": USAGE}
     found = said_by(made, Media())
     assert found.body == Compaction("s", reason="import", usage=Usage(5, 1))

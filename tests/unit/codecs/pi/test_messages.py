@@ -42,7 +42,7 @@ def read(**fields: object) -> Message | CustomMessage | None:
     return message_of(fields, Media())
 
 
-def test_text_and_list_of_parts_are_equivalent() -> None:
+def test_message_content_can_be_text_or_a_list_of_parts() -> None:
     assert read(role="user", content="hi") == user("hi")
     assert read(role="user", content=[{"type": "text", "text": "hi"}]) == user("hi")
 

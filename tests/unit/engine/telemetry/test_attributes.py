@@ -23,7 +23,7 @@ from perdure.session.messages import StopReason, Usage, assistant, thinking, too
 KEY = "sk-ant-" + "a1B2" * 8
 
 
-def test_provider_name_follows_conventions() -> None:
+def test_provider_name_follows_opentelemetry_conventions() -> None:
     about = of_call(OpenCall(1, 1, 2, "google:gemini-pro", "answer"), 100)
     assert about[names.PROVIDER] == "gcp.gemini"
     assert about[names.REQUEST_MODEL] == "gemini-pro"
@@ -46,7 +46,7 @@ def test_session_id_is_the_conversation_id_of_opentelemetry_conventions() -> Non
     }
 
 
-def test_messages_follow_conventions_and_contain_no_secrets() -> None:
+def test_telemetry_messages_follow_conventions_and_mask_secrets() -> None:
     said = assistant("Done.", thinking("Hm."), tool_call("c", "send", {"token": KEY, "to": "a"}))
     (shown,) = msgspec.json.decode(shown_message(said))
     assert [part["type"] for part in shown["parts"]] == ["text", "reasoning", "tool_call"]

@@ -72,7 +72,7 @@ async def test_time_to_first_chunk_is_measured_by_namespace(
     assert first.attributes["perdure.namespace"] == "shop"
 
 
-async def test_histograms_use_buckets_of_conventions(
+async def test_histograms_use_the_buckets_of_opentelemetry_conventions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     chat, told = await chatting(monkeypatch, says("done"))

@@ -60,7 +60,7 @@ def test_invalid_message_is_rejected() -> None:
             messages.read(msgspec.json.encode(each).decode())
 
 
-def test_socket_answer_contains_its_type() -> None:
+def test_message_sent_over_the_socket_contains_its_type() -> None:
     assert msgspec.json.decode(messages.written(messages.RequestSent(role="owner"))) == {
         "type": "request_sent",
         "role": "owner",

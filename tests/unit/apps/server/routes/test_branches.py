@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.fakes.served import served
 
 
-async def test_branch_is_moved_and_compared(tmp_path: Path) -> None:
+async def test_branch_can_be_moved_and_compared_over_http(tmp_path: Path) -> None:
     async with served(tmp_path, ["one", "two", "three"]) as server:
         session = await server.said("hi")
         url = f"/v1/sessions/{session}"

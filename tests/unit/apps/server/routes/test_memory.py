@@ -59,7 +59,7 @@ async def test_recall_returns_the_reasons_of_each_hit(tmp_path: Path) -> None:
         assert (await bob.get("/v1/memory/recall", params=ask)).json()["items"] == []
 
 
-async def test_source_of_fact_must_be_visible(tmp_path: Path) -> None:
+async def test_source_of_a_new_fact_must_be_visible_to_the_caller(tmp_path: Path) -> None:
     async with served(tmp_path, ["one"]) as server:
         session = await server.said("hi")
         bob = await server.client(subject="bob")

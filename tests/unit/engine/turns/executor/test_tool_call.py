@@ -95,7 +95,7 @@ async def draw() -> ToolOutput:
     return ToolOutput("two pictures", media=(picture, picture))
 
 
-async def test_pictures_returned_by_tool_are_stored_by_content() -> None:
+async def test_equal_pictures_returned_by_a_tool_are_stored_once() -> None:
     stage = Stage(says(CallTools((ScriptedCall("draw", "{}", id="c1"),))), says("ok"))
     chat = await stage.chat([draw])
     await chat.send("go")

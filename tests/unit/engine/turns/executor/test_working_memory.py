@@ -45,7 +45,7 @@ def test_recalled_texts_stay_within_their_share_of_the_budget() -> None:
     assert 0 < tokens_of(block, 1.0) <= 500
 
 
-def test_memory_block_precedes_history() -> None:
+def test_recalled_memory_precedes_the_history_in_a_request() -> None:
     before = prompt(user("one"), assistant("two"), user("three"))
     after = with_block(before, "block", 1.0)
     assert [message.text for message in after.messages] == ["block\n\none", "two", "three"]
