@@ -25,8 +25,16 @@ class Open(Protocol):
     ) -> PostgresStore: ...
 
 
+OF_SESSIONS = frozenset(
+    ("connections", "cuts", "faults", "feed", "notifications", "opening", "pooler", "replica")
+)
+"""The modules whose tests need new sessions of the server."""
+
+
 @pytest.fixture
-def address(postgres: PostgresServer) -> Iterator[str]:
+def address(postgres: PostgresServer, request: pytest.FixtureRequest) -> Iterator[str]:
+    if request.path.stem.removeprefix("test_") not in OF_SESSIONS:
+        request.getfixturevalue("warm_postgres")
     taken = postgres.take()
     yield taken
     postgres.give_back(taken)

@@ -28,7 +28,7 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     elif request.param == "sqlite":
         yield f"sqlite:///{tmp_path / 's.db'}"
     else:
-        postgres = request.getfixturevalue("postgres")
+        postgres = request.getfixturevalue("warm_postgres")
         address: str = postgres.take()
         yield address
         postgres.give_back(address)
