@@ -37,7 +37,7 @@ def blocks(message: Any) -> list[str]:
     return [block["type"] for block in message["content"]]
 
 
-async def test_request_matches_protocol(wire: Wire) -> None:
+async def test_request_has_the_expected_headers_and_body(wire: Wire) -> None:
     request = ModelRequest(
         MODEL,
         (
@@ -125,7 +125,7 @@ async def test_thinking_budget_leaves_room_for_answer(
 
 
 @pytest.mark.parametrize(("level", "effort"), [("low", "low"), ("high", "high"), ("max", "max")])
-async def test_thinking_level_becomes_effort_on_adaptive_models(
+async def test_thinking_level_is_sent_as_effort_with_adaptive_thinking(
     wire: Wire, level: ThinkingLevel, effort: str
 ) -> None:
     request = ModelRequest(ADAPTIVE, HELLO, thinking_level=level, temperature=0.2)
@@ -223,7 +223,7 @@ async def test_calls_to_the_official_address_have_a_price() -> None:
         ("a_reason_of_the_future", "stop"),
     ],
 )
-async def test_every_finish_reason_gives_the_expected_stop_reason(
+async def test_provider_finish_reasons_are_mapped_to_stop_reasons(
     wire: Wire, reason: str, expected: str
 ) -> None:
     ended = [

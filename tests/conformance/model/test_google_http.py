@@ -38,7 +38,7 @@ def calls_of(content: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [part for part in content["parts"] if "functionCall" in part]
 
 
-async def test_request_matches_protocol(wire: Wire) -> None:
+async def test_request_has_the_expected_headers_and_body(wire: Wire) -> None:
     request = ModelRequest(
         MODEL,
         (
@@ -141,7 +141,7 @@ async def test_thoughts_count_as_output_tokens(
         ("PROHIBITED_CONTENT", "content_filter"),
     ],
 )
-async def test_every_finish_reason_gives_the_expected_stop_reason(
+async def test_provider_finish_reasons_are_mapped_to_stop_reasons(
     wire: Wire, reason: str, expected: str
 ) -> None:
     *chunks, end = events(Plan(text="x"))

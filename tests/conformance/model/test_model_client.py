@@ -103,7 +103,7 @@ async def test_request_is_not_sent_before_first_delta_is_read(backend: Backend) 
     await cast("Any", stream).aclose()
 
 
-async def test_reasoning_arrives_before_the_text_and_separately(backend: Backend) -> None:
+async def test_reasoning_deltas_arrive_before_text_deltas(backend: Backend) -> None:
     got = await deltas(backend, Plan(text="42", thinking="Six times seven is what?"))
     thoughts = [delta.text for delta in got if isinstance(delta, ThinkingDelta)]
     assert "".join(thoughts) == "Six times seven is what?"
@@ -122,7 +122,7 @@ async def test_parallel_calls_arrive_whole_and_in_order(backend: Backend) -> Non
     assert message.stop_reason == "tool_calls"
 
 
-async def test_call_start_comes_before_its_arguments(backend: Backend) -> None:
+async def test_first_tool_call_delta_contains_id_and_name(backend: Backend) -> None:
     calls = (("call_a", "read_file", {"path": "x" * 40}), ("call_b", "read_file", {"path": "y"}))
     got = await deltas(backend, Plan(calls=calls))
     by_index: dict[int, list[ToolCallDelta]] = {}

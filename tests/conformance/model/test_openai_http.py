@@ -95,7 +95,7 @@ async def wire() -> AsyncIterator[Wire]:
 # What is sent ------------------------------------------------------------------------------------
 
 
-async def test_request_matches_protocol(wire: Wire) -> None:
+async def test_request_has_the_expected_headers_and_body(wire: Wire) -> None:
     request = ModelRequest(
         MODEL,
         (
@@ -268,7 +268,9 @@ async def test_api_key_quoted_by_server_is_redacted(wire: Wire) -> None:
         sending({"choices": [{"delta": {"tool_calls": "x"}}]}),
     ],
 )
-async def test_response_that_is_not_an_answer_is_malformed(wire: Wire, handler: Handler) -> None:
+async def test_invalid_http_response_raises_malformed_response(
+    wire: Wire, handler: Handler
+) -> None:
     assert isinstance(await wire.failure(handler), MalformedResponse)
 
 

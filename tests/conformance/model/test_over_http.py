@@ -133,7 +133,7 @@ async def test_api_key_is_never_in_errors_or_logs(
     assert SECRET not in caplog.text
 
 
-async def test_response_that_is_not_an_answer_is_malformed(backend: HttpBackend) -> None:
+async def test_invalid_http_response_raises_malformed_response(backend: HttpBackend) -> None:
     for kind, body in (
         ("text/html", b"{}"),
         ("application/json", b"{}"),
@@ -203,7 +203,9 @@ async def test_first_byte_timeout_is_not_applied_after_the_first_byte(
 
 
 @pytest.mark.parametrize("name", HTTP_BACKENDS)
-async def test_slow_server_answer_is_awaited(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_answer_of_a_server_does_not_time_out(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     waits, plan = Waits(monkeypatch, PATIENT_S), Plan(text="drop by drop " * 4, chunk_chars=5)
     async with HTTP_BACKENDS[name]() as backend:
         client = backend.client(plan)
@@ -299,7 +301,7 @@ async def test_pictures_documents_and_other_media_are_accepted(
     assert backend.server.refused == []
 
 
-async def test_tool_round_with_reasoning_of_the_same_model_is_accepted(
+async def test_request_with_reasoning_of_the_same_model_is_accepted(
     backend: HttpBackend,
 ) -> None:
     plan = Plan(thinking="I must read.", calls=(("call_a", "read_file", {"path": "x"}),))
@@ -313,7 +315,7 @@ async def test_tool_round_with_reasoning_of_the_same_model_is_accepted(
 
 
 @pytest.mark.parametrize("level", ["off", "high"])
-async def test_tool_round_of_another_process_is_accepted_without_reasoning(
+async def test_request_with_tool_calls_of_another_process_is_accepted(
     backend: HttpBackend, level: ThinkingLevel
 ) -> None:
     calls = (tool_call("call_a", "read_file"), tool_call("call_b", "read_file"))
@@ -332,7 +334,7 @@ async def test_tool_round_of_another_process_is_accepted_without_reasoning(
     assert backend.server.refused == []
 
 
-async def test_tool_round_of_another_model_is_accepted_without_reasoning(
+async def test_request_with_tool_calls_of_another_model_is_accepted(
     backend: HttpBackend,
 ) -> None:
     plan = Plan(thinking="I must read.", calls=(("call_a", "read_file", {"path": "x"}),))

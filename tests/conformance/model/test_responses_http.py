@@ -29,7 +29,7 @@ async def wire() -> AsyncIterator[Wire]:
         await client.aclose()
 
 
-async def test_request_matches_protocol(wire: Wire) -> None:
+async def test_request_has_the_expected_headers_and_body(wire: Wire) -> None:
     request = ModelRequest(
         MODEL,
         (
@@ -79,7 +79,7 @@ async def test_pictures_and_documents_are_sent_as_data(wire: Wire) -> None:
         ("off", "minimal", None),
     ],
 )
-async def test_thinking_level_becomes_effort_with_summary(
+async def test_thinking_level_is_sent_as_reasoning_effort(
     wire: Wire, level: ThinkingLevel, effort: str, summary: str | None
 ) -> None:
     await wire.says(YES, wire.request(level=level))

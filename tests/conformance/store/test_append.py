@@ -52,7 +52,7 @@ async def test_commit_returns_the_stored_entries(store: SessionStore) -> None:
     assert appended == await store.entries(S)
 
 
-async def test_entries_of_one_commit_are_consecutive_among_concurrent_writers(
+async def test_entries_of_concurrent_commits_are_not_interleaved(
     store: SessionStore,
 ) -> None:
     await create(store)

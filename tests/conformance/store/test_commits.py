@@ -80,7 +80,7 @@ async def test_only_one_of_concurrent_writers_with_same_expected_head_succeeds(
     assert (await store.state(S)).head == 0
 
 
-async def test_expected_leaf_is_not_compared_with_the_head(
+async def test_expected_leaf_still_matches_after_a_side_entry(
     store: SessionStore,
 ) -> None:
     await create(store, S, said("a"), labelled("x", Sibling(0)))
@@ -92,7 +92,7 @@ async def test_expected_leaf_is_not_compared_with_the_head(
     assert (refused.value.expected, refused.value.actual) == ("s/0", "s/2")
 
 
-async def test_expected_leaf_none_requires_a_stream_without_a_leaf(store: SessionStore) -> None:
+async def test_expected_leaf_none_is_rejected_if_a_leaf_exists(store: SessionStore) -> None:
     await create(store)
     await append(store, S, said("a"), expected_leaf=None)
 

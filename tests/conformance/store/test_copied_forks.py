@@ -65,7 +65,7 @@ async def grown(store: SessionStore) -> StreamId:
     )
 
 
-async def test_path_fork_contains_copies_of_the_path_entries(store: SessionStore) -> None:
+async def test_fork_with_scope_path_copies_one_path(store: SessionStore) -> None:
     await grown(store)
 
     await fork(store, S, "f", said("on"), at=EntryId("s/3"), scope="path")
@@ -82,7 +82,7 @@ async def test_path_fork_contains_copies_of_the_path_entries(store: SessionStore
     assert (await store.maintenance.verify()).problems == ()
 
 
-async def test_fork_of_tree_copies_every_branch(
+async def test_fork_with_scope_tree_copies_every_branch(
     store: SessionStore,
 ) -> None:
     await grown(store)
@@ -171,7 +171,9 @@ async def test_fork_and_origin_do_not_share_later_entries(
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-async def test_fork_before_root_starts_empty(store: SessionStore, scope: Scope) -> None:
+async def test_fork_before_the_root_begins_with_a_new_root(
+    store: SessionStore, scope: Scope
+) -> None:
     await grown(store)
     await fork(store, S, "f", at=None, scope=scope)
 

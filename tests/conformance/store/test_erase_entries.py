@@ -191,7 +191,7 @@ async def test_erasing_entry_also_erases_its_summaries(opened: Store) -> None:
 
 
 @erases
-async def test_fork_option_decides_if_a_shared_entry_is_erased(opened: Store) -> None:
+async def test_shared_entry_is_kept_or_erased_as_requested(opened: Store) -> None:
     session = await opened.create(id="s")
     shared, own = await session.append(user(CANARY), assistant("two"))
     fork = await session.fork(at=shared, id="f")
@@ -221,7 +221,7 @@ async def test_fork_option_decides_if_a_shared_entry_is_erased(opened: Store) ->
 
 
 @erases
-async def test_erasing_only_entries_shared_with_forks_is_rejected(opened: Store) -> None:
+async def test_erasing_entries_is_rejected_if_forks_share_all_of_them(opened: Store) -> None:
     session = await opened.create(id="s")
     first, second = await session.append(user(CANARY), assistant("two"))
     await session.fork(id="f")

@@ -293,7 +293,7 @@ async def test_forks_keep_shared_entries_on_request(store: SessionStore) -> None
     await fork(store, f, "g")
 
 
-async def test_erasing_last_fork_removes_kept_entries(store: SessionStore) -> None:
+async def test_entries_kept_for_a_fork_are_erased_with_the_fork(store: SessionStore) -> None:
     await create(store, S, said("a"), replied("b"))
     f = await fork(store, S, "f", at=EntryId("s/0"), scope="path")
     g = await fork(store, f, "g", said("of g"))

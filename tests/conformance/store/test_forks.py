@@ -118,7 +118,7 @@ async def test_fork_of_the_tree_sees_every_branch_up_to_the_fork(store: SessionS
     assert (await store.state(StreamId("f"))).leaf == "s/5"
 
 
-async def test_fork_of_a_path_sees_that_path_only(store: SessionStore) -> None:
+async def test_fork_with_scope_path_hides_other_branches(store: SessionStore) -> None:
     await grown(store)
     await fork(store, S, "f", said("own"), at=EntryId("s/3"), scope="path")
     f = StreamId("f")
@@ -141,7 +141,7 @@ async def test_fork_of_a_path_sees_that_path_only(store: SessionStore) -> None:
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-async def test_fork_before_root_starts_empty(store: SessionStore, scope: Scope) -> None:
+async def test_fork_before_the_root_has_no_leaf(store: SessionStore, scope: Scope) -> None:
     await grown(store)
     await fork(store, S, "f", at=None, scope=scope)
 
@@ -231,7 +231,7 @@ async def test_path_through_two_forks_omits_other_branches(store: SessionStore) 
             await append(store, g, said("x", EntryId(hidden)))
 
 
-async def test_fork_of_a_path_fork_omits_other_branches(store: SessionStore) -> None:
+async def test_fork_of_a_fork_keeps_other_branches_hidden(store: SessionStore) -> None:
     await grown(store)
     await fork(store, S, "f", said("f0"), at=EntryId("s/3"), scope="path")
     await fork(store, StreamId("f"), "g", said("g0"))
@@ -456,7 +456,7 @@ async def test_header_of_a_fork_contains_its_fork_point(store: SessionStore) -> 
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-async def test_visible_ids_are_exactly_the_ids_of_readable_entries(
+async def test_visible_ids_match_the_entries_that_can_be_read(
     store: SessionStore, scope: Scope
 ) -> None:
     await grown(store)

@@ -183,7 +183,7 @@ async def test_lease_of_dead_owner_can_be_taken_immediately(data: Data) -> None:
     assert refused.value.owner == "you"
 
 
-async def test_death_of_another_owner_does_not_free_the_lease(store: SessionStore) -> None:
+async def test_lease_stays_held_if_a_different_owner_died(store: SessionStore) -> None:
     await create(store)
     await store.acquire_lease(S, "me", TTL_MS)
 
@@ -248,7 +248,7 @@ async def test_writes_with_an_expired_lease_succeed_until_a_takeover(
     assert (await store.state(S)).open_turn is None
 
 
-async def test_write_ignores_owner_and_expiry_of_the_given_lease(
+async def test_wrong_owner_or_expiry_in_a_lease_is_ignored(
     store: SessionStore,
 ) -> None:
     await create(store)

@@ -70,7 +70,7 @@ async def is_free(store: SessionStore) -> bool:
     return True
 
 
-async def test_unsupported_lease_in_a_commit_is_rejected(store: SessionStore) -> None:
+async def test_backend_without_leases_in_commits_raises_unsupported(store: SessionStore) -> None:
     await create(store)
     lease = await store.acquire_lease(S, "me", TTL_MS)
     if store.capabilities.leases_in_commits:

@@ -72,7 +72,7 @@ async def test_open_turns_are_listed_with_current_lease_owners(
     assert [turn.info for turn in turns] == [listed[turn.info.id] for turn in turns]
 
 
-async def test_answer_in_a_fork_closes_no_question_of_its_origin(store: SessionStore) -> None:
+async def test_answer_in_a_fork_leaves_the_original_question_open(store: SessionStore) -> None:
     await create(store, "s", said("a"))
     (asked,) = await append(store, StreamId("s"), new_side(ASKED))
     if not store.capabilities.pointer_fork:

@@ -37,7 +37,7 @@ async def texts(store: Store, stream: str) -> bytes:
     return b" ".join(entry.body for entry in entries)
 
 
-async def test_session_end_stays_open_until_the_episode_is_recorded(
+async def test_session_end_is_listed_as_open_until_episode_is_recorded(
     handle: Store, store: SessionStore
 ) -> None:
     session = await handle.create(id="s")
@@ -209,7 +209,7 @@ async def test_erasing_a_subject_deletes_the_facts_of_the_subject(handle: Store)
 
 
 @pytest.mark.needs("erase")
-async def test_fact_extraction_stays_open_until_the_facts_are_stored(
+async def test_fact_extraction_is_listed_as_open_until_it_ends(
     handle: Store, tmp_path: Path
 ) -> None:
     async def extract(

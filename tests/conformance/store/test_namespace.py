@@ -115,7 +115,7 @@ async def test_entries_outside_the_tree_can_be_read_for_all_streams(
     assert await store.notes_of_all(kinds, []) == []
 
 
-async def test_model_calls_and_turn_starts_are_returned_for_all_sessions(
+async def test_model_calls_and_turn_starts_are_found_by_kind(
     store: SessionStore,
 ) -> None:
     await create(store, "a")
@@ -278,7 +278,7 @@ async def test_empty_namespace_is_at_position_zero(store: SessionStore) -> None:
 
 
 @pytest.mark.needs("pointer_fork")
-async def test_fork_adds_no_entries_to_the_feed(store: SessionStore) -> None:
+async def test_fork_does_not_advance_the_store_position(store: SessionStore) -> None:
     await create(store, S, said("a"))
     before = await store.position()
 

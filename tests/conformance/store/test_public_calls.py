@@ -166,7 +166,7 @@ async def test_content_of_an_entry_can_be_read_by_handle(
         user("look", archive)
 
 
-async def test_open_or_create_returns_one_session_for_an_id(opened: Store) -> None:
+async def test_open_or_create_opens_an_existing_session_unchanged(opened: Store) -> None:
     made = await opened.open_or_create("user-12", title="Ana", metadata={"k": 1}, subject="ana")
     await made.append(user("hello"))
     again = await opened.open_or_create("user-12", title="other", subject="bo")
@@ -233,7 +233,7 @@ async def test_exported_store_is_imported_whole(
     assert (await from_files.import_files([folder])).entries == 0
 
 
-async def test_session_is_exported_to_a_file_and_redacted(opened: Store, tmp_path: Path) -> None:
+async def test_exported_file_contains_no_redacted_secret(opened: Store, tmp_path: Path) -> None:
     draft = await opened.create(lazy=True)
     await draft.append(user("my key is sk-ant-api03-" + "a" * 40))
     file = tmp_path / "out.html"

@@ -123,7 +123,7 @@ async def _check(
                 assert order == sorted(order, reverse=True)
 
 
-async def test_recall_finds_only_what_the_scope_allows(store: SessionStore) -> None:
+async def test_recall_finds_no_text_outside_the_given_scope(store: SessionStore) -> None:
     for subject in ("ana", "bob", None):
         about = header(f"of-{subject}", subject=subject)
         await create(store, about, new_tree(user(f"the moon of {subject}"), at=1))

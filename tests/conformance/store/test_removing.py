@@ -66,7 +66,7 @@ async def test_removal_deletes_a_session_and_leaves_other_sessions_unchanged(
     assert await erase(store, id="e2") == certificate
 
 
-async def test_removal_deletes_keys_partials_and_unshared_contents(
+async def test_removal_deletes_all_unshared_data_of_a_session(
     store: SessionStore,
 ) -> None:
     own, shared = b"own" * 100, b"shared" * 100

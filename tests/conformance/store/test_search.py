@@ -264,7 +264,7 @@ async def test_removed_and_replaced_labels_are_not_found(store: SessionStore) ->
     assert await labels("answer") == []
 
 
-async def test_search_does_not_find_redacted_thoughts_unreadable_entries_and_flows(
+async def test_search_ignores_redacted_and_unreadable_texts_and_flows(
     store: SessionStore,
 ) -> None:
     await create(
@@ -391,7 +391,7 @@ async def test_hits_are_sorted_by_score_then_newest(store: SessionStore) -> None
 
 
 @pytest.mark.all_only
-async def test_search_ranks_only_the_newest_matches(store: SessionStore) -> None:
+async def test_search_hits_are_limited_to_the_newest_matches(store: SessionStore) -> None:
     entries = [said("word word") for _ in range(10)] + [said("word") for _ in range(MOST_RANKED)]
     await create(store, header("s", title="word"), *entries)
 
@@ -468,7 +468,7 @@ async def test_search_finds_a_word_in_a_huge_text(store: SessionStore) -> None:
 
 
 @pytest.mark.all_only
-async def test_texts_in_several_index_parts_are_found_and_erased(store: SessionStore) -> None:
+async def test_search_finds_texts_in_several_index_parts(store: SessionStore) -> None:
     last = sizes.BATCH_ROWS - 1
     for number in range(3):  # each title is a text too: a part is full in the middle of a session
         stream = header(f"{number}", title=f"titled{number}")

@@ -287,7 +287,7 @@ async def test_entry_can_be_read_by_its_id(store: SessionStore) -> None:
         assert (refused.value.entry, refused.value.stream) == (missing, "s")
 
 
-async def test_branch_contains_path_from_root_to_leaf_only(store: SessionStore) -> None:
+async def test_branch_is_the_path_from_the_root_to_the_leaf(store: SessionStore) -> None:
     await create(
         store,
         S,
@@ -321,7 +321,7 @@ async def test_branch_can_be_limited_by_number_and_kind(
     assert await store.branch(S, leaf, kind="absent") == []
 
 
-async def test_branch_and_context_window_reject_a_leaf_outside_the_tree(
+async def test_branch_of_a_leaf_outside_the_tree_raises_not_found(
     store: SessionStore,
 ) -> None:
     await create(store, "other", said("o"))

@@ -138,7 +138,7 @@ async def test_entry_of_unknown_kind_is_queued_unchanged(store: SessionStore) ->
     assert bytes(queued.entry_body) == b"[1e5]"
 
 
-async def test_entries_that_refer_to_each_other_are_queued(
+async def test_entries_that_refer_to_queued_entries_are_accepted(
     store: SessionStore,
 ) -> None:
     await in_a_turn(store)
@@ -203,7 +203,7 @@ async def test_branch_switch_without_the_lease_is_rejected_during_a_turn(
     assert (await store.state(S)).leaf == "s/0"
 
 
-async def test_lease_owner_adds_queued_entries_to_its_branch(store: SessionStore) -> None:
+async def test_lease_owner_appends_queued_entries_to_the_branch(store: SessionStore) -> None:
     lease = await in_a_turn(store)
     waiting = await append_one(store, S, said("and this"))
     queued = body_of(waiting)

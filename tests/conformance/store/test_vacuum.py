@@ -113,7 +113,7 @@ async def test_vacuum_ignores_contents_of_other_namespaces(
     assert await other.blob(blob_hash(TEXT)) == TEXT
 
 
-async def test_vacuum_keeps_content_that_is_referenced_again(
+async def test_content_referenced_again_during_vacuum_is_kept(
     data: Data, store: SessionStore, vacuuming: SessionStore
 ) -> None:
     writer = await data.open()

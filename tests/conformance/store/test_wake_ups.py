@@ -74,7 +74,7 @@ async def committed_unseen(
     raise AssertionError("commits woke watchers of other streams")
 
 
-async def test_commit_of_this_handle_wakes_the_right_watchers(
+async def test_commit_of_this_handle_wakes_only_affected_watchers(
     store: SessionStore,
 ) -> None:
     await two_streams(store)
@@ -91,7 +91,7 @@ async def test_new_watcher_is_woken_immediately(store: SessionStore) -> None:
             await anext(aiter(store.changes(S)))
 
 
-async def test_commit_of_another_handle_wakes_the_right_watchers(data: Data) -> None:
+async def test_commit_of_another_handle_wakes_only_affected_watchers(data: Data) -> None:
     here, there = await data.open(), await data.open()
     await two_streams(there)
     *idle, busy, whole = await counters(here, *([IDLE] * WATCHERS), S, None)

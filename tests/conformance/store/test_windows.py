@@ -58,7 +58,7 @@ async def test_window_without_a_compaction_is_the_whole_branch(store: SessionSto
     )
 
 
-async def test_window_before_the_root_is_empty(store: SessionStore) -> None:
+async def test_context_window_without_a_leaf_is_empty(store: SessionStore) -> None:
     await create(store, S, said("a"), moved(None))
 
     assert await window_at_leaf(store) == ContextWindow(None, (), BranchState(), 0)
@@ -158,7 +158,7 @@ async def test_settings_before_the_window_still_apply(store: SessionStore) -> No
     assert (state.model_change.id, state.thinking_change.id) == ("s/0", "s/2")
 
 
-async def test_window_begins_at_a_compaction_of_a_newer_version(
+async def test_window_begins_at_a_compaction_of_unsupported_version(
     store: SessionStore,
 ) -> None:
     await create(store, S, said("a"), NewEntry("compaction", b'{"gist":"x"}', 2), said("b"))
@@ -233,7 +233,7 @@ def _parent(tree: list[Entry], number: int) -> ParentRef:
     max_examples=max(6, settings().max_examples // 2),
 )
 @given(steps=STEPS)
-async def test_windows_and_branches_of_random_trees_match_definition(
+async def test_windows_of_random_trees_match_a_reference_implementation(
     backend: Backend, steps: list[tuple[str, int, int]]
 ) -> None:
     data = backend.new()
@@ -259,7 +259,7 @@ async def test_windows_and_branches_of_random_trees_match_definition(
     await data.close()
 
 
-async def test_entries_near_given_ids_are_returned_with_depth(
+async def test_branch_entries_near_the_given_ids_are_returned(
     store: SessionStore,
 ) -> None:
     await create(store, S, *(said(str(n)) for n in range(6)), labelled("x", EntryId("s/2")))
@@ -285,7 +285,7 @@ async def test_entries_near_given_ids_are_returned_with_depth(
         await store.around(S, EntryId("s/99"), [leaf], 1)
 
 
-async def test_depth_of_entries_is_correct_with_several_branches(
+async def test_depth_of_an_entry_equals_its_index_on_the_branch(
     store: SessionStore,
 ) -> None:
     await create(store, S, *(said(str(n)) for n in range(4)))
@@ -300,7 +300,7 @@ async def test_depth_of_entries_is_correct_with_several_branches(
     assert [(each.depth, each.entry.id) for each in found] == [(1, "s/1"), (2, "s/4")]
 
 
-async def test_visible_ids_include_entries_outside_the_tree(
+async def test_visible_ids_include_ids_of_side_entries(
     store: SessionStore,
 ) -> None:
     await create(store, S, said("a"), labelled("x", EntryId("s/0")))
