@@ -12,7 +12,7 @@ ELSEWHERE = "memory:"
 
 
 @pytest.mark.parametrize("variable", ["PERDURE_KEY_FILE", "KUBECONFIG"])
-def test_file_named_in_a_credentials_variable_is_not_attached(
+def test_credentials_file_set_by_a_variable_is_not_attached(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
 ) -> None:
     (tmp_path / "main.key.txt").write_text("0123")

@@ -35,7 +35,7 @@ def write(text: str) -> str:
 ANSWERS = [assistant(tool_call("c1", "add", {"a": 1, "b": 2})), "three", "four", "five"]
 
 
-async def test_context_with_option_last_has_only_the_last_messages(tmp_path: Path) -> None:
+async def test_context_request_for_two_messages_returns_the_last_two(tmp_path: Path) -> None:
     agent = perdure.Agent("desk", model="scripted:desk", tools=[add])
     async with served(tmp_path, ANSWERS, agents=[agent]) as server:
         session = await server.said("1 and 2?")

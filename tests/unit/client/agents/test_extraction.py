@@ -242,7 +242,7 @@ async def test_pending_extraction_of_an_imported_session_is_not_run(tmp_path: Pa
         assert await other.memory.facts(scope="namespace") == []
 
 
-async def test_facts_of_new_sessions_are_extracted_without_trust(tmp_path: Path) -> None:
+async def test_facts_are_extracted_even_if_the_store_is_not_trusted(tmp_path: Path) -> None:
     ends = assistant(tool_call("c1", "end_session", {"reason": "done"}))
     agent = replace(agent_with(extractor := Noted()), tools=["end_session"])
     model = ScriptedModel([ends, "Bye"])

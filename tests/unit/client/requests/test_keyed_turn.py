@@ -79,7 +79,7 @@ async def test_keyed_message_waits_for_another_turn_of_the_session(store: Store)
     assert await asked(store, chat.id) == ["First.", "Second."]
 
 
-async def test_keyed_message_of_another_handle_waits_for_the_running_turn(store: Store) -> None:
+async def test_message_of_another_handle_waits_for_the_running_turn(store: Store) -> None:
     release = asyncio.Event()
 
     async def slow() -> str:

@@ -152,7 +152,7 @@ async def test_stream_from_a_future_position_sends_only_new_events(tmp_path: Pat
             assert (await anext(found))["data"]["sessionId"] == session
 
 
-async def test_namespace_stream_sends_commits_made_after_event_caught_up(
+async def test_namespace_stream_misses_no_commit_after_catching_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with served(tmp_path, ["one", "two"]) as server:
